@@ -1,0 +1,3 @@
+//! The program `handfast`.
+
+fn main() {}

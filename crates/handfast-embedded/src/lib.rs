@@ -1,0 +1,1 @@
+//! The embedded document store: indexes, planner, snapshots, group commit, check and repair.

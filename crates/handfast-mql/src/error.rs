@@ -1,0 +1,156 @@
+//! Errors of the language, with MongoDB's codes and code names.
+//!
+//! Codes are part of the protocol: drivers decide by them. The names and numbers are those of MongoDB's published
+//! `error_codes.yml` table; four- and five-digit numbers are the "location" codes that MongoDB's documentation and
+//! drivers' tests show for single checks, and are named `LocationNNNNN`.
+
+use std::borrow::Cow;
+
+/// What every fallible function of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error code as MongoDB numbers it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Code(pub i32);
+
+macro_rules! codes {
+    ($($name:ident = $number:literal),+ $(,)?) => {
+        #[allow(non_upper_case_globals, missing_docs)]
+        impl Code {
+            $(pub const $name: Code = Code($number);)+
+
+            fn known_name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($number => Some(stringify!($name)),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    InternalError = 1,
+    BadValue = 2,
+    NoSuchKey = 4,
+    HostUnreachable = 6,
+    HostNotFound = 7,
+    UnknownError = 8,
+    FailedToParse = 9,
+    CannotMutateObject = 10,
+    UserNotFound = 11,
+    UnsupportedFormat = 12,
+    Unauthorized = 13,
+    TypeMismatch = 14,
+    Overflow = 15,
+    InvalidLength = 16,
+    ProtocolError = 17,
+    AuthenticationFailed = 18,
+    IllegalOperation = 20,
+    LockTimeout = 24,
+    InvalidBSON = 22,
+    NamespaceNotFound = 26,
+    IndexNotFound = 27,
+    PathNotViable = 28,
+    RoleNotFound = 31,
+    CannotBackfillArray = 33,
+    ConflictingUpdateOperators = 40,
+    CursorNotFound = 43,
+    NamespaceExists = 48,
+    MaxTimeMSExpired = 50,
+    DollarPrefixedFieldName = 52,
+    InvalidIdField = 53,
+    NotSingleValueField = 54,
+    EmptyFieldName = 56,
+    DottedFieldName = 57,
+    CommandNotFound = 59,
+    ImmutableField = 66,
+    CannotCreateIndex = 67,
+    IndexAlreadyExists = 68,
+    InvalidOptions = 72,
+    InvalidNamespace = 73,
+    IndexOptionsConflict = 85,
+    IndexKeySpecsConflict = 86,
+    NetworkTimeout = 89,
+    ShutdownInProgress = 91,
+    OperationFailed = 96,
+    WriteConflict = 112,
+    CommandNotSupported = 115,
+    NamespaceNotSharded = 118,
+    DocumentValidationFailure = 121,
+    ExceededMemoryLimit = 146,
+    CommandNotSupportedOnView = 166,
+    InvalidIndexSpecificationOption = 197,
+    NoSuchSession = 206,
+    TransactionTooOld = 225,
+    ExceededTimeLimit = 262,
+    OperationNotSupportedInTransaction = 263,
+    QueryPlanKilled = 175,
+    PrimarySteppedDown = 189,
+    CursorKilled = 237,
+    SnapshotTooOld = 239,
+    NoSuchTransaction = 251,
+    TransactionCommitted = 256,
+    TransactionTooLarge = 257,
+    TooManyLogicalSessions = 261,
+    QueryExceededMemoryLimitNoDiskUseAllowed = 292,
+    APIVersionError = 322,
+    APIStrictError = 323,
+    DataCorruptionDetected = 354,
+    BSONObjectTooLarge = 10334,
+    DuplicateKey = 11000,
+    InterruptedAtShutdown = 11600,
+    Interrupted = 11601,
+    InterruptedDueToReplStateChange = 11602,
+    NotWritablePrimary = 10107,
+    OutOfDiskSpace = 14031,
+    SocketException = 9001,
+}
+
+impl Code {
+    /// MongoDB's name for the code; `LocationNNNNN` for the codes of single checks, which have no name of their own.
+    pub fn name(self) -> Cow<'static, str> {
+        match self.known_name() {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(format!("Location{}", self.0)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}({})", self.name(), self.0)
+    }
+}
+
+/// A filter, update, pipeline or value that the language does not allow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    code: Code,
+    message: String,
+}
+
+impl Error {
+    /// An error with MongoDB's code and a message that says what to do.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Error { code, message: message.into() }
+    }
+
+    /// MongoDB's code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The text for people. Programs decide by [`Error::code`].
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl From<bson::error::Error> for Error {
+    /// Bytes that are no BSON: MongoDB's `InvalidBSON` (22).
+    fn from(error: bson::error::Error) -> Self {
+        Error::new(Code::InvalidBSON, format!("invalid BSON: {error}"))
+    }
+}

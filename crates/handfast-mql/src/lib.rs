@@ -1,0 +1,12 @@
+//! MongoDB's language over BSON, as pure functions: filters, updates, projections, sorts, aggregation, the order of
+//! values, and keys whose byte order is that order.
+//!
+//! This crate knows no I/O, no clock, no randomness and no threads: time and chance arrive in a [`Context`]. What a
+//! caller compiles once ([`Filter`], [`Update`], [`Projection`], [`Sort`], [`Pipeline`]) it can apply to any number of
+//! documents from any number of threads.
+//!
+//! Bytes from outside go through [`depth::check`] before anything in here sees them: everything else may recurse.
+
+pub mod error;
+
+pub use error::{Code, Error, Result};

@@ -1,0 +1,1 @@
+//! A MongoDB-compatible server over a document store.

@@ -1,0 +1,19 @@
+//! The one contract that everything in Handfast stands on, and what belongs to it.
+//!
+//! A store promises that *an operation on one document is atomic*, and says of every failure what class it has and
+//! whether the operation may have been applied all the same. Nothing else is assumed, so that a directory on a disk, a
+//! standalone server and a sharded cluster all serve (spec: store).
+//!
+//! Read [`contract`] first, then [`request`] and [`outcome`]; [`error`] says what can go wrong.
+
+pub mod contract;
+pub mod error;
+pub mod outcome;
+pub mod request;
+pub mod source;
+
+pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot};
+pub use error::{Applied, Error, ErrorClass, Result};
+pub use outcome::*;
+pub use request::*;
+pub use source::{Clock, IdSource, Random, Sources};
