@@ -16,4 +16,4 @@ pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot};
 pub use error::{Applied, Error, ErrorClass, Result};
 pub use outcome::*;
 pub use request::*;
-pub use source::{Clock, IdSource, Random, Sources};
+pub use source::{Clock, CountingIds, IdSource, ManualClock, ObjectIds, Random, SeededRandom, Sources, SystemClock};

@@ -1,10 +1,32 @@
 //! Time, chance and fresh ids as arguments, so that a run can be replayed.
+//!
+//! A program takes [`Sources::system`] once, at its start, and hands it down; nothing below asks the operating system.
+//! A test takes [`Sources::seeded`]: its clock stands still until it is told to move, and the same seed gives the same
+//! numbers and the same ids.
+//!
+//! ```
+//! use handfast_store::Sources;
+//!
+//! let (one, other) = (Sources::seeded(7), Sources::seeded(7));
+//! assert_eq!(one.ids.object_id(), other.ids.object_id());
+//! assert_eq!(one.random.next_u64(), other.random.next_u64());
+//! ```
+
+mod manual;
+mod object_ids;
+mod system;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bson::DateTime;
 use bson::oid::ObjectId;
+
+pub use manual::{CountingIds, ManualClock, SeededRandom};
+pub use object_ids::ObjectIds;
+pub use system::{SystemClock, os_random_bytes};
 
 /// Where time comes from.
 pub trait Clock: Send + Sync + 'static {
@@ -36,4 +58,37 @@ pub struct Sources {
     pub random: Arc<dyn Random>,
     /// Fresh ids.
     pub ids: Arc<dyn IdSource>,
+}
+
+impl Sources {
+    /// The machine's clock, randomness of the operating system, ids made from both.
+    ///
+    /// # Errors
+    /// The operating system gives no randomness.
+    pub fn system() -> std::io::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::from_state(system::os_random_state()?));
+        let ids = Arc::new(ObjectIds::new(Arc::clone(&clock), &*random));
+        Ok(Sources { clock, random, ids })
+    }
+
+    /// A clock that stands at [`ManualClock::START`], and chance and ids that follow from the seed alone.
+    pub fn seeded(seed: u64) -> Self {
+        Sources::manual(seed).0
+    }
+
+    /// The same as [`Sources::seeded`], with the clock to move.
+    pub fn manual(seed: u64) -> (Self, Arc<ManualClock>) {
+        let manual = Arc::new(ManualClock::new(ManualClock::START));
+        let clock: Arc<dyn Clock> = manual.clone();
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
+        let ids = Arc::new(ObjectIds::new(Arc::clone(&clock), &SeededRandom::new(!seed)));
+        (Sources { clock, random, ids }, manual)
+    }
+}
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources").field("now", &self.clock.now()).finish_non_exhaustive()
+    }
 }
