@@ -1,0 +1,304 @@
+//! The arrows between crates, as ARCHITECTURE.md draws them, against the manifests and `Cargo.lock`.
+//!
+//! Two tables of that file are read: who may use whom (crates of this workspace, direct and not for tests only), and
+//! what a crate must not reach through any chain of dependencies. Direct dependencies come from `cargo metadata
+//! --no-deps`, which needs no network and no downloaded crates; chains come from `Cargo.lock`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Prefix of all crates of this workspace; the tables leave it out in the column of targets.
+const PREFIX: &str = "handfast-";
+
+/// The crate that nothing may use, not even for tests.
+const PROGRAM: &str = "handfast-cli";
+
+/// A crate of the workspace with the names of what it depends on directly.
+#[derive(Debug, Default)]
+struct Member {
+    normal: BTreeSet<String>,
+    development: BTreeSet<String>,
+}
+
+type Members = BTreeMap<String, Member>;
+
+/// The chains: every package of `Cargo.lock` with its dependencies, versions left out.
+type Lock = BTreeMap<String, BTreeSet<String>>;
+
+/// `from` never reaches `targets`, chains through `except` apart.
+struct Never {
+    from: String,
+    targets: BTreeSet<String>,
+    except: Option<String>,
+}
+
+#[test]
+fn the_workspace_keeps_to_its_architecture() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))?;
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(&root)
+        .output()?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+
+    let members = parse_metadata(&serde_json::from_slice(&output.stdout)?)?;
+    let lock = parse_lock(&std::fs::read_to_string(root.join("Cargo.lock"))?)?;
+    let mut offences = check_arrows(&parse_arrows(&architecture)?, &members);
+    offences.extend(check_never(&parse_never(&architecture)?, &members, &lock));
+    ensure!(offences.is_empty(), "ARCHITECTURE.md forbids:\n{}", offences.join("\n"));
+    Ok(())
+}
+
+/// What the table of arrows says against the members; one line per offence.
+fn check_arrows(arrows: &BTreeMap<String, BTreeSet<String>>, members: &Members) -> Vec<String> {
+    let mut offences = Vec::new();
+    for row in arrows.keys().filter(|row| !members.contains_key(*row)) {
+        offences.push(format!("{row} has a row but is no crate"));
+    }
+    for (name, member) in members {
+        let Some(allowed) = arrows.get(name) else {
+            offences.push(format!("{name} has no row"));
+            continue;
+        };
+        for target in member.normal.iter().filter(|target| members.contains_key(*target)) {
+            if !allowed.contains(target) {
+                offences.push(format!("{name} -> {target} is not in the table"));
+            }
+        }
+        if member.normal.union(&member.development).any(|target| target == PROGRAM) {
+            offences.push(format!("{name} -> {PROGRAM}: nothing may use the program"));
+        }
+    }
+    offences
+}
+
+/// What the second table says; each offence shows its chain.
+fn check_never(rules: &[Never], members: &Members, lock: &Lock) -> Vec<String> {
+    let mut offences = Vec::new();
+    for rule in rules {
+        let Some(member) = members.get(&rule.from) else {
+            offences.push(format!("{} has a rule but is no crate", rule.from));
+            continue;
+        };
+        if let Some(chain) = chain_to(rule, member, members, lock) {
+            offences.push(format!("{} reaches what it never may: {}", rule.from, chain.join(" -> ")));
+        }
+    }
+    offences
+}
+
+/// The first chain from a crate to something its rule forbids.
+fn chain_to(rule: &Never, member: &Member, members: &Members, lock: &Lock) -> Option<Vec<String>> {
+    let mut pending: Vec<Vec<String>> =
+        member.normal.iter().map(|target| vec![rule.from.clone(), target.clone()]).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(chain) = pending.pop() {
+        let last = chain.last()?;
+        if rule.targets.contains(last) {
+            return Some(chain);
+        }
+        if rule.except.as_ref() == Some(last) || !seen.insert(last.clone()) {
+            continue;
+        }
+        // Cargo.lock mixes a member's dependencies for tests with the others: take the manifest's word for members.
+        let next = members.get(last).map(|member| &member.normal).or_else(|| lock.get(last));
+        for target in next.into_iter().flatten() {
+            pending.push(chain.iter().chain([target]).cloned().collect());
+        }
+    }
+    None
+}
+
+fn parse_metadata(metadata: &serde_json::Value) -> Result<Members> {
+    let mut members = Members::new();
+    for package in metadata["packages"].as_array().context("packages")? {
+        let name = package["name"].as_str().context("name")?;
+        let member = members.entry(name.to_owned()).or_default();
+        for dependency in package["dependencies"].as_array().context("dependencies")? {
+            let target = dependency["name"].as_str().context("dependency name")?.to_owned();
+            // `kind` is null for a normal dependency, "build" or "dev".
+            match dependency["kind"].as_str() {
+                Some("dev") => member.development.insert(target),
+                _ => member.normal.insert(target),
+            };
+        }
+    }
+    Ok(members)
+}
+
+fn parse_lock(text: &str) -> Result<Lock> {
+    let lock: toml::Table = text.parse()?;
+    let mut packages = Lock::new();
+    for package in lock.get("package").and_then(toml::Value::as_array).context("package")? {
+        let name = package.get("name").and_then(toml::Value::as_str).context("name")?;
+        let targets = packages.entry(name.to_owned()).or_default();
+        for dependency in package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten() {
+            let dependency = dependency.as_str().context("dependency")?;
+            // "name" or "name version"; versions are merged, which can only make chains longer.
+            targets.insert(dependency.split(' ').next().unwrap_or(dependency).to_owned());
+        }
+    }
+    Ok(packages)
+}
+
+/// The rows between two markers, cells trimmed, head and rule left out.
+fn table_rows(text: &str, marker: &str) -> Result<Vec<Vec<String>>> {
+    let (_, rest) = text.split_once(&format!("<!-- {marker}: begin -->")).context("begin of the table")?;
+    let (table, _) = rest.split_once(&format!("<!-- {marker}: end -->")).context("end of the table")?;
+    let rows: Vec<Vec<String>> = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .skip(2)
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect();
+    ensure!(!rows.is_empty(), "the table {marker} is empty");
+    Ok(rows)
+}
+
+fn names(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "nothing")
+}
+
+fn parse_arrows(text: &str) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let mut arrows = BTreeMap::new();
+    for row in table_rows(text, "arrows")? {
+        let [name, _kind, _holds, may_use] = row.as_slice() else { bail!("a row of arrows has four cells: {row:?}") };
+        let targets = names(may_use).map(|target| format!("{PREFIX}{target}")).collect();
+        ensure!(arrows.insert(name.clone(), targets).is_none(), "{name} has two rows");
+    }
+    Ok(arrows)
+}
+
+fn parse_never(text: &str) -> Result<Vec<Never>> {
+    let mut rules = Vec::new();
+    for row in table_rows(text, "never")? {
+        let [from, targets, except] = row.as_slice() else { bail!("a row of never has three cells: {row:?}") };
+        rules.push(Never {
+            from: from.clone(),
+            targets: names(targets).map(str::to_owned).collect(),
+            except: names(except).next().map(str::to_owned),
+        });
+    }
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod the_check_itself_can_fail {
+    use super::*;
+
+    const TABLES: &str = "
+<!-- arrows: begin -->
+| crate | kind | what it holds | may use |
+| --- | --- | --- | --- |
+| handfast-mql | pure | language | nothing |
+| handfast-store | contract | contract | mql |
+| handfast-embedded | backend | engine | store, mql |
+| handfast-cli | binary | program | embedded, store |
+<!-- arrows: end -->
+<!-- never: begin -->
+| crate | never reaches | except through |
+| --- | --- | --- |
+| handfast-mql | tokio, mio | nothing |
+| handfast-mql | getrandom | bson |
+| handfast-store | fjall | nothing |
+<!-- never: end -->
+";
+
+    const LOCK: &str = r#"
+[[package]]
+name = "handfast-mql"
+dependencies = ["bson", "proptest", "thiserror"]
+[[package]]
+name = "bson"
+dependencies = ["getrandom 0.3.1", "serde"]
+[[package]]
+name = "helper"
+dependencies = ["tokio"]
+[[package]]
+name = "tokio"
+dependencies = ["mio"]
+[[package]]
+name = "proptest"
+dependencies = ["getrandom 0.3.1"]
+"#;
+
+    fn check(edges: &[(&str, &str, Option<&str>)], expected: &[&str]) {
+        let packages: Vec<_> = ["handfast-mql", "handfast-store", "handfast-embedded", "handfast-cli"]
+            .iter()
+            .map(|name| {
+                let dependencies: Vec<_> = edges
+                    .iter()
+                    .filter(|(from, ..)| from == name)
+                    .map(|(_, target, kind)| serde_json::json!({ "name": target, "kind": kind }))
+                    .collect();
+                serde_json::json!({ "name": name, "dependencies": dependencies })
+            })
+            .collect();
+        let members = parse_metadata(&serde_json::json!({ "packages": packages })).unwrap();
+        let mut offences = check_arrows(&parse_arrows(TABLES).unwrap(), &members);
+        offences.extend(check_never(&parse_never(TABLES).unwrap(), &members, &parse_lock(LOCK).unwrap()));
+        assert_eq!(offences, expected);
+    }
+
+    #[test]
+    fn on_made_up_manifests() {
+        // What the tables allow, dependencies for tests and the one exception included.
+        check(
+            &[
+                ("handfast-mql", "bson", None),
+                ("handfast-mql", "proptest", Some("dev")),
+                ("handfast-store", "handfast-mql", None),
+                ("handfast-store", "handfast-embedded", Some("dev")),
+                ("handfast-cli", "handfast-embedded", None),
+            ],
+            &[],
+        );
+        // An arrow upwards.
+        check(&[("handfast-mql", "handfast-store", None)], &["handfast-mql -> handfast-store is not in the table"]);
+        // The same arrow in a build script.
+        check(
+            &[("handfast-mql", "handfast-store", Some("build"))],
+            &["handfast-mql -> handfast-store is not in the table"],
+        );
+        // The program, even for tests only.
+        check(
+            &[("handfast-store", "handfast-cli", Some("dev"))],
+            &["handfast-store -> handfast-cli: nothing may use the program"],
+        );
+        // A chain through a crate from outside.
+        check(
+            &[("handfast-mql", "helper", None)],
+            &["handfast-mql reaches what it never may: handfast-mql -> helper -> tokio"],
+        );
+        // Randomness is excused through bson alone.
+        check(
+            &[("handfast-mql", "proptest", None)],
+            &["handfast-mql reaches what it never may: handfast-mql -> proptest -> getrandom"],
+        );
+        // A direct one.
+        check(
+            &[("handfast-store", "fjall", None)],
+            &["handfast-store reaches what it never may: handfast-store -> fjall"],
+        );
+    }
+
+    #[test]
+    fn on_crates_without_rows_and_rows_without_crates() {
+        let members = Members::from([("handfast-new".to_owned(), Member::default())]);
+        let arrows = BTreeMap::from([("handfast-old".to_owned(), BTreeSet::new())]);
+        let expected = ["handfast-old has a row but is no crate", "handfast-new has no row"];
+        assert_eq!(check_arrows(&arrows, &members), expected);
+    }
+
+    #[test]
+    fn on_tables_that_cannot_be_read() {
+        assert!(parse_arrows("").is_err());
+        assert!(parse_arrows("<!-- arrows: begin -->\n<!-- arrows: end -->").is_err());
+        let short = "<!-- arrows: begin -->\n| a |\n| - |\n| handfast-mql | pure |\n<!-- arrows: end -->";
+        assert!(parse_arrows(short).is_err());
+    }
+}
