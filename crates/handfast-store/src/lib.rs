@@ -8,6 +8,9 @@
 
 pub mod contract;
 pub mod error;
+pub mod index;
+pub mod insertion;
+pub mod notation;
 pub mod outcome;
 pub mod request;
 pub mod source;

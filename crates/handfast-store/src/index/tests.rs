@@ -1,0 +1,260 @@
+use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+
+use super::*;
+use crate::{IndexSelector, IndexSpec, Namespace, notation};
+
+fn spec(key: RawDocumentBuf) -> IndexSpec {
+    IndexSpec::new(key)
+}
+
+fn refused(spec: &IndexSpec, code: i32) {
+    match spec.validate() {
+        Err(error) => assert_eq!(error.code(), Code(code), "{spec:?}: {error}"),
+        Ok(()) => panic!("{spec:?} was accepted"),
+    }
+}
+
+#[test]
+fn keys_that_make_an_index() {
+    for key in [
+        rawdoc! { "a": 1 },
+        rawdoc! { "a": -1, "b.c": 1 },
+        rawdoc! { "a": 1.0, "b": -1_i64 },
+        rawdoc! { "a.$id": 1 },
+        rawdoc! { "a.0": 1 },
+        rawdoc! { "_id": 1 },
+        rawdoc! { "_id": 1, "a": 1 },
+    ] {
+        let spec = if key == rawdoc! { "_id": 1 } { IndexSpec::id() } else { spec(key) };
+        spec.validate().expect("accepted");
+    }
+}
+
+#[test]
+fn keys_that_do_not() {
+    for key in [
+        rawdoc! {},
+        rawdoc! { "a": 0 },
+        rawdoc! { "a": f64::NAN },
+        rawdoc! { "a": "text" },
+        rawdoc! { "a": "2dsphere" },
+        rawdoc! { "a": "hashed" },
+        rawdoc! { "a": "x" },
+        rawdoc! { "a": true },
+        rawdoc! { "a": null },
+        rawdoc! { "": 1 },
+        rawdoc! { "a.": 1 },
+        rawdoc! { "a..b": 1 },
+        rawdoc! { "$a": 1 },
+        rawdoc! { "$id": 1 },
+        rawdoc! { "$**": 1 },
+        rawdoc! { "a.$**": 1 },
+    ] {
+        refused(&spec(key), 67);
+    }
+    refused(&spec(rawdoc! { "a": 1, "a": 1 }), 2);
+    let mut wide = rawdoc! {};
+    for field in 0..=INDEX_FIELDS_MAX {
+        wide.append(bson::raw::CString::try_from(format!("f{field}")).expect("no null"), 1);
+    }
+    refused(&spec(wide), 67);
+}
+
+#[test]
+fn options_that_do_not_go_together() {
+    let a = || spec(rawdoc! { "a": 1 });
+    let partial = Some(rawdoc! { "b": { "$gt": 1 } });
+    a().validate().expect("plain");
+    IndexSpec { partial_filter: partial.clone(), unique: true, ..a() }.validate().expect("partial and unique");
+    IndexSpec { expire_after_seconds: Some(0), ..a() }.validate().expect("TTL of 0");
+    refused(&IndexSpec { partial_filter: partial, sparse: true, ..a() }, 67);
+    refused(&IndexSpec { expire_after_seconds: Some(-1), ..a() }, 67);
+    refused(&IndexSpec { expire_after_seconds: Some(1 << 31), ..a() }, 67);
+    refused(&IndexSpec { expire_after_seconds: Some(1), ..spec(rawdoc! { "a": 1, "b": 1 }) }, 67);
+    refused(&IndexSpec { name: String::new(), ..a() }, 67);
+    refused(&IndexSpec { name: "*".into(), ..a() }, 2);
+    refused(&IndexSpec { name: "_id_".into(), ..a() }, 2);
+    refused(&IndexSpec { sparse: true, ..IndexSpec::id() }, 197);
+    refused(&IndexSpec { expire_after_seconds: Some(1), ..IndexSpec::id() }, 197);
+    refused(&spec(rawdoc! { "_id": -1 }), 2);
+}
+
+#[test]
+fn partial_filters_have_few_operators() {
+    let with = |filter| IndexSpec { partial_filter: Some(filter), ..spec(rawdoc! { "a": 1 }) };
+    for filter in [
+        rawdoc! { "a": 1 },
+        rawdoc! { "a": { "b": 1 } },
+        rawdoc! { "$and": [{ "a": { "$exists": true } }, { "b": { "$gte": 1, "$lt": 5 } }] },
+        rawdoc! { "$or": [{ "a": { "$in": [1, 2] } }, { "b": { "$type": "string" } }] },
+    ] {
+        with(filter).validate().expect("accepted");
+    }
+    for filter in [
+        rawdoc! { "a": { "$ne": 1 } },
+        rawdoc! { "a": { "$exists": false } },
+        rawdoc! { "$nor": [{ "a": 1 }] },
+        rawdoc! { "$and": [{ "a": { "$not": { "$eq": 1 } } }] },
+        rawdoc! { "a": { "$regex": "x" } },
+        rawdoc! { "$expr": { "$eq": ["$a", 1] } },
+    ] {
+        refused(&with(filter), 67);
+    }
+}
+
+#[test]
+fn a_definition_is_read_back_as_it_was_written() {
+    let whole = IndexSpec {
+        name: "n".into(),
+        unique: true,
+        sparse: true,
+        hidden: true,
+        partial_filter: Some(rawdoc! { "a": 1 }),
+        expire_after_seconds: Some(1 << 40),
+        ..spec(rawdoc! { "a": 1, "b": -1.0 })
+    };
+    for spec in [IndexSpec::id(), spec(rawdoc! { "a": "text" }), whole] {
+        assert_eq!(IndexSpec::from_document(&spec.to_document()).expect("readable"), spec);
+    }
+}
+
+#[test]
+fn definitions_that_cannot_be_read() {
+    let base = |option: RawDocumentBuf| {
+        let mut document = rawdoc! { "key": { "a": 1 }, "name": "a_1" };
+        for element in &option {
+            let (name, value) = element.expect("BSON");
+            document.append(name, value);
+        }
+        IndexSpec::from_document(&document).map_err(|error| error.code().0)
+    };
+    base(rawdoc! { "background": true, "ns": "a.b", "v": 2.0, "unique": 1, "collation": { "locale": "simple" } })
+        .expect("accepted");
+    assert_eq!(base(rawdoc! { "expireAfterSeconds": 3600.5 }).expect("ok").expire_after_seconds, Some(3600));
+    assert_eq!(base(rawdoc! { "colour": 1 }), Err(197));
+    assert_eq!(base(rawdoc! { "unique": "yes" }), Err(14));
+    assert_eq!(base(rawdoc! { "partialFilterExpression": 1 }), Err(14));
+    assert_eq!(base(rawdoc! { "expireAfterSeconds": "1" }), Err(67));
+    assert_eq!(base(rawdoc! { "v": 7 }), Err(67));
+    assert_eq!(base(rawdoc! { "collation": { "locale": "de" } }), Err(67));
+    let code = |document: RawDocumentBuf| IndexSpec::from_document(&document).map_err(|error| error.code().0);
+    assert_eq!(code(rawdoc! { "name": "x" }), Err(9));
+    assert_eq!(code(rawdoc! { "key": { "a": 1 } }), Err(9));
+    assert_eq!(code(rawdoc! { "key": 1, "name": "x" }), Err(14));
+}
+
+#[test]
+fn a_new_definition_beside_those_that_are_there() {
+    let existing = [
+        IndexSpec::id(),
+        spec(rawdoc! { "a": 1 }),
+        IndexSpec { name: "u".into(), unique: true, ..spec(rawdoc! { "b": 1 }) },
+    ];
+    let check = |new: IndexSpec, expected: Result<Addition, i32>| {
+        assert_eq!(addition(&existing, &new).map_err(|error| error.code().0), expected, "{new:?}");
+    };
+    check(spec(rawdoc! { "c": 1 }), Ok(Addition::New));
+    check(spec(rawdoc! { "a": -1 }), Ok(Addition::New));
+    check(spec(rawdoc! { "a": 1.0 }), Ok(Addition::Exists));
+    check(IndexSpec { name: "other".into(), ..IndexSpec::id() }, Ok(Addition::Exists));
+    // The same name for another key, or for another identity.
+    check(IndexSpec { name: "a_1".into(), ..spec(rawdoc! { "x": 1 }) }, Err(86));
+    check(IndexSpec { unique: true, ..spec(rawdoc! { "a": 1 }) }, Err(86));
+    check(IndexSpec { expire_after_seconds: Some(1), ..spec(rawdoc! { "a": 1 }) }, Err(85));
+    check(IndexSpec { name: "z".into(), ..spec(rawdoc! { "a": 1 }) }, Err(85));
+    check(IndexSpec { name: "z".into(), hidden: true, ..spec(rawdoc! { "a": 1 }) }, Err(85));
+    // Another identity with another name.
+    check(IndexSpec { name: "z".into(), sparse: true, ..spec(rawdoc! { "a": 1 }) }, Ok(Addition::New));
+    let full: Vec<_> =
+        (0..INDEXES_MAX).map(|n| IndexSpec { name: n.to_string(), ..spec(rawdoc! { "a": 1 }) }).collect();
+    assert_eq!(addition(&full, &spec(rawdoc! { "q": 1 })).map_err(|error| error.code().0), Err(67));
+}
+
+#[test]
+fn selectors_name_indexes() {
+    let namespace = Namespace::new("d", "c").expect("valid");
+    let existing = [
+        IndexSpec::id(),
+        spec(rawdoc! { "a": 1 }),
+        IndexSpec { name: "s".into(), sparse: true, ..spec(rawdoc! { "a": 1 }) },
+        spec(rawdoc! { "b": 1 }),
+    ];
+    let drop = |selector| dropped(&namespace, &existing, &selector).map_err(|error| error.code().0);
+    let names = |names: &[&str]| IndexSelector::Names(names.iter().map(|&name| name.to_owned()).collect());
+    assert_eq!(drop(IndexSelector::All), Ok(vec![1, 2, 3]));
+    assert_eq!(drop(names(&["s", "a_1"])), Ok(vec![1, 2]));
+    assert_eq!(drop(names(&["a_1", "x"])), Err(27));
+    assert_eq!(drop(names(&["_id_"])), Err(72));
+    assert_eq!(drop(IndexSelector::Key(rawdoc! { "b": 1.0 })), Ok(vec![3]));
+    assert_eq!(drop(IndexSelector::Key(rawdoc! { "a": 1 })), Err(181));
+    assert_eq!(drop(IndexSelector::Key(rawdoc! { "x": 1 })), Err(27));
+    assert_eq!(drop(IndexSelector::Key(rawdoc! { "_id": 1 })), Err(72));
+    assert!(selected(&namespace, &existing, &IndexSelector::All).is_err());
+}
+
+/// The tuples as text, `-` for missing.
+fn tuples_of(paths: &[&str], document: &RawDocumentBuf) -> Result<Vec<String>, i32> {
+    let paths: Vec<values::Path> = paths.iter().map(|path| path.split('.').map(Box::from).collect()).collect();
+    let found = values::tuples(&paths, document).map_err(|error| error.code().0)?;
+    let show = |value: &Option<RawBsonRef<'_>>| value.map_or_else(|| "-".to_owned(), notation::value);
+    Ok(found.tuples.iter().map(|tuple| tuple.iter().map(show).collect::<Vec<_>>().join(",")).collect())
+}
+
+#[test]
+fn values_of_a_document_under_an_index() {
+    let check = |paths: &[&str], document: RawDocumentBuf, expected: &[&str]| {
+        assert_eq!(tuples_of(paths, &document).as_deref(), Ok(expected.map_strings().as_slice()), "{paths:?}");
+    };
+    check(&["a"], rawdoc! { "a": 1 }, &["1"]);
+    check(&["a"], rawdoc! { "b": 1 }, &["-"]);
+    check(&["a"], rawdoc! { "a": null }, &["null"]);
+    check(&["a.b"], rawdoc! { "a": 1 }, &["-"]);
+    check(&["a.b"], rawdoc! { "a": { "b": { "c": 1 } } }, &["{ c: 1 }"]);
+    check(&["a"], rawdoc! { "a": [] }, &["undefined"]);
+    check(&["a"], rawdoc! { "a": [5, [6], 5] }, &["5", "[ 6 ]", "5"]);
+    check(&["a.b"], rawdoc! { "a": [] }, &["-"]);
+    check(&["a.b"], rawdoc! { "a": [{ "b": 1 }, { "b": [2, 3] }, 4, [{ "b": 5 }]] }, &["1", "2", "3", "-", "-"]);
+    check(&["a", "b"], rawdoc! { "a": [1, 2], "b": 3 }, &["1,3", "2,3"]);
+    check(&["a.b", "a.c"], rawdoc! { "a": [{ "b": 1, "c": 2 }, { "b": 3 }] }, &["1,2", "3,-"]);
+    check(&["a", "a.b"], rawdoc! { "a": [{ "b": 1 }, 7] }, &["{ b: 1 },1", "7,-"]);
+    check(&["a.b", "c"], rawdoc! { "a": [{ "b": [1, 2] }, { "b": 3 }], "c": 0 }, &["1,0", "2,0", "3,0"]);
+    check(&["a.0"], rawdoc! { "a": [5, 6] }, &["5"]);
+    check(&["a.1.b"], rawdoc! { "a": [1, { "b": 2 }] }, &["2"]);
+    check(&["a.0"], rawdoc! { "a": { "0": 1 } }, &["1"]);
+    check(&["a.7"], rawdoc! { "a": [{ "7": 1 }] }, &["1"]);
+    check(&["a.1"], rawdoc! { "a": [[7, 8]] }, &["8"]);
+    check(&["a.0"], rawdoc! { "a": [[1, 2]] }, &["1", "2"]);
+}
+
+#[test]
+fn values_that_would_multiply_are_refused() {
+    assert_eq!(tuples_of(&["a", "b"], &rawdoc! { "a": [1], "b": [2] }), Err(171));
+    assert_eq!(tuples_of(&["a", "b"], &rawdoc! { "a": [], "b": [] }), Err(171));
+    assert_eq!(tuples_of(&["a.b", "a.c"], &rawdoc! { "a": { "b": [1], "c": [1] } }), Err(171));
+    assert_eq!(tuples_of(&["a.b", "a.c"], &rawdoc! { "a": [{ "b": [1], "c": [1] }] }), Err(171));
+    assert_eq!(tuples_of(&["a.0"], &rawdoc! { "a": [{ "0": 1 }] }), Err(16746));
+    let paths: Vec<values::Path> = ["x", "y"].iter().map(|path| path.split('.').map(Box::from).collect()).collect();
+    let document = rawdoc! { "x": [1], "y": [2] };
+    let error = values::tuples(&paths, &document).expect_err("parallel");
+    assert_eq!(error.message(), "cannot index parallel arrays [y] [x]");
+}
+
+#[test]
+fn multikey_says_which_fields_came_through_an_array() {
+    let paths: Vec<values::Path> = ["a", "b.c"].iter().map(|path| path.split('.').map(Box::from).collect()).collect();
+    let multikey = |document: RawDocumentBuf| values::tuples(&paths, &document).expect("ok").multikey;
+    assert_eq!(multikey(rawdoc! { "a": 1, "b": { "c": 1 } }), 0b00);
+    assert_eq!(multikey(rawdoc! { "a": [], "b": { "c": 1 } }), 0b01);
+    assert_eq!(multikey(rawdoc! { "a": 1, "b": [{ "c": 1 }] }), 0b10);
+}
+
+trait MapStrings {
+    fn map_strings(&self) -> Vec<String>;
+}
+
+impl MapStrings for &[&str] {
+    fn map_strings(&self) -> Vec<String> {
+        self.iter().map(|&text| text.to_owned()).collect()
+    }
+}

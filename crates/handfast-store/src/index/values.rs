@@ -1,0 +1,156 @@
+//! The values that a document has under an index: one tuple for each key.
+//!
+//! Without arrays there is one tuple. An array on the way of a path stands for each of its elements, and several paths
+//! through the *same* array go through it together:
+//!
+//! ```text
+//! index {"a.b": 1, "a.c": 1}, document {a: [{b: 1, c: 2}, {b: 3}]}  ->  (1, 2), (3, missing)
+//! index {a: 1},               document {a: [5, [6], 5]}             ->  5, [6], 5
+//! index {a: 1},               document {a: []}                      ->  undefined, so that it is not found as null
+//! index {"a.0": 1},           document {a: [5, 6]}                  ->  5: a number that names an element is no array
+//! index {a: 1, b: 1},         document {a: [1, 2], b: [3]}          ->  refused: it would be a key for each pair
+//! ```
+//!
+//! Source: MongoDB's documentation, "Multikey Indexes".
+
+use bson::{RawArray, RawBsonRef, RawDocument};
+use handfast_mql::Code;
+
+use crate::{Error, Result};
+
+/// MongoDB's `CannotIndexParallelArrays`.
+pub const CANNOT_INDEX_PARALLEL_ARRAYS: Code = Code(171);
+/// MongoDB's code for a number that names an array's element and a field in the array's documents.
+const AMBIGUOUS_ARRAY_FIELD: Code = Code(16746);
+
+/// A dotted path, split.
+pub(super) type Path = Box<[Box<str>]>;
+
+/// The values of one key, in the order of the index's fields; `None` is a field that is missing.
+pub type Tuple<'d> = Vec<Option<RawBsonRef<'d>>>;
+
+/// The tuples of a document, and which fields came through an array.
+#[derive(Debug, Default)]
+pub struct Tuples<'d> {
+    /// In the order of the arrays; the same tuple may come up twice.
+    pub tuples: Vec<Tuple<'d>>,
+    /// Bit n: field n came through an array.
+    pub multikey: u32,
+}
+
+/// The tuples of a document under these paths.
+pub(super) fn tuples<'d>(paths: &[Path], document: &'d RawDocument) -> Result<Tuples<'d>> {
+    let mut found = Tuples::default();
+    let fields = paths.iter().map(|path| Field::Below(RawBsonRef::Document(document), path)).collect();
+    expand(paths, fields, &mut found)?;
+    Ok(found)
+}
+
+/// How far one path has been walked.
+#[derive(Clone, Copy)]
+enum Field<'d, 'p> {
+    /// At its end.
+    At(Option<RawBsonRef<'d>>),
+    /// The rest of the path is to be looked up in this document, or by position in this array.
+    Below(RawBsonRef<'d>, &'p [Box<str>]),
+    /// At an array that stands for each of its elements, with the rest of the path.
+    Array(&'d RawArray, &'p [Box<str>]),
+}
+
+fn expand<'d>(paths: &[Path], mut fields: Vec<Field<'d, '_>>, found: &mut Tuples<'d>) -> Result<()> {
+    let mut array: Option<(&RawArray, &str)> = None;
+    for (place, field) in fields.iter_mut().enumerate() {
+        if let Field::Below(value, path) = *field {
+            *field = walk(value, path)?;
+        }
+        if let Field::Array(this, rest) = *field {
+            found.multikey |= 1 << place;
+            let name = &*paths[place][paths[place].len() - rest.len() - 1];
+            match array {
+                Some((other, other_name)) if !std::ptr::eq(this.as_bytes().as_ptr(), other.as_bytes().as_ptr()) => {
+                    let text = format!("cannot index parallel arrays [{name}] [{other_name}]");
+                    return Err(Error::command(CANNOT_INDEX_PARALLEL_ARRAYS, text));
+                }
+                _ => array = Some((this, name)),
+            }
+        }
+    }
+    let Some((array, _)) = array else {
+        let end = |field: &Field<'d, '_>| if let Field::At(value) = field { *value } else { None };
+        found.tuples.push(fields.iter().map(end).collect());
+        return Ok(());
+    };
+    if array.is_empty() {
+        return expand(paths, fields.iter().map(|field| of_element(*field, RawBsonRef::Undefined)).collect(), found);
+    }
+    for element in array {
+        let element = element.map_err(handfast_mql::Error::from)?;
+        expand(paths, fields.iter().map(|field| of_element(*field, element)).collect(), found)?;
+    }
+    Ok(())
+}
+
+/// Where a field that is at an array stands for one of the array's elements.
+fn of_element<'d, 'p>(field: Field<'d, 'p>, element: RawBsonRef<'d>) -> Field<'d, 'p> {
+    match field {
+        Field::Array(_, []) => Field::At(Some(element)),
+        Field::Array(_, rest) => match element {
+            RawBsonRef::Document(_) => Field::Below(element, rest),
+            // An array in an array is not gone through, except by position.
+            RawBsonRef::Array(_) if position(&rest[0]).is_some() => Field::Below(element, rest),
+            _ => Field::At(None),
+        },
+        other => other,
+    }
+}
+
+fn walk<'d, 'p>(mut value: RawBsonRef<'d>, mut path: &'p [Box<str>]) -> Result<Field<'d, 'p>> {
+    // The first step into a nested array is by position alone; later arrays are gone through.
+    let mut nested = matches!(value, RawBsonRef::Array(_));
+    loop {
+        let next = match (value, path) {
+            (RawBsonRef::Array(array), []) => return Ok(Field::Array(array, path)),
+            (_, []) => return Ok(Field::At(Some(value))),
+            (RawBsonRef::Document(document), [name, ..]) => document.get(&**name).map_err(handfast_mql::Error::from)?,
+            (RawBsonRef::Array(array), [name, ..]) => match by_position(array, name)? {
+                Some(element) => Some(element),
+                None if nested => None,
+                None => return Ok(Field::Array(array, path)),
+            },
+            _ => None,
+        };
+        match next {
+            Some(next) => (value, path, nested) = (next, &path[1..], false),
+            None => return Ok(Field::At(None)),
+        }
+    }
+}
+
+fn by_position<'d>(array: &'d RawArray, name: &str) -> Result<Option<RawBsonRef<'d>>> {
+    let Some(position) = position(name) else {
+        return Ok(None);
+    };
+    let Some(element) = array.get(position).map_err(handfast_mql::Error::from)? else {
+        return Ok(None);
+    };
+    for item in array {
+        if let RawBsonRef::Document(document) = item.map_err(handfast_mql::Error::from)?
+            && document.get(name).map_err(handfast_mql::Error::from)?.is_some()
+        {
+            return Err(Error::command(
+                AMBIGUOUS_ARRAY_FIELD,
+                format!(
+                    "Ambiguous field name found in array (do not use numeric field names in embedded elements in an \
+                     array), field: '{name}'"
+                ),
+            ));
+        }
+    }
+    Ok(Some(element))
+}
+
+/// The place that a part of a path names in an array: `0`, `12`, not `01`.
+pub(super) fn position(name: &str) -> Option<usize> {
+    let plain = name == "0" || !name.starts_with(['0', '+']);
+    if plain { name.parse().ok() } else { None }
+}

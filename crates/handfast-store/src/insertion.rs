@@ -1,0 +1,114 @@
+//! What becomes of a document before it is stored: it gets an `_id` if it has none, `_id` goes first, and what no
+//! store may hold is refused.
+//!
+//! Every backend calls [`prepare`], so that the same document is accepted, or refused with the same code, everywhere.
+
+use bson::raw::cstr;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::Code;
+
+use crate::{Error, IdSource, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// MongoDB's bound on a document, in bytes of BSON: 16 MiB. Drivers learn it from `hello`.
+pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A document ready to be stored: with an `_id`, as its first field.
+///
+/// # Errors
+/// `InvalidIdField` (53) for an `_id` that is an array, a regular expression or undefined; `DollarPrefixedFieldName`
+/// (52) for one that is a document with a field `$..`; `BadValue` (2) for two of them; `BSONObjectTooLarge` (10334);
+/// `InvalidBSON` (22) for bytes that are none.
+pub fn prepare(document: RawDocumentBuf, ids: &dyn IdSource) -> Result<RawDocumentBuf> {
+    let mut id = None;
+    for (place, element) in document.iter().enumerate() {
+        let (name, value) = element.map_err(handfast_mql::Error::from)?;
+        if name.as_str() != "_id" {
+            continue;
+        }
+        if id.is_some() {
+            return Err(Error::command(Code::BadValue, "can't have multiple _id fields in one document"));
+        }
+        check_id(value)?;
+        id = Some((place, value));
+    }
+    let prepared = match id {
+        Some((0, _)) => document,
+        Some((_, id)) => with_id_first(id, &document)?,
+        None => with_id_first(RawBsonRef::ObjectId(ids.object_id()), &document)?,
+    };
+    check_size(&prepared)?;
+    Ok(prepared)
+}
+
+/// The `_id` of a document, which every stored one has.
+///
+/// # Errors
+/// `InvalidBSON` (22); `InternalError` (1) if there is none.
+pub fn id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
+    document
+        .get("_id")
+        .map_err(handfast_mql::Error::from)?
+        .ok_or_else(|| Error::command(Code::InternalError, "a stored document has no _id"))
+}
+
+/// Whether a value may be an `_id`.
+///
+/// # Errors
+/// See [`prepare`].
+pub fn check_id(id: RawBsonRef<'_>) -> Result<()> {
+    let kind = match id {
+        RawBsonRef::Array(_) => "array",
+        RawBsonRef::RegularExpression(_) => "regex",
+        RawBsonRef::Undefined => "undefined",
+        RawBsonRef::Document(document) => return check_id_fields(document),
+        _ => return Ok(()),
+    };
+    Err(Error::command(Code::InvalidIdField, format!("The '_id' value cannot be of type {kind}")))
+}
+
+fn check_id_fields(id: &RawDocument) -> Result<()> {
+    for element in id {
+        let (name, _) = element.map_err(handfast_mql::Error::from)?;
+        if name.as_str().starts_with('$') {
+            return Err(Error::command(
+                Code::DollarPrefixedFieldName,
+                format!("_id fields may not contain '$'-prefixed fields: {} is not valid for storage.", name.as_str()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a document is small enough to be stored.
+///
+/// # Errors
+/// `BSONObjectTooLarge` (10334).
+pub fn check_size(document: &RawDocument) -> Result<()> {
+    let bytes = document.as_bytes().len();
+    if bytes > DOCUMENT_BYTES_MAX {
+        return Err(Error::command(
+            Code::BSONObjectTooLarge,
+            format!("object to insert too large. size in bytes: {bytes}, max size: {DOCUMENT_BYTES_MAX}"),
+        ));
+    }
+    Ok(())
+}
+
+/// The document with this `_id` as its first field.
+///
+/// # Errors
+/// `InvalidBSON` (22).
+pub fn with_id_first(id: RawBsonRef<'_>, document: &RawDocument) -> Result<RawDocumentBuf> {
+    let mut prepared = RawDocumentBuf::new();
+    prepared.append(cstr!("_id"), id);
+    for element in document {
+        let (name, value) = element.map_err(handfast_mql::Error::from)?;
+        if name.as_str() != "_id" {
+            prepared.append(name, value);
+        }
+    }
+    Ok(prepared)
+}
