@@ -1,0 +1,171 @@
+//! The command line: what `handfast --help` shows.
+//!
+//! Settings have no defaults here: whoever is silent leaves the word to the next source (see
+//! [`configuration`](crate::configuration)). A flag's field name is its key there.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
+
+use crate::configuration::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
+
+/// A MongoDB-compatible server over an embedded store, and what belongs to it
+#[derive(Debug, Parser)]
+#[command(
+    name = "handfast",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 good, 1 the operation failed, 2 usage, 3 a guarantee did not hold.\n\n\
+                  Example:\n  handfast config"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print the configuration in force, and where each value is from
+    #[command(after_help = "Examples:\n  \
+        handfast config\n  \
+        handfast config --config /etc/handfast.toml --json\n  \
+        handfast config > handfast.toml")]
+    Config(Box<ConfigArguments>),
+
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  handfast completions bash > ~/.local/share/bash-completion/completions/handfast"
+    )]
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+
+    /// Write the manual pages into a directory
+    #[command(after_help = "Example:\n  handfast man ~/.local/share/man/man1")]
+    Man {
+        /// Where to; it must exist
+        directory: PathBuf,
+    },
+}
+
+/// What every command that reads the configuration takes.
+#[derive(Args, Debug)]
+pub(crate) struct CommonFlags {
+    /// Configuration file (TOML) [default: handfast.toml, if it is there]
+    #[arg(long, env = "HANDFAST_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report, only errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// The settings of the embedded store.
+#[derive(Args, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Store")]
+pub(crate) struct StoreFlags {
+    /// The data directory; created if it is not there
+    #[arg(long, env = "HANDFAST_DATA", value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// When a write that does not say itself is acknowledged
+    #[arg(long, env = "HANDFAST_DURABILITY", value_name = "WHEN")]
+    pub(crate) durability: Option<Durability>,
+    /// Bound of the cache of data blocks
+    #[arg(long, env = "HANDFAST_CACHE_BYTES", value_name = "SIZE")]
+    pub(crate) cache_bytes: Option<Bytes>,
+    /// Bound of the buffers of writes not yet in sorted files
+    #[arg(long, env = "HANDFAST_WRITE_BUFFER_BYTES", value_name = "SIZE")]
+    pub(crate) write_buffer_bytes: Option<Bytes>,
+}
+
+/// The settings of the server.
+#[derive(Args, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerFlags {
+    /// Address and port; port 0 takes a free one. Other than loopback needs --insecure
+    #[arg(long, env = "HANDFAST_LISTEN", value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Listen on addresses that others can reach, although there is no authentication
+    #[arg(long, env = "HANDFAST_INSECURE", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) insecure: Option<bool>,
+    /// Listen on a Unix socket too
+    #[arg(long, env = "HANDFAST_UNIX_SOCKET", value_name = "PATH")]
+    pub(crate) unix_socket: Option<PathBuf>,
+    /// What the server says it is. With replica-set and mongos clients have to set retryWrites=false
+    #[arg(long, env = "HANDFAST_TOPOLOGY", value_name = "KIND")]
+    pub(crate) topology: Option<Topology>,
+    /// Name of the replica set, with --topology replica-set
+    #[arg(long, env = "HANDFAST_REPLICA_SET", value_name = "NAME")]
+    pub(crate) replica_set: Option<String>,
+    /// Address that a replica set gives its clients [default: the one they dialled]
+    #[arg(long, env = "HANDFAST_ADVERTISE", value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
+    /// Connections at once; one more gets an error and is closed
+    #[arg(long, env = "HANDFAST_MAX_CONNECTIONS", value_name = "N")]
+    pub(crate) max_connections: Option<u32>,
+    /// Cursors open at once
+    #[arg(long, env = "HANDFAST_MAX_CURSORS", value_name = "N")]
+    pub(crate) max_cursors: Option<u32>,
+    /// Bound of large requests in memory at once, over all connections
+    #[arg(long, env = "HANDFAST_REQUEST_BYTES", value_name = "SIZE")]
+    pub(crate) request_bytes: Option<Bytes>,
+    /// Bound of large replies in memory at once, over all connections
+    #[arg(long, env = "HANDFAST_REPLY_BYTES", value_name = "SIZE")]
+    pub(crate) reply_bytes: Option<Bytes>,
+    /// How long a connection may be silent before it is closed
+    #[arg(long, env = "HANDFAST_CONNECTION_TIMEOUT", value_name = "TIME")]
+    pub(crate) connection_timeout: Option<Span>,
+    /// How long a cursor may be idle before it is closed
+    #[arg(long, env = "HANDFAST_CURSOR_TIMEOUT", value_name = "TIME")]
+    pub(crate) cursor_timeout: Option<Span>,
+    /// How long commands in progress may take to finish at a graceful stop
+    #[arg(long, env = "HANDFAST_SHUTDOWN_TIMEOUT", value_name = "TIME")]
+    pub(crate) shutdown_timeout: Option<Span>,
+    /// Commands that take longer are logged
+    #[arg(long, env = "HANDFAST_SLOW_OPERATION", value_name = "TIME")]
+    pub(crate) slow_operation: Option<Span>,
+}
+
+/// The settings of the log, which goes to standard error.
+#[derive(Args, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Log")]
+pub(crate) struct LogFlags {
+    /// What a line looks like
+    #[arg(long, env = "HANDFAST_LOG_FORMAT", value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+    /// From which level on
+    #[arg(long, env = "HANDFAST_LOG_LEVEL", value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+/// All settings.
+#[derive(Args, Debug)]
+pub(crate) struct SettingFlags {
+    #[command(flatten)]
+    pub(crate) store: StoreFlags,
+    #[command(flatten)]
+    pub(crate) server: ServerFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+/// `handfast config`.
+#[derive(Args, Debug)]
+pub(crate) struct ConfigArguments {
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}

@@ -1,0 +1,101 @@
+//! The settings themselves: what they are when nobody says anything, and what must hold of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
+
+/// Everything that can be configured, in force. A field's name with dashes is its key in the file, its flag, and, in
+/// capitals after `HANDFAST_`, its environment variable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Settings {
+    pub(crate) data: PathBuf,
+    pub(crate) durability: Durability,
+    pub(crate) cache_bytes: Bytes,
+    pub(crate) write_buffer_bytes: Bytes,
+    pub(crate) listen: String,
+    pub(crate) insecure: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unix_socket: Option<PathBuf>,
+    pub(crate) topology: Topology,
+    pub(crate) replica_set: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) advertise: Option<String>,
+    pub(crate) max_connections: u32,
+    pub(crate) max_cursors: u32,
+    pub(crate) request_bytes: Bytes,
+    pub(crate) reply_bytes: Bytes,
+    pub(crate) connection_timeout: Span,
+    pub(crate) cursor_timeout: Span,
+    pub(crate) shutdown_timeout: Span,
+    pub(crate) slow_operation: Span,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log_level: LogLevel,
+}
+
+/// The settings that have no default: absent until somebody sets them.
+pub(crate) const OPTIONAL: [&str; 2] = ["unix-socket", "advertise"];
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            // Not `data`: a directory of that name may well be there already and hold something else.
+            data: PathBuf::from("handfast-data"),
+            durability: Durability::Journaled,
+            cache_bytes: Bytes(64 << 20),
+            write_buffer_bytes: Bytes(64 << 20),
+            listen: "127.0.0.1:27017".to_owned(),
+            insecure: false,
+            unix_socket: None,
+            topology: Topology::Standalone,
+            replica_set: "handfast".to_owned(),
+            advertise: None,
+            max_connections: 10_000,
+            max_cursors: 10_000,
+            request_bytes: Bytes(256 << 20),
+            reply_bytes: Bytes(256 << 20),
+            connection_timeout: Span(Duration::from_secs(30 * 60)),
+            // MongoDB's own cursorTimeoutMillis.
+            cursor_timeout: Span(Duration::from_secs(10 * 60)),
+            shutdown_timeout: Span(Duration::from_secs(10)),
+            // MongoDB's own slowms.
+            slow_operation: Span(Duration::from_millis(100)),
+            log_format: LogFormat::Text,
+            log_level: LogLevel::Info,
+        }
+    }
+}
+
+impl Settings {
+    /// What must hold of each value by itself: it is asked with one value over the defaults.
+    pub(super) fn check(&self) -> Result<(), String> {
+        /// Less than this and the engine would spend its time on flushing.
+        const ENGINE_BYTES_MIN: Bytes = Bytes(1 << 20);
+        /// One message of the largest size must fit.
+        const MESSAGE_BYTES_MIN: Bytes = Bytes(48 << 20);
+
+        for (value, least) in [
+            (self.cache_bytes, ENGINE_BYTES_MIN),
+            (self.write_buffer_bytes, ENGINE_BYTES_MIN),
+            (self.request_bytes, MESSAGE_BYTES_MIN),
+            (self.reply_bytes, MESSAGE_BYTES_MIN),
+        ] {
+            if value < least {
+                return Err(format!("at least {least} is needed, not {value}"));
+            }
+        }
+        if [self.connection_timeout, self.cursor_timeout, self.shutdown_timeout].iter().any(|span| span.0.is_zero()) {
+            return Err("must be longer than zero".to_owned());
+        }
+        if self.max_connections == 0 || self.max_cursors == 0 {
+            return Err("at least 1 is needed".to_owned());
+        }
+        if self.data.as_os_str().is_empty() || self.listen.is_empty() || self.replica_set.is_empty() {
+            return Err("must not be empty".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! The kinds of values that settings have, written the same on the command line, in the environment and in the file.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A size: `67108864`, `64MiB`, `64 MB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+/// The units a size is shown in, largest first.
+const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("a size such as 256MiB or 1GB is expected, not '{text}'");
+        // The library takes a minus sign for a very large number and rounds down what is no whole byte.
+        if text.contains(['-', '+']) {
+            return Err(wrong());
+        }
+        text.parse::<bytesize::ByteSize>().map(|size| Bytes(size.as_u64())).map_err(|_| wrong())
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// Exact: in the largest unit of which it is a multiple.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match UNITS.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
+            Some((name, unit)) => write!(f, "{}{name}", self.0 / unit),
+            None => write!(f, "{}B", self.0),
+        }
+    }
+}
+
+/// A length of time: `30m`, `10s`, `1h 30m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |_| format!("a duration such as 10s, 30m or 1h is expected, not '{text}'");
+        humantime::parse_duration(text).map(Span).map_err(wrong)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", humantime::format_duration(self.0))
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Bytes;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size such as \"256MiB\"")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Bytes, E> {
+                u64::try_from(number).map(Bytes).map_err(|_| E::custom("a size is not negative"))
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Bytes, E> {
+                Ok(Bytes(number))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// When a write is acknowledged that does not say itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Durability {
+    /// Once it is synced to disk; concurrent writers share one sync
+    Journaled,
+    /// Once it is applied; a crash may take back the last moments
+    Memory,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Journaled => "journaled",
+            Durability::Memory => "memory",
+        })
+    }
+}
+
+impl From<Durability> for handfast_store::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Journaled => handfast_store::Durability::Journaled,
+            Durability::Memory => handfast_store::Durability::Memory,
+        }
+    }
+}
+
+/// What the server says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Topology {
+    /// A server on its own
+    Standalone,
+    /// The only member of a replica set
+    ReplicaSet,
+    /// A router, which suits proxies: no client compares its address
+    Mongos,
+}
+
+/// What a line of the log looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// From which level on the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    /// Nothing
+    Off,
+    /// What failed
+    Error,
+    /// What somebody should look at
+    Warn,
+    /// Start, stop and the like
+    Info,
+    /// Each connection and command
+    Debug,
+    /// Everything
+    Trace,
+}
+
+impl From<LogLevel> for tracing_subscriber::filter::LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Off => Self::OFF,
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The real program, run as people run it.
+
+mod configuration;
+mod support;
