@@ -32,7 +32,7 @@ type Lock = BTreeMap<String, BTreeSet<String>>;
 struct Never {
     from: String,
     targets: BTreeSet<String>,
-    except: Option<String>,
+    except: BTreeSet<String>,
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn chain_to(rule: &Never, member: &Member, members: &Members, lock: &Lock) -> Op
         if rule.targets.contains(last) {
             return Some(chain);
         }
-        if rule.except.as_ref() == Some(last) || !seen.insert(last.clone()) {
+        if rule.except.contains(last) || !seen.insert(last.clone()) {
             continue;
         }
         // Cargo.lock mixes a member's dependencies for tests with the others: take the manifest's word for members.
@@ -180,7 +180,7 @@ fn parse_never(text: &str) -> Result<Vec<Never>> {
         rules.push(Never {
             from: from.clone(),
             targets: names(targets).map(str::to_owned).collect(),
-            except: names(except).next().map(str::to_owned),
+            except: names(except).map(str::to_owned).collect(),
         });
     }
     Ok(rules)
