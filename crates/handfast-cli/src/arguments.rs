@@ -97,7 +97,7 @@ pub(crate) struct ServerFlags {
     pub(crate) listen: Option<String>,
     /// Listen on addresses that others can reach, although there is no authentication
     #[arg(long, env = "HANDFAST_INSECURE", value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) insecure: Option<bool>,
     /// Listen on a Unix socket too
     #[arg(long, env = "HANDFAST_UNIX_SOCKET", value_name = "PATH")]

@@ -16,3 +16,43 @@ fn every_command_shows_an_example() {
         assert!(after.contains(&format!("handfast {}", command.get_name())) || command.get_name() == "handfast");
     }
 }
+
+/// docs/configuration.md holds this table. `HANDFAST_WRITE_DOCS=1 cargo test -p handfast-cli` writes it anew.
+#[test]
+fn the_documentation_lists_every_setting() {
+    let configuration = crate::configuration::Configuration::load(None, Default::default()).unwrap();
+    let command = Arguments::command();
+    let config = command.find_subcommand("config").unwrap();
+    let mut rows =
+        vec!["| key | environment | default | what it is |".to_owned(), "| --- | --- | --- | --- |".to_owned()];
+    for (key, value, _) in configuration.entries() {
+        let flag = config.get_arguments().find(|argument| argument.get_long() == Some(&key)).unwrap();
+        let help = flag.get_help().unwrap().to_string();
+        let variable = flag.get_env().unwrap().to_str().unwrap();
+        assert_eq!(variable, crate::configuration::variable(&key));
+        let shown = !flag.is_hide_possible_values_set();
+        let values: Vec<String> = flag
+            .get_possible_values()
+            .into_iter()
+            .filter(|_| shown)
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|value| format!("`{}`", value.get_name()))
+            .collect();
+        let values = if values.is_empty() { String::new() } else { format!(": {}", values.join(", ")) };
+        let default = value.map_or("none".to_owned(), |value| format!("`{}`", value.to_string().trim_matches('"')));
+        rows.push(format!("| `{key}` | `{variable}` | {default} | {help}{values} |"));
+    }
+    let table = rows.join("\n");
+
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once("<!-- settings: begin -->\n").unwrap();
+    let (found, after) = rest.split_once("\n<!-- settings: end -->").unwrap();
+    if std::env::var_os("HANDFAST_WRITE_DOCS").is_some() {
+        let written = format!("{before}<!-- settings: begin -->\n{table}\n<!-- settings: end -->{after}");
+        std::fs::write(&path, written).unwrap();
+    } else {
+        assert_eq!(found, table, "docs/configuration.md is not what the program says");
+    }
+}
