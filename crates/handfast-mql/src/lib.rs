@@ -7,6 +7,16 @@
 //!
 //! Bytes from outside go through [`depth::check`] before anything in here sees them: everything else may recurse.
 
+pub mod context;
+pub mod decimal;
+pub mod depth;
 pub mod error;
+pub mod number;
+pub mod order;
+pub mod path;
 
+pub use context::{CompileOptions, Context};
+pub use decimal::Decimal;
 pub use error::{Code, Error, Result};
+pub use number::Number;
+pub use path::Path;

@@ -1,0 +1,412 @@
+//! Decimal128: decimal floating point with 34 digits (IEEE 754-2008), as BSON stores it.
+//!
+//! A finite value is `sign * coefficient * 10^exponent` with a coefficient below 10^34 and an exponent from -6176 to
+//! 6111. `1`, `1.0` and `1.00` are the same number in different clothes (a *cohort*); arithmetic keeps the clothes as
+//! IEEE 754 asks: `1.10 + 2.20` is `3.30`.
+//!
+//! The idea: every operation first finds its exact result as coefficient, exponent and "something smaller is left over",
+//! then one function ([`finish`]) rounds it, half to even, into the format. 256 bits hold every exact coefficient that
+//! comes up: a product has at most 68 digits, a sum at most 73 after operands that are too far apart are told apart.
+//!
+//! `bson` stores the 16 bytes in the binary integer encoding (BID) and converts them from and to text, but does not
+//! calculate. Source of the encoding and of the text form: the BSON Decimal128 specification.
+
+mod convert;
+mod wide;
+
+use std::cmp::Ordering;
+
+use bson::Decimal128;
+
+use wide::Wide;
+
+/// Digits of a coefficient.
+pub const DIGITS_MAX: u32 = 34;
+/// The largest coefficient: 34 nines.
+pub const COEFFICIENT_MAX: u128 = 10_u128.pow(DIGITS_MAX) - 1;
+/// The smallest exponent.
+pub const EXPONENT_MIN: i32 = -6176;
+/// The largest exponent.
+pub const EXPONENT_MAX: i32 = 6111;
+
+/// What the exponent is stored with added.
+const BIAS: i32 = 6176;
+const SIGN_BIT: u128 = 1 << 127;
+const INFINITY_BITS: u128 = 0b11110 << 122;
+const NAN_BITS: u128 = 0b11111 << 122;
+
+/// A decimal number, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decimal {
+    /// `coefficient * 10^exponent`, negated if `negative`. Negative zero exists. Made by [`Decimal::new`] only, which
+    /// keeps the bounds.
+    #[non_exhaustive]
+    Finite {
+        /// Less than zero, or negative zero.
+        negative: bool,
+        /// At most [`COEFFICIENT_MAX`].
+        coefficient: u128,
+        /// From [`EXPONENT_MIN`] to [`EXPONENT_MAX`].
+        exponent: i32,
+    },
+    /// Beyond all finite numbers.
+    Infinity {
+        /// Minus infinity.
+        negative: bool,
+    },
+    /// Not a number. Sign, payload and signalling of a stored NaN are not kept.
+    NaN,
+}
+
+impl Decimal {
+    /// Zero with exponent 0.
+    pub const ZERO: Decimal = Decimal::finite(false, 0, 0);
+    /// One with exponent 0.
+    pub const ONE: Decimal = Decimal::finite(false, 1, 0);
+
+    const fn finite(negative: bool, coefficient: u128, exponent: i32) -> Self {
+        Decimal::Finite { negative, coefficient, exponent }
+    }
+
+    /// Reads the stored form. A coefficient beyond 34 digits is zero, as IEEE 754 says.
+    pub fn decode(stored: Decimal128) -> Self {
+        let bits = u128::from_le_bytes(stored.bytes());
+        let negative = bits & SIGN_BIT != 0;
+        if bits & NAN_BITS == NAN_BITS {
+            return Decimal::NaN;
+        }
+        if bits & NAN_BITS == INFINITY_BITS {
+            return Decimal::Infinity { negative };
+        }
+        // Two leading ones mark the long form, whose coefficients all exceed 34 digits and therefore count as zero.
+        let long = bits >> 125 & 0b11 == 0b11;
+        let (exponent, coefficient) =
+            if long { (bits >> 111 & 0x3fff, 0) } else { (bits >> 113 & 0x3fff, bits & ((1 << 113) - 1)) };
+        let coefficient = if coefficient > COEFFICIENT_MAX { 0 } else { coefficient };
+        Decimal::finite(negative, coefficient, exponent as i32 - BIAS)
+    }
+
+    /// The stored form.
+    pub fn encode(self) -> Decimal128 {
+        let (negative, bits) = match self {
+            Decimal::NaN => (false, NAN_BITS),
+            Decimal::Infinity { negative } => (negative, INFINITY_BITS),
+            Decimal::Finite { negative, coefficient, exponent } => {
+                (negative, ((exponent + BIAS) as u128) << 113 | coefficient)
+            }
+        };
+        Decimal128::from_bytes((bits | if negative { SIGN_BIT } else { 0 }).to_le_bytes())
+    }
+
+    /// `coefficient * 10^exponent`, rounded into the format: to 34 digits half to even, to infinity or towards zero
+    /// beyond the exponents.
+    pub fn new(negative: bool, coefficient: u128, exponent: i32) -> Self {
+        finish(negative, Wide::new(coefficient), exponent, false)
+    }
+
+    /// Whether it is not a number.
+    pub fn is_nan(self) -> bool {
+        self == Decimal::NaN
+    }
+
+    /// Whether it is plus or minus infinity.
+    pub fn is_infinite(self) -> bool {
+        matches!(self, Decimal::Infinity { .. })
+    }
+
+    /// Whether it is neither infinite nor NaN.
+    pub fn is_finite(self) -> bool {
+        matches!(self, Decimal::Finite { .. })
+    }
+
+    /// Whether it is zero of either sign.
+    pub fn is_zero(self) -> bool {
+        matches!(self, Decimal::Finite { coefficient: 0, .. })
+    }
+
+    /// Whether it has a minus sign: less than zero, minus zero or minus infinity.
+    pub fn is_negative(self) -> bool {
+        matches!(self, Decimal::Finite { negative: true, .. } | Decimal::Infinity { negative: true })
+    }
+
+    /// With the other sign.
+    #[must_use]
+    pub fn negate(self) -> Self {
+        match self {
+            Decimal::Finite { negative, coefficient, exponent } => Decimal::finite(!negative, coefficient, exponent),
+            Decimal::Infinity { negative } => Decimal::Infinity { negative: !negative },
+            Decimal::NaN => Decimal::NaN,
+        }
+    }
+
+    /// Without sign.
+    #[must_use]
+    pub fn absolute(self) -> Self {
+        if self.is_negative() { self.negate() } else { self }
+    }
+
+    /// Compares by value: NaN equals itself and comes first, cohorts and the zeros are equal.
+    pub fn compare(self, other: Self) -> Ordering {
+        self.class().cmp(&other.class()).then_with(|| match (self, other) {
+            (
+                Decimal::Finite { negative, coefficient: a, exponent: a_exponent },
+                Decimal::Finite { coefficient: b, exponent: b_exponent, .. },
+            ) if a != 0 && b != 0 => {
+                let order = compare_magnitudes((a, a_exponent), (b, b_exponent));
+                if negative { order.reverse() } else { order }
+            }
+            _ => Ordering::Equal,
+        })
+    }
+
+    /// NaN, minus infinity, below zero, zero, above zero, infinity: in this order.
+    fn class(self) -> u8 {
+        match self {
+            Decimal::NaN => 0,
+            Decimal::Infinity { negative: true } => 1,
+            Decimal::Finite { coefficient: 0, .. } => 3,
+            Decimal::Finite { negative: true, .. } => 2,
+            Decimal::Finite { negative: false, .. } => 4,
+            Decimal::Infinity { negative: false } => 5,
+        }
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn add(self, other: Self) -> Self {
+        match (self, other) {
+            (Decimal::NaN, _) | (_, Decimal::NaN) => Decimal::NaN,
+            (Decimal::Infinity { negative: a }, Decimal::Infinity { negative: b }) if a != b => Decimal::NaN,
+            (infinity @ Decimal::Infinity { .. }, _) | (_, infinity @ Decimal::Infinity { .. }) => infinity,
+            (
+                Decimal::Finite { negative, coefficient, exponent },
+                Decimal::Finite { negative: other_negative, coefficient: other_coefficient, exponent: other_exponent },
+            ) => add_finite((negative, coefficient, exponent), (other_negative, other_coefficient, other_exponent)),
+        }
+    }
+
+    /// The difference.
+    #[must_use]
+    pub fn subtract(self, other: Self) -> Self {
+        self.add(other.negate())
+    }
+
+    /// The product.
+    #[must_use]
+    pub fn multiply(self, other: Self) -> Self {
+        let negative = self.is_negative() != other.is_negative();
+        match (self, other) {
+            (Decimal::NaN, _) | (_, Decimal::NaN) => Decimal::NaN,
+            (
+                Decimal::Finite { coefficient: a, exponent: a_exponent, .. },
+                Decimal::Finite { coefficient: b, exponent: b_exponent, .. },
+            ) => finish(negative, Wide::product(a, b), a_exponent + b_exponent, false),
+            // Infinity times zero has no value.
+            _ if self.is_zero() || other.is_zero() => Decimal::NaN,
+            _ => Decimal::Infinity { negative },
+        }
+    }
+
+    /// The quotient: infinite if only the divisor is zero, NaN if both are.
+    #[must_use]
+    pub fn divide(self, other: Self) -> Self {
+        let negative = self.is_negative() != other.is_negative();
+        match (self, other) {
+            (Decimal::NaN, _) | (_, Decimal::NaN) | (Decimal::Infinity { .. }, Decimal::Infinity { .. }) => {
+                Decimal::NaN
+            }
+            (Decimal::Infinity { .. }, _) => Decimal::Infinity { negative },
+            (_, Decimal::Infinity { .. }) => finish(negative, Wide::new(0), EXPONENT_MIN, false),
+            (Decimal::Finite { coefficient: 0, .. }, Decimal::Finite { coefficient: 0, .. }) => Decimal::NaN,
+            (_, Decimal::Finite { coefficient: 0, .. }) => Decimal::Infinity { negative },
+            (
+                Decimal::Finite { coefficient: a, exponent: a_exponent, .. },
+                Decimal::Finite { coefficient: b, exponent: b_exponent, .. },
+            ) => {
+                // Long division, digit by digit: the rest stays below b < 10^34, so ten times the rest fits easily.
+                let (mut quotient, mut rest, mut exponent) = (a / b, a % b, a_exponent - b_exponent);
+                while rest != 0 && quotient <= COEFFICIENT_MAX {
+                    rest *= 10;
+                    quotient = quotient * 10 + rest / b;
+                    rest %= b;
+                    exponent -= 1;
+                }
+                finish(negative, Wide::new(quotient), exponent, rest != 0)
+            }
+        }
+    }
+
+    /// What is left of a division whose quotient is cut towards zero; it has the dividend's sign. NaN if the dividend is
+    /// infinite or the divisor zero.
+    #[must_use]
+    pub fn remainder(self, other: Self) -> Self {
+        match (self, other) {
+            (Decimal::NaN, _) | (_, Decimal::NaN) | (Decimal::Infinity { .. }, _) => Decimal::NaN,
+            (_, Decimal::Infinity { .. }) => self,
+            (_, Decimal::Finite { coefficient: 0, .. }) => Decimal::NaN,
+            (
+                Decimal::Finite { negative, coefficient: a, exponent: a_exponent },
+                Decimal::Finite { coefficient: b, exponent: b_exponent, .. },
+            ) => {
+                let exponent = a_exponent.min(b_exponent);
+                if a_exponent < b_exponent {
+                    // A divisor that does not fit even here is greater than the dividend.
+                    let scale = 10_u128.checked_pow((b_exponent - a_exponent) as u32);
+                    let divisor = scale.and_then(|scale| b.checked_mul(scale));
+                    return Decimal::finite(negative, divisor.map_or(a, |divisor| a % divisor), exponent);
+                }
+                // At most 12,287 steps: the span of the exponents.
+                let mut rest = a % b;
+                for _ in b_exponent..a_exponent {
+                    if rest == 0 {
+                        break;
+                    }
+                    rest = rest * 10 % b;
+                }
+                Decimal::finite(negative, rest, exponent)
+            }
+        }
+    }
+
+    /// Rounded to a multiple of `10^-places`, in the way asked for; a value that needs no rounding stays as it is.
+    #[must_use]
+    pub fn round(self, places: i32, rounding: Rounding) -> Self {
+        let Decimal::Finite { negative, coefficient, exponent } = self else { return self };
+        let drop = 0_i32.saturating_sub(places).saturating_sub(exponent);
+        if drop <= 0 {
+            return self;
+        }
+        let rounded = shrink(Wide::new(coefficient), drop as u32, false, rounding, negative);
+        finish(negative, rounded, exponent.saturating_add(drop), false)
+    }
+
+    /// Without trailing zeros: the member of the cohort with the shortest coefficient; zero gets exponent 0.
+    #[must_use]
+    pub fn normalize(self) -> Self {
+        match self {
+            Decimal::Finite { negative, coefficient: 0, .. } => Decimal::finite(negative, 0, 0),
+            Decimal::Finite { negative, mut coefficient, mut exponent } => {
+                while coefficient % 10 == 0 && exponent < EXPONENT_MAX {
+                    coefficient /= 10;
+                    exponent += 1;
+                }
+                Decimal::finite(negative, coefficient, exponent)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Where to round to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounding {
+    /// To the nearest; a half to the even neighbour.
+    HalfEven,
+    /// Towards zero.
+    Truncate,
+    /// Towards minus infinity.
+    Floor,
+    /// Towards plus infinity.
+    Ceiling,
+}
+
+fn digits(coefficient: u128) -> i32 {
+    coefficient.checked_ilog10().map_or(1, |log| log as i32 + 1)
+}
+
+/// Compares two magnitudes that are not zero.
+fn compare_magnitudes((a, a_exponent): (u128, i32), (b, b_exponent): (u128, i32)) -> Ordering {
+    // The place of the first digit decides, unless it is the same: then the exponents differ by less than 34, and the
+    // coefficient with the larger exponent can be written with the smaller one, within 34 digits.
+    (digits(a) + a_exponent).cmp(&(digits(b) + b_exponent)).then_with(|| {
+        let common = a_exponent.min(b_exponent);
+        let scale = |coefficient: u128, exponent: i32| coefficient * 10_u128.pow((exponent - common) as u32);
+        scale(a, a_exponent).cmp(&scale(b, b_exponent))
+    })
+}
+
+fn add_finite(a: (bool, u128, i32), b: (bool, u128, i32)) -> Decimal {
+    let (large, small) = if a.2 >= b.2 { (a, b) } else { (b, a) };
+    let (mut distance, mut coefficient) = ((large.2 - small.2) as u32, large.1);
+    let zero_negative = large.0 && small.0;
+    if coefficient == 0 && small.1 == 0 {
+        return finish(zero_negative, Wide::new(0), small.2, false);
+    }
+    if coefficient == 0 {
+        return Decimal::finite(small.0, small.1, small.2);
+    }
+    // As many digits as the format has, so that what is smaller by more than 38 digits cannot change the rounding: it is
+    // below 10^-5 of the last digit (and below half of it even where subtraction moves 10^33 down by one digit).
+    let padding = ((DIGITS_MAX as i32 - digits(coefficient)) as u32).min(distance);
+    coefficient *= 10_u128.pow(padding);
+    distance -= padding;
+    if distance > 38 {
+        return finish(large.0, Wide::new(coefficient), small.2 + distance as i32, false);
+    }
+    let (left, right) = (Wide::product(coefficient, 10_u128.pow(distance)), Wide::new(small.1));
+    if large.0 == small.0 {
+        return finish(large.0, left.plus(right), small.2, false);
+    }
+    match left.cmp(&right) {
+        Ordering::Equal => finish(false, Wide::new(0), small.2, false),
+        Ordering::Greater => finish(large.0, left.minus(right), small.2, false),
+        Ordering::Less => finish(small.0, right.minus(left), small.2, false),
+    }
+}
+
+/// Rounds an exact result into the format. `sticky`: the true value is a little more than the coefficient says.
+fn finish(negative: bool, coefficient: Wide, exponent: i32, sticky: bool) -> Decimal {
+    let excess = coefficient.digits() as i32 - DIGITS_MAX as i32;
+    let drop = excess.max(EXPONENT_MIN - exponent).max(0);
+    let rounded = shrink(coefficient, drop as u32, sticky, Rounding::HalfEven, negative);
+    // Dropping down to 34 digits leaves less than 2^128.
+    let mut coefficient = rounded.to_u128().unwrap_or(0);
+    let mut exponent = exponent + drop;
+    if coefficient > COEFFICIENT_MAX {
+        // 34 nines and a half, rounded up.
+        coefficient /= 10;
+        exponent += 1;
+    }
+    if exponent > EXPONENT_MAX {
+        if coefficient == 0 {
+            exponent = EXPONENT_MAX;
+        } else {
+            let padding = exponent - EXPONENT_MAX;
+            if padding > DIGITS_MAX as i32 - digits(coefficient) {
+                return Decimal::Infinity { negative };
+            }
+            coefficient *= 10_u128.pow(padding as u32);
+            exponent = EXPONENT_MAX;
+        }
+    }
+    Decimal::finite(negative, coefficient, exponent)
+}
+
+/// Drops the last `count` digits.
+fn shrink(mut value: Wide, count: u32, mut sticky: bool, rounding: Rounding, negative: bool) -> Wide {
+    const CHUNK: u32 = 19;
+    let mut digit = 0;
+    if count > 0 {
+        // All but the last of the digits that go matter only by being there or not.
+        let mut left = count - 1;
+        while left > 0 && !value.is_zero() {
+            let step = left.min(CHUNK);
+            let (quotient, rest) = value.div_rem(10_u64.pow(step));
+            value = quotient;
+            sticky |= rest != 0;
+            left -= step;
+        }
+        (value, digit) = value.div_rem(10);
+    }
+    let up = match rounding {
+        // Without dropped digits, what `sticky` stands for is less than half a unit.
+        Rounding::HalfEven => digit > 5 || digit == 5 && (sticky || value.is_odd()),
+        Rounding::Truncate => false,
+        Rounding::Floor => negative && (digit > 0 || sticky),
+        Rounding::Ceiling => !negative && (digit > 0 || sticky),
+    };
+    if up { value.plus(Wide::new(1)) } else { value }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
