@@ -10,6 +10,8 @@
 //! Cancellation: a future that is dropped before it is ready leaves its request either wholly done, not done at all,
 //! or, when it names several documents, done for a prefix of them: the same as an answer that got lost.
 
+mod shared;
+
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 

@@ -7,6 +7,7 @@
 //! Read [`contract`] first, then [`request`] and [`outcome`]; [`error`] says what can go wrong.
 
 pub mod contract;
+pub mod decorator;
 pub mod error;
 pub mod index;
 pub mod insertion;

@@ -1,0 +1,273 @@
+//! A store whose network and server misbehave as planned.
+//!
+//! Operations are numbered from 0 in the order they are started, pages of cursors included. A harness that wants every
+//! crash point runs a scenario once without faults, asks [`Faulty::operations`] how many there were, and runs it again
+//! for each number and each [`Fault`]:
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use handfast_store::{DocumentStore, decorator::{Fault, Faulty, Plan}};
+//! # async fn scenario(_: &dyn DocumentStore) {}
+//! # fn store() -> Arc<dyn DocumentStore> { unimplemented!() }
+//! # async fn every_point() {
+//! let counting = Faulty::new(store(), Plan::none());
+//! scenario(&counting).await;
+//! for number in 0..counting.operations() {
+//!     for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::CrashAfter] {
+//!         let faulty = Faulty::new(store(), Plan::at(number, fault));
+//!         scenario(&faulty).await;
+//!         faulty.restart();
+//!         // recover, and look at the invariants
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! What the caller sees of a lost request and of a lost reply is the same error, with the outcome `maybe applied`: a
+//! program that can tell them apart has cheated.
+
+mod plan;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use handfast_mql::Code;
+use tokio::sync::watch;
+
+pub use self::plan::{Fault, Plan};
+use super::Operation;
+use crate::{Applied, Cursor, DocumentStore, Error, ErrorClass, Result};
+
+/// Faults kept for [`Faulty::injected`]; a run that injects more keeps the first ones.
+const INJECTED_KEPT_MAX: usize = 100_000;
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A request that is still under way.
+type Late<S> = Box<dyn Fn(Arc<S>) -> BoxFuture<Result<()>> + Send + Sync>;
+
+/// A fault that was injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InjectedFault {
+    /// The operation's number.
+    pub number: u64,
+    /// Which operation it hit.
+    pub operation: Operation,
+    /// What happened to it.
+    pub fault: Fault,
+}
+
+/// A store that fails as planned. See the module's documentation.
+pub struct Faulty<S: ?Sized> {
+    store: Arc<S>,
+    injector: Arc<Injector>,
+    late: Mutex<Vec<Late<S>>>,
+}
+
+impl<S: DocumentStore + ?Sized> Faulty<S> {
+    /// Puts the plan between the caller and the store.
+    pub fn new(store: Arc<S>, plan: Plan) -> Self {
+        Faulty { store, injector: Arc::new(Injector::new(plan)), late: Mutex::default() }
+    }
+
+    /// The store behind it, without faults: to look at what really happened.
+    pub fn inner(&self) -> &Arc<S> {
+        &self.store
+    }
+
+    /// How many operations have been started.
+    pub fn operations(&self) -> u64 {
+        self.injector.next.load(Ordering::SeqCst)
+    }
+
+    /// The faults injected so far.
+    pub fn injected(&self) -> Vec<InjectedFault> {
+        lock(&self.injector.injected).clone()
+    }
+
+    /// How many operations are frozen now.
+    pub fn frozen(&self) -> usize {
+        self.injector.frozen.load(Ordering::SeqCst)
+    }
+
+    /// Lets all frozen operations go on.
+    pub fn release(&self) {
+        self.injector.released.send_modify(|generation| *generation += 1);
+    }
+
+    /// Brings a crashed store back.
+    pub fn restart(&self) {
+        self.injector.crashed.store(false, Ordering::SeqCst);
+    }
+
+    /// Lets requests arrive that were delayed ([`Fault::DeliverLate`]) or are to arrive twice
+    /// ([`Fault::RepeatLater`]); returns what each led to.
+    pub async fn deliver_late(&self) -> Vec<Result<()>> {
+        let late = std::mem::take(&mut *lock(&self.late));
+        let mut results = Vec::with_capacity(late.len());
+        for call in late {
+            results.push(call(Arc::clone(&self.store)).await);
+        }
+        results
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        call: impl Fn(Arc<S>) -> BoxFuture<Result<T>> + Send + Sync + 'static,
+    ) -> Result<T> {
+        let (number, fault) = self.injector.start(operation)?;
+        match fault {
+            Some(Fault::DeliverLate) => {
+                self.later(call);
+                Err(lost(number, operation))
+            }
+            Some(Fault::RepeatLater) => {
+                let result = call(Arc::clone(&self.store)).await;
+                self.later(call);
+                result
+            }
+            fault => self.injector.perform(number, operation, fault, call(Arc::clone(&self.store))).await,
+        }
+    }
+
+    fn later<T: Send + 'static>(&self, call: impl Fn(Arc<S>) -> BoxFuture<Result<T>> + Send + Sync + 'static) {
+        let call: Late<S> = Box::new(move |store| {
+            let call = call(store);
+            Box::pin(async move { call.await.map(|_| ()) })
+        });
+        lock(&self.late).push(call);
+    }
+
+    fn wrap(&self, cursor: Box<dyn Cursor>) -> Box<dyn Cursor> {
+        Box::new(store::FaultyCursor { cursor, injector: Arc::clone(&self.injector) })
+    }
+}
+
+/// Numbers the operations and decides what happens to each.
+struct Injector {
+    plan: Plan,
+    next: AtomicU64,
+    crashed: AtomicBool,
+    injected: Mutex<Vec<InjectedFault>>,
+    frozen: AtomicUsize,
+    released: watch::Sender<u64>,
+}
+
+impl Injector {
+    fn new(plan: Plan) -> Self {
+        Injector {
+            plan,
+            next: AtomicU64::new(0),
+            crashed: AtomicBool::new(false),
+            injected: Mutex::default(),
+            frozen: AtomicUsize::new(0),
+            released: watch::Sender::new(0),
+        }
+    }
+
+    /// The number of an operation that starts now, and its fault.
+    fn start(&self, operation: Operation) -> Result<(u64, Option<Fault>)> {
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        if self.crashed.load(Ordering::SeqCst) {
+            return Err(unreachable_store(number, operation));
+        }
+        let fault = self.plan.fault(number, operation);
+        if let Some(fault) = fault {
+            tracing::debug!(number, %operation, ?fault, "fault injected");
+            let mut injected = lock(&self.injected);
+            if injected.len() < INJECTED_KEPT_MAX {
+                injected.push(InjectedFault { number, operation, fault });
+            }
+        }
+        Ok((number, fault))
+    }
+
+    /// An operation that changes nothing: it cannot arrive late to any effect.
+    async fn read<T>(&self, operation: Operation, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let (number, fault) = self.start(operation)?;
+        self.perform(number, operation, fault, call).await
+    }
+
+    async fn perform<T>(
+        &self,
+        number: u64,
+        operation: Operation,
+        fault: Option<Fault>,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        match fault {
+            None | Some(Fault::RepeatLater) => call.await,
+            Some(Fault::Refuse) => Err(unreachable_store(number, operation)),
+            Some(Fault::LoseRequest | Fault::DeliverLate) => Err(lost(number, operation)),
+            Some(Fault::LoseReply) => {
+                let _ = call.await;
+                Err(lost(number, operation))
+            }
+            Some(Fault::Delay(time)) => {
+                tokio::time::sleep(time).await;
+                call.await
+            }
+            Some(Fault::FreezeBefore) => {
+                self.freeze().await;
+                call.await
+            }
+            Some(Fault::FreezeAfter) => {
+                let result = call.await;
+                self.freeze().await;
+                result
+            }
+            Some(Fault::CrashBefore) => {
+                self.crashed.store(true, Ordering::SeqCst);
+                Err(lost(number, operation))
+            }
+            Some(Fault::CrashAfter) => {
+                let _ = call.await;
+                self.crashed.store(true, Ordering::SeqCst);
+                Err(lost(number, operation))
+            }
+        }
+    }
+
+    async fn freeze(&self) {
+        let mut released = self.released.subscribe();
+        let _frozen = Frozen::new(&self.frozen);
+        // The sender lives in `self`, so that waiting cannot fail.
+        let _ = released.changed().await;
+    }
+}
+
+/// Counts a frozen operation, also if its caller gives up.
+struct Frozen<'a>(&'a AtomicUsize);
+
+impl<'a> Frozen<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Frozen(count)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn lost(number: u64, operation: Operation) -> Error {
+    let text = format!("connection reset during operation {number} ({operation})");
+    let applied = if operation.is_write() { Applied::Maybe } else { Applied::No };
+    Error::new(ErrorClass::TransientNetwork, applied, Code::SocketException, text)
+}
+
+fn unreachable_store(number: u64, operation: Operation) -> Error {
+    let text = format!("no server could be selected for operation {number} ({operation})");
+    Error::new(ErrorClass::Outage, Applied::No, Code::HostUnreachable, text)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
