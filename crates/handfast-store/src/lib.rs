@@ -6,6 +6,8 @@
 //!
 //! Read [`contract`] first, then [`request`] and [`outcome`]; [`error`] says what can go wrong.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod contract;
 pub mod decorator;
 pub mod error;

@@ -43,6 +43,13 @@ impl Namespace {
         Ok(Namespace { database, collection })
     }
 
+    /// Names that are known to be valid.
+    #[cfg(any(test, feature = "conformance"))]
+    pub(crate) fn valid(database: &str, collection: &str) -> Self {
+        debug_assert!(Namespace::new(database, collection).is_ok());
+        Namespace { database: database.to_owned(), collection: collection.to_owned() }
+    }
+
     /// The database.
     pub fn database(&self) -> &str {
         &self.database

@@ -1,0 +1,431 @@
+//! Snapshots and batches: the second contract.
+
+use std::sync::Arc;
+
+use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+
+use super::subject::{Failure, Subject, c, drain, id, ids, ints, named, numbered, refused};
+use super::{ensure, ensure_eq, list_cases};
+use crate::*;
+
+list_cases! { Atomic:
+    snapshot_reads_what_is_there,
+    snapshot_does_not_see_later_writes,
+    snapshot_does_not_see_later_commits,
+    snapshot_outlives_its_collection,
+    snapshot_find_filters_and_sorts,
+    snapshot_timestamps_grow_with_writes,
+    commit_applies_all_writes,
+    commit_of_nothing_is_accepted,
+    commit_makes_collections,
+    commit_returns_growing_timestamps,
+    commit_is_seen_by_later_snapshots,
+    commit_puts_over_and_deletes,
+    commit_of_a_delete_of_nothing_is_accepted,
+    commit_conflicts_with_a_later_update,
+    commit_conflicts_with_a_later_delete,
+    commit_conflicts_with_a_later_insert,
+    commit_conflicts_with_an_insert_that_was_deleted,
+    commit_conflicts_with_another_commit,
+    commit_conflicts_with_a_drop,
+    commit_does_not_conflict_with_other_documents,
+    commit_that_conflicts_applies_nothing,
+    commit_refuses_a_taken_unique_key,
+    commit_that_violates_unique_applies_nothing,
+    commit_may_swap_unique_keys,
+    commit_may_hand_on_a_unique_key,
+    commit_refuses_two_puts_of_the_same_unique_key,
+    commit_keeps_indexes_in_step,
+    commit_keeps_fields_as_they_are,
+    commit_refuses_a_document_with_another_id,
+    commit_first_committer_wins,
+    commit_prevents_lost_updates,
+    commit_is_seen_whole,
+}
+
+fn put(document: RawDocumentBuf) -> (Namespace, RawBson, DocumentWrite) {
+    let id = document.get("_id").ok().flatten().map_or(RawBson::Null, RawBson::from);
+    (c(), id, DocumentWrite::Put(document))
+}
+
+fn remove(id: impl Into<RawBson>) -> (Namespace, RawBson, DocumentWrite) {
+    (c(), id.into(), DocumentWrite::Delete)
+}
+
+fn batch(read_at: CommitTimestamp, writes: Vec<(Namespace, RawBson, DocumentWrite)>) -> AtomicBatch {
+    AtomicBatch { read_at, writes, durability: Durability::default() }
+}
+
+async fn now(s: &Subject) -> Result<CommitTimestamp, Failure> {
+    Ok(s.atomic_store()?.snapshot().await?.timestamp())
+}
+
+async fn commit(s: &Subject, writes: Vec<(Namespace, RawBson, DocumentWrite)>) -> Result<CommitTimestamp, Failure> {
+    let read_at = now(s).await?;
+    Ok(s.atomic_store()?.commit(batch(read_at, writes)).await?)
+}
+
+async fn commit_at(s: &Subject, read_at: CommitTimestamp, code: Code) -> Result<(), Failure> {
+    let before = s.all().await?;
+    let writes = vec![put(rawdoc! { "_id": 77, "n": 0 }), put(rawdoc! { "_id": 1, "n": -1 })];
+    let error = refused(s.atomic_store()?.commit(batch(read_at, writes)).await, code)?;
+    ensure_eq!(error.applied(), Applied::No);
+    ensure_eq!(s.all().await?, before);
+    Ok(())
+}
+
+async fn get(snapshot: &dyn Snapshot, id: i32) -> Result<Option<RawDocumentBuf>, Failure> {
+    Ok(snapshot.get(&c(), RawBsonRef::Int32(id)).await?)
+}
+
+async fn snapshot_reads_what_is_there(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(3)).await?;
+    let snapshot = s.atomic_store()?.snapshot().await?;
+    ensure_eq!(get(&*snapshot, 1).await?, Some(rawdoc! { "_id": 1, "n": 1 }));
+    ensure_eq!(get(&*snapshot, 9).await?, None);
+    ensure_eq!(snapshot.get(&named("missing"), RawBsonRef::Int32(1)).await?, None);
+    // Equal numbers are the same _id.
+    ensure_eq!(snapshot.get(&c(), RawBsonRef::Double(1.0)).await?, Some(rawdoc! { "_id": 1, "n": 1 }));
+    Ok(())
+}
+
+async fn unchanged(snapshot: &dyn Snapshot) -> Result<(), Failure> {
+    ensure_eq!(get(snapshot, 1).await?, Some(rawdoc! { "_id": 1, "n": 1 }));
+    ensure_eq!(get(snapshot, 2).await?, Some(rawdoc! { "_id": 2, "n": 2 }));
+    ensure_eq!(get(snapshot, 100).await?, None);
+    let mut found = ids(&drain(snapshot.find(Find::new(c(), rawdoc! {})).await?).await?)?;
+    found.sort_unstable();
+    ensure_eq!(found, (0..20).collect::<Vec<_>>());
+    ensure_eq!(drain(snapshot.find(Find::new(c(), rawdoc! { "n": 100 })).await?).await?.len(), 0);
+    Ok(())
+}
+
+async fn snapshot_does_not_see_later_writes(s: &Subject) -> Result<(), Failure> {
+    s.index(IndexSpec::new(rawdoc! { "n": 1 })).await?;
+    s.fill(numbered(20)).await?;
+    let snapshot = s.atomic_store()?.snapshot().await?;
+    s.update_one(id(1), rawdoc! { "$set": { "n": 100 } }).await?;
+    s.delete(id(2), false).await?;
+    s.fill([rawdoc! { "_id": 100, "n": 100 }]).await?;
+    unchanged(&*snapshot).await
+}
+
+async fn snapshot_does_not_see_later_commits(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(20)).await?;
+    let snapshot = s.atomic_store()?.snapshot().await?;
+    let writes = vec![put(rawdoc! { "_id": 1, "n": 100 }), remove(2), put(rawdoc! { "_id": 100, "n": 100 })];
+    commit(s, writes).await?;
+    unchanged(&*snapshot).await
+}
+
+async fn snapshot_outlives_its_collection(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(20)).await?;
+    let snapshot = s.atomic_store()?.snapshot().await?;
+    s.store.drop_collection(&c()).await?;
+    s.fill([rawdoc! { "_id": 1, "n": 100 }]).await?;
+    unchanged(&*snapshot).await
+}
+
+async fn snapshot_find_filters_and_sorts(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(20)).await?;
+    let snapshot = s.atomic_store()?.snapshot().await?;
+    let find = Find {
+        sort: rawdoc! { "n": -1 },
+        skip: 1,
+        limit: Some(2),
+        projection: rawdoc! { "_id": 1 },
+        ..Find::new(c(), rawdoc! { "n": { "$lt": 10 } })
+    };
+    ensure_eq!(drain(snapshot.find(find).await?).await?, [id(8), id(7)]);
+    Ok(())
+}
+
+async fn snapshot_timestamps_grow_with_writes(s: &Subject) -> Result<(), Failure> {
+    let mut last = now(s).await?;
+    for n in 0..3 {
+        s.fill([id(n)]).await?;
+        let next = now(s).await?;
+        ensure!(next > last, "{next:?} after {last:?}");
+        last = next;
+    }
+    Ok(())
+}
+
+async fn commit_applies_all_writes(s: &Subject) -> Result<(), Failure> {
+    let mut writes: Vec<_> = numbered(20).map(put).collect();
+    writes.push((named("other"), "x".into(), DocumentWrite::Put(rawdoc! { "_id": "x" })));
+    commit(s, writes).await?;
+    ensure_eq!(s.ids(rawdoc! {}).await?, (0..20).collect::<Vec<_>>());
+    ensure_eq!(s.find(Find::new(named("other"), rawdoc! {})).await?, [id("x")]);
+    Ok(())
+}
+
+async fn commit_of_nothing_is_accepted(s: &Subject) -> Result<(), Failure> {
+    let before = now(s).await?;
+    ensure!(commit(s, vec![]).await? >= before, "time went back");
+    Ok(())
+}
+
+async fn commit_makes_collections(s: &Subject) -> Result<(), Failure> {
+    commit(s, vec![put(id(1))]).await?;
+    ensure_eq!(s.store.list_collections("conformance").await?.len(), 1);
+    ensure_eq!(s.store.list_indexes(&c()).await?.len(), 1);
+    Ok(())
+}
+
+async fn commit_returns_growing_timestamps(s: &Subject) -> Result<(), Failure> {
+    let mut last = now(s).await?;
+    for n in 0..5 {
+        let next = commit(s, vec![put(id(n))]).await?;
+        ensure!(next > last, "{next:?} after {last:?}");
+        last = next;
+    }
+    Ok(())
+}
+
+async fn commit_is_seen_by_later_snapshots(s: &Subject) -> Result<(), Failure> {
+    let committed = commit(s, vec![put(id(1))]).await?;
+    let snapshot = s.atomic_store()?.snapshot().await?;
+    ensure!(snapshot.timestamp() >= committed, "{:?} after {committed:?}", snapshot.timestamp());
+    ensure_eq!(get(&*snapshot, 1).await?, Some(id(1)));
+    Ok(())
+}
+
+async fn commit_puts_over_and_deletes(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(4)).await?;
+    commit(s, vec![put(rawdoc! { "_id": 1, "new": true }), remove(2)]).await?;
+    let expected = [rawdoc! { "_id": 0, "n": 0 }, rawdoc! { "_id": 1, "new": true }, rawdoc! { "_id": 3, "n": 3 }];
+    ensure_eq!(s.all().await?, expected);
+    Ok(())
+}
+
+async fn commit_of_a_delete_of_nothing_is_accepted(s: &Subject) -> Result<(), Failure> {
+    commit(s, vec![remove(1)]).await?;
+    ensure_eq!(s.all().await?.len(), 0);
+    Ok(())
+}
+
+async fn commit_conflicts_with_a_later_update(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(3)).await?;
+    let read_at = now(s).await?;
+    s.update_one(id(1), rawdoc! { "$set": { "n": 5 } }).await?;
+    commit_at(s, read_at, Code::WriteConflict).await
+}
+
+async fn commit_conflicts_with_a_later_delete(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(3)).await?;
+    let read_at = now(s).await?;
+    s.delete(id(1), false).await?;
+    commit_at(s, read_at, Code::WriteConflict).await
+}
+
+async fn commit_conflicts_with_a_later_insert(s: &Subject) -> Result<(), Failure> {
+    s.fill([id(0)]).await?;
+    let read_at = now(s).await?;
+    s.fill([rawdoc! { "_id": 1, "n": 1 }]).await?;
+    commit_at(s, read_at, Code::WriteConflict).await
+}
+
+async fn commit_conflicts_with_an_insert_that_was_deleted(s: &Subject) -> Result<(), Failure> {
+    s.fill([id(0)]).await?;
+    let read_at = now(s).await?;
+    s.fill([rawdoc! { "_id": 1, "n": 1 }]).await?;
+    s.delete(id(1), false).await?;
+    commit_at(s, read_at, Code::WriteConflict).await
+}
+
+async fn commit_conflicts_with_another_commit(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(3)).await?;
+    let read_at = now(s).await?;
+    commit(s, vec![put(rawdoc! { "_id": 1, "n": 5 })]).await?;
+    commit_at(s, read_at, Code::WriteConflict).await
+}
+
+async fn commit_conflicts_with_a_drop(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(3)).await?;
+    let read_at = now(s).await?;
+    s.store.drop_collection(&c()).await?;
+    commit_at(s, read_at, Code::WriteConflict).await?;
+    ensure_eq!(s.all().await?.len(), 0);
+    Ok(())
+}
+
+async fn commit_does_not_conflict_with_other_documents(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(3)).await?;
+    let read_at = now(s).await?;
+    s.update_one(id(2), rawdoc! { "$set": { "n": 5 } }).await?;
+    s.atomic_store()?.commit(batch(read_at, vec![put(rawdoc! { "_id": 1, "n": 6 })])).await?;
+    ensure_eq!(ints(&s.all().await?, "n")?, [0, 6, 5]);
+    Ok(())
+}
+
+async fn commit_that_conflicts_applies_nothing(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(10)).await?;
+    let read_at = now(s).await?;
+    s.update_one(id(5), rawdoc! { "$set": { "n": 55 } }).await?;
+    let before = s.all().await?;
+    let mut writes: Vec<_> = (0..10).map(|n| put(rawdoc! { "_id": n, "n": -1 })).collect();
+    writes.push(put(rawdoc! { "_id": 50, "n": -1 }));
+    refused(s.atomic_store()?.commit(batch(read_at, writes)).await, Code::WriteConflict)?;
+    ensure_eq!(s.all().await?, before);
+    Ok(())
+}
+
+async fn with_unique_index(s: &Subject) -> Result<(), Failure> {
+    s.index(IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "n": 1 }) }).await?;
+    s.fill(numbered(5)).await
+}
+
+async fn commit_refuses_a_taken_unique_key(s: &Subject) -> Result<(), Failure> {
+    with_unique_index(s).await?;
+    let read_at = now(s).await?;
+    let writes = vec![put(rawdoc! { "_id": 9, "n": 3 })];
+    let error = refused(s.atomic_store()?.commit(batch(read_at, writes)).await, Code::DuplicateKey)?;
+    let text = "E11000 duplicate key error collection: conformance.c index: n_1 dup key: { n: 3 }";
+    ensure_eq!(error.message(), text);
+    Ok(())
+}
+
+async fn commit_that_violates_unique_applies_nothing(s: &Subject) -> Result<(), Failure> {
+    with_unique_index(s).await?;
+    let read_at = now(s).await?;
+    let writes = vec![put(rawdoc! { "_id": 8, "n": 80 }), remove(0), put(rawdoc! { "_id": 9, "n": 3 })];
+    refused(s.atomic_store()?.commit(batch(read_at, writes)).await, Code::DuplicateKey)?;
+    ensure_eq!(s.all().await?, numbered(5).collect::<Vec<_>>());
+    // The keys are as free or taken as before.
+    s.fill([rawdoc! { "_id": 10, "n": 80 }]).await?;
+    let taken = s.insert_one(rawdoc! { "_id": 11, "n": 0 }).await?;
+    ensure!(taken.is_some(), "the key of the document that stayed is free");
+    Ok(())
+}
+
+async fn commit_may_swap_unique_keys(s: &Subject) -> Result<(), Failure> {
+    with_unique_index(s).await?;
+    commit(s, vec![put(rawdoc! { "_id": 1, "n": 2 }), put(rawdoc! { "_id": 2, "n": 1 })]).await?;
+    ensure_eq!(s.ids(rawdoc! { "n": 1 }).await?, [2]);
+    ensure_eq!(s.ids(rawdoc! { "n": 2 }).await?, [1]);
+    Ok(())
+}
+
+async fn commit_may_hand_on_a_unique_key(s: &Subject) -> Result<(), Failure> {
+    with_unique_index(s).await?;
+    commit(s, vec![put(rawdoc! { "_id": 9, "n": 1 }), remove(1)]).await?;
+    ensure_eq!(s.ids(rawdoc! { "n": 1 }).await?, [9]);
+    Ok(())
+}
+
+async fn commit_refuses_two_puts_of_the_same_unique_key(s: &Subject) -> Result<(), Failure> {
+    with_unique_index(s).await?;
+    let read_at = now(s).await?;
+    let writes = vec![put(rawdoc! { "_id": 8, "n": 80 }), put(rawdoc! { "_id": 9, "n": 80 })];
+    refused(s.atomic_store()?.commit(batch(read_at, writes)).await, Code::DuplicateKey)?;
+    ensure_eq!(s.all().await?.len(), 5);
+    Ok(())
+}
+
+async fn commit_keeps_indexes_in_step(s: &Subject) -> Result<(), Failure> {
+    s.index(IndexSpec::new(rawdoc! { "n": 1 })).await?;
+    s.fill(numbered(5)).await?;
+    commit(s, vec![put(rawdoc! { "_id": 1, "n": 30 }), remove(2), put(rawdoc! { "_id": 9, "n": 31 })]).await?;
+    let hint = Some(Hint::Name("n_1".to_owned()));
+    let find = Find { hint, sort: rawdoc! { "n": 1 }, ..Find::new(c(), rawdoc! { "n": { "$gte": 0 } }) };
+    ensure_eq!(ints(&s.find(find).await?, "n")?, [0, 3, 4, 30, 31]);
+    ensure_eq!(s.store.collection_stats(&c()).await?.count, 5);
+    Ok(())
+}
+
+async fn commit_keeps_fields_as_they_are(s: &Subject) -> Result<(), Failure> {
+    let document = rawdoc! { "_id": 1, "z": [1, { "y": null }], "a": 2.5 };
+    commit(s, vec![put(document.clone())]).await?;
+    ensure_eq!(s.all().await?, [document]);
+    Ok(())
+}
+
+async fn commit_refuses_a_document_with_another_id(s: &Subject) -> Result<(), Failure> {
+    let read_at = now(s).await?;
+    let wrong = vec![(c(), RawBson::from(1), DocumentWrite::Put(id(2)))];
+    let result = s.atomic_store()?.commit(batch(read_at, wrong)).await;
+    ensure!(result.is_err(), "a document was committed under another _id");
+    ensure_eq!(s.all().await?.len(), 0);
+    Ok(())
+}
+
+async fn commit_first_committer_wins(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(3)).await?;
+    for round in 0..10 {
+        let read_at = now(s).await?;
+        let store = s.atomic_store()?;
+        let mut tasks = tokio::task::JoinSet::new();
+        for task in 0..6 {
+            let store = Arc::clone(store);
+            let writes = vec![put(rawdoc! { "_id": 1, "n": round * 10 + task }), put(rawdoc! { "_id": 100 + task })];
+            tasks.spawn(async move { store.commit(batch(read_at, writes)).await });
+        }
+        let mut won = 0;
+        while let Some(result) = tasks.join_next().await {
+            match result? {
+                Ok(_) => won += 1,
+                Err(error) => ensure_eq!(error.code(), Code::WriteConflict),
+            }
+        }
+        ensure_eq!(won, 1);
+    }
+    Ok(())
+}
+
+/// Read, add one, commit; on a conflict once more. Every success is in the sum.
+async fn commit_prevents_lost_updates(s: &Subject) -> Result<(), Failure> {
+    s.fill([rawdoc! { "_id": 1, "n": 0 }]).await?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let store = Arc::clone(s.atomic_store()?);
+        tasks.spawn(async move {
+            let mut done = 0;
+            while done < 15 {
+                let snapshot = store.snapshot().await?;
+                let Some(document) = get(&*snapshot, 1).await? else {
+                    return Err(Failure::new(line!(), "the document is gone".to_owned()));
+                };
+                let next = put(rawdoc! { "_id": 1, "n": document.get_i32("n")? + 1 });
+                match store.commit(batch(snapshot.timestamp(), vec![next])).await {
+                    Ok(_) => done += 1,
+                    Err(error) => ensure_eq!(error.code(), Code::WriteConflict),
+                }
+            }
+            Ok(())
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result??;
+    }
+    ensure_eq!(s.all().await?, [rawdoc! { "_id": 1, "n": 90 }]);
+    Ok(())
+}
+
+/// Ten documents always hold the same number; no snapshot and no cursor sees two.
+async fn commit_is_seen_whole(s: &Subject) -> Result<(), Failure> {
+    s.fill((0..10).map(|n| rawdoc! { "_id": n, "n": 0 })).await?;
+    let store = Arc::clone(s.atomic_store()?);
+    let writer = tokio::spawn(async move {
+        for round in 1..60 {
+            let read_at = store.snapshot().await?.timestamp();
+            let writes = (0..10).map(|n| put(rawdoc! { "_id": n, "n": round })).collect();
+            store.commit(batch(read_at, writes)).await?;
+        }
+        Ok::<_, Failure>(())
+    });
+    while !writer.is_finished() {
+        let snapshot = s.atomic_store()?.snapshot().await?;
+        for cursor in
+            [snapshot.find(Find::new(c(), rawdoc! {})).await?, s.store.find(Find::new(c(), rawdoc! {})).await?]
+        {
+            let mut values = ints(&drain(cursor).await?, "n")?;
+            ensure_eq!(values.len(), 10);
+            values.dedup();
+            ensure_eq!(values.len(), 1);
+        }
+        tokio::task::yield_now().await;
+    }
+    writer.await?
+}

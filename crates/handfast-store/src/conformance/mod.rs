@@ -1,0 +1,192 @@
+//! What every backend must do, as cases that any backend can run.
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # use handfast_store::{DocumentStore, conformance::{self, Subject}};
+//! # async fn open_empty_store() -> Arc<dyn DocumentStore> { unimplemented!() }
+//! # async fn my_backend_conforms() {
+//! let report = conformance::run(async || Subject::new(open_empty_store().await)).await;
+//! assert!(report.is_clean(), "{report}");
+//! # }
+//! ```
+//!
+//! The function that is given makes an empty store for each case. A case that fails is reported by its name and does
+//! not stop the others; one that panics or takes longer than [`CASE_TIME_MAX`] fails.
+//!
+//! Cases ask for nothing that the contract does not promise: no order where none was asked for, no snapshot of a
+//! backend that has none. Texts are compared only where users do (`E11000 duplicate key error ..`).
+
+mod aggregation;
+mod atomic;
+mod collection;
+mod concurrency;
+mod counting;
+mod delete;
+mod find;
+mod find_and_modify;
+mod index;
+mod insert;
+mod subject;
+mod update;
+
+#[cfg(test)]
+pub(crate) mod broken;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use subject::{Failure, Subject};
+
+/// A case that is not done by then is taken to hang. Generous, because machines that run tests are busy.
+pub const CASE_TIME_MAX: Duration = Duration::from_secs(120);
+
+type CaseFuture = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+/// One thing that a backend must do.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Says what.
+    pub name: &'static str,
+    needs: Needs,
+    run: fn(Arc<Subject>) -> CaseFuture,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// What a case needs beyond [`DocumentStore`](crate::DocumentStore).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// [`AtomicStore`](crate::AtomicStore).
+    Atomic,
+    /// Cursors that read one snapshot.
+    SnapshotCursors,
+}
+
+/// Lists the cases of a module: their functions, by name.
+macro_rules! list_cases {
+    ($needs:ident: $($name:ident),+ $(,)?) => {
+        $crate::conformance::list_cases! { $needs as CASES: $($name),+ }
+    };
+    ($needs:ident as $list:ident: $($name:ident),+ $(,)?) => {
+        pub(super) const $list: &[$crate::conformance::Case] = &[$($crate::conformance::Case {
+            name: stringify!($name),
+            needs: $crate::conformance::Needs::$needs,
+            run: |subject| Box::pin(async move { $name(&subject).await }),
+        }),+];
+    };
+}
+use list_cases;
+
+/// Fails the case unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::conformance::Failure::new(line!(), format!($($message)+)));
+        }
+    };
+}
+use ensure;
+
+/// Fails the case unless both are equal.
+macro_rules! ensure_eq {
+    ($left:expr, $right:expr) => {{
+        let (left, right) = (&$left, &$right);
+        if !(*left == *right) {
+            let text = format!("{} is {left:?}, not {right:?}", stringify!($left));
+            return Err($crate::conformance::Failure::new(line!(), text));
+        }
+    }};
+}
+use ensure_eq;
+
+/// All cases.
+pub fn cases() -> impl Iterator<Item = &'static Case> {
+    [
+        insert::CASES,
+        find::CASES,
+        find::SNAPSHOT_CASES,
+        update::CASES,
+        find_and_modify::CASES,
+        delete::CASES,
+        counting::CASES,
+        aggregation::CASES,
+        index::CASES,
+        collection::CASES,
+        concurrency::CASES,
+        atomic::CASES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// What became of the cases.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Those that passed.
+    pub passed: Vec<&'static str>,
+    /// Those that did not, and why.
+    pub failed: Vec<(&'static str, String)>,
+    /// Those that the backend cannot run, and why.
+    pub skipped: Vec<(&'static str, &'static str)>,
+}
+
+impl Report {
+    /// Whether some cases passed and none failed.
+    pub fn is_clean(&self) -> bool {
+        self.failed.is_empty() && !self.passed.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (passed, failed, skipped) = (self.passed.len(), self.failed.len(), self.skipped.len());
+        writeln!(f, "conformance: {passed} passed, {failed} failed, {skipped} skipped")?;
+        for (name, why) in &self.failed {
+            writeln!(f, "  failed {name}: {why}")?;
+        }
+        for (name, why) in &self.skipped {
+            writeln!(f, "  skipped {name}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs all cases, each on an empty store of its own. Needs a tokio runtime; with several threads the races are real.
+pub async fn run(make: impl AsyncFn() -> Subject) -> Report {
+    run_matching(make, |_| true).await
+}
+
+/// Runs the cases whose name the function picks.
+pub async fn run_matching(make: impl AsyncFn() -> Subject, pick: impl Fn(&str) -> bool) -> Report {
+    let mut report = Report::default();
+    for case in cases().filter(|case| pick(case.name)) {
+        let subject = make().await;
+        if let Some(why) = subject.lacks(case.needs) {
+            report.skipped.push((case.name, why));
+            continue;
+        }
+        // A task of its own, so that a panic in the backend fails this case alone.
+        let task = tokio::spawn((case.run)(Arc::new(subject)));
+        let stop = task.abort_handle();
+        match tokio::time::timeout(CASE_TIME_MAX, task).await {
+            Ok(Ok(Ok(()))) => report.passed.push(case.name),
+            Ok(Ok(Err(failure))) => report.failed.push((case.name, failure.to_string())),
+            Ok(Err(panic)) => report.failed.push((case.name, format!("panicked: {panic}"))),
+            Err(_) => {
+                stop.abort();
+                report.failed.push((case.name, format!("not done after {} s", CASE_TIME_MAX.as_secs())));
+            }
+        }
+    }
+    report
+}
