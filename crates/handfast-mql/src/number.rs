@@ -79,6 +79,10 @@ impl Number {
 
     /// The sum, as expressions add: an int overflows into a long, a long into a double.
     #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "one family of named operations; operators would hide the promotion"
+    )]
     pub fn add(self, other: Self) -> Self {
         self.checked_add(other).unwrap_or_else(|| N::Double(self.integer() as f64 + other.integer() as f64))
     }

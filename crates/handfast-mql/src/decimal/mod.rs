@@ -173,6 +173,10 @@ impl Decimal {
 
     /// The sum.
     #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "one family of named operations; operators would hide the rounding"
+    )]
     pub fn add(self, other: Self) -> Self {
         match (self, other) {
             (Decimal::NaN, _) | (_, Decimal::NaN) => Decimal::NaN,

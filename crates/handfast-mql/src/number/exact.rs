@@ -14,7 +14,7 @@ pub(super) fn compare_doubles(a: f64, b: f64) -> Ordering {
 
 /// The integer part, if it is in the range of longs.
 pub(super) fn double_to_i64(value: f64) -> Option<i64> {
-    (value >= -LONG_END && value < LONG_END).then_some(value as i64)
+    (-LONG_END..LONG_END).contains(&value).then_some(value as i64)
 }
 
 pub(super) fn compare_double_integer(a: f64, b: i64) -> Ordering {

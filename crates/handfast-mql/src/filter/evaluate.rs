@@ -1,0 +1,225 @@
+//! Asks a document.
+
+use std::ops::ControlFlow;
+
+use bson::{RawArray, RawBsonRef, RawDocument};
+
+use super::node::{Comparison, ElementNode, FieldNode, Node, Predicate};
+use crate::{Context, Error, Number, Result, order, path::Leaf};
+
+/// One document's evaluation.
+pub(super) struct Evaluation<'c> {
+    #[allow(dead_code)]
+    context: &'c Context,
+    /// The array index of the last condition that held and went through an array.
+    pub(super) position: Option<usize>,
+}
+
+/// The answer to a predicate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    No,
+    Yes,
+    /// Yes, by the element at this index of the array asked about.
+    At(usize),
+}
+
+impl From<bool> for Answer {
+    fn from(holds: bool) -> Self {
+        if holds { Answer::Yes } else { Answer::No }
+    }
+}
+
+impl<'c> Evaluation<'c> {
+    pub(super) fn new(context: &'c Context) -> Self {
+        Evaluation { context, position: None }
+    }
+
+    /// Whether a condition holds. The position stays what it was if it does not, and across negations.
+    pub(super) fn node(&mut self, node: &Node, document: &RawDocument) -> Result<bool> {
+        let position = self.position;
+        let holds = match node {
+            Node::Field(field) => return self.field(field, document),
+            Node::And(all) => self.all(all, document)?,
+            Node::Or(any) => return self.any(any, document),
+            Node::Nor(none) => {
+                let holds = !self.any(none, document)?;
+                self.position = position;
+                holds
+            }
+            Node::Not(not) => {
+                let holds = !self.node(not, document)?;
+                self.position = position;
+                holds
+            }
+        };
+        if !holds {
+            self.position = position;
+        }
+        Ok(holds)
+    }
+
+    fn all(&mut self, nodes: &[Node], document: &RawDocument) -> Result<bool> {
+        for node in nodes {
+            if !self.node(node, document)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn any(&mut self, nodes: &[Node], document: &RawDocument) -> Result<bool> {
+        for node in nodes {
+            if self.node(node, document)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn field(&mut self, field: &FieldNode, document: &RawDocument) -> Result<bool> {
+        let leaf = match field.predicate {
+            Predicate::Exists | Predicate::Size(_) | Predicate::ElementDocument(_) | Predicate::ElementValue(_) => {
+                Leaf::Whole
+            }
+            _ => Leaf::Elements,
+        };
+        let found = field.path.visit(document, leaf, &mut |visited| {
+            let inner = match self.predicate(&field.predicate, visited.value) {
+                Ok(Answer::No) => return ControlFlow::Continue(()),
+                Ok(Answer::Yes) => None,
+                Ok(Answer::At(index)) => Some(index),
+                Err(error) => return ControlFlow::Break(Err::<Option<usize>, Error>(error)),
+            };
+            ControlFlow::Break(Ok(visited.array_index.or(inner)))
+        });
+        match found {
+            ControlFlow::Continue(()) => Ok(false),
+            ControlFlow::Break(index) => {
+                self.position = index?.or(self.position);
+                Ok(true)
+            }
+        }
+    }
+
+    fn predicate(&mut self, predicate: &Predicate, value: Option<RawBsonRef<'_>>) -> Result<Answer> {
+        let Some(value) = value else { return Ok(missing(predicate).into()) };
+        Ok(match predicate {
+            Predicate::Compare(comparison, operand) => compares(*comparison, value, operand.value()).into(),
+            Predicate::In(choices) => choices.contain(value).into(),
+            Predicate::Exists => Answer::Yes,
+            Predicate::Type(types) => types.contains(value.element_type()).into(),
+            Predicate::Modulo { divisor, remainder } => {
+                let number = Number::of(value).and_then(Number::to_i64_truncated);
+                // The smallest long by -1 overflows, and leaves nothing.
+                number.is_some_and(|number| number.checked_rem(*divisor).unwrap_or(0) == *remainder).into()
+            }
+            Predicate::Bits(test) => test.accepts(value).into(),
+            Predicate::Size(size) => match value {
+                RawBsonRef::Array(array) => (i64::try_from(array.iter_elements().count()) == Ok(*size)).into(),
+                _ => Answer::No,
+            },
+            Predicate::ElementDocument(node) => match value {
+                RawBsonRef::Array(array) => self.element_document(node, array)?,
+                _ => Answer::No,
+            },
+            Predicate::ElementValue(all) => match value {
+                RawBsonRef::Array(array) => self.element_value(all, array)?,
+                _ => Answer::No,
+            },
+        })
+    }
+
+    fn element_document(&mut self, node: &Node, array: &RawArray) -> Result<Answer> {
+        for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
+            let document = match value {
+                RawBsonRef::Document(document) => document,
+                // An array inside the array is asked as a document with the names "0", "1", ..
+                RawBsonRef::Array(inner) => match RawDocument::from_bytes(inner.as_bytes()) {
+                    Ok(document) => document,
+                    Err(_) => continue,
+                },
+                _ => continue,
+            };
+            let position = self.position;
+            let holds = self.node(node, document)?;
+            self.position = position;
+            if holds {
+                return Ok(Answer::At(index));
+            }
+        }
+        Ok(Answer::No)
+    }
+
+    fn element_value(&mut self, all: &[ElementNode], array: &RawArray) -> Result<Answer> {
+        for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
+            if self.element(all, value)? {
+                return Ok(Answer::At(index));
+            }
+        }
+        Ok(Answer::No)
+    }
+
+    /// Whether one value fulfils everything by itself, without being looked into.
+    fn element(&mut self, all: &[ElementNode], value: RawBsonRef<'_>) -> Result<bool> {
+        for node in all {
+            let holds = match node {
+                ElementNode::Is(predicate) => self.predicate(predicate, Some(value))? != Answer::No,
+                ElementNode::Not(all) => !self.element(all, value)?,
+                ElementNode::Every(all) => self.element(all, value)?,
+                ElementNode::Never => false,
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The answer where a path leads to nothing: as null, and at the ends of the order.
+fn missing(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Compare(comparison, operand) => match operand.value() {
+            RawBsonRef::MinKey | RawBsonRef::MaxKey => beyond(*comparison, operand.value()),
+            operand => compares(*comparison, RawBsonRef::Null, operand),
+        },
+        Predicate::In(choices) => choices.contain(RawBsonRef::Null),
+        _ => false,
+    }
+}
+
+fn compares(comparison: Comparison, value: RawBsonRef<'_>, operand: RawBsonRef<'_>) -> bool {
+    if order::type_rank(value) != order::type_rank(operand) {
+        return beyond(comparison, operand);
+    }
+    let order = order::compare(value, operand);
+    // NaN is in no range, but equals itself.
+    if is_nan(value) || is_nan(operand) {
+        return order.is_eq() && !matches!(comparison, Comparison::Less | Comparison::Greater);
+    }
+    match comparison {
+        Comparison::Equal => order.is_eq(),
+        Comparison::Less => order.is_lt(),
+        Comparison::LessOrEqual => order.is_le(),
+        Comparison::Greater => order.is_gt(),
+        Comparison::GreaterOrEqual => order.is_ge(),
+    }
+}
+
+/// Values of all other types lie between MinKey and MaxKey.
+fn beyond(comparison: Comparison, operand: RawBsonRef<'_>) -> bool {
+    match comparison {
+        Comparison::Equal => false,
+        Comparison::Less | Comparison::LessOrEqual => operand == RawBsonRef::MaxKey,
+        Comparison::Greater | Comparison::GreaterOrEqual => operand == RawBsonRef::MinKey,
+    }
+}
+
+fn is_nan(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Double(value) => value.is_nan(),
+        RawBsonRef::Decimal128(_) => Number::of(value).is_some_and(Number::is_nan),
+        _ => false,
+    }
+}

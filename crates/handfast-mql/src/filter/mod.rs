@@ -1,0 +1,127 @@
+//! Filters: which documents a query means.
+//!
+//! A filter is compiled once into a tree of [`Node`]s and then asked about any number of documents. It reads their bytes
+//! where they lie and allocates nothing, so that a scan costs no more than looking.
+//!
+//! The rules that make MongoDB's filters what they are:
+//!
+//! - **Arrays.** A path looks into the arrays on its way (see [`path`](crate::path)), and a comparison holds if it holds
+//!   for *one* of the values there: an element, or the array as a whole. `{a: {$gt: 1, $lt: 3}}` therefore finds
+//!   `{a: [0, 5]}`: 5 for the one, 0 for the other. `$elemMatch` asks one element for everything.
+//! - **Types.** A range compares only within the operand's group of types: `{a: {$lt: 5}}` finds no strings. MinKey and
+//!   MaxKey compare with everything. NaN is in no range; it equals itself.
+//! - **Null.** `{a: null}` finds null *and* documents without the field. `$exists` tells the two apart.
+//! - **Negations** (`$ne`, `$nin`, `$not`, `$nor`) hold exactly where the positive form does not: also for documents
+//!   without the field.
+//!
+//! ```
+//! use handfast_mql::{CompileOptions, Context, Filter};
+//! use bson::{DateTime, Timestamp, rawdoc};
+//!
+//! let filter = Filter::compile(&rawdoc! { "qty": { "$gte": 10 }, "tags": "red" }, &CompileOptions::default())?;
+//! let context = Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0);
+//! assert!(filter.matches(&rawdoc! { "qty": 12.5, "tags": ["blue", "red"] }, &context)?);
+//! assert!(!filter.matches(&rawdoc! { "qty": "12", "tags": ["red"] }, &context)?);
+//! # Ok::<(), handfast_mql::Error>(())
+//! ```
+//!
+//! Source: the MongoDB manual, "Query and Projection Operators" and the "Query Documents" tutorials.
+
+mod bits;
+mod compile;
+mod evaluate;
+mod node;
+mod types;
+
+use bson::{RawBsonRef, RawDocument};
+
+pub use bits::{BitQuestion, BitTest};
+pub use node::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate};
+pub use types::TypeSet;
+
+use crate::{CompileOptions, Context, Path, Result};
+
+/// A compiled filter.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    root: Node,
+}
+
+/// Where in a document's arrays a filter matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatchPosition {
+    /// The index that a positional `$` stands for: of the element that matched, in the outermost array on its path. None
+    /// if no condition went through an array.
+    pub array_index: Option<usize>,
+}
+
+impl Filter {
+    /// Compiles a filter document.
+    ///
+    /// # Errors
+    /// MongoDB's code and message for what the language does not allow, mostly `BadValue` (2).
+    pub fn compile(filter: &RawDocument, options: &CompileOptions) -> Result<Self> {
+        Ok(Filter { root: compile::document(filter, &compile::Scope { options, top: true })? })
+    }
+
+    /// Whether a document matches.
+    ///
+    /// # Errors
+    /// What `$expr` gives, and a regular expression that takes too long.
+    pub fn matches(&self, document: &RawDocument, context: &Context) -> Result<bool> {
+        evaluate::Evaluation::new(context).node(&self.root, document)
+    }
+
+    /// Whether a document matches, and where in its arrays; none if it does not match.
+    ///
+    /// # Errors
+    /// As [`Filter::matches`].
+    pub fn matches_position(&self, document: &RawDocument, context: &Context) -> Result<Option<MatchPosition>> {
+        let mut evaluation = evaluate::Evaluation::new(context);
+        let matched = evaluation.node(&self.root, document)?;
+        Ok(matched.then_some(MatchPosition { array_index: evaluation.position }))
+    }
+
+    /// The tree.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// Whether it matches every document, as `{}` does.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.root, Node::And(all) if all.is_empty())
+    }
+
+    /// The predicates that every matching document fulfils at `path`: those that stand alone or in `$and`. What a planner
+    /// may turn into bounds of an index (each alone: on an array, different elements may fulfil different predicates).
+    pub fn predicates<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Predicate> {
+        self.conjuncts().filter(move |field| field.path.as_str() == path).map(FieldNode::predicate)
+    }
+
+    /// The fields that the filter fixes by equality, in its order: what an upsert starts from.
+    pub fn equalities(&self) -> impl Iterator<Item = (&Path, RawBsonRef<'_>)> {
+        self.conjuncts().filter_map(|field| match &field.predicate {
+            Predicate::Compare(Comparison::Equal, operand) => Some((&field.path, operand.value())),
+            _ => None,
+        })
+    }
+
+    /// The field conditions that hold for every matching document: the root, and what `$and` (and an `$or` of one) nests.
+    pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
+        let mut pending = vec![&self.root];
+        std::iter::from_fn(move || {
+            while let Some(node) = pending.pop() {
+                match node {
+                    Node::And(all) => pending.extend(all.iter().rev()),
+                    Node::Or(one) if one.len() == 1 => pending.extend(one),
+                    Node::Field(field) => return Some(field),
+                    _ => {}
+                }
+            }
+            None
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! A compiled filter as a tree: read-only, for whoever derives something from a filter (index bounds, upsert fields).
+
+use bson::{RawBson, RawBsonRef};
+
+use super::{bits::BitTest, types::TypeSet};
+use crate::{Path, order};
+
+/// A condition on a document.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// All hold; an empty one always does.
+    And(Vec<Node>),
+    /// At least one holds; an empty one never does.
+    Or(Vec<Node>),
+    /// None holds.
+    Nor(Vec<Node>),
+    /// It does not hold (`$ne`, `$nin`, `$not`, `$exists: false`).
+    Not(Box<Node>),
+    /// At least one of the values that the path leads to fulfils the predicate.
+    Field(FieldNode),
+}
+
+/// A path and what is asked of the values there.
+#[derive(Clone, Debug)]
+pub struct FieldNode {
+    pub(super) path: Path,
+    pub(super) predicate: Predicate,
+}
+
+impl FieldNode {
+    /// Where.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What.
+    pub fn predicate(&self) -> &Predicate {
+        &self.predicate
+    }
+}
+
+/// How a value stands to an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// `$eq`, or a literal.
+    Equal,
+    /// `$lt`.
+    Less,
+    /// `$lte`.
+    LessOrEqual,
+    /// `$gt`.
+    Greater,
+    /// `$gte`.
+    GreaterOrEqual,
+}
+
+/// A question about one value.
+#[derive(Clone, Debug)]
+pub enum Predicate {
+    /// It compares so with the operand, and (but for MinKey and MaxKey) is of the operand's group of types.
+    Compare(Comparison, Operand),
+    /// It equals one of the values or matches one of the regular expressions.
+    In(Choices),
+    /// There is a value.
+    Exists,
+    /// It is of one of the types.
+    Type(TypeSet),
+    /// It is a number that leaves this remainder.
+    Modulo {
+        /// Never 0.
+        divisor: i64,
+        /// As written, so that one out of range matches nothing.
+        remainder: i64,
+    },
+    /// It is an array of so many elements.
+    Size(i64),
+    /// It is an array with a document (or array) that fulfils all conditions at once.
+    ElementDocument(Box<Node>),
+    /// It is an array with an element that fulfils all predicates at once.
+    ElementValue(Vec<ElementNode>),
+    /// Its bits are set or clear as asked.
+    Bits(BitTest),
+}
+
+/// A condition on one element of an array.
+#[derive(Clone, Debug)]
+pub enum ElementNode {
+    /// It fulfils the predicate.
+    Is(Predicate),
+    /// It does not fulfil all of these.
+    Not(Vec<ElementNode>),
+    /// All of these hold (`$all`): of an array's values, each may fulfil another one.
+    Every(Vec<ElementNode>),
+    /// It cannot hold.
+    Never,
+}
+
+impl ElementNode {
+    /// The same condition on the values of a path.
+    pub(super) fn at(self, path: &Path) -> Node {
+        match self {
+            ElementNode::Is(predicate) => Node::Field(FieldNode { path: path.clone(), predicate }),
+            ElementNode::Not(all) => Node::Not(Box::new(conjunction(all, path))),
+            ElementNode::Every(all) => Node::And(all.into_iter().map(|node| node.at(path)).collect()),
+            ElementNode::Never => Node::Or(Vec::new()),
+        }
+    }
+}
+
+/// All of the conditions on the values of a path; one alone stays alone.
+pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
+    let mut all: Vec<Node> = all.into_iter().map(|node| node.at(path)).collect();
+    match (all.pop(), all.is_empty()) {
+        (Some(only), true) => only,
+        (last, _) => {
+            all.extend(last);
+            Node::And(all)
+        }
+    }
+}
+
+/// A value to compare with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand(RawBson);
+
+impl Operand {
+    pub(super) fn new(value: RawBsonRef<'_>) -> Self {
+        Operand(RawBson::from(value))
+    }
+
+    /// The value.
+    pub fn value(&self) -> RawBsonRef<'_> {
+        self.0.as_raw_bson_ref()
+    }
+}
+
+/// The operand of `$in`.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    /// In ascending order, without duplicates.
+    values: Vec<Operand>,
+}
+
+impl Choices {
+    pub(super) fn new(mut values: Vec<Operand>) -> Self {
+        values.sort_by(|a, b| order::compare(a.value(), b.value()));
+        values.dedup_by(|a, b| order::compare(a.value(), b.value()).is_eq());
+        Choices { values }
+    }
+
+    /// The values, in ascending order and without duplicates.
+    pub fn values(&self) -> &[Operand] {
+        &self.values
+    }
+
+    pub(super) fn contain(&self, value: RawBsonRef<'_>) -> bool {
+        self.values.binary_search_by(|choice| order::compare(choice.value(), value)).is_ok()
+    }
+}
