@@ -12,6 +12,7 @@ pub mod decimal;
 pub mod depth;
 pub mod error;
 pub mod filter;
+pub mod key;
 pub mod number;
 pub mod order;
 pub mod path;
