@@ -1,1 +1,46 @@
 //! A MongoDB-compatible server over a document store.
+//!
+//! It speaks MongoDB's wire protocol to any driver and turns commands into requests to a
+//! [`DocumentStore`](handfast_store::DocumentStore); it knows nothing of how documents are kept.
+//!
+//! ```text
+//! server      listens, accepts, ends
+//! connection  a message, its answer, the next message
+//! frame       bytes to whole messages, within bounds of size and time
+//! exchange    one message: inflate, decode, check its depth, run it, send what comes of it
+//! request     a command and what every command may carry
+//! dispatch    finds the command, notes that it runs, bounds its time, counts it
+//! commands    one file a command: arguments to a request to the store, its outcome to a reply
+//! arguments   reads fields by name and type; what nobody has read is refused by name
+//! cursors     what is open, whose it is, when its time is over
+//! ```
+//!
+//! What it is not: transactions, retryable writes, users and TLS are not here yet; a request for one of them is
+//! refused, never ignored.
+
+mod arguments;
+mod batches;
+mod commands;
+mod connection;
+mod cursors;
+mod dispatch;
+pub mod error;
+mod exchange;
+mod frame;
+mod lock;
+pub mod metrics;
+mod operations;
+pub mod options;
+mod refusal;
+mod reply;
+mod request;
+mod reserve;
+pub mod server;
+mod sessions;
+mod state;
+mod writer;
+
+pub use error::{Error, Result};
+pub use metrics::Metrics;
+pub use options::{Address, ConnectionLimits, CursorLimits, Options, Topology};
+pub use server::{Server, ShutdownHandle};

@@ -1,0 +1,319 @@
+//! Reads the fields of a command by name and type, with MongoDB's texts for what does not fit.
+//!
+//! A command takes the fields that it knows out of an [`Arguments`], and closes it: what is left over then is refused by
+//! name. So a misspelt or an unsupported option is never silently ignored, and the fields that a command understands
+//! are the readers that it calls: there is no second list to keep in step.
+//!
+//! ```text
+//! let mut arguments = call.arguments();
+//! let filter = arguments.document("filter")?;          // absent or null: None
+//! let limit = arguments.unsigned("limit")?;            // any number type; negative: refused
+//! arguments.unsupported(&["tailable"])?;               // {tailable: true}: refused as not supported, not as unknown
+//! arguments.finish()?;                                 // {fliter: ..}: "BSON field 'find.fliter' is an unknown field."
+//! ```
+
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::spec::ElementType;
+use handfast_mql::Code;
+use handfast_wire::Sequence;
+
+use crate::error::{CommandError, Outcome};
+
+/// Fields that every command may carry; they are read with the request.
+pub(crate) const GENERIC: &[&str] = &[
+    "$db",
+    "$clusterTime",
+    "$readPreference",
+    "$queryOptions",
+    "apiDeprecationErrors",
+    "apiStrict",
+    "apiVersion",
+    "autocommit",
+    "comment",
+    "lsid",
+    "maxTimeMS",
+    "readConcern",
+    "startTransaction",
+    "txnNumber",
+    "writeConcern",
+];
+
+/// Collations cannot differ from the order of bytes yet; this one is that order.
+const SIMPLE_LOCALE: &str = "simple";
+
+struct Field<'a> {
+    name: &'a str,
+    value: RawBsonRef<'a>,
+    read: bool,
+}
+
+/// The fields of a command, or of a document inside it.
+pub(crate) struct Arguments<'a> {
+    /// What the texts call it: `find`, `update.updates`.
+    path: &'static str,
+    fields: Vec<Field<'a>>,
+    sequences: &'a [Sequence<'a>],
+}
+
+impl<'a> Arguments<'a> {
+    /// The fields of a command, without its name, without those that every command may carry.
+    pub(crate) fn of_command(
+        path: &'static str,
+        body: &'a RawDocument,
+        sequences: &'a [Sequence<'a>],
+    ) -> Outcome<Self> {
+        let mut arguments = Arguments { path, fields: Vec::new(), sequences };
+        for element in body.iter().skip(1) {
+            let (name, value) = element?;
+            let name = name.as_str();
+            if !GENERIC.contains(&name) {
+                arguments.fields.push(Field { name, value, read: false });
+            }
+        }
+        Ok(arguments)
+    }
+
+    /// The fields of a document inside a command.
+    pub(crate) fn of_document(path: &'static str, document: &'a RawDocument) -> Outcome<Self> {
+        let mut arguments = Arguments { path, fields: Vec::new(), sequences: &[] };
+        for element in document {
+            let (name, value) = element?;
+            arguments.fields.push(Field { name: name.as_str(), value, read: false });
+        }
+        Ok(arguments)
+    }
+
+    /// A value of any type. Null counts as absent.
+    pub(crate) fn any(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
+        Ok(self.any_or_null(name)?.filter(|value| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)))
+    }
+
+    /// A value of any type, null included.
+    pub(crate) fn any_or_null(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
+        let mut found = None;
+        for field in self.fields.iter_mut().filter(|field| field.name == name) {
+            if found.replace(field.value).is_some() {
+                let text = format!("BSON field '{}.{name}' is a duplicate field", self.path);
+                return Err(CommandError::new(DUPLICATE_FIELD, text));
+            }
+            field.read = true;
+        }
+        Ok(found)
+    }
+
+    fn mismatch(&self, name: &str, value: RawBsonRef<'_>, expected: &str) -> CommandError {
+        let kind = type_name(value.element_type());
+        let text = format!("BSON field '{}.{name}' is the wrong type '{kind}', expected {expected}", self.path);
+        CommandError::new(Code::TypeMismatch, text)
+    }
+
+    /// The error of a field that must be there.
+    pub(crate) fn missing(&self, name: &str) -> CommandError {
+        let text = format!("BSON field '{}.{name}' is missing but a required field", self.path);
+        CommandError::new(MISSING_FIELD, text)
+    }
+
+    pub(crate) fn required<T>(&self, name: &str, value: Option<T>) -> Outcome<T> {
+        value.ok_or_else(|| self.missing(name))
+    }
+
+    pub(crate) fn document(&mut self, name: &str) -> Outcome<Option<&'a RawDocument>> {
+        match self.any(name)? {
+            None => Ok(None),
+            Some(RawBsonRef::Document(document)) => Ok(Some(document)),
+            Some(other) => Err(self.mismatch(name, other, "type 'object'")),
+        }
+    }
+
+    /// A document, copied; empty if absent.
+    pub(crate) fn document_or_empty(&mut self, name: &str) -> Outcome<RawDocumentBuf> {
+        Ok(self.document(name)?.map(RawDocument::to_owned).unwrap_or_default())
+    }
+
+    pub(crate) fn text(&mut self, name: &str) -> Outcome<Option<&'a str>> {
+        match self.any(name)? {
+            None => Ok(None),
+            Some(RawBsonRef::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.mismatch(name, other, "type 'string'")),
+        }
+    }
+
+    pub(crate) fn array(&mut self, name: &str) -> Outcome<Option<&'a RawArray>> {
+        match self.any(name)? {
+            None => Ok(None),
+            Some(RawBsonRef::Array(array)) => Ok(Some(array)),
+            Some(other) => Err(self.mismatch(name, other, "type 'array'")),
+        }
+    }
+
+    /// The documents of an array field, or of the sequence of that name.
+    pub(crate) fn documents(&mut self, name: &str) -> Outcome<Option<Vec<&'a RawDocument>>> {
+        if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.identifier == name) {
+            return Ok(Some(sequence.documents.clone()));
+        }
+        let Some(array) = self.array(name)? else { return Ok(None) };
+        let mut documents = Vec::new();
+        for (place, element) in array.into_iter().enumerate() {
+            match element? {
+                RawBsonRef::Document(document) => documents.push(document),
+                other => return Err(self.mismatch(&format!("{name}.{place}"), other, "type 'object'")),
+            }
+        }
+        Ok(Some(documents))
+    }
+
+    /// The documents of an array field, copied; none if absent.
+    pub(crate) fn owned_documents(&mut self, name: &str) -> Outcome<Vec<RawDocumentBuf>> {
+        let documents = self.documents(name)?.unwrap_or_default();
+        Ok(documents.into_iter().map(RawDocument::to_owned).collect())
+    }
+
+    /// `true` or `false` and nothing else.
+    pub(crate) fn flag(&mut self, name: &str) -> Outcome<Option<bool>> {
+        match self.any(name)? {
+            None => Ok(None),
+            Some(RawBsonRef::Boolean(flag)) => Ok(Some(flag)),
+            Some(other) => Err(self.mismatch(name, other, "type 'bool'")),
+        }
+    }
+
+    /// `true`, `false`, or a number that is not zero.
+    pub(crate) fn lenient_flag(&mut self, name: &str) -> Outcome<Option<bool>> {
+        match self.any(name)? {
+            None => Ok(None),
+            Some(RawBsonRef::Boolean(flag)) => Ok(Some(flag)),
+            Some(other) => match as_number(other) {
+                Some(number) => Ok(Some(number != 0.0)),
+                None => Err(self.mismatch(name, other, "types '[bool, long, int, decimal, double']")),
+            },
+        }
+    }
+
+    /// A number of any type, its fraction cut off.
+    pub(crate) fn integer(&mut self, name: &str) -> Outcome<Option<i64>> {
+        match self.any(name)? {
+            None => Ok(None),
+            Some(value) => match as_integer(value) {
+                Some(number) => Ok(Some(number)),
+                None => Err(self.mismatch(name, value, "types '[long, int, decimal, double']")),
+            },
+        }
+    }
+
+    /// A number that is not negative.
+    pub(crate) fn unsigned(&mut self, name: &str) -> Outcome<Option<u64>> {
+        let Some(number) = self.integer(name)? else { return Ok(None) };
+        match u64::try_from(number) {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => {
+                let text = format!("BSON field '{name}' value must be >= 0, actual value '{number}'");
+                Err(CommandError::new(NEGATIVE_VALUE, text))
+            }
+        }
+    }
+
+    /// Options that are known and not supported: they may be absent, null or `false`.
+    pub(crate) fn unsupported(&mut self, names: &[&str]) -> Outcome<()> {
+        for name in names {
+            match self.any(name)? {
+                None | Some(RawBsonRef::Boolean(false)) => {}
+                Some(_) => {
+                    let text = format!("the option '{}.{name}' is not supported", self.path);
+                    return Err(CommandError::new(Code::NotImplemented, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Options without a meaning here.
+    pub(crate) fn ignored(&mut self, names: &[&str]) -> Outcome<()> {
+        for name in names {
+            self.any(name)?;
+        }
+        Ok(())
+    }
+
+    /// The collation, which must be the simple one.
+    pub(crate) fn simple_collation(&mut self) -> Outcome<()> {
+        let Some(collation) = self.document("collation")? else { return Ok(()) };
+        match collation.get("locale")? {
+            None if collation.is_empty() => Ok(()),
+            Some(RawBsonRef::String(SIMPLE_LOCALE)) => Ok(()),
+            _ => {
+                let text =
+                    format!("the option '{}.collation' is not supported, except {{locale: \"simple\"}}", self.path);
+                Err(CommandError::new(Code::NotImplemented, text))
+            }
+        }
+    }
+
+    /// Refuses what nobody has read.
+    pub(crate) fn finish(self) -> Outcome<()> {
+        match self.fields.iter().find(|field| !field.read) {
+            None => Ok(()),
+            Some(field) => {
+                let text = format!("BSON field '{}.{}' is an unknown field.", self.path, field.name);
+                Err(CommandError::new(UNKNOWN_FIELD, text))
+            }
+        }
+    }
+}
+
+// The codes of single checks of MongoDB's command parser.
+const DUPLICATE_FIELD: Code = Code(40_413);
+const MISSING_FIELD: Code = Code(40_414);
+const UNKNOWN_FIELD: Code = Code(40_415);
+const NEGATIVE_VALUE: Code = Code(51_024);
+
+/// A number of any type.
+pub(crate) fn as_number(value: RawBsonRef<'_>) -> Option<f64> {
+    match value {
+        RawBsonRef::Int32(number) => Some(f64::from(number)),
+        #[expect(clippy::cast_precision_loss, reason = "compared with zero and bounds only")]
+        RawBsonRef::Int64(number) => Some(number as f64),
+        RawBsonRef::Double(number) => Some(number),
+        RawBsonRef::Decimal128(number) => number.to_string().parse().ok(),
+        _ => None,
+    }
+}
+
+/// A number of any type, cut to a whole one; what is out of range becomes the nearest bound, no number becomes 0.
+pub(crate) fn as_integer(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
+        RawBsonRef::Int32(number) => Some(i64::from(number)),
+        RawBsonRef::Int64(number) => Some(number),
+        #[expect(clippy::cast_possible_truncation, reason = "saturates, and NaN gives 0: what is wanted")]
+        other => as_number(other).map(|number| number as i64),
+    }
+}
+
+/// MongoDB's short name of a type.
+pub(crate) fn type_name(kind: ElementType) -> &'static str {
+    match kind {
+        ElementType::Double => "double",
+        ElementType::String => "string",
+        ElementType::EmbeddedDocument => "object",
+        ElementType::Array => "array",
+        ElementType::Binary => "binData",
+        ElementType::Undefined => "undefined",
+        ElementType::ObjectId => "objectId",
+        ElementType::Boolean => "bool",
+        ElementType::DateTime => "date",
+        ElementType::Null => "null",
+        ElementType::RegularExpression => "regex",
+        ElementType::DbPointer => "dbPointer",
+        ElementType::JavaScriptCode => "javascript",
+        ElementType::Symbol => "symbol",
+        ElementType::JavaScriptCodeWithScope => "javascriptWithScope",
+        ElementType::Int32 => "int",
+        ElementType::Timestamp => "timestamp",
+        ElementType::Int64 => "long",
+        ElementType::Decimal128 => "decimal",
+        ElementType::MinKey => "minKey",
+        ElementType::MaxKey => "maxKey",
+    }
+}
+
+#[cfg(test)]
+mod tests;

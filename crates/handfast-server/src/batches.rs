@@ -1,0 +1,116 @@
+//! The results of a cursor, cut into replies.
+//!
+//! A batch ends after the number of documents that the client asked for, or before the document with which the reply
+//! would exceed 16 MiB; that document is kept for the next one. Memory for a large batch is reserved before its
+//! documents are fetched: the first page is small and free, what is beyond it waits for room.
+
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use bson::RawDocumentBuf;
+use handfast_store::{BatchLimit, Cursor, Page};
+use handfast_wire::limits::DOCUMENT_BYTES_MAX;
+
+use crate::error::Outcome;
+use crate::reserve::{FREE_BYTES, Reserve, Reserved};
+use crate::writer::{Writer, decimal};
+
+/// Documents in the first batch if the client names no number, as MongoDB has it.
+pub(crate) const FIRST_BATCH: usize = 101;
+/// What an array element costs besides its document, at most: a type, a number, a zero byte.
+const ELEMENT_BYTES_MAX: usize = 12;
+/// What a reply holds besides its documents, at most: a namespace, an id, field names.
+const FRAME_BYTES_MAX: usize = 1024;
+/// What is fetched from the store without a reservation, in bytes.
+const FIRST_PAGE_BYTES: usize = FREE_BYTES / 2;
+/// Documents that are fetched from the store at once, at most.
+const PAGE_DOCUMENTS_MAX: usize = 10_000;
+
+/// A cursor and what was fetched from it too early.
+pub(crate) struct Batches {
+    cursor: Box<dyn Cursor>,
+    stash: VecDeque<RawDocumentBuf>,
+    exhausted: bool,
+}
+
+impl Batches {
+    pub(crate) fn new(cursor: Box<dyn Cursor>) -> Self {
+        Batches { cursor, stash: VecDeque::new(), exhausted: false }
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted && self.stash.is_empty()
+    }
+
+    /// Writes the next documents as the elements of the array that is open in `writer`. The reservation is to be kept
+    /// until the reply is sent.
+    pub(crate) async fn fill(
+        &mut self,
+        writer: &mut Writer,
+        documents_max: usize,
+        reserve: &Reserve,
+    ) -> Outcome<Option<Reserved>> {
+        let bytes_max = DOCUMENT_BYTES_MAX - FRAME_BYTES_MAX;
+        let mut reserved = None;
+        let mut count = 0;
+        let mut digits = [0; 20];
+        while count < documents_max {
+            while let Some(document) = self.stash.front() {
+                let fits = writer.len() + document.as_bytes().len() + ELEMENT_BYTES_MAX <= bytes_max;
+                if count >= documents_max || (count > 0 && !fits) {
+                    return Ok(reserved);
+                }
+                writer.put(decimal(count, &mut digits), document);
+                self.stash.pop_front();
+                count += 1;
+            }
+            let left = bytes_max.saturating_sub(writer.len());
+            if self.exhausted || count >= documents_max || left == 0 {
+                break;
+            }
+            if reserved.is_none() && writer.len() > FIRST_PAGE_BYTES {
+                reserved = Some(reserve.reserve(DOCUMENT_BYTES_MAX).await);
+            }
+            let bytes = if reserved.is_some() { left } else { FIRST_PAGE_BYTES.min(left) };
+            let limit = BatchLimit { documents: (documents_max - count).min(PAGE_DOCUMENTS_MAX), bytes };
+            let page = self.cursor.next_page(limit).await?;
+            // A cursor that gives nothing has nothing more to give, whatever it says.
+            self.exhausted = page.exhausted || page.documents.is_empty();
+            self.stash.extend(page.documents);
+        }
+        Ok(reserved)
+    }
+}
+
+/// Documents that are there already, as a cursor.
+pub(crate) struct ListCursor {
+    documents: std::vec::IntoIter<RawDocumentBuf>,
+}
+
+impl ListCursor {
+    pub(crate) fn new(documents: Vec<RawDocumentBuf>) -> Self {
+        ListCursor { documents: documents.into_iter() }
+    }
+}
+
+#[async_trait]
+impl Cursor for ListCursor {
+    async fn next_page(&mut self, limit: BatchLimit) -> handfast_store::Result<Page> {
+        let mut documents = Vec::new();
+        let mut bytes = 0;
+        while documents.len() < limit.documents.max(1) {
+            let Some(next) = self.documents.as_slice().first() else { break };
+            let size = next.as_bytes().len();
+            if bytes > 0 && bytes + size > limit.bytes {
+                break;
+            }
+            bytes += size;
+            documents.extend(self.documents.next());
+        }
+        Ok(Page { documents, exhausted: self.documents.as_slice().is_empty() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! `aggregate`: opens a cursor over the output of a pipeline.
+
+use bson::raw::RawBsonRef;
+use handfast_mql::Code;
+use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
+
+use super::get_more::{Opening, first_batch};
+use super::write::owned;
+use super::{Access, Call, Command, explain, hint};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::request::Request;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "aggregate",
+    aliases: &[],
+    help: "runs an aggregation pipeline",
+    access: Access::Read,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+/// Whether the pipeline ends in a stage that writes.
+pub(super) fn writes(request: &Request<'_>) -> bool {
+    let Ok(Some(RawBsonRef::Array(stages))) = request.body.get("pipeline") else { return false };
+    stages.into_iter().flatten().any(|stage| {
+        let name = stage.as_document().and_then(|stage| stage.iter().next()).and_then(Result::ok);
+        name.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
+    })
+}
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("aggregate")?;
+    let explained = arguments.flag("explain")?.unwrap_or(false);
+    let cursor = arguments.document("cursor")?;
+    let aggregate = read(call, &mut arguments)?;
+    arguments.finish()?;
+    if explained {
+        let request = Explain { explained: Explained::Aggregate(aggregate), verbosity: Verbosity::QueryPlanner };
+        return explain::answer(call, request).await;
+    }
+    let Some(cursor) = cursor else {
+        let text = "The 'cursor' option is required, except for aggregate with the explain argument";
+        return Err(CommandError::new(Code::FailedToParse, text));
+    };
+    let mut cursor = Arguments::of_document("aggregate.cursor", cursor)?;
+    let batch_size = cursor.unsigned("batchSize")?;
+    cursor.finish()?;
+    let namespace = match &aggregate.source {
+        AggregateSource::Collection(namespace) => namespace.to_string(),
+        AggregateSource::Database(database) => format!("{database}.$cmd.aggregate"),
+    };
+    let opening = Opening { namespace, batch_size, single_batch: false, no_timeout: false };
+    let began = call.shared.now();
+    let cursor = call.store().aggregate(aggregate).await?;
+    first_batch(call, cursor, opening, began).await
+}
+
+/// The arguments that say what is computed, without those of the cursor.
+pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Aggregate> {
+    arguments.simple_collation()?;
+    arguments.flag("allowDiskUse")?;
+    arguments.flag("bypassDocumentValidation")?;
+    arguments.unsupported(&["fromMongos", "needsMerge", "exchange"])?;
+    let source = match call.request.subject()? {
+        RawBsonRef::String(_) => AggregateSource::Collection(call.request.namespace()?),
+        RawBsonRef::Int32(1) | RawBsonRef::Int64(1) | RawBsonRef::Double(1.0) => {
+            AggregateSource::Database(call.request.database.to_owned())
+        }
+        RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) => {
+            let text = "Invalid command format: the 'aggregate' field must specify a collection name or 1";
+            return Err(CommandError::new(Code::FailedToParse, text));
+        }
+        _ => {
+            let text = "collection name has invalid type";
+            return Err(CommandError::new(Code::InvalidNamespace, text));
+        }
+    };
+    let pipeline = arguments.documents("pipeline")?;
+    let pipeline = owned(arguments.required("pipeline", pipeline)?);
+    if pipeline.first().is_some_and(|stage| matches!(stage.get("$changeStream"), Ok(Some(_)))) {
+        let text = "The $changeStream stage is only supported on replica sets";
+        return Err(CommandError::new(CHANGE_STREAM_ON_STANDALONE, text));
+    }
+    Ok(Aggregate {
+        source,
+        pipeline,
+        hint: hint(arguments)?,
+        variables: arguments.document_or_empty("let")?,
+        durability: call.durability(),
+    })
+}
+
+const CHANGE_STREAM_ON_STANDALONE: Code = Code(40_573);

@@ -1,0 +1,34 @@
+//! `buildInfo`: which version this is, and of which MongoDB version it speaks the language.
+
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "buildInfo",
+    aliases: &["buildinfo"],
+    help: "says which version this is",
+    access: Access::Server,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+/// Clients choose what they send by this: the version whose commands are here.
+pub(super) const MONGODB_VERSION: &str = "8.0.0";
+const MONGODB_VERSION_ARRAY: [i32; 4] = [8, 0, 0, 0];
+/// Handfast's own.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("buildInfo")?.finish()?;
+    let mut writer = Writer::new();
+    writer.put("version", MONGODB_VERSION).array("versionArray", MONGODB_VERSION_ARRAY);
+    writer.begin_document("handfast").put("version", VERSION).end();
+    writer.put("gitVersion", format!("handfast-{VERSION}"));
+    writer.array("modules", std::iter::empty::<&str>()).array("storageEngines", [call.store().name()]);
+    writer.put("javascriptEngine", "none").put("bits", i32::try_from(usize::BITS).unwrap_or(64));
+    writer.put("debug", cfg!(debug_assertions)).put("maxBsonObjectSize", 16 * 1024 * 1024);
+    Ok(writer.into())
+}

@@ -1,0 +1,324 @@
+//! `bulkWrite`: inserts, updates and deletes on several collections in one command.
+//!
+//! ```text
+//! {bulkWrite: 1, ops: [{insert: 0, document: ..}, {update: 1, filter: .., updateMods: ..}, {delete: 0, filter: ..}],
+//!  nsInfo: [{ns: "db.a"}, {ns: "db.b"}], ordered: true, errorsOnly: false}
+//! ```
+//!
+//! Neighbours that insert into the same collection become one request to the store, so that they share a sync. The
+//! others are a request each: their counts are shown one by one. The results are a cursor of documents, one an
+//! operation.
+
+use bson::RawDocumentBuf;
+use bson::raw::RawDocument;
+use handfast_mql::Code;
+use handfast_store::{Delete, DeleteStatement, Insert, Namespace, Update, UpdateStatement};
+
+use super::get_more::{Opening, put_first_batch};
+use super::insert::{Judged, judge};
+use super::write::{check_batch, put_error, update_spec};
+use super::{Access, Call, Command, hint};
+use crate::arguments::Arguments;
+use crate::batches::ListCursor;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::{Writer, put_count};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "bulkWrite",
+    aliases: &[],
+    help: "writes to several collections",
+    access: Access::Write,
+    admin_only: true,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+/// An operation that has been read.
+enum Operation<'a> {
+    Insert(&'a RawDocument),
+    Update(UpdateStatement),
+    Delete(DeleteStatement),
+}
+
+/// What is counted over all operations.
+#[derive(Default)]
+struct Totals {
+    errors: u64,
+    inserted: u64,
+    matched: u64,
+    modified: u64,
+    upserted: u64,
+    deleted: u64,
+}
+
+struct Bulk<'c, 'a> {
+    call: &'c Call<'a>,
+    namespaces: Vec<Namespace>,
+    ordered: bool,
+    errors_only: bool,
+    variables: RawDocumentBuf,
+    results: Vec<RawDocumentBuf>,
+    totals: Totals,
+}
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("bulkWrite")?;
+    let operations = arguments.documents("ops")?;
+    let operations = arguments.required("ops", operations)?;
+    let infos = arguments.documents("nsInfo")?;
+    let infos = arguments.required("nsInfo", infos)?;
+    let batch_size = super::list_collections::batch_size(&mut arguments, "bulkWrite.cursor")?;
+    let ordered = arguments.flag("ordered")?.unwrap_or(true);
+    let errors_only = arguments.flag("errorsOnly")?.unwrap_or(false);
+    let variables = arguments.document_or_empty("let")?;
+    arguments.flag("bypassDocumentValidation")?;
+    arguments.finish()?;
+    check_batch(operations.len())?;
+    let namespaces = infos.into_iter().map(namespace).collect::<Outcome<Vec<_>>>()?;
+    // Everything is read before anything is written: a malformed operation at the end changes nothing.
+    let operations = operations.into_iter().map(|document| read(document, namespaces.len()));
+    let operations = operations.collect::<Outcome<Vec<_>>>()?;
+    let mut bulk =
+        Bulk { call, namespaces, ordered, errors_only, variables, results: Vec::new(), totals: Totals::default() };
+    bulk.apply(operations).await?;
+    let Bulk { results, totals, .. } = bulk;
+    let mut writer = Writer::new();
+    let opening = Opening {
+        namespace: "admin.$cmd.bulkWrite".to_owned(),
+        // All results at once, as far as they fit: who wrote many wants to know of all.
+        batch_size: batch_size.or(Some(u64::MAX)),
+        single_batch: false,
+        no_timeout: false,
+    };
+    let cursor = Box::new(ListCursor::new(results));
+    let reserved = put_first_batch(call, &mut writer, cursor, opening, call.shared.now()).await?;
+    for (name, count) in [
+        ("nErrors", totals.errors),
+        ("nInserted", totals.inserted),
+        ("nMatched", totals.matched),
+        ("nModified", totals.modified),
+        ("nUpserted", totals.upserted),
+        ("nDeleted", totals.deleted),
+    ] {
+        put_count(&mut writer, name, count);
+    }
+    Ok(Answer { reserved, ..Answer::from(writer) })
+}
+
+fn namespace(document: &RawDocument) -> Outcome<Namespace> {
+    let mut arguments = Arguments::of_document("bulkWrite.nsInfo", document)?;
+    let full = arguments.text("ns")?;
+    let full = arguments.required("ns", full)?;
+    arguments.unsupported(&["collectionUUID", "encryptionInformation"])?;
+    arguments.finish()?;
+    match full.split_once('.') {
+        Some((database, collection)) => Ok(Namespace::new(database, collection)?),
+        None => {
+            let text = format!("Invalid namespace specified for bulkWrite: '{full}'");
+            Err(CommandError::new(Code::InvalidNamespace, text))
+        }
+    }
+}
+
+fn read(document: &RawDocument, namespaces: usize) -> Outcome<(usize, Operation<'_>)> {
+    let kind = document.iter().next().transpose()?.map_or("", |(name, _)| name.as_str());
+    let (path, kind) = match kind {
+        "insert" => ("insert", "insert"),
+        "update" => ("update", "update"),
+        "delete" => ("delete", "delete"),
+        other => {
+            let text = format!("Unrecognized bulkWrite operation: '{other}'");
+            return Err(CommandError::new(Code::FailedToParse, text));
+        }
+    };
+    let mut arguments = Arguments::of_document(path, document)?;
+    let place = arguments.unsigned(kind)?;
+    let place = arguments.required(kind, place)?;
+    let place = usize::try_from(place)
+        .ok()
+        .filter(|place| *place < namespaces)
+        .ok_or_else(|| CommandError::new(Code::BadValue, "BulkWrite ops entry has an invalid nsInfo index."))?;
+    let operation = match kind {
+        "insert" => {
+            let document = arguments.document("document")?;
+            Operation::Insert(arguments.required("document", document)?)
+        }
+        "update" => Operation::Update(read_update(&mut arguments)?),
+        _ => {
+            let filter = arguments.document("filter")?;
+            let filter = arguments.required("filter", filter)?.to_owned();
+            let multi = arguments.flag("multi")?.unwrap_or(false);
+            Operation::Delete(DeleteStatement { filter, multi, hint: hint(&mut arguments)? })
+        }
+    };
+    arguments.simple_collation()?;
+    arguments.finish()?;
+    Ok((place, operation))
+}
+
+fn read_update(arguments: &mut Arguments<'_>) -> Outcome<UpdateStatement> {
+    let filter = arguments.document("filter")?;
+    let filter = arguments.required("filter", filter)?.to_owned();
+    let update = update_spec(arguments, "updateMods")?;
+    let update = arguments.required("updateMods", update)?;
+    let multi = arguments.flag("multi")?.unwrap_or(false);
+    let sort = arguments.document_or_empty("sort")?;
+    if multi && !sort.is_empty() {
+        return Err(CommandError::new(Code::FailedToParse, "Cannot specify sort with multi=true"));
+    }
+    Ok(UpdateStatement {
+        filter,
+        update,
+        multi,
+        upsert: arguments.flag("upsert")?.unwrap_or(false),
+        array_filters: arguments.owned_documents("arrayFilters")?,
+        sort,
+        hint: hint(arguments)?,
+        constants: arguments.document_or_empty("constants")?,
+    })
+}
+
+impl Bulk<'_, '_> {
+    async fn apply(&mut self, operations: Vec<(usize, Operation<'_>)>) -> Outcome<()> {
+        let mut place = 0;
+        let mut operations = operations.into_iter().peekable();
+        while let Some((collection, operation)) = operations.next() {
+            if self.ordered && self.totals.errors > 0 {
+                break;
+            }
+            let Some(namespace) = self.namespaces.get(collection).cloned() else { break };
+            match operation {
+                Operation::Insert(first) => {
+                    let mut documents = vec![first];
+                    while let Some((_, Operation::Insert(next))) =
+                        operations.next_if(|(at, next)| *at == collection && matches!(next, Operation::Insert(_)))
+                    {
+                        documents.push(next);
+                    }
+                    let count = documents.len();
+                    self.insert(namespace, place, &documents).await?;
+                    place += count;
+                }
+                Operation::Update(statement) => {
+                    self.update(namespace, place, statement).await?;
+                    place += 1;
+                }
+                Operation::Delete(statement) => {
+                    self.delete(namespace, place, statement).await?;
+                    place += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn insert(&mut self, namespace: Namespace, first: usize, documents: &[&RawDocument]) -> Outcome<()> {
+        self.call.shared.metrics.operations.insert.add(documents.len() as u64);
+        let Judged { documents: stored, places, refused } = judge(documents, self.ordered);
+        let mut errors: Vec<Option<handfast_store::Error>> = vec![None; documents.len()];
+        let mut tried = vec![false; documents.len()];
+        if !stored.is_empty() {
+            let request =
+                Insert { namespace, documents: stored, ordered: self.ordered, durability: self.call.durability() };
+            let outcome = self.call.store().insert(request).await?;
+            self.totals.inserted += outcome.inserted;
+            let end = match outcome.errors.first() {
+                Some(error) if self.ordered => error.index + 1,
+                _ => places.len(),
+            };
+            for place in places.iter().take(end) {
+                set(&mut tried, *place, true);
+            }
+            for error in outcome.errors {
+                if let Some(place) = places.get(error.index) {
+                    set(&mut errors, *place, Some(error.error));
+                }
+            }
+        }
+        // In order, a document that cannot be stored is the last one tried, unless one before it failed.
+        if !self.ordered || errors.iter().all(Option::is_none) {
+            for error in refused {
+                set(&mut tried, error.index, true);
+                set(&mut errors, error.index, Some(error.error));
+            }
+        }
+        for (offset, (error, tried)) in errors.iter().zip(tried).enumerate() {
+            match (tried, error) {
+                (false, _) => {}
+                (true, None) => self.succeeded(first + offset, 1, |_| {}),
+                (true, Some(error)) => self.failed(first + offset, error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn update(&mut self, namespace: Namespace, place: usize, statement: UpdateStatement) -> Outcome<()> {
+        self.call.shared.metrics.operations.update.increment();
+        let request = Update {
+            namespace,
+            statements: vec![statement],
+            ordered: true,
+            durability: self.call.durability(),
+            variables: self.variables.clone(),
+        };
+        let outcome = self.call.store().update(request).await?;
+        self.totals.matched += outcome.matched;
+        self.totals.modified += outcome.modified;
+        self.totals.upserted += outcome.upserted.len() as u64;
+        match outcome.errors.first() {
+            Some(error) => self.failed(place, &error.error),
+            None => self.succeeded(place, outcome.matched + outcome.upserted.len() as u64, |writer| {
+                put_count(writer, "nModified", outcome.modified);
+                if let Some((_, id)) = outcome.upserted.first() {
+                    writer.begin_document("upserted").put_any("_id", id.as_raw_bson_ref()).end();
+                }
+            }),
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, namespace: Namespace, place: usize, statement: DeleteStatement) -> Outcome<()> {
+        self.call.shared.metrics.operations.delete.increment();
+        let request = Delete {
+            namespace,
+            statements: vec![statement],
+            ordered: true,
+            durability: self.call.durability(),
+            variables: self.variables.clone(),
+        };
+        let outcome = self.call.store().delete(request).await?;
+        self.totals.deleted += outcome.deleted;
+        match outcome.errors.first() {
+            Some(error) => self.failed(place, &error.error),
+            None => self.succeeded(place, outcome.deleted, |_| {}),
+        }
+        Ok(())
+    }
+
+    fn succeeded(&mut self, place: usize, count: u64, more: impl FnOnce(&mut Writer)) {
+        if self.errors_only {
+            return;
+        }
+        let mut writer = Writer::new();
+        writer.put("ok", 1.0).put("idx", i32::try_from(place).unwrap_or(i32::MAX));
+        put_count(&mut writer, "n", count);
+        more(&mut writer);
+        self.results.push(writer.finish());
+    }
+
+    fn failed(&mut self, place: usize, error: &handfast_store::Error) {
+        self.totals.errors += 1;
+        let mut writer = Writer::new();
+        writer.put("ok", 0.0).put("idx", i32::try_from(place).unwrap_or(i32::MAX));
+        put_error(&mut writer, error);
+        writer.put("n", 0);
+        self.results.push(writer.finish());
+    }
+}
+
+fn set<T>(list: &mut [T], place: usize, value: T) {
+    if let Some(slot) = list.get_mut(place) {
+        *slot = value;
+    }
+}

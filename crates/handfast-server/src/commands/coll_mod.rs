@@ -1,0 +1,64 @@
+//! `collMod`: changes the lifetime of a TTL index, hides an index from the planner or shows it.
+
+use handfast_mql::Code;
+use handfast_store::{IndexSelector, ModifyCollection, ModifyIndex};
+
+use super::{Access, Call, Command};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "collMod",
+    aliases: &[],
+    help: "changes an index of a collection",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("collMod")?;
+    let index = arguments.document("index")?;
+    arguments.unsupported(&[
+        "cappedMax",
+        "cappedSize",
+        "changeStreamPreAndPostImages",
+        "dryRun",
+        "expireAfterSeconds",
+        "pipeline",
+        "timeseries",
+        "validationAction",
+        "validationLevel",
+        "validator",
+        "viewOn",
+    ])?;
+    arguments.finish()?;
+    let index = index.map(read_index).transpose()?;
+    let document = call.store().modify_collection(ModifyCollection { namespace, index }).await?;
+    let mut writer = Writer::new();
+    writer.put_all(&document);
+    Ok(writer.into())
+}
+
+fn read_index(document: &bson::RawDocument) -> Outcome<ModifyIndex> {
+    let mut arguments = Arguments::of_document("collMod.index", document)?;
+    let refused = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
+    let selector = match (arguments.text("name")?, arguments.document("keyPattern")?) {
+        (Some(name), None) => IndexSelector::Names(vec![name.to_owned()]),
+        (None, Some(key)) => IndexSelector::Key(key.to_owned()),
+        (Some(_), Some(_)) => return refused("Cannot specify both key pattern and name."),
+        (None, None) => return refused("Must specify either index name or key pattern."),
+    };
+    let expire_after_seconds = arguments.integer("expireAfterSeconds")?;
+    let hidden = arguments.lenient_flag("hidden")?;
+    arguments.unsupported(&["unique", "prepareUnique"])?;
+    arguments.finish()?;
+    if expire_after_seconds.is_none() && hidden.is_none() {
+        return refused("no expireAfterSeconds or hidden field");
+    }
+    Ok(ModifyIndex { selector, expire_after_seconds, hidden })
+}

@@ -1,0 +1,44 @@
+//! `count`: how many documents match.
+
+use handfast_store::{Count, Namespace};
+
+use super::{Access, Call, Command, hint};
+use crate::arguments::Arguments;
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::{Writer, put_count};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "count",
+    aliases: &[],
+    help: "counts documents",
+    access: Access::Read,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("count")?;
+    let count = read(&mut arguments, namespace)?;
+    arguments.finish()?;
+    let count = call.store().count(count).await?;
+    let mut writer = Writer::new();
+    put_count(&mut writer, "n", count);
+    Ok(writer.into())
+}
+
+pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> Outcome<Count> {
+    arguments.simple_collation()?;
+    // Long-standing clients send the fields of a projection along.
+    arguments.ignored(&["fields"])?;
+    Ok(Count {
+        namespace,
+        filter: arguments.document_or_empty("query")?,
+        skip: arguments.unsigned("skip")?.unwrap_or(0),
+        // A negative limit has always meant the same as a positive one here.
+        limit: arguments.integer("limit")?.map(i64::unsigned_abs).filter(|limit| *limit > 0),
+        hint: hint(arguments)?,
+    })
+}

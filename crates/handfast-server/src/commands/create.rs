@@ -1,0 +1,43 @@
+//! `create`: an empty collection.
+
+use handfast_store::CollectionOptions;
+
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "create",
+    aliases: &[],
+    help: "creates a collection",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("create")?;
+    arguments.simple_collation()?;
+    arguments.unsupported(&[
+        "capped",
+        "changeStreamPreAndPostImages",
+        "clusteredIndex",
+        "encryptedFields",
+        "expireAfterSeconds",
+        "max",
+        "pipeline",
+        "size",
+        "timeseries",
+        "validationAction",
+        "validationLevel",
+        "validator",
+        "viewOn",
+    ])?;
+    // About how a storage engine keeps the data; the key that every collection has on _id.
+    arguments.ignored(&["storageEngine", "indexOptionDefaults", "autoIndexId", "idIndex"])?;
+    arguments.finish()?;
+    call.store().create_collection(&namespace, CollectionOptions {}).await?;
+    Ok(Answer::done())
+}

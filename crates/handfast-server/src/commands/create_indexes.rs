@@ -1,0 +1,133 @@
+//! `createIndexes`: indexes, and their collection if it is not there.
+
+use bson::raw::{RawBsonRef, RawDocument};
+use handfast_mql::Code;
+use handfast_store::{CreateIndexes, IndexSpec};
+
+use super::{Access, Call, Command};
+use crate::arguments::{Arguments, as_integer};
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "createIndexes",
+    aliases: &[],
+    help: "creates indexes",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+/// Indexes of one collection, as MongoDB bounds them.
+const INDEXES_MAX: usize = 64;
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("createIndexes")?;
+    let indexes = arguments.documents("indexes")?;
+    let indexes = arguments.required("indexes", indexes)?;
+    // About how many members of a replica set have to be ready.
+    arguments.ignored(&["commitQuorum"])?;
+    arguments.flag("ignoreUnknownIndexOptions")?;
+    arguments.finish()?;
+    if indexes.is_empty() {
+        return Err(CommandError::new(Code::BadValue, "Must specify at least one index to create"));
+    }
+    if indexes.len() > INDEXES_MAX {
+        return Err(CommandError::new(Code::BadValue, format!("a collection has at most {INDEXES_MAX} indexes")));
+    }
+    let indexes = indexes.into_iter().map(read).collect::<Outcome<Vec<_>>>()?;
+    let store = call.store();
+    let existed = store.collection_stats(&namespace).await?.exists;
+    let (before, after) = store.create_indexes(CreateIndexes { namespace, indexes }).await?;
+    let mut writer = Writer::new();
+    writer.put("numIndexesBefore", i32::try_from(before).unwrap_or(i32::MAX));
+    writer.put("numIndexesAfter", i32::try_from(after).unwrap_or(i32::MAX));
+    writer.put("createdCollectionAutomatically", !existed);
+    if before == after {
+        writer.put("note", "all indexes already exist");
+    }
+    Ok(writer.into())
+}
+
+fn read(document: &RawDocument) -> Outcome<IndexSpec> {
+    let mut arguments = Arguments::of_document("createIndexes.indexes", document)?;
+    let key = arguments.document("key")?;
+    let key = arguments.required("key", key)?.to_owned();
+    let name = arguments.text("name")?;
+    let name = match name {
+        Some("") => return Err(CommandError::new(Code::CannotCreateIndex, "The index name cannot be empty")),
+        Some(name) => name.to_owned(),
+        None => {
+            let text = format!(
+                "Error in specification {{ key: {:?} }} :: caused by :: The 'name' field is a required property of an index specification",
+                key
+            );
+            return Err(CommandError::new(Code::FailedToParse, text));
+        }
+    };
+    let expire_after_seconds = match arguments.any("expireAfterSeconds")? {
+        None => None,
+        Some(value) => match as_integer(value) {
+            Some(seconds) => Some(seconds),
+            None => {
+                let text = "TTL index 'expireAfterSeconds' option must be numeric";
+                return Err(CommandError::new(Code::CannotCreateIndex, text));
+            }
+        },
+    };
+    if let Some(version) = arguments.integer("v")?
+        && !(1..=2).contains(&version)
+    {
+        let text = format!("Invalid index specification; cannot create an index with v={version}");
+        return Err(CommandError::new(Code::CannotCreateIndex, text));
+    }
+    let spec = IndexSpec {
+        name,
+        key,
+        unique: arguments.lenient_flag("unique")?.unwrap_or(false),
+        sparse: arguments.lenient_flag("sparse")?.unwrap_or(false),
+        partial_filter: arguments.document("partialFilterExpression")?.map(ToOwned::to_owned),
+        expire_after_seconds,
+        hidden: arguments.lenient_flag("hidden")?.unwrap_or(false),
+    };
+    arguments.simple_collation()?;
+    // Older clients name the namespace, and ask for a build in the background, which it is or is not without harm.
+    arguments.ignored(&["ns", "background"])?;
+    arguments.unsupported(&[
+        "2dsphereIndexVersion",
+        "bits",
+        "bucketSize",
+        "clustered",
+        "default_language",
+        "dropDups",
+        "language_override",
+        "max",
+        "min",
+        "prepareUnique",
+        "storageEngine",
+        "textIndexVersion",
+        "weights",
+        "wildcardProjection",
+    ])?;
+    check_kinds(&spec)?;
+    arguments.finish()?;
+    Ok(spec)
+}
+
+/// Text, geo, hashed and wildcard indexes do not exist here.
+fn check_kinds(spec: &IndexSpec) -> Outcome<()> {
+    for element in &spec.key {
+        let (field, kind) = element?;
+        if let RawBsonRef::String(kind) = kind {
+            let text = format!("indexes of type '{kind}' are not supported");
+            return Err(CommandError::new(Code::CannotCreateIndex, text));
+        }
+        if field.as_str().split('.').any(|part| part == "$**") {
+            return Err(CommandError::new(Code::CannotCreateIndex, "wildcard indexes are not supported"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! `currentOp`: the commands that run.
+
+use bson::DateTime;
+
+use super::list_filter::ListFilter;
+use super::{Access, Call, Command};
+use crate::arguments::GENERIC;
+use crate::error::Outcome;
+use crate::operations::Running;
+use crate::reply::Answer;
+use crate::writer::{Uuid, Writer, decimal};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "currentOp",
+    aliases: &[],
+    help: "lists the commands that run",
+    access: Access::Server,
+    admin_only: true,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+/// Fields that say what to list, beside those that are a filter over the list.
+const OPTIONS: [&str; 2] = ["$all", "$ownOps"];
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut filter = Writer::new();
+    for element in call.request.body.iter().skip(1) {
+        let (name, value) = element?;
+        if !GENERIC.contains(&name.as_str()) && !OPTIONS.contains(&name.as_str()) {
+            filter.put_any(name.as_str(), value);
+        }
+    }
+    let filter = ListFilter::compile(&filter.finish())?;
+    let mut writer = Writer::new();
+    writer.begin_array("inprog");
+    let mut digits = [0; 20];
+    let mut place = 0;
+    for running in call.shared.operations.list() {
+        let document = describe(call, &running).finish();
+        if filter.matches(call.shared, &document)? {
+            writer.put(decimal(place, &mut digits), &document);
+            place += 1;
+        }
+    }
+    writer.end();
+    Ok(writer.into())
+}
+
+fn describe(call: &Call<'_>, running: &Running) -> Writer {
+    let shared = call.shared;
+    let ran = shared.now().saturating_sub(running.since);
+    let now = shared.sources.clock.now();
+    let since = now.timestamp_millis().saturating_sub(i64::try_from(ran.as_millis()).unwrap_or(i64::MAX));
+    let since = DateTime::from_millis(since).try_to_rfc3339_string().unwrap_or_default();
+    let mut writer = Writer::new();
+    writer
+        .put("type", "op")
+        .put("host", super::host_info::host_name())
+        .put("desc", format!("conn{}", running.connection));
+    writer.put("connectionId", i64::try_from(running.connection).unwrap_or(i64::MAX)).put("client", &running.client);
+    writer.put_some("appName", running.app_name.as_ref()).put("active", true).put("currentOpTime", since);
+    writer.put("opid", running.id).put("secs_running", i64::try_from(ran.as_secs()).unwrap_or(i64::MAX));
+    writer.put("microsecs_running", i64::try_from(ran.as_micros()).unwrap_or(i64::MAX)).put("op", "command");
+    let collection = running.document.as_ref().and_then(|document| document.get_str(&running.command).ok());
+    let namespace = format!("{}.{}", running.database, collection.unwrap_or("$cmd"));
+    writer.put("ns", namespace);
+    if let Some(session) = running.session {
+        writer.begin_document("lsid").put("id", Uuid(session.0)).end();
+    }
+    match &running.document {
+        Some(document) => writer.put("command", document),
+        None => writer.begin_document("command").put("$truncated", &running.command).end(),
+    };
+    writer
+}

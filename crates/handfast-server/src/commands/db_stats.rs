@@ -1,0 +1,74 @@
+//! `dbStats`: counts and sizes of a database.
+
+use handfast_mql::Code;
+use handfast_store::Namespace;
+
+use super::{Access, Call, Command};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "dbStats",
+    aliases: &["dbstats"],
+    help: "tells counts and sizes of a database",
+    access: Access::Read,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("dbStats")?;
+    let scale = scale(&mut arguments)?;
+    arguments.lenient_flag("freeStorage")?;
+    arguments.finish()?;
+    let database = call.request.database;
+    let (mut collections, mut indexes, mut objects) = (0_i64, 0_i64, 0_u64);
+    let (mut data, mut storage, mut index_bytes) = (0_u64, 0_u64, 0_u64);
+    for collection in call.store().list_collections(database).await? {
+        let stats = call.store().collection_stats(&Namespace::new(database, collection.name)?).await?;
+        collections += 1;
+        indexes += i64::try_from(stats.index_bytes.len()).unwrap_or(i64::MAX);
+        objects += stats.count;
+        data += stats.size_bytes;
+        storage += stats.storage_bytes;
+        index_bytes += stats.index_bytes.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    }
+    let mut writer = Writer::new();
+    writer.put("db", database).put("collections", collections).put("views", 0_i64).put("objects", whole(objects));
+    writer.put("avgObjSize", average(data, objects)).put("dataSize", scaled(data, scale));
+    writer.put("storageSize", scaled(storage, scale)).put("indexes", indexes);
+    writer.put("indexSize", scaled(index_bytes, scale)).put("totalSize", scaled(storage + index_bytes, scale));
+    writer.put("scaleFactor", i64::try_from(scale).unwrap_or(i64::MAX));
+    Ok(writer.into())
+}
+
+/// Reads `scale`: sizes are divided by it.
+pub(super) fn scale(arguments: &mut Arguments<'_>) -> Outcome<u64> {
+    match arguments.integer("scale")? {
+        None => Ok(1),
+        Some(scale) => u64::try_from(scale).ok().filter(|scale| *scale > 0).ok_or_else(|| {
+            CommandError::new(Code::BadValue, format!("BSON field 'scale' value must be >= 1, actual value '{scale}'"))
+        }),
+    }
+}
+
+/// MongoDB shows sizes of a database as doubles.
+fn scaled(bytes: u64, scale: u64) -> f64 {
+    as_double(bytes / scale)
+}
+
+fn average(bytes: u64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { as_double(bytes) / as_double(count) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes are shown, not counted with")]
+fn as_double(number: u64) -> f64 {
+    number as f64
+}
+
+pub(super) fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

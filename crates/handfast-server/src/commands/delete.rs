@@ -1,0 +1,60 @@
+//! `delete`: statements that remove documents.
+
+use bson::raw::RawDocument;
+use handfast_mql::Code;
+use handfast_store::{Delete, DeleteStatement};
+
+use super::write::{check_batch, put_errors};
+use super::{Access, Call, Command, hint};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::{Writer, put_count};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "delete",
+    aliases: &[],
+    help: "removes documents",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("delete")?;
+    let statements = arguments.documents("deletes")?;
+    let statements = arguments.required("deletes", statements)?;
+    let ordered = arguments.flag("ordered")?.unwrap_or(true);
+    let variables = arguments.document_or_empty("let")?;
+    arguments.finish()?;
+    check_batch(statements.len())?;
+    call.shared.metrics.operations.delete.add(statements.len() as u64);
+    let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
+    let delete = Delete { namespace, statements, ordered, durability: call.durability(), variables };
+    let outcome = call.store().delete(delete).await?;
+    let mut writer = Writer::new();
+    put_count(&mut writer, "n", outcome.deleted);
+    put_errors(&mut writer, &outcome.errors);
+    Ok(writer.into())
+}
+
+fn statement(document: &RawDocument) -> Outcome<DeleteStatement> {
+    let mut arguments = Arguments::of_document("delete.deletes", document)?;
+    let filter = arguments.document("q")?;
+    let filter = arguments.required("q", filter)?.to_owned();
+    let limit = arguments.integer("limit")?;
+    let multi = match arguments.required("limit", limit)? {
+        0 => true,
+        1 => false,
+        other => {
+            let text = format!("The limit field in delete objects must be 0 or 1. Got {other}");
+            return Err(CommandError::new(Code::FailedToParse, text));
+        }
+    };
+    let hint = hint(&mut arguments)?;
+    arguments.simple_collation()?;
+    arguments.finish()?;
+    Ok(DeleteStatement { filter, multi, hint })
+}

@@ -1,0 +1,54 @@
+//! `distinct`: the different values of a field.
+
+use handfast_mql::Code;
+use handfast_store::{Distinct, Namespace};
+use handfast_wire::limits::DOCUMENT_BYTES_MAX;
+
+use super::{Access, Call, Command, hint};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::{Writer, decimal};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "distinct",
+    aliases: &[],
+    help: "lists the different values of a field",
+    access: Access::Read,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("distinct")?;
+    let distinct = read(&mut arguments, namespace)?;
+    arguments.finish()?;
+    let values = call.store().distinct(distinct).await?;
+    let mut writer = Writer::new();
+    writer.begin_array("values");
+    let mut digits = [0; 20];
+    for (place, value) in values.iter().enumerate() {
+        writer.put_any(decimal(place, &mut digits), value.as_raw_bson_ref());
+        if writer.len() > DOCUMENT_BYTES_MAX {
+            let text = "distinct too big, 16mb cap";
+            return Err(CommandError::new(DISTINCT_TOO_BIG, text));
+        }
+    }
+    writer.end();
+    Ok(writer.into())
+}
+
+pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> Outcome<Distinct> {
+    arguments.simple_collation()?;
+    let key = arguments.text("key")?;
+    Ok(Distinct {
+        namespace,
+        key: arguments.required("key", key)?.to_owned(),
+        filter: arguments.document_or_empty("query")?,
+        hint: hint(arguments)?,
+    })
+}
+
+const DISTINCT_TOO_BIG: Code = Code(17_217);

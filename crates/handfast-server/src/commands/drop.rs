@@ -1,0 +1,33 @@
+//! `drop`: removes a collection with its indexes.
+
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "drop",
+    aliases: &[],
+    help: "drops a collection",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    call.arguments("drop")?.finish()?;
+    let store = call.store();
+    let indexes = match store.list_indexes(&namespace).await {
+        Ok(indexes) => indexes.len(),
+        Err(error) if error.code() == handfast_mql::Code::NamespaceNotFound => 0,
+        Err(error) => return Err(error.into()),
+    };
+    let mut writer = Writer::new();
+    // What is not there is dropped: so it has been since MongoDB 7.0.
+    if store.drop_collection(&namespace).await? {
+        writer.put("nIndexesWas", i32::try_from(indexes).unwrap_or(i32::MAX)).put("ns", namespace.to_string());
+    }
+    Ok(writer.into())
+}

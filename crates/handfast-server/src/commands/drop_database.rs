@@ -1,0 +1,25 @@
+//! `dropDatabase`: removes a database with its collections.
+
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "dropDatabase",
+    aliases: &[],
+    help: "drops a database",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("dropDatabase")?.finish()?;
+    let mut writer = Writer::new();
+    if call.store().drop_database(call.request.database).await? {
+        writer.put("dropped", call.request.database);
+    }
+    Ok(writer.into())
+}

@@ -1,0 +1,53 @@
+//! `dropIndexes`: by name, by names, by key, or all of them.
+
+use bson::raw::RawBsonRef;
+use handfast_mql::Code;
+use handfast_store::{DropIndexes, IndexSelector};
+
+use super::{Access, Call, Command};
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "dropIndexes",
+    aliases: &["deleteIndexes"],
+    help: "drops indexes",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("dropIndexes")?;
+    let selector = match arguments.any("index")? {
+        None => return Err(arguments.missing("index")),
+        Some(RawBsonRef::String("*")) => IndexSelector::All,
+        Some(RawBsonRef::String(name)) => IndexSelector::Names(vec![name.to_owned()]),
+        Some(RawBsonRef::Document(key)) => IndexSelector::Key(key.to_owned()),
+        Some(RawBsonRef::Array(names)) => {
+            let names = names.into_iter().map(|name| match name? {
+                RawBsonRef::String(name) => Ok(name.to_owned()),
+                _ => Err(mismatch()),
+            });
+            IndexSelector::Names(names.collect::<Outcome<_>>()?)
+        }
+        Some(_) => return Err(mismatch()),
+    };
+    arguments.finish()?;
+    let all = matches!(selector, IndexSelector::All);
+    let before = call.store().drop_indexes(DropIndexes { namespace, selector }).await?;
+    let mut writer = Writer::new();
+    writer.put("nIndexesWas", i32::try_from(before).unwrap_or(i32::MAX));
+    if all {
+        writer.put("msg", "non-_id indexes dropped for collection");
+    }
+    Ok(writer.into())
+}
+
+fn mismatch() -> CommandError {
+    let text = "BSON field 'dropIndexes.index' is the wrong type, expected types '[string, object, array]'";
+    CommandError::new(Code::TypeMismatch, text)
+}

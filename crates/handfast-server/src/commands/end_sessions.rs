@@ -1,0 +1,53 @@
+//! `endSessions`: a client is done with sessions; what belongs to them is closed.
+
+use bson::raw::{RawBsonRef, RawDocument};
+use handfast_mql::Code;
+
+use super::{Access, Call, Command};
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::request::{SessionId, session_id};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "endSessions",
+    aliases: &[],
+    help: "ends sessions",
+    access: Access::Server,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("endSessions")?.finish()?;
+    let ids = listed(call, "endSessions")?;
+    for id in &ids {
+        call.shared.sessions.end(*id);
+    }
+    call.shared.cursors.kill_of_sessions(&ids);
+    Ok(Answer::done())
+}
+
+/// Sessions in one command, as drivers cut them.
+const SESSIONS_MAX: usize = 10_000;
+
+/// The sessions that the value of the command's name lists: `[{id: UUID}, ..]`.
+pub(super) fn listed(call: &Call<'_>, path: &'static str) -> Outcome<Vec<SessionId>> {
+    let RawBsonRef::Array(list) = call.request.subject()? else {
+        let text = format!("BSON field '{path}.{path}' is the wrong type, expected type 'array'");
+        return Err(CommandError::new(Code::TypeMismatch, text));
+    };
+    let mut ids = Vec::new();
+    for session in list {
+        let document: &RawDocument = session?.as_document().ok_or_else(|| {
+            let text = format!("BSON field '{path}.{path}' holds the wrong type, expected type 'object'");
+            CommandError::new(Code::TypeMismatch, text)
+        })?;
+        if ids.len() == SESSIONS_MAX {
+            let text = format!("{path} takes at most {SESSIONS_MAX} sessions");
+            return Err(CommandError::new(Code::InvalidLength, text));
+        }
+        ids.push(session_id(path, document)?);
+    }
+    Ok(ids)
+}

@@ -1,0 +1,67 @@
+//! `find`: opens a cursor over the documents that match, and answers its first batch.
+
+use handfast_mql::Code;
+use handfast_store::{Find, Namespace};
+
+use super::get_more::{Opening, first_batch};
+use super::{Access, Call, Command, hint};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "find",
+    aliases: &[],
+    help: "finds documents",
+    access: Access::Read,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("find")?;
+    let find = read(&mut arguments, namespace)?;
+    let opening = Opening {
+        namespace: find.namespace.to_string(),
+        batch_size: arguments.unsigned("batchSize")?,
+        single_batch: arguments.flag("singleBatch")?.unwrap_or(false),
+        no_timeout: arguments.flag("noCursorTimeout")?.unwrap_or(false),
+    };
+    arguments.finish()?;
+    let began = call.shared.now();
+    let cursor = call.store().find(find).await?;
+    first_batch(call, cursor, opening, began).await
+}
+
+/// The arguments that say what is looked for, without those of the cursor.
+pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> Outcome<Find> {
+    arguments.unsupported(&["tailable", "awaitData", "oplogReplay", "resumeAfter", "$_requestResumeToken"])?;
+    arguments.simple_collation()?;
+    arguments.flag("allowPartialResults")?;
+    arguments.flag("allowDiskUse")?;
+    let find = Find {
+        namespace,
+        filter: arguments.document_or_empty("filter")?,
+        projection: arguments.document_or_empty("projection")?,
+        sort: arguments.document_or_empty("sort")?,
+        skip: arguments.unsigned("skip")?.unwrap_or(0),
+        limit: arguments.unsigned("limit")?.filter(|limit| *limit > 0),
+        hint: hint(arguments)?,
+        min: arguments.document("min")?.filter(|min| !min.is_empty()).map(ToOwned::to_owned),
+        max: arguments.document("max")?.filter(|max| !max.is_empty()).map(ToOwned::to_owned),
+        return_key: arguments.flag("returnKey")?.unwrap_or(false),
+        show_record_id: arguments.flag("showRecordId")?.unwrap_or(false),
+        variables: arguments.document_or_empty("let")?,
+    };
+    if (find.min.is_some() || find.max.is_some()) && find.hint.is_none() {
+        return Err(CommandError::new(
+            MIN_MAX_WITHOUT_HINT,
+            "When using min()/max() a hint of which index to use must be provided",
+        ));
+    }
+    Ok(find)
+}
+
+const MIN_MAX_WITHOUT_HINT: Code = Code(51_173);

@@ -1,0 +1,81 @@
+//! `findAndModify`: changes or removes one document and returns it.
+
+use handfast_mql::Code;
+use handfast_store::{FindAndModify, Modification, ReturnDocument};
+
+use super::write::update_spec;
+use super::{Access, Call, Command, hint};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "findAndModify",
+    aliases: &["findandmodify"],
+    help: "changes or removes one document and returns it",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("findAndModify")?;
+    arguments.simple_collation()?;
+    arguments.lenient_flag("bypassDocumentValidation")?;
+    let modification = modification(&mut arguments)?;
+    let projection = arguments.document("fields")?.map(ToOwned::to_owned).unwrap_or_default();
+    let request = FindAndModify {
+        namespace,
+        filter: arguments.document_or_empty("query")?,
+        sort: arguments.document_or_empty("sort")?,
+        projection,
+        hint: hint(&mut arguments)?,
+        durability: call.durability(),
+        variables: arguments.document_or_empty("let")?,
+        modification,
+    };
+    arguments.finish()?;
+    let removes = matches!(request.modification, Modification::Remove);
+    let outcome = call.store().find_and_modify(request).await?;
+    let mut writer = Writer::new();
+    writer.begin_document("lastErrorObject");
+    writer.put("n", i32::from(outcome.matched || outcome.upserted.is_some()));
+    if !removes {
+        writer.put("updatedExisting", outcome.matched);
+        if let Some(id) = &outcome.upserted {
+            writer.put_any("upserted", id.as_raw_bson_ref());
+        }
+    }
+    writer.end();
+    match &outcome.value {
+        Some(value) => writer.put("value", value),
+        None => writer.put("value", ()),
+    };
+    Ok(writer.into())
+}
+
+fn modification(arguments: &mut Arguments<'_>) -> Outcome<Modification> {
+    let remove = arguments.lenient_flag("remove")?.unwrap_or(false);
+    let update = update_spec(arguments, "update")?;
+    let upsert = arguments.lenient_flag("upsert")?.unwrap_or(false);
+    let new = arguments.lenient_flag("new")?.unwrap_or(false);
+    let array_filters = arguments.owned_documents("arrayFilters")?;
+    let refused = |text: &str| Err(CommandError::new(Code::FailedToParse, text));
+    match (remove, update) {
+        (false, None) => refused("Either an update or remove=true must be specified"),
+        (true, Some(_)) => refused("Cannot specify both an update and remove=true"),
+        (true, None) if upsert => refused("Cannot specify both upsert=true and remove=true "),
+        (true, None) if new => {
+            refused("Cannot specify both new=true and remove=true; 'remove' always returns the deleted document")
+        }
+        (true, None) if !array_filters.is_empty() => refused("Cannot specify arrayFilters and remove=true"),
+        (true, None) => Ok(Modification::Remove),
+        (false, Some(update)) => {
+            let returns = if new { ReturnDocument::After } else { ReturnDocument::Before };
+            Ok(Modification::Update { update, upsert, returns, array_filters })
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `getCmdLineOpts`: how the program was started.
+
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "getCmdLineOpts",
+    aliases: &[],
+    help: "tells how the program was started",
+    access: Access::Server,
+    admin_only: true,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("getCmdLineOpts")?.finish()?;
+    let mut writer = Writer::new();
+    writer.array("argv", &call.shared.options.command_line).begin_document("parsed").end();
+    Ok(writer.into())
+}

@@ -1,0 +1,124 @@
+//! `getMore`: the next batch of a cursor; and what every command shares that opens one.
+
+use std::time::Duration;
+
+use handfast_mql::Code;
+use handfast_store::Cursor;
+
+use super::{Access, Call, Command};
+use crate::batches::{Batches, FIRST_BATCH};
+use crate::cursors::Description;
+use crate::dispatch::{time_is_over, within};
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::reserve::Reserved;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "getMore",
+    aliases: &[],
+    help: "continues a cursor",
+    access: Access::Read,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+/// How a cursor is to be opened.
+pub(super) struct Opening {
+    /// As the reply shows it.
+    pub(super) namespace: String,
+    /// Documents in the first batch.
+    pub(super) batch_size: Option<u64>,
+    /// Close it after the first batch.
+    pub(super) single_batch: bool,
+    /// Keep it however long nobody asks for it.
+    pub(super) no_timeout: bool,
+}
+
+/// Answers the first batch of a new cursor, and keeps the cursor if there may be more.
+pub(super) async fn first_batch(
+    call: &Call<'_>,
+    cursor: Box<dyn Cursor>,
+    opening: Opening,
+    began: Duration,
+) -> Outcome<Answer> {
+    let mut writer = Writer::new();
+    let reserved = put_first_batch(call, &mut writer, cursor, opening, began).await?;
+    Ok(Answer { reserved, ..Answer::from(writer) })
+}
+
+/// Writes the field `cursor` with the first batch of a new cursor, and keeps the cursor if there may be more.
+pub(super) async fn put_first_batch(
+    call: &Call<'_>,
+    writer: &mut Writer,
+    cursor: Box<dyn Cursor>,
+    opening: Opening,
+    began: Duration,
+) -> Outcome<Option<Reserved>> {
+    let mut batches = Batches::new(cursor);
+    writer.begin_document("cursor").begin_array("firstBatch");
+    let documents_max = bounded(opening.batch_size.unwrap_or(FIRST_BATCH as u64));
+    let reserved = batches.fill(writer, documents_max, &call.shared.replies).await?;
+    writer.end();
+    let mut id = 0;
+    if !opening.single_batch && !batches.is_exhausted() {
+        let now = call.shared.now();
+        let description = Description {
+            namespace: opening.namespace.clone(),
+            session: call.request.session,
+            connection: call.client.id,
+            no_timeout: opening.no_timeout,
+            time_left: call.request.max_time.map(|time| time.saturating_sub(now.saturating_sub(began))),
+        };
+        id = call.shared.cursors.open(batches, description, now)?;
+    }
+    writer.put("id", id).put("ns", &opening.namespace).end();
+    Ok(reserved)
+}
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("getMore")?;
+    let id = call.request.subject()?.as_i64().ok_or_else(|| {
+        CommandError::new(Code::TypeMismatch, "BSON field 'getMore.getMore' is the wrong type, expected type 'long'")
+    })?;
+    let collection = arguments.text("collection")?;
+    let collection = arguments.required("collection", collection)?;
+    let batch_size = arguments.unsigned("batchSize")?;
+    // The term of a replica set's election.
+    arguments.ignored(&["term", "lastKnownCommittedOpTime"])?;
+    arguments.finish()?;
+    if collection.is_empty() {
+        return Err(CommandError::new(Code::InvalidNamespace, "Collection names cannot be empty"));
+    }
+    if call.request.max_time.is_some() {
+        let text = "cannot set maxTimeMS on getMore command for a non-awaitData cursor";
+        return Err(CommandError::new(Code::BadValue, text));
+    }
+    let namespace = format!("{}.{collection}", call.request.database);
+    next_batch(call, id, namespace, batch_size).await
+}
+
+async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Option<u64>) -> Outcome<Answer> {
+    let shared = call.shared;
+    let began = shared.now();
+    let mut taken = shared.cursors.take(id, &namespace, call.request.session)?;
+    let mut writer = Writer::new();
+    writer.begin_document("cursor").begin_array("nextBatch");
+    // 0 asks for no number in particular.
+    let documents_max = bounded(batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX));
+    let work = taken.batches.fill(&mut writer, documents_max, &shared.replies);
+    // On an error the cursor is closed: what it gave meanwhile is lost.
+    let reserved = within(taken.description.time_left, work).await?;
+    let now = shared.now();
+    if let Some(left) = &mut taken.description.time_left {
+        *left = left.checked_sub(now.saturating_sub(began)).ok_or_else(time_is_over)?;
+    }
+    let open = !taken.batches.is_exhausted() && shared.cursors.put_back(taken, now);
+    writer.end().put("id", if open { id } else { 0 }).put("ns", &namespace).end();
+    Ok(Answer { writer, more: open, reserved })
+}
+
+fn bounded(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}

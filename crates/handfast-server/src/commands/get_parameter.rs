@@ -1,0 +1,78 @@
+//! `getParameter`: settings that clients ask for.
+
+use bson::raw::RawBsonRef;
+use handfast_mql::Code;
+use handfast_wire::Compressor;
+
+use super::{Access, Call, Command};
+use crate::arguments::GENERIC;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "getParameter",
+    aliases: &[],
+    help: "tells settings",
+    access: Access::Server,
+    admin_only: true,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+type Show = fn(&Call<'_>, &mut Writer);
+
+const PARAMETERS: &[(&str, Show)] = &[
+    ("authenticationMechanisms", |_, writer| {
+        writer.array("authenticationMechanisms", std::iter::empty::<&str>());
+    }),
+    ("cursorTimeoutMillis", |call, writer| {
+        let millis = call.shared.options.cursors.idle_timeout.as_millis();
+        writer.put("cursorTimeoutMillis", i64::try_from(millis).unwrap_or(i64::MAX));
+    }),
+    ("enableTestCommands", |_, writer| {
+        writer.put("enableTestCommands", false);
+    }),
+    ("featureCompatibilityVersion", |_, writer| {
+        writer.begin_document("featureCompatibilityVersion").put("version", "8.0").end();
+    }),
+    ("localLogicalSessionTimeoutMinutes", |_, writer| {
+        writer.put("localLogicalSessionTimeoutMinutes", crate::sessions::SESSION_TIMEOUT_MINUTES);
+    }),
+    ("networkMessageCompressors", |call, writer| {
+        writer
+            .array("networkMessageCompressors", call.shared.options.compressors.iter().copied().map(Compressor::name));
+    }),
+    ("requireApiVersion", |_, writer| {
+        writer.put("requireApiVersion", false);
+    }),
+    ("slowOpThresholdMs", |call, writer| {
+        let millis = call.shared.options.slow_operation.as_millis();
+        writer.put("slowOpThresholdMs", i32::try_from(millis).unwrap_or(i32::MAX));
+    }),
+];
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let all = match call.request.subject()? {
+        RawBsonRef::String("*") => true,
+        RawBsonRef::Document(document) => {
+            matches!(document.get("allParameters")?, Some(RawBsonRef::Boolean(true)))
+        }
+        _ => false,
+    };
+    let mut writer = Writer::new();
+    let mut shown = 0;
+    for (name, show) in PARAMETERS {
+        if all || matches!(call.request.body.get(name), Ok(Some(_))) {
+            show(call, &mut writer);
+            shown += 1;
+        }
+    }
+    if shown == 0 {
+        let asked = call.request.body.iter().skip(1).flatten().map(|(name, _)| name.as_str());
+        let asked: Vec<_> = asked.filter(|name| !GENERIC.contains(name)).take(3).collect();
+        let text = format!("no option found to get: {}", asked.join(", "));
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
+    Ok(writer.into())
+}

@@ -1,0 +1,144 @@
+//! `hello` and its legacy name `isMaster`: what the server is, what it can do, and how much.
+//!
+//! A client that names the `topologyVersion` it knows and `maxAwaitTimeMS` is answered when that version changes, or
+//! when the time is over. It never changes while the server runs: this is how a client watches whether it still does.
+//! With the exhaust flag the answers go on by themselves.
+
+use std::time::Duration;
+
+use bson::raw::{RawBsonRef, RawDocument};
+use handfast_mql::Code;
+use handfast_wire::limits::{DOCUMENT_BYTES_MAX, MESSAGE_BYTES_MAX, WRITE_BATCH_MAX};
+
+use super::{Access, Call, Command, Running};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::options::Topology;
+use crate::reply::Answer;
+use crate::sessions::SESSION_TIMEOUT_MINUTES;
+use crate::writer::Writer;
+
+/// The wire version of MongoDB 8.0, the first one with `bulkWrite`.
+const WIRE_VERSION_MAX: i32 = 25;
+/// What a driver may say of itself, in bytes, by MongoDB's handshake specification.
+const METADATA_BYTES_MAX: usize = 512;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "hello",
+    aliases: &[],
+    help: "says what the server is and what it can do",
+    access: Access::Server,
+    admin_only: false,
+    versioned: true,
+    run: |call| run(call, "hello", "isWritablePrimary"),
+};
+
+pub(crate) const LEGACY: Command = Command {
+    name: "isMaster",
+    aliases: &["ismaster"],
+    help: "the old name of hello",
+    access: Access::Server,
+    admin_only: false,
+    versioned: false,
+    run: |call| run(call, "isMaster", "ismaster"),
+};
+
+fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Running<'a> {
+    Box::pin(async move {
+        let mut arguments = call.arguments(path)?;
+        let metadata = arguments.document("client")?;
+        let compressors = compressors(call, &mut arguments)?;
+        let known = arguments.document("topologyVersion")?;
+        let await_time = arguments.unsigned("maxAwaitTimeMS")?;
+        // Fields of the handshake that are new to us are the client's offers: it does not depend on them.
+        drop(arguments);
+        if let Some(metadata) = metadata {
+            introduce(call, metadata)?;
+        }
+        let more = match (known, await_time) {
+            (None, None) => false,
+            (Some(known), Some(millis)) => {
+                wait(call, known, Duration::from_millis(millis)).await?;
+                true
+            }
+            _ => {
+                let text = "A request with a 'topologyVersion' must include 'maxAwaitTimeMS', and the reverse";
+                return Err(CommandError::new(TOPOLOGY_VERSION_ALONE, text));
+            }
+        };
+        let mut writer = Writer::new();
+        describe(call, primary, &compressors, &mut writer);
+        Ok(Answer { more, ..Answer::from(writer) })
+    })
+}
+
+const TOPOLOGY_VERSION_ALONE: Code = Code(31_368);
+
+fn introduce(call: &Call<'_>, metadata: &RawDocument) -> Outcome<()> {
+    if metadata.as_bytes().len() > METADATA_BYTES_MAX {
+        let text = format!("The client metadata document must be less then or equal to {METADATA_BYTES_MAX} bytes");
+        return Err(CommandError::new(Code(186), text));
+    }
+    call.client.introduce(metadata);
+    Ok(())
+}
+
+/// The compressors that both sides know, in the client's order.
+fn compressors(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Vec<&'static str>> {
+    let mut common: Vec<&'static str> = Vec::new();
+    if let Some(offered) = arguments.array("compression")? {
+        for name in offered {
+            let Some(name) = name?.as_str() else { continue };
+            let known = call.shared.options.compressors.iter().find(|compressor| compressor.name() == name);
+            if let Some(known) = known.filter(|known| !common.contains(&known.name())) {
+                common.push(known.name());
+            }
+        }
+    }
+    Ok(common)
+}
+
+/// Waits while the client's knowledge is up to date.
+async fn wait(call: &Call<'_>, known: &RawDocument, time: Duration) -> Outcome<()> {
+    let process = known.get("processId")?.and_then(RawBsonRef::as_object_id);
+    if process == Some(call.shared.process_id) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = call.shared.shutting_down() => {
+                return Err(CommandError::new(Code::ShutdownInProgress, "the server is shutting down"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn describe(call: &Call<'_>, primary: &str, compressors: &[&'static str], writer: &mut Writer) {
+    let shared = call.shared;
+    writer.put("helloOk", true).put(primary, true);
+    match &shared.options.topology {
+        Topology::Standalone => {}
+        Topology::Mongos => {
+            writer.put("msg", "isdbgrid");
+        }
+        Topology::ReplicaSet { name, advertise } => {
+            let host = advertise.as_deref().unwrap_or(&call.client.local);
+            writer.array("hosts", [host]).put("setName", name).put("setVersion", 1).put("secondary", false);
+            writer.put("primary", host).put("me", host).put("electionId", shared.process_id);
+        }
+    }
+    writer.begin_document("topologyVersion").put("processId", shared.process_id).put("counter", 0_i64).end();
+    writer.put("maxBsonObjectSize", bounded(DOCUMENT_BYTES_MAX));
+    writer.put("maxMessageSizeBytes", bounded(MESSAGE_BYTES_MAX));
+    writer.put("maxWriteBatchSize", bounded(WRITE_BATCH_MAX));
+    writer.put("localTime", shared.sources.clock.now());
+    writer.put("logicalSessionTimeoutMinutes", SESSION_TIMEOUT_MINUTES);
+    writer.put("connectionId", bounded(usize::try_from(call.client.id).unwrap_or(usize::MAX)));
+    writer.put("minWireVersion", 0).put("maxWireVersion", WIRE_VERSION_MAX).put("readOnly", false);
+    if !compressors.is_empty() {
+        writer.array("compression", compressors.iter().copied());
+    }
+}
+
+fn bounded(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

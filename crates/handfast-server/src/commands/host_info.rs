@@ -1,0 +1,37 @@
+//! `hostInfo`: the machine, as far as the program can tell.
+
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "hostInfo",
+    aliases: &[],
+    help: "describes the machine",
+    access: Access::Server,
+    admin_only: false,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+/// The machine's name, where the system keeps it in a file.
+pub(super) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("hostInfo")?.finish()?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut writer = Writer::new();
+    writer.begin_document("system").put("currentTime", call.shared.sources.clock.now());
+    writer.put("hostname", host_name()).put("cpuAddrSize", i32::try_from(usize::BITS).unwrap_or(64));
+    writer.put("numCores", i32::try_from(cores).unwrap_or(i32::MAX)).put("cpuArch", std::env::consts::ARCH).end();
+    writer.begin_document("os").put("type", std::env::consts::OS).put("name", std::env::consts::FAMILY).end();
+    writer.begin_document("extra").end();
+    Ok(writer.into())
+}

@@ -1,0 +1,93 @@
+//! `insert`: new documents.
+
+use bson::raw::{RawDocument, RawDocumentBuf};
+use handfast_mql::{Code, depth};
+use handfast_store::{Insert, WriteError};
+use handfast_wire::limits::DOCUMENT_BYTES_MAX;
+
+use super::write::{self, check_batch};
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::{Writer, put_count};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "insert",
+    aliases: &[],
+    help: "inserts documents",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("insert")?;
+    let documents = arguments.documents("documents")?;
+    let documents = arguments.required("documents", documents)?;
+    let ordered = arguments.flag("ordered")?.unwrap_or(true);
+    arguments.flag("bypassDocumentValidation")?;
+    arguments.finish()?;
+    check_batch(documents.len())?;
+    call.shared.metrics.operations.insert.add(documents.len() as u64);
+    let Judged { documents, places, mut refused } = judge(&documents, ordered);
+    let mut inserted = 0;
+    if !documents.is_empty() {
+        let insert = Insert { namespace, documents, ordered, durability: call.durability() };
+        let outcome = call.store().insert(insert).await?;
+        inserted = outcome.inserted;
+        let failed = outcome.errors.into_iter().map(|error| WriteError {
+            index: places.get(error.index).copied().unwrap_or(error.index),
+            error: error.error,
+        });
+        let failed: Vec<_> = failed.collect();
+        if ordered && !failed.is_empty() {
+            // What stands behind the first error was not tried.
+            refused.clear();
+        }
+        refused.extend(failed);
+        refused.sort_by_key(|error| error.index);
+    }
+    let mut writer = Writer::new();
+    put_count(&mut writer, "n", inserted);
+    write::put_errors(&mut writer, &refused);
+    Ok(writer.into())
+}
+
+/// Documents that the store can be asked to insert, where they stood, and the errors of the others.
+pub(super) struct Judged {
+    pub(super) documents: Vec<RawDocumentBuf>,
+    pub(super) places: Vec<usize>,
+    pub(super) refused: Vec<WriteError>,
+}
+
+/// Sorts out the documents that are too large or too deep to be stored; with `ordered`, what follows one as well.
+pub(super) fn judge(documents: &[&RawDocument], ordered: bool) -> Judged {
+    let mut judged = Judged { documents: Vec::with_capacity(documents.len()), places: Vec::new(), refused: Vec::new() };
+    for (index, document) in documents.iter().enumerate() {
+        match check_stored(document) {
+            Ok(()) => {
+                judged.documents.push((*document).to_owned());
+                judged.places.push(index);
+            }
+            Err(error) => {
+                judged.refused.push(WriteError { index, error });
+                if ordered {
+                    break;
+                }
+            }
+        }
+    }
+    judged
+}
+
+fn check_stored(document: &RawDocument) -> handfast_store::Result<()> {
+    let size = document.as_bytes().len();
+    if size > DOCUMENT_BYTES_MAX {
+        let text = format!("object to insert too large. size in bytes: {size}, max size: {DOCUMENT_BYTES_MAX}");
+        return Err(handfast_store::Error::command(Code::BadValue, text));
+    }
+    // Inside a command a document may stand some levels deeper than on its own.
+    Ok(depth::check(document.as_bytes(), depth::Limits::default())?)
+}

@@ -1,0 +1,32 @@
+//! `killOp`: stops a command that runs.
+
+use handfast_mql::Code;
+
+use super::{Access, Call, Command};
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "killOp",
+    aliases: &[],
+    help: "stops a command",
+    access: Access::Server,
+    admin_only: true,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("killOp")?;
+    let id =
+        arguments.integer("op")?.ok_or_else(|| CommandError::new(Code::NoSuchKey, "Did not provide \"op\" field"))?;
+    arguments.finish()?;
+    if let Ok(id) = i32::try_from(id) {
+        call.shared.operations.kill(id);
+    }
+    let mut writer = Writer::new();
+    // The same answer whether it was still there: it may end by itself at any moment.
+    writer.put("info", "attempting to kill op");
+    Ok(writer.into())
+}

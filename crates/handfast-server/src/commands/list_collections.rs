@@ -1,0 +1,70 @@
+//! `listCollections`: the collections of a database, as a cursor.
+
+use bson::RawDocumentBuf;
+use handfast_store::CollectionInfo;
+
+use super::get_more::{Opening, first_batch};
+use super::list_filter::ListFilter;
+use super::{Access, Call, Command};
+use crate::arguments::Arguments;
+use crate::batches::ListCursor;
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::{Uuid, Writer};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "listCollections",
+    aliases: &[],
+    help: "lists the collections of a database",
+    access: Access::Read,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("listCollections")?;
+    let filter = arguments.document_or_empty("filter")?;
+    let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
+    arguments.ignored(&["authorizedCollections"])?;
+    let batch_size = batch_size(&mut arguments, "listCollections.cursor")?;
+    arguments.finish()?;
+    let filter = ListFilter::compile(&filter)?;
+    let mut documents = Vec::new();
+    for collection in call.store().list_collections(call.request.database).await? {
+        let document = describe(&collection, name_only);
+        if filter.matches(call.shared, &document)? {
+            documents.push(document);
+        }
+    }
+    let namespace = format!("{}.$cmd.listCollections", call.request.database);
+    let opening = Opening { namespace, batch_size, single_batch: false, no_timeout: false };
+    first_batch(call, Box::new(ListCursor::new(documents)), opening, call.shared.now()).await
+}
+
+fn describe(collection: &CollectionInfo, name_only: bool) -> RawDocumentBuf {
+    let mut writer = Writer::new();
+    writer.put("name", &collection.name).put("type", "collection");
+    if !name_only {
+        writer.begin_document("options").end();
+        writer.begin_document("info").put("readOnly", false).put("uuid", Uuid(collection.uuid)).end();
+        writer
+            .begin_document("idIndex")
+            .put("v", 2)
+            .begin_document("key")
+            .put("_id", 1)
+            .end()
+            .put("name", "_id_")
+            .end();
+    }
+    writer.finish()
+}
+
+/// Reads `cursor: {batchSize}`.
+pub(super) fn batch_size(arguments: &mut Arguments<'_>, path: &'static str) -> Outcome<Option<u64>> {
+    let Some(cursor) = arguments.document("cursor")? else { return Ok(None) };
+    let mut cursor = Arguments::of_document(path, cursor)?;
+    let size = cursor.unsigned("batchSize")?;
+    cursor.finish()?;
+    Ok(size)
+}

@@ -1,0 +1,30 @@
+//! `listCommands`: every command that the server knows.
+
+use super::{Access, COMMANDS, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "listCommands",
+    aliases: &[],
+    help: "lists all commands",
+    access: Access::Server,
+    admin_only: false,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("listCommands")?.finish()?;
+    let mut writer = Writer::new();
+    writer.begin_document("commands");
+    for command in COMMANDS {
+        writer.begin_document(command.name).put("help", command.help);
+        writer.put("requiresAuth", false).put("secondaryOk", false).put("adminOnly", command.admin_only);
+        writer.array("apiVersions", command.versioned.then_some("1"));
+        writer.array("deprecatedApiVersions", std::iter::empty::<&str>()).end();
+    }
+    writer.end();
+    Ok(writer.into())
+}

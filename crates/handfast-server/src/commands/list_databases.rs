@@ -1,0 +1,63 @@
+//! `listDatabases`: the databases that hold a collection, with their sizes.
+
+use bson::RawDocumentBuf;
+use handfast_store::Namespace;
+
+use super::list_filter::ListFilter;
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "listDatabases",
+    aliases: &[],
+    help: "lists databases",
+    access: Access::Read,
+    admin_only: true,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("listDatabases")?;
+    let filter = arguments.document_or_empty("filter")?;
+    let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
+    arguments.ignored(&["authorizedDatabases"])?;
+    arguments.finish()?;
+    let filter = ListFilter::compile(&filter)?;
+    let mut databases = Vec::new();
+    let mut total: u64 = 0;
+    for name in call.store().list_databases().await? {
+        let mut writer = Writer::new();
+        writer.put("name", &name);
+        let mut size = 0;
+        if !name_only {
+            size = size_of(call, &name).await?;
+            writer.put("sizeOnDisk", i64::try_from(size).unwrap_or(i64::MAX)).put("empty", false);
+        }
+        let document = writer.finish();
+        if filter.matches(call.shared, &document)? {
+            total = total.saturating_add(size);
+            databases.push(document);
+        }
+    }
+    let mut writer = Writer::new();
+    writer.array("databases", databases.iter().map(RawDocumentBuf::as_ref));
+    if !name_only {
+        writer.put("totalSize", i64::try_from(total).unwrap_or(i64::MAX));
+        writer.put("totalSizeMb", i64::try_from(total / (1024 * 1024)).unwrap_or(i64::MAX));
+    }
+    Ok(writer.into())
+}
+
+async fn size_of(call: &Call<'_>, database: &str) -> Outcome<u64> {
+    let mut bytes: u64 = 0;
+    for collection in call.store().list_collections(database).await? {
+        let namespace = Namespace::new(database, collection.name)?;
+        let stats = call.store().collection_stats(&namespace).await?;
+        let indexes: u64 = stats.index_bytes.iter().map(|(_, bytes)| bytes).sum();
+        bytes = bytes.saturating_add(stats.storage_bytes).saturating_add(indexes);
+    }
+    Ok(bytes)
+}

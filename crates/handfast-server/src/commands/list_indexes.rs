@@ -1,0 +1,54 @@
+//! `listIndexes`: the indexes of a collection, as a cursor.
+
+use bson::RawDocumentBuf;
+use handfast_store::{IndexInfo, IndexSpec};
+
+use super::get_more::{Opening, first_batch};
+use super::list_collections::batch_size;
+use super::{Access, Call, Command};
+use crate::batches::ListCursor;
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "listIndexes",
+    aliases: &[],
+    help: "lists the indexes of a collection",
+    access: Access::Read,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("listIndexes")?;
+    let batch_size = batch_size(&mut arguments, "listIndexes.cursor")?;
+    arguments.flag("includeIndexBuildInfo")?;
+    arguments.finish()?;
+    let indexes = call.store().list_indexes(&namespace).await?;
+    let documents = indexes.iter().map(describe).collect();
+    let opening = Opening { namespace: namespace.to_string(), batch_size, single_batch: false, no_timeout: false };
+    first_batch(call, Box::new(ListCursor::new(documents)), opening, call.shared.now()).await
+}
+
+fn describe(index: &IndexInfo) -> RawDocumentBuf {
+    let IndexSpec { name, key, unique, sparse, partial_filter, expire_after_seconds, hidden } = &index.spec;
+    let mut writer = Writer::new();
+    writer.put("v", 2).put("key", key).put("name", name);
+    for (field, set) in [("unique", *unique), ("sparse", *sparse), ("hidden", *hidden)] {
+        writer.put_some(field, set.then_some(true));
+    }
+    writer.put_some("partialFilterExpression", partial_filter.as_ref());
+    match expire_after_seconds.map(i32::try_from) {
+        None => {}
+        Some(Ok(seconds)) => {
+            writer.put("expireAfterSeconds", seconds);
+        }
+        Some(Err(_)) => {
+            writer.put_some("expireAfterSeconds", *expire_after_seconds);
+        }
+    }
+    writer.finish()
+}

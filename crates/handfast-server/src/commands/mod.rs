@@ -1,0 +1,195 @@
+//! The commands, one file each.
+//!
+//! A file holds its [`Command`]: name, what it needs, and a function from a [`Call`] to an answer. The function reads its
+//! arguments, refuses what is left over, asks the store, and writes what comes of it. [`COMMANDS`] lists them all.
+
+mod aggregate;
+mod build_info;
+mod bulk_write;
+mod coll_mod;
+mod coll_stats;
+mod connection_status;
+mod count;
+mod create;
+mod create_indexes;
+mod current_op;
+mod db_stats;
+mod delete;
+mod distinct;
+mod drop;
+mod drop_database;
+mod drop_indexes;
+mod end_sessions;
+mod explain;
+mod find;
+mod find_and_modify;
+mod get_cmd_line_opts;
+mod get_log;
+mod get_more;
+mod get_parameter;
+mod hello;
+mod host_info;
+mod insert;
+mod kill_cursors;
+mod kill_op;
+mod kill_sessions;
+mod list_collections;
+mod list_commands;
+mod list_databases;
+mod list_filter;
+mod list_indexes;
+mod ping;
+mod refresh_sessions;
+mod rename_collection;
+mod server_status;
+mod start_session;
+mod top;
+mod update;
+mod validate;
+mod whats_my_uri;
+mod write;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use handfast_store::{DocumentStore, Hint};
+
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::operations::Operation;
+use crate::reply::Answer;
+use crate::request::Request;
+use crate::state::{Client, Shared};
+
+/// What a command does to collections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reads documents: it may be given up when nobody waits for it.
+    Read,
+    /// Changes documents or collections: once begun it is finished.
+    Write,
+    /// Is about the server.
+    Server,
+}
+
+/// A command that runs.
+pub(crate) struct Call<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) client: &'a Client,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) operation: &'a Operation,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn store(&self) -> &'a dyn DocumentStore {
+        &*self.shared.store
+    }
+
+    pub(crate) fn arguments(&self, path: &'static str) -> Outcome<Arguments<'a>> {
+        self.request.arguments(path)
+    }
+
+    /// When the store has to acknowledge the writes of this command.
+    pub(crate) fn durability(&self) -> handfast_store::Durability {
+        self.request.durability(self.shared.options.durability)
+    }
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = Outcome<Answer>> + Send + 'a>>;
+
+/// A command that the server knows.
+pub(crate) struct Command {
+    pub(crate) name: &'static str,
+    /// Names that old clients use.
+    pub(crate) aliases: &'static [&'static str],
+    /// For `listCommands`.
+    pub(crate) help: &'static str,
+    pub(crate) access: Access,
+    /// Runs on the database `admin` only.
+    pub(crate) admin_only: bool,
+    /// Belongs to MongoDB's Stable API, version 1.
+    pub(crate) versioned: bool,
+    pub(crate) run: for<'a> fn(&'a Call<'a>) -> Running<'a>,
+}
+
+/// All commands, by name.
+pub(crate) const COMMANDS: &[Command] = &[
+    aggregate::COMMAND,
+    build_info::COMMAND,
+    bulk_write::COMMAND,
+    coll_mod::COMMAND,
+    coll_stats::COMMAND,
+    connection_status::COMMAND,
+    count::COMMAND,
+    create::COMMAND,
+    create_indexes::COMMAND,
+    current_op::COMMAND,
+    db_stats::COMMAND,
+    delete::COMMAND,
+    distinct::COMMAND,
+    drop::COMMAND,
+    drop_database::COMMAND,
+    drop_indexes::COMMAND,
+    end_sessions::COMMAND,
+    explain::COMMAND,
+    find::COMMAND,
+    find_and_modify::COMMAND,
+    get_cmd_line_opts::COMMAND,
+    get_log::COMMAND,
+    get_more::COMMAND,
+    get_parameter::COMMAND,
+    hello::COMMAND,
+    hello::LEGACY,
+    host_info::COMMAND,
+    insert::COMMAND,
+    kill_cursors::COMMAND,
+    kill_op::COMMAND,
+    kill_sessions::ALL,
+    kill_sessions::COMMAND,
+    list_collections::COMMAND,
+    list_commands::COMMAND,
+    list_databases::COMMAND,
+    list_indexes::COMMAND,
+    ping::COMMAND,
+    refresh_sessions::COMMAND,
+    rename_collection::COMMAND,
+    server_status::COMMAND,
+    start_session::COMMAND,
+    top::COMMAND,
+    update::COMMAND,
+    validate::COMMAND,
+    whats_my_uri::COMMAND,
+];
+
+/// The command of this name or alias.
+pub(crate) fn find(name: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name == name || command.aliases.contains(&name))
+}
+
+/// Whether a request changes something, so that it is finished even if nobody waits for its reply.
+pub(crate) fn writes(request: &Request<'_>) -> bool {
+    match find(request.name) {
+        Some(command) if command.name == "aggregate" => aggregate::writes(request),
+        Some(command) => command.access == Access::Write,
+        None => false,
+    }
+}
+
+/// Reads `hint`: an index by name or key.
+fn hint(arguments: &mut Arguments<'_>) -> Outcome<Option<Hint>> {
+    use bson::RawBsonRef;
+    match arguments.any("hint")? {
+        None => Ok(None),
+        Some(RawBsonRef::String("")) => Ok(None),
+        Some(RawBsonRef::String(name)) => Ok(Some(Hint::Name(name.to_owned()))),
+        Some(RawBsonRef::Document(key)) if key.is_empty() => Ok(None),
+        Some(RawBsonRef::Document(key)) => Ok(Some(Hint::Key(key.to_owned()))),
+        Some(_) => {
+            let text = "Hint must be a string or an object";
+            Err(CommandError::new(handfast_mql::Code::FailedToParse, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! `refreshSessions`: a client still needs its sessions.
+
+use super::end_sessions::listed;
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "refreshSessions",
+    aliases: &[],
+    help: "keeps sessions from timing out",
+    access: Access::Server,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("refreshSessions")?.finish()?;
+    let now = call.shared.now();
+    for id in listed(call, "refreshSessions")? {
+        call.shared.sessions.touch(id, now)?;
+    }
+    Ok(Answer::done())
+}

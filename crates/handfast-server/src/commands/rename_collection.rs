@@ -1,0 +1,44 @@
+//! `renameCollection`: gives a collection another name, also in another database.
+
+use bson::raw::RawBsonRef;
+use handfast_mql::Code;
+use handfast_store::{Namespace, RenameCollection};
+
+use super::{Access, Call, Command};
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "renameCollection",
+    aliases: &[],
+    help: "renames a collection",
+    access: Access::Write,
+    admin_only: true,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("renameCollection")?;
+    let RawBsonRef::String(from) = call.request.subject()? else {
+        return Err(CommandError::new(Code::TypeMismatch, "'renameCollection' must be of type String"));
+    };
+    let to = arguments.text("to")?;
+    let to = arguments.required("to", to)?;
+    let drop_target = arguments.lenient_flag("dropTarget")?.unwrap_or(false);
+    arguments.flag("stayTemp")?;
+    arguments.finish()?;
+    let (from, to) = (parse(from)?, parse(to)?);
+    call.store().rename_collection(RenameCollection { from, to, drop_target }).await?;
+    Ok(Answer::done())
+}
+
+fn parse(full: &str) -> Outcome<Namespace> {
+    match full.split_once('.') {
+        Some((database, collection)) => Ok(Namespace::new(database, collection)?),
+        None => {
+            let text = format!("Invalid namespace specified '{full}'");
+            Err(CommandError::new(Code::InvalidNamespace, text))
+        }
+    }
+}

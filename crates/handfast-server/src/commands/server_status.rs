@@ -1,0 +1,72 @@
+//! `serverStatus`: what the server counts.
+
+use super::build_info::{MONGODB_VERSION, VERSION};
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::metrics::Counter;
+use crate::reply::Answer;
+use crate::writer::Writer;
+use std::sync::atomic::Ordering;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "serverStatus",
+    aliases: &[],
+    help: "tells what the server counts",
+    access: Access::Server,
+    admin_only: false,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    // Each further field switches a section on or off: all sections are always there.
+    let shared = call.shared;
+    let metrics = &shared.metrics;
+    let uptime = shared.uptime();
+    let mut writer = Writer::new();
+    writer.put("host", super::host_info::host_name()).put("version", MONGODB_VERSION);
+    writer.put("process", "handfast").put("pid", i64::from(std::process::id()));
+    writer.begin_document("handfast").put("version", VERSION).end();
+    writer.put("uptime", uptime.as_secs_f64().floor()).put("uptimeMillis", whole(uptime.as_millis()));
+    writer.put("uptimeEstimate", whole(u128::from(uptime.as_secs()))).put("localTime", shared.sources.clock.now());
+    let open = shared.connections.load(Ordering::Acquire);
+    let available = shared.options.connections.open_max.saturating_sub(open);
+    writer.begin_document("connections").put("current", whole(open as u128)).put("available", whole(available as u128));
+    writer.put("totalCreated", value(&metrics.connections_created));
+    writer.put("rejected", value(&metrics.connections_refused)).put("broken", value(&metrics.connections_broken));
+    writer.put("active", whole(shared.operations.list().len() as u128)).end();
+    writer.begin_document("network").put("bytesIn", value(&metrics.bytes_in));
+    writer.put("bytesOut", value(&metrics.bytes_out)).put("numRequests", value(&metrics.requests)).end();
+    let operations = &metrics.operations;
+    writer.begin_document("opcounters").put("insert", value(&operations.insert));
+    writer.put("query", value(&operations.query)).put("update", value(&operations.update));
+    writer.put("delete", value(&operations.delete)).put("getmore", value(&operations.getmore));
+    writer.put("command", value(&operations.command)).end();
+    writer.begin_document("logicalSessionRecordCache");
+    writer.put("activeSessionsCount", whole(shared.sessions.len() as u128)).end();
+    writer.begin_document("storageEngine").put("name", call.store().name()).put("persistent", true).end();
+    put_metrics(call, &mut writer);
+    Ok(writer.into())
+}
+
+fn put_metrics(call: &Call<'_>, writer: &mut Writer) {
+    let counts = call.shared.cursors.counts();
+    writer.begin_document("metrics").begin_document("commands");
+    writer.put("<UNKNOWN>", whole(u128::from(call.shared.metrics.unknown_commands())));
+    for (name, count) in call.shared.metrics.commands() {
+        writer.begin_document(name).put("failed", whole(u128::from(count.failed)));
+        writer.put("total", whole(u128::from(count.total))).put("micros", whole(count.time.as_micros())).end();
+    }
+    writer.end().begin_document("cursor").put("timedOut", whole(u128::from(counts.timed_out)));
+    writer.put("totalOpened", whole(u128::from(counts.opened))).begin_document("open");
+    writer.put("noTimeout", whole(u128::from(counts.no_timeout))).put("pinned", whole(u128::from(counts.pinned)));
+    writer.put("total", whole(u128::from(counts.open))).end().end().end();
+}
+
+fn value(counter: &Counter) -> i64 {
+    whole(u128::from(counter.get()))
+}
+
+fn whole(number: u128) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,39 @@
+//! `top`: how much each collection is read and written.
+
+use std::time::Duration;
+
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "top",
+    aliases: &[],
+    help: "tells how much each collection is used",
+    access: Access::Server,
+    admin_only: true,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("top")?.finish()?;
+    let mut writer = Writer::new();
+    writer.begin_document("totals").put("note", "all times in microseconds");
+    for (namespace, used) in call.shared.metrics.namespaces() {
+        let (reads, writes) = (used.reads, used.writes);
+        writer.begin_document(&namespace);
+        put(&mut writer, "total", (reads.0 + writes.0, reads.1 + writes.1));
+        put(&mut writer, "readLock", reads);
+        put(&mut writer, "writeLock", writes);
+        writer.end();
+    }
+    writer.end();
+    Ok(writer.into())
+}
+
+fn put(writer: &mut Writer, name: &str, (count, time): (u64, Duration)) {
+    writer.begin_document(name).put("time", i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
+    writer.put("count", i64::try_from(count).unwrap_or(i64::MAX)).end();
+}

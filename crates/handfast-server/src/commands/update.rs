@@ -1,0 +1,79 @@
+//! `update`: statements that change documents.
+
+use bson::raw::RawDocument;
+use handfast_mql::Code;
+use handfast_store::{Update, UpdateStatement};
+
+use super::write::{check_batch, put_errors, update_spec};
+use super::{Access, Call, Command, hint};
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::{Writer, decimal, put_count};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "update",
+    aliases: &[],
+    help: "changes documents",
+    access: Access::Write,
+    admin_only: false,
+    versioned: true,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let namespace = call.request.namespace()?;
+    let mut arguments = call.arguments("update")?;
+    let statements = arguments.documents("updates")?;
+    let statements = arguments.required("updates", statements)?;
+    let ordered = arguments.flag("ordered")?.unwrap_or(true);
+    let variables = arguments.document_or_empty("let")?;
+    arguments.flag("bypassDocumentValidation")?;
+    arguments.finish()?;
+    check_batch(statements.len())?;
+    call.shared.metrics.operations.update.add(statements.len() as u64);
+    let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
+    let update = Update { namespace, statements, ordered, durability: call.durability(), variables };
+    let outcome = call.store().update(update).await?;
+    let mut writer = Writer::new();
+    put_count(&mut writer, "n", outcome.matched + outcome.upserted.len() as u64);
+    if !outcome.upserted.is_empty() {
+        writer.begin_array("upserted");
+        let mut digits = [0; 20];
+        for (place, (index, id)) in outcome.upserted.iter().enumerate() {
+            writer.begin_document(decimal(place, &mut digits));
+            writer.put("index", i32::try_from(*index).unwrap_or(i32::MAX)).put_any("_id", id.as_raw_bson_ref()).end();
+        }
+        writer.end();
+    }
+    put_count(&mut writer, "nModified", outcome.modified);
+    put_errors(&mut writer, &outcome.errors);
+    Ok(writer.into())
+}
+
+fn statement(document: &RawDocument) -> Outcome<UpdateStatement> {
+    let mut arguments = Arguments::of_document("update.updates", document)?;
+    let filter = arguments.document("q")?;
+    let filter = arguments.required("q", filter)?.to_owned();
+    let update = update_spec(&mut arguments, "u")?;
+    let update = arguments.required("u", update)?;
+    let multi = arguments.flag("multi")?.unwrap_or(false);
+    let sort = arguments.document_or_empty("sort")?;
+    if multi && !sort.is_empty() {
+        return Err(CommandError::new(Code::FailedToParse, "Cannot specify sort with multi=true"));
+    }
+    let statement = UpdateStatement {
+        filter,
+        update,
+        multi,
+        upsert: arguments.flag("upsert")?.unwrap_or(false),
+        array_filters: arguments.owned_documents("arrayFilters")?,
+        sort,
+        hint: hint(&mut arguments)?,
+        constants: arguments.document_or_empty("c")?,
+    };
+    arguments.simple_collation()?;
+    arguments.ignored(&["upsertSupplied"])?;
+    arguments.finish()?;
+    Ok(statement)
+}

@@ -1,0 +1,23 @@
+//! `whatsmyuri`: where the client comes from, as the server sees it.
+
+use super::{Access, Call, Command};
+use crate::error::Outcome;
+use crate::reply::Answer;
+use crate::writer::Writer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "whatsmyuri",
+    aliases: &[],
+    help: "tells a client its own address",
+    access: Access::Server,
+    admin_only: false,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("whatsmyuri")?.finish()?;
+    let mut writer = Writer::new();
+    writer.put("you", &call.client.remote);
+    Ok(writer.into())
+}

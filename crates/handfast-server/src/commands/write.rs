@@ -1,0 +1,70 @@
+//! What the write commands share: bounds on a batch, and how errors of single statements are shown.
+
+use bson::raw::{RawBsonRef, RawDocument};
+use handfast_mql::Code;
+use handfast_store::{UpdateSpec, WriteError};
+use handfast_wire::limits::WRITE_BATCH_MAX;
+
+use crate::arguments::Arguments;
+use crate::error::{CommandError, Outcome};
+use crate::writer::{Writer, decimal};
+
+/// A batch has at least one statement and not too many.
+pub(super) fn check_batch(count: usize) -> Outcome<()> {
+    if (1..=WRITE_BATCH_MAX).contains(&count) {
+        return Ok(());
+    }
+    let text = format!("Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {count} operations.");
+    Err(CommandError::new(Code::InvalidLength, text))
+}
+
+/// Writes `writeErrors`, if there are any.
+pub(super) fn put_errors(writer: &mut Writer, errors: &[WriteError]) {
+    if errors.is_empty() {
+        return;
+    }
+    writer.begin_array("writeErrors");
+    let mut digits = [0; 20];
+    for (place, error) in errors.iter().enumerate() {
+        writer.begin_document(decimal(place, &mut digits));
+        writer.put("index", i32::try_from(error.index).unwrap_or(i32::MAX));
+        put_error(writer, &error.error);
+        writer.end();
+    }
+    writer.end();
+}
+
+/// Writes `code`, what belongs to it, and `errmsg`.
+pub(super) fn put_error(writer: &mut Writer, error: &handfast_store::Error) {
+    writer.put("code", error.code().0);
+    if let Some(details) = error.details() {
+        writer.put_all(details);
+    }
+    writer.put("errmsg", error.message());
+}
+
+/// Reads a change: a document or a pipeline.
+pub(super) fn update_spec(arguments: &mut Arguments<'_>, name: &str) -> Outcome<Option<UpdateSpec>> {
+    match arguments.any(name)? {
+        None => Ok(None),
+        Some(RawBsonRef::Document(document)) => Ok(Some(UpdateSpec::Document(document.to_owned()))),
+        Some(RawBsonRef::Array(stages)) => {
+            let stages = stages.into_iter().map(|stage| match stage? {
+                RawBsonRef::Document(stage) => Ok(stage.to_owned()),
+                _ => {
+                    Err(CommandError::new(Code::TypeMismatch, "Each element of the 'pipeline' array must be an object"))
+                }
+            });
+            Ok(Some(UpdateSpec::Pipeline(stages.collect::<Outcome<_>>()?)))
+        }
+        Some(_) => {
+            let text = "Update argument must be either an object or an array";
+            Err(CommandError::new(Code::FailedToParse, text))
+        }
+    }
+}
+
+/// A pipeline as owned documents.
+pub(super) fn owned(documents: Vec<&RawDocument>) -> Vec<bson::RawDocumentBuf> {
+    documents.into_iter().map(RawDocument::to_owned).collect()
+}

@@ -1,0 +1,236 @@
+//! The cursors that clients have open: results that did not fit into the first reply.
+//!
+//! A cursor is taken out of the table while a `getMore` works on it ([`Cursors::take`]) and put back after it; a second
+//! `getMore` meanwhile is refused. What is killed while it is out is dropped when it comes back. One that nobody asks
+//! for in ten minutes is closed, unless its client asked for no time-out: then it ends with its session.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use handfast_mql::Code;
+use handfast_store::Random;
+
+use crate::batches::Batches;
+use crate::error::{CommandError, Outcome};
+use crate::lock::lock;
+use crate::request::SessionId;
+
+/// Bounds on cursors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorLimits {
+    /// A cursor that nobody asks for this long is closed (MongoDB: ten minutes).
+    pub idle_timeout: Duration,
+    /// Cursors open at once: each may hold a snapshot.
+    pub open_max: usize,
+    /// Cursors that one connection may have opened and not closed.
+    pub per_connection_max: usize,
+}
+
+impl Default for CursorLimits {
+    fn default() -> Self {
+        CursorLimits { idle_timeout: Duration::from_secs(600), open_max: 10_000, per_connection_max: 1_000 }
+    }
+}
+
+/// What is known of a cursor besides its results.
+#[derive(Clone, Debug)]
+pub(crate) struct Description {
+    /// `database.collection`, as the replies show it.
+    pub(crate) namespace: String,
+    /// Whose it is.
+    pub(crate) session: Option<SessionId>,
+    /// Which connection opened it.
+    pub(crate) connection: u64,
+    /// Its client asked for no time-out.
+    pub(crate) no_timeout: bool,
+    /// What is left of the `maxTimeMS` of the command that opened it.
+    pub(crate) time_left: Option<Duration>,
+}
+
+enum State {
+    /// In the table, since then.
+    Idle(Batches, Duration),
+    /// A `getMore` works on it.
+    Taken,
+}
+
+struct Entry {
+    description: Description,
+    state: State,
+}
+
+/// A cursor that a `getMore` works on.
+pub(crate) struct TakenCursor {
+    pub(crate) id: i64,
+    pub(crate) description: Description,
+    pub(crate) batches: Batches,
+    guard: Guard,
+}
+
+/// Removes the entry of a cursor that does not come back: its command failed or was dropped.
+struct Guard {
+    id: i64,
+    table: Arc<Table>,
+    armed: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.armed {
+            lock(&self.table.entries).remove(&self.id);
+        }
+    }
+}
+
+struct Table {
+    entries: Mutex<HashMap<i64, Entry>>,
+}
+
+/// The table of open cursors.
+pub(crate) struct Cursors {
+    table: Arc<Table>,
+    limits: CursorLimits,
+    random: Arc<dyn Random>,
+    opened: AtomicU64,
+    timed_out: AtomicU64,
+}
+
+/// How many cursors there are and were.
+pub(crate) struct CursorCounts {
+    pub(crate) open: u64,
+    pub(crate) no_timeout: u64,
+    pub(crate) pinned: u64,
+    pub(crate) opened: u64,
+    pub(crate) timed_out: u64,
+}
+
+impl Cursors {
+    pub(crate) fn new(limits: CursorLimits, random: Arc<dyn Random>) -> Self {
+        let table = Arc::new(Table { entries: Mutex::new(HashMap::new()) });
+        Cursors { table, limits, random, opened: AtomicU64::new(0), timed_out: AtomicU64::new(0) }
+    }
+
+    /// Keeps a cursor for `getMore`, and returns its id.
+    pub(crate) fn open(&self, batches: Batches, description: Description, now: Duration) -> Outcome<i64> {
+        let mut entries = lock(&self.table.entries);
+        if entries.len() >= self.limits.open_max {
+            return Err(too_many(format!("there are already {} open cursors", entries.len())));
+        }
+        let connection = description.connection;
+        let own = entries.values().filter(|entry| entry.description.connection == connection).count();
+        if own >= self.limits.per_connection_max {
+            return Err(too_many(format!("this connection already has {own} open cursors")));
+        }
+        let id = loop {
+            // Positive, as some clients print it; chance keeps a client from guessing the cursor of another one.
+            let id = i64::try_from(self.random.next_u64() >> 1).unwrap_or_default();
+            if id != 0 && !entries.contains_key(&id) {
+                break id;
+            }
+        };
+        entries.insert(id, Entry { description, state: State::Idle(batches, now) });
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(id)
+    }
+
+    /// Takes a cursor to work on it.
+    pub(crate) fn take(&self, id: i64, namespace: &str, session: Option<SessionId>) -> Outcome<TakenCursor> {
+        let mut entries = lock(&self.table.entries);
+        let entry = entries.get_mut(&id).ok_or_else(|| not_found(id))?;
+        if entry.description.namespace != namespace {
+            let text = format!(
+                "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
+                entry.description.namespace
+            );
+            return Err(CommandError::new(Code::Unauthorized, text));
+        }
+        check_session(id, entry.description.session, session)?;
+        match std::mem::replace(&mut entry.state, State::Taken) {
+            State::Idle(batches, _) => {
+                let guard = Guard { id, table: Arc::clone(&self.table), armed: true };
+                Ok(TakenCursor { id, description: entry.description.clone(), batches, guard })
+            }
+            State::Taken => Err(CommandError::new(Code::CursorInUse, format!("cursor id {id} is already in use"))),
+        }
+    }
+
+    /// Puts a cursor back; one that was killed meanwhile is dropped. Returns whether it is still open.
+    pub(crate) fn put_back(&self, mut taken: TakenCursor, now: Duration) -> bool {
+        taken.guard.armed = false;
+        match lock(&self.table.entries).get_mut(&taken.id) {
+            Some(entry) => {
+                entry.description = taken.description;
+                entry.state = State::Idle(taken.batches, now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Closes a cursor; `false` if there is none of that id and namespace.
+    pub(crate) fn kill(&self, id: i64, namespace: &str) -> bool {
+        let mut entries = lock(&self.table.entries);
+        let known = entries.get(&id).is_some_and(|entry| entry.description.namespace == namespace);
+        let removed = if known { entries.remove(&id) } else { None };
+        // What a cursor frees when it is dropped is none of the table's business.
+        drop(entries);
+        removed.is_some()
+    }
+
+    /// Closes the cursors of sessions.
+    pub(crate) fn kill_of_sessions(&self, ids: &[SessionId]) {
+        self.remove_where(|entry| entry.description.session.is_some_and(|session| ids.contains(&session)));
+    }
+
+    /// Closes those that nobody asked for in time.
+    pub(crate) fn expire(&self, now: Duration) {
+        let timeout = self.limits.idle_timeout;
+        let expired = self.remove_where(|entry| match entry.state {
+            State::Idle(_, since) => !entry.description.no_timeout && now.saturating_sub(since) >= timeout,
+            State::Taken => false,
+        });
+        self.timed_out.fetch_add(expired, Ordering::Relaxed);
+    }
+
+    fn remove_where(&self, condition: impl Fn(&Entry) -> bool) -> u64 {
+        let removed: Vec<_> = lock(&self.table.entries).extract_if(|_, entry| condition(entry)).collect();
+        removed.len() as u64
+    }
+
+    pub(crate) fn counts(&self) -> CursorCounts {
+        let entries = lock(&self.table.entries);
+        let count = |condition: fn(&Entry) -> bool| entries.values().filter(|entry| condition(entry)).count() as u64;
+        CursorCounts {
+            open: entries.len() as u64,
+            no_timeout: count(|entry| entry.description.no_timeout),
+            pinned: count(|entry| matches!(entry.state, State::Taken)),
+            opened: self.opened.load(Ordering::Relaxed),
+            timed_out: self.timed_out.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn too_many(text: String) -> CommandError {
+    CommandError::new(Code::OperationFailed, format!("{text}, close some or read them to their end"))
+}
+
+pub(crate) fn not_found(id: i64) -> CommandError {
+    CommandError::new(Code::CursorNotFound, format!("cursor id {id} not found"))
+}
+
+/// A cursor is its session's alone.
+fn check_session(id: i64, owner: Option<SessionId>, session: Option<SessionId>) -> Outcome<()> {
+    let (code, text) = match (owner, session) {
+        (None, None) => return Ok(()),
+        (Some(owner), Some(session)) if owner == session => return Ok(()),
+        (None, Some(session)) => (50_736, format!("which was not created in a session, in session {session}")),
+        (Some(owner), None) => (50_737, format!("which was created in session {owner}, without an lsid")),
+        (Some(owner), Some(session)) => (50_738, format!("which was created in session {owner}, in session {session}")),
+    };
+    Err(CommandError::new(Code(code), format!("Cannot run getMore on cursor {id}, {text}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+use handfast_store::Sources;
+
+use super::*;
+use crate::batches::ListCursor;
+
+fn empty() -> Batches {
+    Batches::new(Box::new(ListCursor::new(Vec::new())))
+}
+
+fn table(limits: CursorLimits) -> Cursors {
+    Cursors::new(limits, Sources::seeded(1).random)
+}
+
+fn description() -> Description {
+    Description { namespace: "d.c".to_owned(), session: None, connection: 1, no_timeout: false, time_left: None }
+}
+
+fn open(cursors: &Cursors, description: Description, now: Duration) -> i64 {
+    cursors.open(empty(), description, now).unwrap()
+}
+
+fn code<T>(outcome: Outcome<T>) -> i32 {
+    outcome.err().map_or(0, |error| error.code.0)
+}
+
+const START: Duration = Duration::ZERO;
+
+#[test]
+fn one_command_at_a_time() {
+    let cursors = table(CursorLimits::default());
+    let id = open(&cursors, description(), START);
+    let taken = cursors.take(id, "d.c", None).unwrap();
+    assert_eq!(code(cursors.take(id, "d.c", None)), 12_051);
+    assert!(cursors.put_back(taken, START));
+    assert!(cursors.take(id, "d.c", None).is_ok());
+}
+
+#[test]
+fn a_cursor_whose_command_is_dropped_is_closed() {
+    let cursors = table(CursorLimits::default());
+    let id = open(&cursors, description(), START);
+    drop(cursors.take(id, "d.c", None).unwrap());
+    assert_eq!(code(cursors.take(id, "d.c", None)), 43);
+}
+
+#[test]
+fn killed_while_taken() {
+    let cursors = table(CursorLimits::default());
+    let id = open(&cursors, description(), START);
+    let taken = cursors.take(id, "d.c", None).unwrap();
+    assert!(cursors.kill(id, "d.c"));
+    assert!(!cursors.put_back(taken, START));
+    assert_eq!(cursors.counts().open, 0);
+}
+
+#[test]
+fn the_namespace_has_to_be_right() {
+    let cursors = table(CursorLimits::default());
+    let id = open(&cursors, description(), START);
+    assert_eq!(code(cursors.take(id, "d.other", None)), 13);
+    assert!(!cursors.kill(id, "d.other"));
+    assert_eq!(code(cursors.take(id + 1, "d.c", None)), 43);
+    assert!(cursors.kill(id, "d.c"));
+    assert!(!cursors.kill(id, "d.c"));
+}
+
+#[test]
+fn a_cursor_is_its_sessions_alone() {
+    let cursors = table(CursorLimits::default());
+    let (own, other) = (SessionId([1; 16]), SessionId([2; 16]));
+    let id = open(&cursors, Description { session: Some(own), ..description() }, START);
+    let free = open(&cursors, description(), START);
+    assert_eq!(code(cursors.take(free, "d.c", Some(other))), 50_736);
+    assert_eq!(code(cursors.take(id, "d.c", None)), 50_737);
+    assert_eq!(code(cursors.take(id, "d.c", Some(other))), 50_738);
+    assert_eq!(code(cursors.take(id, "d.c", Some(own))), 0);
+    let id = open(&cursors, Description { session: Some(own), ..description() }, START);
+    cursors.kill_of_sessions(&[own]);
+    assert_eq!(code(cursors.take(id, "d.c", Some(own))), 43);
+    assert_eq!(code(cursors.take(free, "d.c", None)), 0);
+}
+
+#[test]
+fn idle_cursors_time_out() {
+    let cursors = table(CursorLimits::default());
+    let seconds = Duration::from_secs;
+    let idle = open(&cursors, description(), START);
+    let used = open(&cursors, description(), START);
+    let forever = open(&cursors, Description { no_timeout: true, ..description() }, START);
+    let busy = open(&cursors, description(), START);
+    let taken = cursors.take(busy, "d.c", None).unwrap();
+    let again = cursors.take(used, "d.c", None).unwrap();
+    cursors.put_back(again, seconds(300));
+    cursors.expire(seconds(599));
+    assert_eq!(cursors.counts().open, 4);
+    cursors.expire(seconds(600));
+    assert_eq!(code(cursors.take(idle, "d.c", None)), 43);
+    assert_eq!(code(cursors.take(used, "d.c", None)), 0);
+    assert_eq!(code(cursors.take(forever, "d.c", None)), 0);
+    assert!(cursors.put_back(taken, seconds(600)));
+    assert_eq!(cursors.counts().timed_out, 1);
+}
+
+#[test]
+fn there_are_bounds() {
+    let cursors = table(CursorLimits { open_max: 3, per_connection_max: 2, ..CursorLimits::default() });
+    let of = |connection| Description { connection, ..description() };
+    open(&cursors, of(1), START);
+    let second = open(&cursors, of(1), START);
+    assert_eq!(code(cursors.open(empty(), of(1), START)), 96);
+    open(&cursors, of(2), START);
+    assert_eq!(code(cursors.open(empty(), of(3), START)), 96);
+    cursors.kill(second, "d.c");
+    open(&cursors, of(3), START);
+}

@@ -1,0 +1,158 @@
+//! From a request to its reply: finds the command, notes that it runs, bounds its time, counts it.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bson::RawDocumentBuf;
+use handfast_mql::Code;
+use tracing::{Instrument, debug, debug_span, info};
+
+use crate::commands::{self, Access, Call, Command};
+use crate::error::{CommandError, Outcome};
+use crate::operations::Noted;
+use crate::reply::{Answer, failure, success};
+use crate::request::Request;
+use crate::reserve::Reserved;
+use crate::state::{Client, Shared};
+
+/// A reply, and what is to be known to send it.
+pub(crate) struct Replied {
+    pub(crate) document: RawDocumentBuf,
+    pub(crate) more: bool,
+    /// Room for the document, until it is sent.
+    pub(crate) _reserved: Option<Reserved>,
+}
+
+impl From<&CommandError> for Replied {
+    fn from(error: &CommandError) -> Self {
+        Replied { document: failure(error), more: false, _reserved: None }
+    }
+}
+
+/// Runs a command.
+pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>) -> Replied {
+    let Some(command) = commands::find(request.name) else {
+        shared.metrics.count_unknown_command();
+        let text = format!("no such command: '{}'", request.name);
+        return Replied::from(&CommandError::new(Code::CommandNotFound, text));
+    };
+    let began = shared.now();
+    let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
+    let outcome = run_known(shared, client, request, command, began).instrument(span).await;
+    let took = shared.now().saturating_sub(began);
+    count(shared, request, command, took, outcome.is_err());
+    if took >= shared.options.slow_operation {
+        log_slow(shared, client, request, command, took, outcome.as_ref().err());
+    }
+    match outcome {
+        Ok(answer) => Replied { document: success(answer.writer), more: answer.more, _reserved: answer.reserved },
+        Err(error) => {
+            debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
+            Replied::from(&error)
+        }
+    }
+}
+
+async fn run_known(
+    shared: &Shared,
+    client: &Client,
+    request: &Request<'_>,
+    command: &'static Command,
+    began: Duration,
+) -> Outcome<Answer> {
+    check_allowed(shared, request, command)?;
+    if let Some(session) = request.session {
+        shared.sessions.touch(session, began)?;
+    }
+    let operation = shared.operations.begin(&Noted {
+        connection: client.id,
+        client: &client.remote,
+        app_name: client.app_name(),
+        database: request.database,
+        command: command.name,
+        body: request.body,
+        session: request.session,
+        since: began,
+    });
+    let call = Call { shared, client, request, operation: &operation };
+    let work = async {
+        tokio::select! {
+            biased;
+            answer = (command.run)(&call) => answer,
+            () = operation.killed() => Err(CommandError::new(Code::Interrupted, "operation was interrupted")),
+        }
+    };
+    // The time of a getMore is what its cursor has left.
+    let bound = request.max_time.filter(|_| command.name != "getMore");
+    let answer = within(bound, work).await?;
+    let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
+    // A read that was too long is of no use; a write that was done is told.
+    if late && command.access == Access::Read { Err(time_is_over()) } else { Ok(answer) }
+}
+
+fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<()> {
+    if shared.is_shutting_down() {
+        return Err(CommandError::new(Code::ShutdownInProgress, "the server is shutting down"));
+    }
+    if command.admin_only && request.database != "admin" {
+        let text = format!("{} may only be run against the admin database.", command.name);
+        return Err(CommandError::new(Code::Unauthorized, text));
+    }
+    if request.api_strict && !command.versioned {
+        let text = format!("Provided apiStrict:true, but the command {} is not in API Version 1", command.name);
+        return Err(CommandError::new(Code::APIStrictError, text));
+    }
+    Ok(())
+}
+
+/// Gives up what takes longer than allowed.
+pub(crate) async fn within<T>(bound: Option<Duration>, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    match bound {
+        None => work.await,
+        Some(bound) => tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(time_is_over())),
+    }
+}
+
+pub(crate) fn time_is_over() -> CommandError {
+    CommandError::new(Code::MaxTimeMSExpired, "operation exceeded time limit")
+}
+
+fn count(shared: &Shared, request: &Request<'_>, command: &'static Command, took: Duration, failed: bool) {
+    shared.metrics.count_command(command.name, took, failed);
+    let operations = &shared.metrics.operations;
+    match command.name {
+        // These count their documents and statements themselves.
+        "insert" | "update" | "delete" | "bulkWrite" => {}
+        "find" => operations.query.increment(),
+        "getMore" => operations.getmore.increment(),
+        _ => operations.command.increment(),
+    }
+    let write = command.access == Access::Write;
+    if (write || command.access == Access::Read)
+        && let Ok(namespace) = request.namespace()
+    {
+        shared.metrics.count_namespace(&namespace.to_string(), write, took);
+    }
+}
+
+fn log_slow(
+    shared: &Shared,
+    client: &Client,
+    request: &Request<'_>,
+    command: &Command,
+    took: Duration,
+    error: Option<&CommandError>,
+) {
+    let collection = request.namespace().map(|namespace| namespace.to_string()).unwrap_or_default();
+    info!(
+        command = command.name,
+        namespace = collection,
+        database = request.database,
+        connection = client.id,
+        client = client.remote,
+        millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        code = error.map_or(0, |error| error.code.0),
+        threshold_millis = u64::try_from(shared.options.slow_operation.as_millis()).unwrap_or(u64::MAX),
+        "slow operation"
+    );
+}

@@ -1,0 +1,81 @@
+//! What can go wrong: with the server itself ([`Error`]), and with one command (`CommandError`, what a client gets).
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use bson::RawDocumentBuf;
+use handfast_mql::Code;
+
+/// What the functions of the server return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a server does not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is taken, not of this machine, or not allowed.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// As given.
+        address: String,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// Something that is no abandoned socket of ours is where the Unix socket should be.
+    #[error("cannot listen on {path}: {why}")]
+    SocketPath {
+        /// As given.
+        path: PathBuf,
+        /// What is in the way.
+        why: &'static str,
+    },
+    /// No address to listen on was given.
+    #[error("no address to listen on was given")]
+    NoAddress,
+}
+
+/// Why a command was refused, as the client gets it: code, code name, text, and the fields beside them.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct CommandError {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    /// Fields that MongoDB puts beside code and text, such as `keyPattern` and `keyValue`.
+    pub(crate) details: Option<RawDocumentBuf>,
+}
+
+/// What a command returns.
+pub(crate) type Outcome<T> = std::result::Result<T, CommandError>;
+
+impl CommandError {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        CommandError { code, message: message.into(), details: None }
+    }
+
+    pub(crate) fn name(&self) -> Cow<'static, str> {
+        self.code.name()
+    }
+}
+
+impl From<handfast_store::Error> for CommandError {
+    fn from(error: handfast_store::Error) -> Self {
+        CommandError { code: error.code(), message: error.message().to_owned(), details: error.details().cloned() }
+    }
+}
+
+impl From<handfast_mql::Error> for CommandError {
+    fn from(error: handfast_mql::Error) -> Self {
+        CommandError::new(error.code(), error.message())
+    }
+}
+
+impl From<bson::error::Error> for CommandError {
+    fn from(error: bson::error::Error) -> Self {
+        handfast_mql::Error::from(error).into()
+    }
+}
+
+impl From<handfast_wire::Error> for CommandError {
+    fn from(error: handfast_wire::Error) -> Self {
+        CommandError::new(Code(error.code()), error.to_string())
+    }
+}

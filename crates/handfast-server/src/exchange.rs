@@ -1,0 +1,242 @@
+//! One message and what is sent back for it: nothing, one reply, or a stream of them.
+
+use bson::raw::{RawDocument, RawDocumentBuf};
+use bytes::BytesMut;
+use handfast_mql::{Code, depth};
+use handfast_wire::limits::COMMAND_BYTES_MAX;
+use handfast_wire::{Compressor, Flags, Header, Message, OpCode, OpMsg, Query, Recovery, Reply, compressed};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tracing::warn;
+
+use crate::commands;
+use crate::dispatch::{self, Replied};
+use crate::error::{CommandError, Outcome};
+use crate::frame::{Frame, FrameReader, ReadError, write_all};
+use crate::reply::failure;
+use crate::request::Request;
+use crate::reserve::Reserved;
+use crate::state::{Client, Shared};
+
+/// Inflating more than this is left to a thread that may block.
+const INFLATE_INLINE_BYTES: usize = 1024 * 1024;
+
+/// A stored document of the greatest depth inside a command: `{bulkWrite: 1, ops: [{document: ..}]}` adds three levels.
+const NESTING_MAX: usize = depth::NESTING_MAX + 8;
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    Continue,
+    Close,
+}
+
+/// The two halves of a connection, and what they belong to.
+pub(crate) struct Exchange<'a, R, W> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) client: &'a Client,
+    pub(crate) reader: &'a mut FrameReader<R>,
+    pub(crate) writer: &'a mut W,
+}
+
+/// A message without compression.
+struct Plain {
+    bytes: BytesMut,
+    compressor: Option<Compressor>,
+    /// Room for the inflated message.
+    _reserved: Option<Reserved>,
+}
+
+/// How a reply is to be sent.
+#[derive(Clone, Copy)]
+struct Form {
+    response_to: i32,
+    flags: Flags,
+    compressor: Option<Compressor>,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
+    /// Answers a message.
+    pub(crate) async fn answer(&mut self, frame: Frame) -> Result<After, ReadError> {
+        let Frame { header, bytes, reserved } = frame;
+        self.shared.metrics.requests.increment();
+        self.shared.metrics.bytes_in.add(bytes.len() as u64);
+        let flags = (header.op_code == OpCode::Msg).then(|| OpMsg::flags_of_frame(&bytes)).flatten();
+        let plain = match self.inflate(&header, bytes).await {
+            Ok(plain) => plain,
+            Err(error) => return self.refuse(&header, flags.unwrap_or_default(), error).await,
+        };
+        let flags = OpMsg::flags_of_frame(&plain.bytes).unwrap_or_default();
+        let after = match Message::decode(&plain.bytes, &self.shared.options.limits) {
+            Ok((_, Message::Msg(msg))) => {
+                let form = Form { response_to: header.request_id, flags: msg.flags, compressor: plain.compressor };
+                self.answer_msg(&msg, form).await?
+            }
+            Ok((_, Message::Query(query))) => self.answer_query(&header, &query).await?,
+            Ok((_, Message::Reply(_))) => After::Close,
+            Err(error) => return self.refuse(&header, flags, error).await,
+        };
+        drop(reserved);
+        self.reader.recycle(plain.bytes);
+        Ok(after)
+    }
+
+    async fn inflate(&mut self, header: &Header, bytes: BytesMut) -> Result<Plain, handfast_wire::Error> {
+        if header.op_code != OpCode::Compressed {
+            return Ok(Plain { bytes, compressor: None, _reserved: None });
+        }
+        let limits = self.shared.options.limits;
+        let (compressor, plain_bytes) = {
+            let compressed = compressed::Compressed::decode(&bytes, &limits)?;
+            (compressed.compressor(), compressed.plain_bytes())
+        };
+        if compressor != Compressor::Noop && !self.shared.options.compressors.contains(&compressor) {
+            return Err(handfast_wire::Error::Inflate(format!("{} is not enabled", compressor.name())));
+        }
+        let reserved = self.shared.requests.reserve(plain_bytes).await;
+        let inflate = move || compressed::Compressed::decode(&bytes, &limits)?.inflate();
+        let plain = if plain_bytes <= INFLATE_INLINE_BYTES {
+            inflate()?
+        } else {
+            let task = tokio::task::spawn_blocking(inflate);
+            task.await.map_err(|error| handfast_wire::Error::Inflate(error.to_string()))??
+        };
+        let bytes = BytesMut::from(bytes::Bytes::from(plain));
+        Ok(Plain { bytes, compressor: Some(compressor), _reserved: Some(reserved) })
+    }
+
+    /// Answers a message that cannot be read, as far as that is possible.
+    async fn refuse(&mut self, header: &Header, flags: Flags, error: handfast_wire::Error) -> Result<After, ReadError> {
+        let recovery = error.recovery();
+        warn!(connection = self.client.id, client = self.client.remote, %error, "a message cannot be read");
+        let document = failure(&CommandError::from(error));
+        if recovery != Recovery::Close && !flags.more_to_come {
+            if header.op_code == OpCode::Query {
+                self.send_legacy(header.request_id, &document).await?;
+            } else {
+                let flags = Flags { checksum: flags.checksum, ..Flags::default() };
+                let form = Form { response_to: header.request_id, flags, compressor: None };
+                self.send(form, &document, false).await?;
+            }
+        }
+        Ok(if recovery == Recovery::Answer { After::Continue } else { After::Close })
+    }
+
+    async fn answer_msg(&mut self, msg: &OpMsg<'_>, form: Form) -> Result<After, ReadError> {
+        let request = match check(msg).and_then(|()| {
+            Request::new(msg.body, &msg.sequences, None, form.flags.exhaust_allowed && !form.flags.more_to_come)
+        }) {
+            Ok(request) => request,
+            Err(error) if form.flags.more_to_come => {
+                warn!(connection = self.client.id, %error, "a command that wants no reply was refused");
+                return Ok(After::Continue);
+            }
+            Err(error) => {
+                self.send(form, &failure(&error), false).await?;
+                return Ok(After::Continue);
+            }
+        };
+        let mut form = form;
+        loop {
+            let Some(replied) = self.run(&request).await else { return Ok(After::Close) };
+            if form.flags.more_to_come {
+                return Ok(After::Continue);
+            }
+            let more = replied.more && request.exhaust;
+            let sent = self.send(form, &replied.document, more).await?;
+            // The room that was reserved for the reply is free again once it is sent.
+            drop(replied);
+            if !more {
+                return Ok(After::Continue);
+            }
+            // Each further reply answers the one before it.
+            form.response_to = sent;
+        }
+    }
+
+    /// Runs a command; none if the client went away while it only read.
+    async fn run(&mut self, request: &Request<'_>) -> Option<Replied> {
+        let run = dispatch::run(self.shared, self.client, request);
+        if commands::writes(request) {
+            return Some(run.await);
+        }
+        tokio::select! {
+            biased;
+            replied = run => Some(replied),
+            () = self.reader.peer_gone() => None,
+        }
+    }
+
+    /// The legacy handshake. Drivers open with it until they know better; nothing else is answered in this form.
+    async fn answer_query(&mut self, header: &Header, query: &Query<'_>) -> Result<After, ReadError> {
+        let document = match self.legacy_reply(query).await {
+            Ok(document) => document,
+            Err(error) => failure(&error),
+        };
+        self.send_legacy(header.request_id, &document).await?;
+        Ok(After::Continue)
+    }
+
+    async fn legacy_reply(&mut self, query: &Query<'_>) -> Outcome<RawDocumentBuf> {
+        check_document(query.query)?;
+        let database = query.collection.strip_suffix(".$cmd").unwrap_or_default();
+        // {$query: .., $readPreference: ..} is what a driver sends to a mongos.
+        let command = match query.query.get("$query")? {
+            Some(bson::RawBsonRef::Document(command)) => command,
+            _ => query.query,
+        };
+        let request = Request::new(command, &[], Some(database), false)?;
+        if !matches!(request.name, "hello" | "isMaster" | "ismaster") {
+            let text =
+                format!("Unsupported OP_QUERY command: {}. The client driver may require an upgrade.", request.name);
+            return Err(CommandError::new(UNSUPPORTED_OP_QUERY, text));
+        }
+        Ok(dispatch::run(self.shared, self.client, &request).await.document)
+    }
+
+    /// Sends a reply and returns its id.
+    async fn send(&mut self, form: Form, document: &RawDocument, more: bool) -> Result<i32, ReadError> {
+        let id = self.shared.request_id();
+        // What is compressed carries no checksum: the compressed bytes have their own.
+        let checksum = form.flags.checksum && form.compressor.is_none();
+        let flags = Flags { checksum, more_to_come: more, exhaust_allowed: false };
+        let mut bytes = Vec::with_capacity(document.as_bytes().len() + 64);
+        OpMsg::new(flags, document).encode(id, form.response_to, &mut bytes);
+        if let Some(compressor) = form.compressor {
+            let mut compressed = Vec::new();
+            if handfast_wire::compressed::compress(&bytes, compressor, &mut compressed) {
+                bytes = compressed;
+            }
+        }
+        self.write(&bytes).await?;
+        Ok(id)
+    }
+
+    async fn send_legacy(&mut self, response_to: i32, document: &RawDocument) -> Result<(), ReadError> {
+        let mut bytes = Vec::with_capacity(document.as_bytes().len() + 64);
+        Reply::command(document).encode(self.shared.request_id(), response_to, &mut bytes);
+        self.write(&bytes).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
+        self.shared.metrics.bytes_out.add(bytes.len() as u64);
+        write_all(self.writer, bytes, self.shared.options.connections.stall_timeout).await
+    }
+}
+
+const UNSUPPORTED_OP_QUERY: Code = Code(352);
+
+/// Looks at every document, to any depth, before anything recursive does.
+fn check(msg: &OpMsg<'_>) -> Outcome<()> {
+    check_document(msg.body)?;
+    for sequence in &msg.sequences {
+        for document in &sequence.documents {
+            check_document(document)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_document(document: &RawDocument) -> Outcome<()> {
+    let limits = depth::Limits { nesting_max: NESTING_MAX, bytes_max: COMMAND_BYTES_MAX };
+    Ok(depth::check(document.as_bytes(), limits)?)
+}

@@ -1,0 +1,175 @@
+//! Whole frames from a stream of bytes, and back.
+//!
+//! What a client announces is not what it gets memory for: the buffer grows with the bytes that arrive. Up to 64 KiB a
+//! message costs nothing but that; one that is announced larger has to send 64 KiB before room is reserved for it.
+//! Time-outs tell three silences apart: no message for long (idle), a message that stopped (stall), a message that
+//! trickles (too slow as a whole).
+
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use handfast_wire::{HEADER_BYTES, Header, Limits};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
+
+use crate::options::ConnectionLimits;
+use crate::reserve::{FREE_BYTES, Reserve, Reserved};
+
+/// The buffer grows by at least this much.
+const READ_BYTES: usize = 8 * 1024;
+/// A buffer that grew larger is given back once its message is answered.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// A whole message.
+pub(crate) struct Frame {
+    pub(crate) header: Header,
+    pub(crate) bytes: BytesMut,
+    pub(crate) reserved: Option<Reserved>,
+}
+
+/// Why there is no next frame.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("the connection failed: {0}")]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Wire(#[from] handfast_wire::Error),
+    #[error("the connection ended in the middle of a message")]
+    Truncated,
+    #[error("no message for {0:?}")]
+    Idle(Duration),
+    #[error("a message stopped in the middle for {0:?}")]
+    Stalled(Duration),
+    #[error("a message took longer than {0:?} to arrive")]
+    TooSlow(Duration),
+}
+
+/// Cuts frames off a stream. Every method can be dropped while it waits: what has arrived stays in the buffer.
+pub(crate) struct FrameReader<R> {
+    stream: R,
+    buffer: BytesMut,
+    limits: Limits,
+    times: ConnectionLimits,
+    ended: bool,
+    /// When the first bytes of the message in the buffer were there.
+    begun: Option<Instant>,
+    reserved: Option<Reserved>,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    pub(crate) fn new(stream: R, limits: Limits, times: ConnectionLimits) -> Self {
+        FrameReader { stream, buffer: BytesMut::new(), limits, times, ended: false, begun: None, reserved: None }
+    }
+
+    /// No part of a message is here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The next frame; none if the client closed the connection between two.
+    pub(crate) async fn next(&mut self, reserve: &Reserve) -> Result<Option<Frame>, ReadError> {
+        loop {
+            let mut missing = HEADER_BYTES.saturating_sub(self.buffer.len());
+            if let Some(bytes) = self.buffer.first_chunk() {
+                let header = Header::decode(bytes);
+                let length = header.frame_bytes(&self.limits)?;
+                if self.buffer.len() >= length {
+                    return Ok(Some(self.cut(header, length)));
+                }
+                missing = length - self.buffer.len();
+                if length > FREE_BYTES && self.buffer.len() >= FREE_BYTES && self.reserved.is_none() {
+                    self.reserved = Some(reserve.reserve(length).await);
+                    continue;
+                }
+                if self.reserved.is_none() && self.buffer.len() < FREE_BYTES {
+                    missing = missing.min(FREE_BYTES - self.buffer.len());
+                }
+            }
+            if self.ended {
+                return if self.buffer.is_empty() { Ok(None) } else { Err(ReadError::Truncated) };
+            }
+            self.read(missing).await?;
+        }
+    }
+
+    fn cut(&mut self, header: Header, length: usize) -> Frame {
+        let bytes =
+            if self.buffer.len() == length { std::mem::take(&mut self.buffer) } else { self.buffer.split_to(length) };
+        // What follows belongs to a message of its own, which begins now.
+        self.begun = (!self.buffer.is_empty()).then(Instant::now);
+        Frame { header, bytes, reserved: self.reserved.take() }
+    }
+
+    /// Takes back the buffer of a frame that is done with, so that the next message finds it.
+    pub(crate) fn recycle(&mut self, mut bytes: BytesMut) {
+        if self.buffer.is_empty() && bytes.capacity() <= KEPT_BYTES && bytes.capacity() > self.buffer.capacity() {
+            bytes.clear();
+            self.buffer = bytes;
+        }
+    }
+
+    /// Reads some bytes, within the time that is left.
+    async fn read(&mut self, missing: usize) -> Result<(), ReadError> {
+        let now = Instant::now();
+        let (deadline, error) = match self.begun {
+            None => (now + self.times.idle_timeout, ReadError::Idle(self.times.idle_timeout)),
+            Some(begun) => {
+                let stalled = now + self.times.stall_timeout;
+                let too_slow = begun + self.times.message_timeout;
+                if stalled <= too_slow {
+                    (stalled, ReadError::Stalled(self.times.stall_timeout))
+                } else {
+                    (too_slow, ReadError::TooSlow(self.times.message_timeout))
+                }
+            }
+        };
+        // Doubling keeps the copies few; the announced rest bounds it.
+        let room = missing.min(self.buffer.len()).max(READ_BYTES);
+        self.buffer.reserve(room);
+        let count = timeout_at(deadline, self.stream.read_buf(&mut self.buffer)).await.map_err(|_| error)??;
+        if count == 0 {
+            self.ended = true;
+        } else if self.begun.is_none() {
+            self.begun = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Returns once the client has closed its side. Until then it reads ahead, but not far: at most what a message
+    /// may have without a reservation.
+    pub(crate) async fn peer_gone(&mut self) {
+        while !self.ended {
+            if self.buffer.len() >= FREE_BYTES {
+                return std::future::pending().await;
+            }
+            self.buffer.reserve(READ_BYTES);
+            match self.stream.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => self.ended = true,
+                Ok(_) => {
+                    self.begun.get_or_insert_with(Instant::now);
+                }
+            }
+        }
+    }
+}
+
+/// Writes all bytes. A client that takes none for `stall_timeout` is given up.
+pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    mut bytes: &[u8],
+    stall_timeout: Duration,
+) -> Result<(), ReadError> {
+    while bytes.has_remaining() {
+        let deadline = Instant::now() + stall_timeout;
+        let written =
+            timeout_at(deadline, writer.write(bytes)).await.map_err(|_| ReadError::Stalled(stall_timeout))??;
+        if written == 0 {
+            return Err(ReadError::Io(std::io::ErrorKind::WriteZero.into()));
+        }
+        bytes.advance(written);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

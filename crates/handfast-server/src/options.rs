@@ -1,0 +1,130 @@
+//! How a server is set up.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use handfast_store::Durability;
+use handfast_wire::{Compressor, Limits};
+
+pub use crate::cursors::CursorLimits;
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP port; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// A Unix socket. An abandoned one is replaced.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// What the server says it is, and what drivers therefore do.
+///
+/// Only to a replica set or a mongos do drivers send a transaction number with plain writes, so that a repeated write
+/// is applied once. This server does not keep such numbers yet: so `Standalone` is the default, to which drivers send
+/// none, and with the other two clients have to set `retryWrites=false`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Topology {
+    /// A server on its own.
+    #[default]
+    Standalone,
+    /// The primary and only member of a replica set.
+    ReplicaSet {
+        /// Its name, as in the `replicaSet` of a connection string.
+        name: String,
+        /// `host:port` as clients reach it; none: the address that the client dialled.
+        advertise: Option<String>,
+    },
+    /// A router: clients compare no host names with it, which suits proxies.
+    Mongos,
+}
+
+/// Bounds on connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections at once; one more gets an error and is closed.
+    pub open_max: usize,
+    /// A connection without a message for this long is closed. Drivers keep connections in pools and open new ones
+    /// when they need them.
+    pub idle_timeout: Duration,
+    /// A message, once begun, has to come on with each of these.
+    pub stall_timeout: Duration,
+    /// A message, once begun, has to be whole within this.
+    pub message_timeout: Duration,
+    /// Bytes of large requests (over 64 KiB) in memory at once, over all connections. Further ones wait unread.
+    pub request_bytes_max: usize,
+    /// Bytes of large replies in memory at once, over all connections. Further ones wait.
+    pub reply_bytes_max: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        ConnectionLimits {
+            open_max: 10_000,
+            idle_timeout: Duration::from_secs(30 * 60),
+            stall_timeout: Duration::from_secs(30),
+            message_timeout: Duration::from_secs(5 * 60),
+            request_bytes_max: 256 * 1024 * 1024,
+            reply_bytes_max: 256 * 1024 * 1024,
+        }
+    }
+}
+
+/// How a server is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen; several are allowed.
+    pub listen: Vec<Address>,
+    /// What the server says it is.
+    pub topology: Topology,
+    /// Which compressors a client may use.
+    pub compressors: Vec<Compressor>,
+    /// When a write is acknowledged that does not ask for `j: true` or `w: "majority"`. `Journaled`: always synced,
+    /// also with `j: false`. `Memory`: not synced unless asked for.
+    pub durability: Durability,
+    /// Bounds on messages.
+    pub limits: Limits,
+    /// Bounds on connections.
+    pub connections: ConnectionLimits,
+    /// Bounds on cursors.
+    pub cursors: CursorLimits,
+    /// How long a shutdown waits for running commands.
+    pub shutdown_grace: Duration,
+    /// Commands that take longer are logged.
+    pub slow_operation: Duration,
+    /// What `getCmdLineOpts` shows.
+    pub command_line: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            listen: Vec::new(),
+            topology: Topology::default(),
+            compressors: Compressor::NEGOTIABLE.to_vec(),
+            durability: Durability::default(),
+            limits: Limits::default(),
+            connections: ConnectionLimits::default(),
+            cursors: CursorLimits::default(),
+            shutdown_grace: Duration::from_secs(10),
+            slow_operation: Duration::from_millis(100),
+            command_line: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// The defaults, on one address.
+    pub fn on(address: Address) -> Self {
+        Options { listen: vec![address], ..Options::default() }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a client is told when there are too many connections: an error in answer to its first message.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use handfast_wire::{Flags, OpCode, OpMsg, Reply};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use crate::error::CommandError;
+use crate::frame::{FrameReader, ReadError, write_all};
+use crate::reply::failure;
+use crate::state::Shared;
+
+/// Clients that are refused in words at the same time.
+const PLACES: usize = 16;
+/// How long a client may take to say its first message, and to hear the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A place among those who are refused in words.
+pub(crate) struct Place(Arc<Shared>);
+
+impl Place {
+    pub(crate) fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let more = |count| if count < PLACES { Some(count + 1) } else { None };
+        shared.refusals.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(Place(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.refusals.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Answers the first message with the error, and closes.
+pub(crate) async fn refuse<R, W>(shared: &Shared, error: CommandError, reader: R, mut writer: W)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let answer = async {
+        let mut reader = FrameReader::new(reader, shared.options.limits, shared.options.connections);
+        let Some(frame) = reader.next(&shared.requests).await? else { return Ok::<(), ReadError>(()) };
+        let document = failure(&error);
+        let mut bytes = Vec::new();
+        if frame.header.op_code == OpCode::Query {
+            Reply::command(&document).encode(shared.request_id(), frame.header.request_id, &mut bytes);
+        } else {
+            OpMsg::new(Flags::default(), &document).encode(shared.request_id(), frame.header.request_id, &mut bytes);
+        }
+        write_all(&mut writer, &bytes, PATIENCE).await?;
+        writer.shutdown().await?;
+        Ok(())
+    };
+    // A client that does not even say what it wants is closed without a word.
+    let _ = tokio::time::timeout(PATIENCE, answer).await;
+}

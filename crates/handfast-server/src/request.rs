@@ -1,0 +1,280 @@
+//! A command as it arrived: its name, its database, its fields, and what every command may carry.
+
+use std::time::Duration;
+
+use bson::raw::{RawBsonRef, RawDocument};
+use bson::spec::BinarySubtype;
+use handfast_mql::Code;
+use handfast_store::{Durability, Namespace, check_database_name};
+use handfast_wire::Sequence;
+
+use crate::arguments::{Arguments, as_integer};
+use crate::error::{CommandError, Outcome};
+
+/// The id that a client gave its session.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SessionId(pub(crate) [u8; 16]);
+
+impl std::fmt::Display for SessionId {
+    /// As a UUID.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (place, byte) in self.0.iter().enumerate() {
+            if matches!(place, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// Reads `{id: UUID}`.
+pub(crate) fn session_id(path: &'static str, document: &RawDocument) -> Outcome<SessionId> {
+    let mut arguments = Arguments::of_document(path, document)?;
+    let id = arguments.any("id")?;
+    // The digest of the user; there are no users.
+    arguments.ignored(&["uid", "txnNumber", "txnUUID"])?;
+    arguments.finish()?;
+    match id {
+        None => Err(CommandError::new(Code(40_414), format!("BSON field '{path}.id' is missing but a required field"))),
+        Some(RawBsonRef::Binary(binary)) if binary.subtype == BinarySubtype::Uuid => match binary.bytes.try_into() {
+            Ok(bytes) => Ok(SessionId(bytes)),
+            Err(_) => {
+                Err(CommandError::new(Code::InvalidLength, "uuid must be a 16-byte binary field with UUID (4) subtype"))
+            }
+        },
+        Some(_) => Err(CommandError::new(Code::TypeMismatch, format!("BSON field '{path}.id' must be a UUID"))),
+    }
+}
+
+/// When a write is acknowledged, as the client asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriteConcern {
+    /// `w: 0`: never.
+    pub(crate) acknowledged: bool,
+    /// `j: true` or `w: "majority"`: synced, whatever the server's default is.
+    pub(crate) synced: bool,
+}
+
+/// A command.
+pub(crate) struct Request<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) database: &'a str,
+    pub(crate) body: &'a RawDocument,
+    pub(crate) sequences: &'a [Sequence<'a>],
+    pub(crate) session: Option<SessionId>,
+    pub(crate) max_time: Option<Duration>,
+    pub(crate) write_concern: WriteConcern,
+    pub(crate) api_strict: bool,
+    /// The client can take several replies.
+    pub(crate) exhaust: bool,
+}
+
+impl<'a> Request<'a> {
+    /// Reads what every command may carry.
+    pub(crate) fn new(
+        body: &'a RawDocument,
+        sequences: &'a [Sequence<'a>],
+        database: Option<&'a str>,
+        exhaust: bool,
+    ) -> Outcome<Self> {
+        let name = match body.iter().next().transpose()? {
+            Some((name, _)) => name.as_str(),
+            None => return Err(CommandError::new(Code::CommandNotFound, "no such command: ''")),
+        };
+        let database = match (database, body.get("$db")?) {
+            (Some(database), _) | (None, Some(RawBsonRef::String(database))) => database,
+            (None, None) => {
+                return Err(CommandError::new(Code(40_571), "OP_MSG requests require a $db argument"));
+            }
+            (None, Some(_)) => {
+                return Err(CommandError::new(Code::TypeMismatch, "the $db argument must be a string"));
+            }
+        };
+        check_database_name(database)?;
+        let mut request = Request {
+            name,
+            database,
+            body,
+            sequences,
+            session: None,
+            max_time: None,
+            write_concern: WriteConcern { acknowledged: true, synced: false },
+            api_strict: false,
+            exhaust,
+        };
+        request.read_generic()?;
+        Ok(request)
+    }
+
+    fn read_generic(&mut self) -> Outcome<()> {
+        let mut api_version = false;
+        for element in self.body.iter().skip(1) {
+            let (name, value) = element?;
+            if matches!(value, RawBsonRef::Null) {
+                continue;
+            }
+            match name.as_str() {
+                "lsid" => self.session = Some(session_id("lsid", document("lsid", value)?)?),
+                "maxTimeMS" => self.max_time = max_time(value)?,
+                "writeConcern" => self.write_concern = write_concern(document("writeConcern", value)?)?,
+                "readConcern" => check_read_concern(document("readConcern", value)?)?,
+                // What a standalone server answers: drivers turn it into advice about retryWrites=false.
+                "txnNumber" => {
+                    let text = "Transaction numbers are only allowed on a replica set member or mongos";
+                    return Err(CommandError::new(Code::IllegalOperation, text));
+                }
+                "startTransaction" | "autocommit" => {
+                    let text = format!("the field '{name}' belongs to a transaction and needs a txnNumber");
+                    return Err(CommandError::new(Code::InvalidOptions, text));
+                }
+                "apiVersion" => {
+                    if value.as_str() != Some("1") {
+                        return Err(CommandError::new(Code::APIVersionError, "API version must be \"1\""));
+                    }
+                    api_version = true;
+                }
+                "apiStrict" => self.api_strict = boolean("apiStrict", value)?,
+                "apiDeprecationErrors" => {
+                    boolean("apiDeprecationErrors", value)?;
+                }
+                _ => {}
+            }
+        }
+        if self.api_strict && !api_version {
+            let text = "Provided apiStrict without passing apiVersion";
+            return Err(CommandError::new(Code::InvalidOptions, text));
+        }
+        Ok(())
+    }
+
+    /// The command's own fields.
+    pub(crate) fn arguments(&self, path: &'static str) -> Outcome<Arguments<'a>> {
+        Arguments::of_command(path, self.body, self.sequences)
+    }
+
+    /// The value of the command's name.
+    pub(crate) fn subject(&self) -> Outcome<RawBsonRef<'a>> {
+        match self.body.iter().next().transpose()? {
+            Some((_, value)) => Ok(value),
+            None => Ok(RawBsonRef::Null),
+        }
+    }
+
+    /// The collection that the command is about.
+    pub(crate) fn namespace(&self) -> Outcome<Namespace> {
+        match self.subject()? {
+            RawBsonRef::String(collection) => Ok(Namespace::new(self.database, collection)?),
+            other => {
+                let kind = crate::arguments::type_name(other.element_type());
+                let text = format!("collection name has invalid type {kind}");
+                Err(CommandError::new(Code::InvalidNamespace, text))
+            }
+        }
+    }
+
+    /// When the store has to acknowledge, given the server's default.
+    ///
+    /// A client can ask for more than the default, never for less: with `Journaled` as default, `j: false` and `w: 0`
+    /// are synced as well (what costs is the first writer's wait, not the others').
+    pub(crate) fn durability(&self, default: Durability) -> Durability {
+        match default {
+            Durability::Memory if !self.write_concern.synced => Durability::Memory,
+            _ => Durability::Journaled,
+        }
+    }
+}
+
+fn document<'a>(name: &str, value: RawBsonRef<'a>) -> Outcome<&'a RawDocument> {
+    value.as_document().ok_or_else(|| mismatch(name, value, "type 'object'"))
+}
+
+fn boolean(name: &str, value: RawBsonRef<'_>) -> Outcome<bool> {
+    value.as_bool().ok_or_else(|| mismatch(name, value, "type 'bool'"))
+}
+
+fn mismatch(name: &str, value: RawBsonRef<'_>, expected: &str) -> CommandError {
+    let kind = crate::arguments::type_name(value.element_type());
+    CommandError::new(
+        Code::TypeMismatch,
+        format!("BSON field '{name}' is the wrong type '{kind}', expected {expected}"),
+    )
+}
+
+/// 0 means without a bound.
+fn max_time(value: RawBsonRef<'_>) -> Outcome<Option<Duration>> {
+    let Some(millis) = as_integer(value) else {
+        return Err(mismatch("maxTimeMS", value, "types '[long, int, decimal, double']"));
+    };
+    match u32::try_from(millis) {
+        Ok(0) => Ok(None),
+        Ok(millis) if i32::try_from(millis).is_ok() => Ok(Some(Duration::from_millis(u64::from(millis)))),
+        _ => {
+            let text = format!("{millis} value for maxTimeMS is out of range [0, {}]", i32::MAX);
+            Err(CommandError::new(Code::BadValue, text))
+        }
+    }
+}
+
+fn write_concern(document: &RawDocument) -> Outcome<WriteConcern> {
+    let mut arguments = Arguments::of_document("writeConcern", document)?;
+    let journaled = arguments.lenient_flag("j")?.unwrap_or(false);
+    let synced = arguments.lenient_flag("fsync")?.unwrap_or(false);
+    arguments.integer("wtimeout")?;
+    arguments.ignored(&["provenance"])?;
+    let mut concern = WriteConcern { acknowledged: true, synced: journaled || synced };
+    match arguments.any("w")? {
+        None => {}
+        Some(RawBsonRef::String("majority")) => concern.synced = true,
+        Some(RawBsonRef::String(mode)) => {
+            let text = format!("No write concern mode named '{mode}' found in replica set configuration");
+            return Err(CommandError::new(UNKNOWN_WRITE_CONCERN, text));
+        }
+        Some(value) => match as_integer(value) {
+            Some(0) => concern.acknowledged = false,
+            Some(1) => {}
+            Some(2..=50) => {
+                let text = "cannot use 'w' > 1 when a host is not replicated";
+                return Err(CommandError::new(Code::BadValue, text));
+            }
+            Some(_) => {
+                return Err(CommandError::new(
+                    Code::FailedToParse,
+                    "w has to be a non-negative number and not greater than 50",
+                ));
+            }
+            None => return Err(CommandError::new(Code::FailedToParse, "w has to be a number or a string")),
+        },
+    }
+    // As MongoDB documents it: j prevails over w: 0.
+    concern.acknowledged |= concern.synced;
+    arguments.finish()?;
+    Ok(concern)
+}
+
+const UNKNOWN_WRITE_CONCERN: Code = Code(79);
+
+/// There is one copy of the data, and reads see what is committed: every level holds.
+fn check_read_concern(document: &RawDocument) -> Outcome<()> {
+    let mut arguments = Arguments::of_document("readConcern", document)?;
+    let level = arguments.text("level")?;
+    arguments.ignored(&["provenance"])?;
+    arguments.unsupported(&["atClusterTime", "afterClusterTime"])?;
+    arguments.finish()?;
+    match level {
+        None | Some("local" | "available" | "majority" | "linearizable" | "snapshot") => Ok(()),
+        Some(other) => {
+            let text = format!("Enumeration value '{other}' for field 'readConcern.level' is not a valid value.");
+            Err(CommandError::new(Code::BadValue, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

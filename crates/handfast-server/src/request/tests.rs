@@ -1,0 +1,107 @@
+use bson::{RawDocumentBuf, rawdoc};
+
+use super::*;
+
+fn with(fields: RawDocumentBuf) -> RawDocumentBuf {
+    let mut body = rawdoc! { "ping": 1, "$db": "admin" };
+    for element in &fields {
+        let (name, value) = element.unwrap();
+        body.append(name, value);
+    }
+    body
+}
+
+fn check<T: PartialEq + std::fmt::Debug>(
+    fields: RawDocumentBuf,
+    read: impl Fn(&Request<'_>) -> T,
+    expected: Result<T, i32>,
+) {
+    let body = with(fields);
+    let actual = Request::new(&body, &[], None, false).map(|request| read(&request)).map_err(|error| error.code.0);
+    assert_eq!(actual, expected, "{body:?}");
+}
+
+#[test]
+fn sessions() {
+    let id = |subtype, bytes: &[u8]| bson::Binary { subtype, bytes: bytes.to_vec() };
+    let good = id(BinarySubtype::Uuid, &[7; 16]);
+    check(rawdoc! { "lsid": { "id": good } }, |r| r.session, Ok(Some(SessionId([7; 16]))));
+    check(rawdoc! { "lsid": { "id": id(BinarySubtype::Uuid, &[7; 15]) } }, |r| r.session, Err(16));
+    check(rawdoc! { "lsid": { "id": id(BinarySubtype::Generic, &[7; 16]) } }, |r| r.session, Err(14));
+    check(rawdoc! { "lsid": {} }, |r| r.session, Err(40_414));
+    check(rawdoc! { "lsid": 1 }, |r| r.session, Err(14));
+    assert_eq!(SessionId([0xab; 16]).to_string(), "abababab-abab-abab-abab-abababababab");
+}
+
+#[test]
+fn what_belongs_to_transactions_is_refused() {
+    check(rawdoc! { "txnNumber": 1_i64 }, |_| (), Err(20));
+    check(rawdoc! { "autocommit": false }, |_| (), Err(72));
+    check(rawdoc! { "startTransaction": true }, |_| (), Err(72));
+}
+
+#[test]
+fn time_bounds() {
+    check(rawdoc! { "maxTimeMS": 0 }, |r| r.max_time, Ok(None));
+    check(rawdoc! { "maxTimeMS": 5_i64 }, |r| r.max_time, Ok(Some(Duration::from_millis(5))));
+    check(rawdoc! { "maxTimeMS": -1 }, |r| r.max_time, Err(2));
+    check(rawdoc! { "maxTimeMS": 2_147_483_648_i64 }, |r| r.max_time, Err(2));
+    check(rawdoc! { "maxTimeMS": "1" }, |r| r.max_time, Err(14));
+}
+
+#[test]
+fn write_concerns() {
+    let of = |concern: RawDocumentBuf| rawdoc! { "writeConcern": concern };
+    let read = |r: &Request<'_>| (r.write_concern.acknowledged, r.write_concern.synced);
+    check(of(rawdoc! {}), read, Ok((true, false)));
+    check(of(rawdoc! { "w": 1 }), read, Ok((true, false)));
+    check(of(rawdoc! { "w": 0 }), read, Ok((false, false)));
+    check(of(rawdoc! { "w": "majority", "wtimeout": 100 }), read, Ok((true, true)));
+    check(of(rawdoc! { "w": 1, "j": true }), read, Ok((true, true)));
+    check(of(rawdoc! { "w": 0, "j": true }), read, Ok((true, true)));
+    check(of(rawdoc! { "w": 2 }), read, Err(2));
+    check(of(rawdoc! { "w": 51 }), read, Err(9));
+    check(of(rawdoc! { "w": -1 }), read, Err(9));
+    check(of(rawdoc! { "w": "nowhere" }), read, Err(79));
+    check(of(rawdoc! { "x": 1 }), read, Err(40_415));
+}
+
+#[test]
+fn durability_is_never_less_than_the_default() {
+    let of = |fields: RawDocumentBuf, default| {
+        let body = with(fields);
+        Request::new(&body, &[], None, false).unwrap().durability(default)
+    };
+    use Durability::{Journaled, Memory};
+    assert_eq!(of(rawdoc! { "writeConcern": { "w": 1, "j": false } }, Journaled), Journaled);
+    assert_eq!(of(rawdoc! { "writeConcern": { "w": 1, "j": false } }, Memory), Memory);
+    assert_eq!(of(rawdoc! {}, Memory), Memory);
+    assert_eq!(of(rawdoc! { "writeConcern": { "j": true } }, Memory), Journaled);
+    assert_eq!(of(rawdoc! { "writeConcern": { "w": "majority" } }, Memory), Journaled);
+}
+
+#[test]
+fn read_concerns_and_versions() {
+    check(rawdoc! { "readConcern": { "level": "majority" } }, |_| (), Ok(()));
+    check(rawdoc! { "readConcern": {} }, |_| (), Ok(()));
+    check(rawdoc! { "readConcern": { "level": "weird" } }, |_| (), Err(2));
+    check(rawdoc! { "readConcern": { "afterClusterTime": 1 } }, |_| (), Err(238));
+    check(rawdoc! { "apiVersion": "1", "apiStrict": true }, |r| r.api_strict, Ok(true));
+    check(rawdoc! { "apiVersion": "2" }, |_| (), Err(322));
+    check(rawdoc! { "apiStrict": true }, |_| (), Err(72));
+}
+
+#[test]
+fn names() {
+    let check = |body: RawDocumentBuf, expected: i32| {
+        assert_eq!(Request::new(&body, &[], None, false).err().map(|error| error.code.0), Some(expected), "{body:?}");
+    };
+    check(rawdoc! {}, 59);
+    check(rawdoc! { "ping": 1 }, 40_571);
+    check(rawdoc! { "ping": 1, "$db": 1 }, 14);
+    check(rawdoc! { "ping": 1, "$db": "a.b" }, 73);
+    check(rawdoc! { "ping": 1, "$db": "" }, 73);
+    let body = rawdoc! { "find": 1, "$db": "d" };
+    let error = Request::new(&body, &[], None, false).unwrap().namespace().unwrap_err();
+    assert_eq!((error.code, error.message.as_str()), (Code::InvalidNamespace, "collection name has invalid type int"));
+}

@@ -1,0 +1,76 @@
+//! A bound on the bytes that large messages hold in memory, over all connections.
+//!
+//! Small messages are free: their number is bounded by that of connections. A large one reserves its size before it is
+//! read (or built) and waits for its turn. Requests and replies have a reserve each: a command that holds its request
+//! and waits for room for its reply must not wait for other requests that wait for the same.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Messages up to this size need no reservation.
+pub(crate) const FREE_BYTES: usize = 64 * 1024;
+
+/// A semaphore counts units of this many bytes.
+const UNIT_BYTES: usize = 1024;
+
+/// Bytes that may be in memory at once.
+pub(crate) struct Reserve {
+    units: Arc<Semaphore>,
+    units_max: u32,
+}
+
+/// Bytes that are reserved until this is dropped.
+pub(crate) struct Reserved {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Reserve {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let units_max = u32::try_from(bytes_max / UNIT_BYTES).unwrap_or(u32::MAX).max(1);
+        let count = usize::try_from(units_max).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Reserve { units: Arc::new(Semaphore::new(count)), units_max }
+    }
+
+    /// Waits until so many bytes are free. A message that is larger than the whole reserve takes all of it.
+    pub(crate) async fn reserve(&self, bytes: usize) -> Reserved {
+        if bytes <= FREE_BYTES {
+            return Reserved { _permit: None };
+        }
+        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.units_max);
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.units).acquire_many_owned(units).await.ok();
+        Reserved { _permit: permit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn waits(reserve: &Reserve, bytes: usize) -> bool {
+        tokio::time::timeout(Duration::from_millis(1), reserve.reserve(bytes)).await.is_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_messages_wait_for_room() {
+        let reserve = Reserve::new(1024 * 1024);
+        let first = reserve.reserve(800 * 1024).await;
+        assert!(waits(&reserve, 300 * 1024).await);
+        assert!(!waits(&reserve, 200 * 1024).await);
+        assert!(!waits(&reserve, FREE_BYTES).await);
+        drop(first);
+        assert!(!waits(&reserve, 300 * 1024).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_larger_than_the_reserve_gets_all_of_it() {
+        let reserve = Reserve::new(1024 * 1024);
+        let all = reserve.reserve(48_000_000).await;
+        assert!(waits(&reserve, 100 * 1024).await);
+        drop(all);
+        assert!(!waits(&reserve, 100 * 1024).await);
+    }
+}

@@ -1,0 +1,142 @@
+//! What all connections share, and what is known of one of them.
+
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bson::RawBsonRef;
+use bson::oid::ObjectId;
+use bson::raw::{RawDocument, RawDocumentBuf};
+use handfast_store::{DocumentStore, Sources};
+use tokio::sync::watch;
+
+use crate::cursors::Cursors;
+use crate::lock::lock;
+use crate::metrics::Metrics;
+use crate::operations::Operations;
+use crate::options::Options;
+use crate::reserve::Reserve;
+use crate::sessions::{SESSIONS_MAX, Sessions};
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn DocumentStore>,
+    pub(crate) sources: Sources,
+    pub(crate) options: Options,
+    pub(crate) cursors: Cursors,
+    pub(crate) sessions: Sessions,
+    pub(crate) operations: Operations,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) requests: Reserve,
+    pub(crate) replies: Reserve,
+    /// Connections that are open.
+    pub(crate) connections: AtomicUsize,
+    /// Connections that are being told that there are too many.
+    pub(crate) refusals: AtomicUsize,
+    /// Set once, when the server begins to shut down.
+    pub(crate) shutdown: watch::Sender<bool>,
+    /// Tells this run of the server from every other, in `topologyVersion`.
+    pub(crate) process_id: ObjectId,
+    pub(crate) started: Duration,
+    next_request_id: AtomicI32,
+}
+
+impl Shared {
+    pub(crate) fn new(store: Arc<dyn DocumentStore>, sources: Sources, options: Options) -> Self {
+        Shared {
+            store,
+            cursors: Cursors::new(options.cursors, Arc::clone(&sources.random)),
+            sessions: Sessions::new(SESSIONS_MAX),
+            operations: Operations::new(),
+            metrics: Arc::default(),
+            requests: Reserve::new(options.connections.request_bytes_max),
+            replies: Reserve::new(options.connections.reply_bytes_max),
+            connections: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
+            shutdown: watch::channel(false).0,
+            process_id: sources.ids.object_id(),
+            started: sources.clock.elapsed(),
+            next_request_id: AtomicI32::new(1),
+            sources,
+            options,
+        }
+    }
+
+    /// Time since some fixed moment.
+    pub(crate) fn now(&self) -> Duration {
+        self.sources.clock.elapsed()
+    }
+
+    /// How long the server has been up.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.now().saturating_sub(self.started)
+    }
+
+    /// The id of the next message that the server sends.
+    pub(crate) fn request_id(&self) -> i32 {
+        self.next_request_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        *self.shutdown.borrow()
+    }
+
+    /// Returns once the server begins to shut down.
+    pub(crate) async fn shutting_down(&self) {
+        begun(&mut self.shutdown.subscribe()).await;
+    }
+
+    /// Forgets cursors and sessions whose time is over.
+    pub(crate) fn expire(&self) {
+        let now = self.now();
+        self.cursors.expire(now);
+        let ended = self.sessions.expire(now);
+        if !ended.is_empty() {
+            self.cursors.kill_of_sessions(&ended);
+        }
+    }
+}
+
+/// Returns once the shutdown has begun.
+pub(crate) async fn begun(shutdown: &mut watch::Receiver<bool>) {
+    // The sender lives in what all connections share, and they hold it: no error while we wait.
+    if shutdown.wait_for(|begun| *begun).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// What is known of one connection.
+pub(crate) struct Client {
+    /// As `hello` shows it, from 1.
+    pub(crate) id: u64,
+    /// Where it comes from.
+    pub(crate) remote: String,
+    /// Where it arrived: what the client dialled, seen from here.
+    pub(crate) local: String,
+    /// What the driver said of itself in its first `hello`.
+    metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
+}
+
+impl Client {
+    pub(crate) fn new(id: u64, remote: String, local: String) -> Self {
+        Client { id, remote, local, metadata: Mutex::new(None) }
+    }
+
+    /// Keeps what the driver says of itself, the first time it does.
+    pub(crate) fn introduce(&self, metadata: &RawDocument) {
+        lock(&self.metadata).get_or_insert_with(|| Arc::new(metadata.to_owned()));
+    }
+
+    pub(crate) fn metadata(&self) -> Option<Arc<RawDocumentBuf>> {
+        lock(&self.metadata).clone()
+    }
+
+    /// `application.name` of what the driver said.
+    pub(crate) fn app_name(&self) -> Option<String> {
+        let metadata = self.metadata()?;
+        match metadata.get_document("application").ok()?.get("name") {
+            Ok(Some(RawBsonRef::String(name))) => Some(name.to_owned()),
+            _ => None,
+        }
+    }
+}
