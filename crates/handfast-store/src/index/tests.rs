@@ -258,3 +258,87 @@ impl MapStrings for &[&str] {
         self.iter().map(|&text| text.to_owned()).collect()
     }
 }
+
+/// The keys as the order of these documents: by the first key of each.
+fn keys_of(spec: IndexSpec, document: RawDocumentBuf) -> Vec<Vec<u8>> {
+    Index::compile(spec).expect("valid").keys(&document).expect("keys").keys.into_iter().collect()
+}
+
+#[test]
+fn keys_compare_as_the_values_do_in_the_indexs_directions() {
+    let key = || spec(rawdoc! { "a": 1, "b": -1 });
+    let ascending = [
+        rawdoc! {},
+        rawdoc! { "a": 1, "b": 2 },
+        rawdoc! { "a": 1.0, "b": 1 },
+        rawdoc! { "a": 1.5, "b": "x" },
+        rawdoc! { "a": "a" },
+        rawdoc! { "a": "ab", "b": 9 },
+        rawdoc! { "a": { "x": 1 } },
+    ];
+    let keys: Vec<_> = ascending.into_iter().map(|document| keys_of(key(), document)).collect();
+    assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
+    assert_eq!(keys_of(key(), rawdoc! { "a": 1, "b": 2 }), keys_of(key(), rawdoc! { "b": 2.0, "a": 1_i64 }));
+}
+
+#[test]
+fn a_document_has_each_key_once() {
+    let single = || spec(rawdoc! { "a": 1 });
+    assert_eq!(keys_of(single(), rawdoc! { "a": [1, 1.0, 2, 1] }).len(), 2);
+    assert_eq!(keys_of(single(), rawdoc! {}), keys_of(single(), rawdoc! { "a": null }));
+    assert_ne!(keys_of(single(), rawdoc! { "a": [] }), keys_of(single(), rawdoc! { "a": null }));
+}
+
+#[test]
+fn sparse_and_partial_indexes_leave_documents_out() {
+    let sparse = || IndexSpec { sparse: true, ..spec(rawdoc! { "a": 1, "b": 1 }) };
+    assert_eq!(keys_of(sparse(), rawdoc! { "c": 1 }).len(), 0);
+    assert_eq!(keys_of(sparse(), rawdoc! { "b": null }).len(), 1);
+    assert_eq!(
+        keys_of(IndexSpec { sparse: true, ..spec(rawdoc! { "a.b": 1 }) }, rawdoc! { "a": [{ "c": 1 }] }).len(),
+        0
+    );
+    let partial = || IndexSpec { partial_filter: Some(rawdoc! { "b": { "$gt": 5 } }), ..spec(rawdoc! { "a": 1 }) };
+    assert_eq!(keys_of(partial(), rawdoc! { "a": 1, "b": 5 }).len(), 0);
+    assert_eq!(keys_of(partial(), rawdoc! { "a": 1, "b": 6 }).len(), 1);
+}
+
+#[test]
+fn a_partial_filter_that_does_not_compile_is_refused() {
+    let broken = IndexSpec { partial_filter: Some(rawdoc! { "a": { "$in": 1 } }), ..spec(rawdoc! { "a": 1 }) };
+    assert_eq!(Index::compile(broken).map(|_| ()).map_err(|error| error.code().0), Err(67));
+}
+
+#[test]
+fn the_error_of_a_duplicate_shows_the_key_that_is_taken() {
+    let index = Index::compile(spec(rawdoc! { "a": 1 })).expect("valid");
+    let document = rawdoc! { "_id": 1, "a": [1, "x"] };
+    let mut taken = Vec::new();
+    handfast_mql::key::encode(RawBsonRef::String("x"), &mut taken);
+    let error = index.duplicate(&Namespace::new("d", "c").expect("valid"), &document, &taken);
+    assert_eq!(error.message(), "E11000 duplicate key error collection: d.c index: a_1 dup key: { a: \"x\" }");
+    assert_eq!(index.shown(&document, &taken).expect("ok"), Some(rawdoc! { "a": "x" }));
+}
+
+#[test]
+fn bounds_have_the_fields_of_the_index() {
+    let index = Index::compile(spec(rawdoc! { "a": 1, "b": -1 })).expect("valid");
+    let keys = keys_of(spec(rawdoc! { "a": 1, "b": -1 }), rawdoc! { "a": 1, "b": 2 });
+    assert_eq!(index.bound(&rawdoc! { "a": 1, "b": 2 }).expect("ok"), keys[0]);
+    for wrong in [rawdoc! { "a": 1 }, rawdoc! { "b": 1, "a": 1 }, rawdoc! { "a": 1, "b": 1, "c": 1 }] {
+        assert_eq!(index.bound(&wrong).map_err(|error| error.code().0), Err(51174), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_document_expires_by_its_earliest_date() {
+    let index = Index::compile(IndexSpec { expire_after_seconds: Some(2), ..spec(rawdoc! { "t": 1 }) }).expect("valid");
+    let date = |millis| bson::DateTime::from_millis(millis);
+    let expires = |document: RawDocumentBuf| index.expires_at(&document).map(|at| at.timestamp_millis());
+    assert_eq!(expires(rawdoc! { "t": date(5) }), Some(2005));
+    assert_eq!(expires(rawdoc! { "t": [date(9), "x", date(7)] }), Some(2007));
+    assert_eq!(expires(rawdoc! { "t": "yesterday" }), None);
+    assert_eq!(expires(rawdoc! {}), None);
+    let never = Index::compile(spec(rawdoc! { "t": 1 })).expect("valid");
+    assert_eq!(never.expires_at(&rawdoc! { "t": date(5) }), None);
+}

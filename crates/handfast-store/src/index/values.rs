@@ -81,7 +81,8 @@ fn expand<'d>(paths: &[Path], mut fields: Vec<Field<'d, '_>>, found: &mut Tuples
         return Ok(());
     };
     if array.is_empty() {
-        return expand(paths, fields.iter().map(|field| of_element(*field, RawBsonRef::Undefined)).collect(), found);
+        // Neither null nor missing: see the module's documentation.
+        return expand(paths, fields.into_iter().map(of_nothing).collect(), found);
     }
     for element in array {
         let element = element.map_err(handfast_mql::Error::from)?;
@@ -93,7 +94,7 @@ fn expand<'d>(paths: &[Path], mut fields: Vec<Field<'d, '_>>, found: &mut Tuples
 /// Where a field that is at an array stands for one of the array's elements.
 fn of_element<'d, 'p>(field: Field<'d, 'p>, element: RawBsonRef<'d>) -> Field<'d, 'p> {
     match field {
-        Field::Array(_, []) => Field::At(Some(element)),
+        Field::Array(_, []) => at(element),
         Field::Array(_, rest) => match element {
             RawBsonRef::Document(_) => Field::Below(element, rest),
             // An array in an array is not gone through, except by position.
@@ -104,13 +105,27 @@ fn of_element<'d, 'p>(field: Field<'d, 'p>, element: RawBsonRef<'d>) -> Field<'d
     }
 }
 
+/// At the end of a path. Undefined in a document counts as null, which leaves the value undefined to empty arrays.
+fn at<'d, 'p>(value: RawBsonRef<'d>) -> Field<'d, 'p> {
+    Field::At(Some(if value == RawBsonRef::Undefined { RawBsonRef::Null } else { value }))
+}
+
+/// Where a field that is at an empty array stands.
+fn of_nothing<'d, 'p>(field: Field<'d, 'p>) -> Field<'d, 'p> {
+    match field {
+        Field::Array(_, []) => Field::At(Some(RawBsonRef::Undefined)),
+        Field::Array(_, _) => Field::At(None),
+        other => other,
+    }
+}
+
 fn walk<'d, 'p>(mut value: RawBsonRef<'d>, mut path: &'p [Box<str>]) -> Result<Field<'d, 'p>> {
     // The first step into a nested array is by position alone; later arrays are gone through.
     let mut nested = matches!(value, RawBsonRef::Array(_));
     loop {
         let next = match (value, path) {
             (RawBsonRef::Array(array), []) => return Ok(Field::Array(array, path)),
-            (_, []) => return Ok(Field::At(Some(value))),
+            (_, []) => return Ok(at(value)),
             (RawBsonRef::Document(document), [name, ..]) => document.get(&**name).map_err(handfast_mql::Error::from)?,
             (RawBsonRef::Array(array), [name, ..]) => match by_position(array, name)? {
                 Some(element) => Some(element),
