@@ -10,12 +10,15 @@
 pub mod context;
 pub mod decimal;
 pub mod depth;
+mod element;
 pub mod error;
 pub mod filter;
 pub mod key;
 pub mod number;
 pub mod order;
 pub mod path;
+pub mod text;
+pub mod update;
 
 pub use context::{CompileOptions, Context};
 pub use decimal::Decimal;
@@ -23,3 +26,4 @@ pub use error::{Code, Error, Result};
 pub use filter::{Filter, MatchPosition};
 pub use number::Number;
 pub use path::Path;
+pub use update::{Applied, Update, UpdateOptions, UpdateSource};

@@ -1,0 +1,272 @@
+//! Elements of raw documents together with the bytes they stand in.
+//!
+//! An update or a projection keeps most of a document as it is. So that it can copy what it keeps instead of taking it
+//! apart and writing it anew, an [`Element`] knows its range in the document: type byte, name, NUL, payload. A value
+//! that belongs to no document yet (an operand, a computed result) is [`Boxed`]: the only element of a document of its
+//! own, so that it has the same two faces, bytes to copy and a [`RawBsonRef`] to look at.
+//!
+//! [`Writer`] puts elements together to documents again.
+
+use bson::raw::CStr;
+use bson::spec::ElementType;
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+
+use crate::{Code, Error, Result};
+
+/// One element of a raw document. 32 bytes: an array that an update opens may have a million of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Element<'a> {
+    document: &'a RawDocument,
+    start: u32,
+    payload: u32,
+    end: u32,
+}
+
+impl std::fmt::Debug for Element<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {:?}", self.name(), self.value())
+    }
+}
+
+impl<'a> Element<'a> {
+    /// The field's name; in an array, the index as text (not to be relied on: nobody checks it).
+    pub(crate) fn name(&self) -> &'a str {
+        // The iterator that made this element has checked the name.
+        std::str::from_utf8(self.name_bytes()).unwrap_or_default()
+    }
+
+    /// The name's bytes: enough to compare.
+    pub(crate) fn name_bytes(&self) -> &'a [u8] {
+        let name = self.start as usize + 1..(self.payload as usize).saturating_sub(1);
+        self.document.as_bytes().get(name).unwrap_or_default()
+    }
+
+    /// The whole element as it stands in its document.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.document.as_bytes().get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// The value without type and name.
+    pub(crate) fn payload(&self) -> &'a [u8] {
+        self.document.as_bytes().get(self.payload as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// The type byte of the BSON specification.
+    pub(crate) fn tag(&self) -> u8 {
+        self.document.as_bytes().get(self.start as usize).copied().unwrap_or_default()
+    }
+
+    /// The value, if it is a document.
+    pub(crate) fn as_document(&self) -> Result<Option<&'a RawDocument>> {
+        self.nested(ElementType::EmbeddedDocument)
+    }
+
+    /// The elements of the value, if it is an array, as a document whose names are indexes.
+    pub(crate) fn as_array(&self) -> Result<Option<&'a RawDocument>> {
+        self.nested(ElementType::Array)
+    }
+
+    /// Whether the value is an array.
+    pub(crate) fn is_array(&self) -> bool {
+        self.tag() == ElementType::Array as u8
+    }
+
+    fn nested(&self, kind: ElementType) -> Result<Option<&'a RawDocument>> {
+        if self.tag() == kind as u8 { Ok(Some(RawDocument::from_bytes(self.payload())?)) } else { Ok(None) }
+    }
+
+    /// The value.
+    pub(crate) fn value(&self) -> Result<RawBsonRef<'a>> {
+        // The common types straight from their bytes; the library's parser starts at the document's beginning.
+        let payload = self.payload();
+        Ok(match self.tag() {
+            0x01 => RawBsonRef::Double(f64::from_le_bytes(fixed(payload)?)),
+            0x02 => RawBsonRef::String(text(payload)?),
+            0x03 => RawBsonRef::Document(RawDocument::from_bytes(payload)?),
+            0x08 => RawBsonRef::Boolean(payload.first().is_some_and(|&byte| byte != 0)),
+            0x09 => RawBsonRef::DateTime(bson::DateTime::from_millis(i64::from_le_bytes(fixed(payload)?))),
+            0x07 => RawBsonRef::ObjectId(bson::oid::ObjectId::from_bytes(fixed(payload)?)),
+            0x0A => RawBsonRef::Null,
+            0x10 => RawBsonRef::Int32(i32::from_le_bytes(fixed(payload)?)),
+            0x12 => RawBsonRef::Int64(i64::from_le_bytes(fixed(payload)?)),
+            0x13 => RawBsonRef::Decimal128(bson::Decimal128::from_bytes(fixed(payload)?)),
+            _ => self.parsed()?,
+        })
+    }
+
+    /// The value, read by the library.
+    fn parsed(&self) -> Result<RawBsonRef<'a>> {
+        let mut offset = 4;
+        for element in self.document.iter_elements() {
+            let element = element?;
+            if offset == self.start as usize {
+                return Ok(element.value()?);
+            }
+            offset += 1 + element.key().len() + 1 + element.size();
+        }
+        Err(Error::new(Code::InvalidBSON, "invalid BSON: an element is not where it was"))
+    }
+}
+
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    bytes.try_into().map_err(|_| Error::new(Code::InvalidBSON, "invalid BSON: a value has the wrong length"))
+}
+
+fn text(payload: &[u8]) -> Result<&str> {
+    let bytes = payload.get(4..payload.len().saturating_sub(1)).unwrap_or_default();
+    std::str::from_utf8(bytes).map_err(|_| Error::new(Code::InvalidBSON, "invalid BSON: a string is not UTF-8"))
+}
+
+/// The elements of a document, in order.
+pub(crate) fn elements(document: &RawDocument) -> impl Iterator<Item = Result<Element<'_>>> {
+    let mut offset = 4_usize;
+    document.iter_elements().map(move |element| {
+        let element = element?;
+        let start = offset;
+        let payload = start + 1 + element.key().len() + 1;
+        offset = payload + element.size();
+        // A document's length is an i32, so that its offsets fit.
+        Ok(Element { document, start: start as u32, payload: payload as u32, end: offset as u32 })
+    })
+}
+
+/// The first element of that name.
+pub(crate) fn find<'a>(document: &'a RawDocument, name: &str) -> Result<Option<Element<'a>>> {
+    for element in elements(document) {
+        let element = element?;
+        if element.name_bytes() == name.as_bytes() {
+            return Ok(Some(element));
+        }
+    }
+    Ok(None)
+}
+
+/// A value that owns its bytes: a document whose only element, named "", holds it.
+#[derive(Clone, Debug)]
+pub(crate) struct Boxed(RawDocumentBuf);
+
+const NO_NAME: &CStr = bson::raw::cstr!("");
+
+impl Boxed {
+    pub(crate) fn new(value: RawBsonRef<'_>) -> Self {
+        let mut document = RawDocumentBuf::new();
+        document.append(NO_NAME, value);
+        Boxed(document)
+    }
+
+    /// From elements that a [`Writer`] wrote: the bytes of a document or array.
+    pub(crate) fn container(kind: ElementType, bytes: &[u8]) -> Result<Self> {
+        let mut document = Vec::with_capacity(bytes.len() + 7);
+        let mut writer = Writer::new(&mut document);
+        writer.value(kind as u8, "", bytes);
+        writer.finish()?;
+        Ok(Boxed(RawDocumentBuf::from_bytes(document)?))
+    }
+
+    pub(crate) fn element(&self) -> Element<'_> {
+        let end = self.0.as_bytes().len() as u32 - 1;
+        Element { document: &self.0, start: 4, payload: 6, end }
+    }
+}
+
+impl From<RawBson> for Boxed {
+    fn from(value: RawBson) -> Self {
+        Boxed::new(value.as_raw_bson_ref())
+    }
+}
+
+/// Whether two values are the same bytes of the same type.
+pub(crate) fn identical(a: Element<'_>, b: Element<'_>) -> bool {
+    a.tag() == b.tag() && a.payload() == b.payload()
+}
+
+/// The largest BSON document that can be written: its length is an `i32`.
+const DOCUMENT_BYTES_MAX: usize = i32::MAX as usize;
+
+/// Writes one document or array at the end of a buffer; [`Writer::nested`] opens another inside.
+pub(crate) struct Writer<'b> {
+    buffer: &'b mut Vec<u8>,
+    start: usize,
+}
+
+impl<'b> Writer<'b> {
+    pub(crate) fn new(buffer: &'b mut Vec<u8>) -> Self {
+        let start = buffer.len();
+        buffer.extend_from_slice(&[0; 4]);
+        Writer { buffer, start }
+    }
+
+    /// Copies an element with its name.
+    pub(crate) fn copy(&mut self, element: Element<'_>) {
+        self.buffer.extend_from_slice(element.bytes());
+    }
+
+    /// Copies an element's value under another name.
+    pub(crate) fn copy_as(&mut self, name: &str, element: Element<'_>) {
+        self.value(element.tag(), name, element.payload());
+    }
+
+    /// Writes an element from its parts.
+    pub(crate) fn value(&mut self, tag: u8, name: &str, payload: &[u8]) {
+        self.head(tag, name);
+        self.buffer.extend_from_slice(payload);
+    }
+
+    /// Opens a document or array as the next element. The caller finishes it before it writes on.
+    pub(crate) fn nested(&mut self, kind: ElementType, name: &str) -> Writer<'_> {
+        self.head(kind as u8, name);
+        Writer::new(self.buffer)
+    }
+
+    /// Writes type and name; the caller writes the payload by [`Writer::buffer`].
+    fn head(&mut self, tag: u8, name: &str) {
+        self.buffer.push(tag);
+        self.buffer.extend_from_slice(name.as_bytes());
+        self.buffer.push(0);
+    }
+
+    /// Ends the document.
+    ///
+    /// # Errors
+    /// `BSONObjectTooLarge` if its length does not fit BSON.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.buffer.push(0);
+        let length = self.buffer.len() - self.start;
+        if length > DOCUMENT_BYTES_MAX {
+            return Err(Error::new(Code::BSONObjectTooLarge, "a document of more than 2 GiB cannot be written"));
+        }
+        let length = (length as i32).to_le_bytes();
+        if let Some(head) = self.buffer.get_mut(self.start..self.start + 4) {
+            head.copy_from_slice(&length);
+        }
+        Ok(())
+    }
+}
+
+/// The decimal text of array indexes, without an allocation each.
+pub(crate) struct IndexName {
+    digits: [u8; 20],
+}
+
+impl IndexName {
+    pub(crate) fn new() -> Self {
+        IndexName { digits: [0; 20] }
+    }
+
+    pub(crate) fn text(&mut self, index: usize) -> &str {
+        let mut at = self.digits.len();
+        let mut rest = index;
+        loop {
+            at -= 1;
+            self.digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        std::str::from_utf8(&self.digits[at..]).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+use bson::{Bson, RawDocumentBuf, doc, rawdoc};
+
+use super::*;
+
+fn every_type() -> RawDocumentBuf {
+    let document = doc! {
+        "double": 1.5,
+        "string": "x",
+        "document": { "a": 1 },
+        "array": [1, "two"],
+        "binary": bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![1, 2] },
+        "old binary": bson::Binary { subtype: bson::spec::BinarySubtype::BinaryOld, bytes: vec![1, 2] },
+        "undefined": Bson::Undefined,
+        "id": bson::oid::ObjectId::from_bytes([7; 12]),
+        "bool": true,
+        "date": bson::DateTime::from_millis(12),
+        "null": Bson::Null,
+        "regex": bson::Regex { pattern: "a".try_into().unwrap(), options: "i".try_into().unwrap() },
+        "code": Bson::JavaScriptCode("f".into()),
+        "symbol": Bson::Symbol("s".into()),
+        "scoped": bson::JavaScriptCodeWithScope { code: "f".into(), scope: doc! { "a": 1 } },
+        "int": 1,
+        "timestamp": bson::Timestamp { time: 1, increment: 2 },
+        "long": 1_i64,
+        "decimal": "1.5".parse::<bson::Decimal128>().unwrap(),
+        "min": Bson::MinKey,
+        "max": Bson::MaxKey,
+    };
+    RawDocumentBuf::try_from(&document).unwrap()
+}
+
+#[test]
+fn an_element_reads_what_the_library_reads() {
+    let document = every_type();
+    let mut count = 0;
+    for (element, expected) in elements(&document).zip(document.iter()) {
+        let (element, (name, value)) = (element.unwrap(), expected.unwrap());
+        assert_eq!(element.name(), name.as_str());
+        assert_eq!(element.value().unwrap(), value);
+        assert_eq!(Boxed::new(value).element().value().unwrap(), value);
+        assert!(identical(Boxed::new(value).element(), element), "{name}");
+        count += 1;
+    }
+    assert_eq!(count, 21);
+}
+
+#[test]
+fn copied_elements_are_the_document_again() {
+    let document = every_type();
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes);
+    for element in elements(&document) {
+        writer.copy(element.unwrap());
+    }
+    writer.finish().unwrap();
+    assert_eq!(bytes, document.as_bytes());
+}
+
+#[test]
+fn nested_documents_get_their_lengths() {
+    let source = rawdoc! { "x": 1 };
+    let element = find(&source, "x").unwrap().unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes);
+    let mut inner = writer.nested(ElementType::Array, "list");
+    let mut name = IndexName::new();
+    inner.copy_as(name.text(0), element);
+    inner.copy_as(name.text(1), element);
+    inner.finish().unwrap();
+    writer.copy(element);
+    writer.finish().unwrap();
+    assert_eq!(RawDocumentBuf::from_bytes(bytes).unwrap(), rawdoc! { "list": [1, 1], "x": 1 });
+}
+
+#[test]
+fn index_names() {
+    let mut name = IndexName::new();
+    for index in [0, 9, 10, 1_499_999, usize::MAX] {
+        assert_eq!(name.text(index), index.to_string());
+    }
+}
+
+#[test]
+fn broken_bytes_are_an_error() {
+    // A string that says it is longer than the document.
+    let mut bytes = rawdoc! { "a": "text" }.into_bytes();
+    bytes[7] = 200;
+    let document = RawDocumentBuf::from_bytes(bytes).unwrap();
+    assert!(elements(&document).any(|element| element.is_err()));
+}

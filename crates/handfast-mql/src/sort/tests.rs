@@ -1,0 +1,205 @@
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use proptest::prelude::*;
+
+use super::*;
+
+fn raw(document: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(document).unwrap()
+}
+
+/// Checks that the documents are in the order of the sort: those of one group are equal.
+#[track_caller]
+fn check(sort: Document, groups: Vec<Vec<Document>>) {
+    let sort = Sort::compile(&raw(&sort)).unwrap();
+    for (rank, group) in groups.iter().enumerate() {
+        for (other_rank, other_group) in groups.iter().enumerate() {
+            for (a, b) in group.iter().flat_map(|a| other_group.iter().map(move |b| (a, b))) {
+                assert_eq!(sort.compare(&raw(a), &raw(b)).unwrap(), rank.cmp(&other_rank), "{a} {b}");
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn fails(sort: Document, code: i32, message: &str) {
+    let error = Sort::compile(&raw(&sort)).unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code(code), message), "{sort}");
+}
+
+#[test]
+fn one_field() {
+    check(
+        doc! { "a": 1 },
+        vec![
+            vec![doc! { "a": Bson::MinKey }],
+            vec![doc! { "a": [] }],
+            vec![doc! { "a": Bson::Null }, doc! {}, doc! { "a": Bson::Undefined }],
+            vec![doc! { "a": -1 }],
+            vec![doc! { "a": 1 }, doc! { "a": 1.0 }, doc! { "a": [5, 1] }, doc! { "a": [1, "x"] }],
+            vec![doc! { "a": 2 }],
+            vec![doc! { "a": "x" }],
+            vec![doc! { "a": { "b": 1 } }],
+            vec![doc! { "a": [[1]] }],
+            vec![doc! { "a": Bson::MaxKey }],
+        ],
+    );
+}
+
+#[test]
+fn descending() {
+    check(
+        doc! { "a": -1 },
+        vec![
+            vec![doc! { "a": "x" }, doc! { "a": [1, "x"] }],
+            vec![doc! { "a": 5 }, doc! { "a": [5, 1] }],
+            vec![doc! { "a": 1 }],
+            vec![doc! {}, doc! { "a": Bson::Null }],
+            vec![doc! { "a": [] }],
+        ],
+    );
+}
+
+#[test]
+fn several_fields() {
+    check(
+        doc! { "a": 1, "b": -1 },
+        vec![
+            vec![doc! { "a": 1, "b": "xy" }],
+            vec![doc! { "a": 1, "b": "x" }],
+            vec![doc! { "a": 1 }],
+            vec![doc! { "a": 2, "b": [1, 9] }],
+            vec![doc! { "b": 1, "a": [2, 3] }],
+        ],
+    );
+    // Fields through one array are compared element by element: (1, 7) and not (1, 0).
+    check(
+        doc! { "a.b": 1, "a.c": 1 },
+        vec![
+            vec![doc! { "a": { "b": 1, "c": 6 } }],
+            vec![doc! { "a": [{ "b": 2, "c": 0 }, { "b": 1, "c": 7 }] }],
+            vec![doc! { "a": { "b": 1, "c": 8 } }],
+        ],
+    );
+}
+
+#[test]
+fn dotted_paths() {
+    check(
+        doc! { "a.b": 1 },
+        vec![
+            vec![doc! { "a": { "b": [] } }],
+            vec![
+                doc! {},
+                doc! { "a": [] },
+                doc! { "a": 5 },
+                doc! { "a": [5] },
+                doc! { "a": [{ "b": 7 }, {}] },
+                doc! { "a": [[{ "b": 1 }]] },
+            ],
+            vec![doc! { "a": { "b": 3 } }, doc! { "a": [{ "b": 4 }, { "b": [9, 3] }] }],
+        ],
+    );
+    check(doc! { "a.1": 1 }, vec![vec![doc! { "a": [9] }], vec![doc! { "a": [9, 1] }, doc! { "a": { "1": 1 } }]]);
+    check(doc! { "a.0.b": 1 }, vec![vec![doc! { "a": [{ "b": 1 }, { "b": 0 }] }], vec![doc! { "a": [{ "b": 2 }] }]]);
+}
+
+#[test]
+fn errors() {
+    fails(doc! { "a": 2 }, 15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)");
+    fails(doc! { "a": 1.5 }, 15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)");
+    fails(doc! { "a": "x" }, 15974, "Illegal key in $sort specification: a: \"x\"");
+    fails(doc! { "a": true }, 15974, "Illegal key in $sort specification: a: true");
+    fails(doc! { "": 1 }, 40352, "FieldPath cannot be constructed with empty string");
+    fails(doc! { "a.": 1 }, 40353, "FieldPath must not end with a '.'.");
+    fails(doc! { "a..b": 1 }, 15998, "FieldPath field names may not be empty strings.");
+    fails(
+        doc! { "$a": 1 },
+        16410,
+        "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
+    );
+    fails(
+        doc! { "a": { "$meta": "textScore" } },
+        2,
+        "sort by $meta is not supported: there are no text scores",
+    );
+    let many: Document = (0..33).map(|n| (format!("f{n}"), Bson::Int32(1))).collect();
+    fails(many, 13103, "a sort may have at most 32 keys");
+
+    let parallel = Sort::compile(&raw(&doc! { "a": 1, "b": 1 })).unwrap();
+    let error = parallel.key(&raw(&doc! { "a": [1, 2], "b": [3] })).unwrap_err();
+    assert_eq!(
+        (error.code(), error.message()),
+        (Code::BadValue, "cannot sort with keys that are parallel arrays")
+    );
+    assert!(Sort::compile(&raw(&doc! { "a": 1.0, "b": -1_i64 })).is_ok());
+}
+
+#[test]
+fn the_sorter_is_stable_and_keeps_the_first() {
+    let mut all = Sorter::new(None);
+    let mut first = Sorter::new(Some(3));
+    for (arrival, key) in [5_u8, 1, 5, 0, 1, 9].into_iter().enumerate() {
+        all.push(vec![key], (key, arrival), 8).unwrap();
+        first.push(vec![key], (key, arrival), 8).unwrap();
+    }
+    let expected = [(0, 3), (1, 1), (1, 4), (5, 0), (5, 2), (9, 5)];
+    assert_eq!(all.into_sorted().collect::<Vec<_>>(), expected);
+    assert_eq!(first.into_sorted().collect::<Vec<_>>(), &expected[..3]);
+}
+
+#[test]
+fn the_sorter_has_a_bound() {
+    let mut sorter = Sorter::with_memory(None, 10_000);
+    let error = (0..1_000).find_map(|_| sorter.push(vec![1], (), 1_000).err()).unwrap();
+    assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
+    assert_eq!(
+        error.message(),
+        "Sort exceeded memory limit of 10000 bytes, but did not opt in to external sorting."
+    );
+    // The first few of many fit.
+    let mut sorter = Sorter::with_memory(Some(3), 10_000);
+    for key in 0..=255 {
+        sorter.push(vec![255 - key], key, 1_000).unwrap();
+    }
+    assert_eq!(sorter.into_sorted().collect::<Vec<_>>(), [255, 254, 253]);
+    let mut none = Sorter::new(Some(0));
+    none.push(vec![1], 1, 1).unwrap();
+    assert!(none.is_empty());
+}
+
+fn value() -> impl Strategy<Value = Bson> {
+    let scalar = prop_oneof![
+        Just(Bson::Null),
+        any::<i8>().prop_map(|n| Bson::Int32(n.into())),
+        any::<i8>().prop_map(|n| Bson::Double(f64::from(n) / 2.0)),
+        "[a-c\0]{0,3}".prop_map(Bson::String),
+        any::<bool>().prop_map(Bson::Boolean),
+    ];
+    scalar.prop_recursive(2, 12, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 1..4).prop_map(Bson::Array),
+            proptest::collection::vec(("[ab]", inner), 0..3).prop_map(|fields| Bson::Document(fields.into_iter().collect())),
+        ]
+    })
+}
+
+/// MongoDB's rule in other words: the least (or greatest) of the values that the array offers.
+fn extreme(value: &Bson, descending: bool) -> Bson {
+    let Bson::Array(items) = value else { return value.clone() };
+    let order = |a: &&Bson, b: &&Bson| {
+        let (a, b) = (raw(&doc! { "v": (*a).clone() }), raw(&doc! { "v": (*b).clone() }));
+        crate::order::compare(a.get("v").unwrap().unwrap(), b.get("v").unwrap().unwrap())
+    };
+    if descending { items.iter().max_by(order) } else { items.iter().min_by(order) }.unwrap().clone()
+}
+
+proptest! {
+    #[test]
+    fn keys_are_in_the_order_of_values(a in value(), b in value(), descending in any::<bool>()) {
+        let sort = Sort::compile(&raw(&doc! { "v": if descending { -1 } else { 1 } })).unwrap();
+        let (x, y) = (raw(&doc! { "v": extreme(&a, descending) }), raw(&doc! { "v": extreme(&b, descending) }));
+        let expected = crate::order::compare(x.get("v").unwrap().unwrap(), y.get("v").unwrap().unwrap());
+        let expected = if descending { expected.reverse() } else { expected };
+        prop_assert_eq!(sort.compare(&raw(&doc! { "v": a }), &raw(&doc! { "v": b })).unwrap(), expected);
+    }
+}

@@ -1,0 +1,129 @@
+//! The values that a document has under several paths, one tuple at a time.
+//!
+//! Without arrays there is one tuple. An array on the way stands for each of its elements, and all paths that go through
+//! the same array go through it together.
+
+use bson::{RawArray, RawBsonRef, RawDocument};
+
+use crate::path::{Component, Path, element, field};
+use crate::{Code, Error, Result};
+
+/// What one path of a tuple leads to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Found<'d> {
+    /// Nothing.
+    Missing,
+    /// An array without elements, at the end of the path.
+    EmptyArray,
+    /// A value that is no array, or an array in an array.
+    Value(RawBsonRef<'d>),
+}
+
+/// How far a path has been walked.
+#[derive(Clone, Copy)]
+enum Cursor<'d, 'p> {
+    Done(Found<'d>),
+    /// The rest is to be looked up in this document.
+    In(&'d RawDocument, &'p [Component]),
+    /// The rest begins with an index into this array, which is itself an element of an array.
+    At(&'d RawArray, &'p [Component]),
+    /// The array stands for each of its elements.
+    Each(&'d RawArray, &'p [Component]),
+}
+
+/// Shows each tuple.
+///
+/// # Errors
+/// `BadValue` (2) if two paths go through different arrays.
+pub(super) fn for_each_tuple<'d>(
+    paths: &[&Path],
+    document: &'d RawDocument,
+    visit: &mut dyn FnMut(&[Found<'d>]),
+) -> Result<()> {
+    let cursors = paths.iter().map(|path| Cursor::In(document, path.components())).collect();
+    expand(cursors, visit)
+}
+
+fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[Found<'d>])) -> Result<()> {
+    let mut array: Option<&'d RawArray> = None;
+    for cursor in &mut cursors {
+        *cursor = walk(*cursor);
+        let Cursor::Each(this, _) = *cursor else { continue };
+        if array.is_some_and(|other| !std::ptr::eq(other.as_bytes(), this.as_bytes())) {
+            return Err(Error::new(Code::BadValue, "cannot sort with keys that are parallel arrays"));
+        }
+        array = Some(this);
+    }
+    let Some(array) = array else {
+        let tuple: Vec<Found<'d>> = cursors.iter().map(|cursor| cursor.found()).collect();
+        visit(&tuple);
+        return Ok(());
+    };
+    if array.is_empty() {
+        return expand(cursors.into_iter().map(Cursor::in_empty_array).collect(), visit);
+    }
+    for element in array {
+        let element = element?;
+        expand(cursors.iter().map(|cursor| cursor.in_element(element)).collect(), visit)?;
+    }
+    Ok(())
+}
+
+impl<'d, 'p> Cursor<'d, 'p> {
+    fn found(&self) -> Found<'d> {
+        match self {
+            Cursor::Done(found) => *found,
+            _ => Found::Missing,
+        }
+    }
+
+    /// Where a cursor that stands at an array goes on in one of its elements.
+    fn in_element(self, element: RawBsonRef<'d>) -> Cursor<'d, 'p> {
+        match (self, element) {
+            (Cursor::Each(_, []), value) => Cursor::Done(Found::Value(value)),
+            (Cursor::Each(_, rest), RawBsonRef::Document(document)) => Cursor::In(document, rest),
+            // An array in an array is not gone through, except by index.
+            (Cursor::Each(_, rest), RawBsonRef::Array(array)) => Cursor::At(array, rest),
+            (Cursor::Each(..), _) => Cursor::Done(Found::Missing),
+            (other, _) => other,
+        }
+    }
+
+    fn in_empty_array(self) -> Cursor<'d, 'p> {
+        match self {
+            Cursor::Each(_, []) => Cursor::Done(Found::EmptyArray),
+            Cursor::Each(..) => Cursor::Done(Found::Missing),
+            other => other,
+        }
+    }
+}
+
+/// Goes on to the end of the path, or to the next array that stands for its elements.
+fn walk<'d, 'p>(cursor: Cursor<'d, 'p>) -> Cursor<'d, 'p> {
+    let (mut value, mut rest) = match cursor {
+        Cursor::In(document, rest) => (RawBsonRef::Document(document), rest),
+        Cursor::At(array, [first, rest @ ..]) => match first.index().and_then(|index| element(array, index)) {
+            Some(value) => (value, rest),
+            None => return Cursor::Done(Found::Missing),
+        },
+        other => return other,
+    };
+    loop {
+        let (next, after) = match (value, rest) {
+            (RawBsonRef::Array(array), []) => return Cursor::Each(array, rest),
+            (value, []) => return Cursor::Done(Found::Value(value)),
+            (RawBsonRef::Document(document), [first, after @ ..]) => (field(document, first.name()), after),
+            (RawBsonRef::Array(array), [first, after @ ..]) => {
+                match first.index().and_then(|index| element(array, index)) {
+                    Some(value) => (Some(value), after),
+                    None => return Cursor::Each(array, rest),
+                }
+            }
+            _ => (None, rest),
+        };
+        match next {
+            Some(next) => (value, rest) = (next, after),
+            None => return Cursor::Done(Found::Missing),
+        }
+    }
+}

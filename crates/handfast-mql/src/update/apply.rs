@@ -1,0 +1,352 @@
+//! Walks a document along the tree of an update and lets the operators change what they find.
+
+use std::borrow::Cow;
+
+use bson::{RawBsonRef, RawDocument};
+
+use crate::element::Element;
+use crate::{Code, Context, Error, MatchPosition, Result, order, text};
+
+use super::compile::Operators;
+use super::operator::{Missing, Scope, Target, rename_through_array};
+use super::path::{Component, FieldName, UpdatePath};
+use super::plan::{self, Children, Key, Node};
+use super::tree::{Container, Value};
+
+/// What an application is told besides the document.
+#[derive(Clone, Copy)]
+pub(super) struct Circumstances<'c> {
+    /// Where the filter matched: what `$` stands for.
+    pub(super) position: MatchPosition,
+    /// The document is being made by an upsert.
+    pub(super) inserting: bool,
+    pub(super) context: &'c Context,
+}
+
+/// The changed document, still in pieces; none if no operator touched anything.
+pub(super) fn apply<'a>(
+    operators: &'a Operators,
+    document: &'a RawDocument,
+    circumstances: Circumstances<'_>,
+) -> Result<Option<Container<'a>>> {
+    let Circumstances { position, inserting, context } = circumstances;
+    let mut root = Container::document(document)?;
+    let mut walk = Walk {
+        operators,
+        position: position.array_index,
+        scope: Scope { document, inserting, context, renamed: Vec::new() },
+        trail: Vec::new(),
+        buffer: Vec::new(),
+    };
+    let mut touched = walk.take_renamed(&mut root)?;
+    touched |= walk.fields(&operators.root, &mut root)?;
+    Ok(touched.then_some(root))
+}
+
+struct Walk<'a, 'c> {
+    operators: &'a Operators,
+    position: Option<usize>,
+    scope: Scope<'a, 'c>,
+    /// The steps from the root to where the walk is.
+    trail: Vec<Step<'a>>,
+    /// For array filters.
+    buffer: Vec<u8>,
+}
+
+struct Step<'a> {
+    name: FieldName,
+    /// What was there before; none for what the update creates.
+    element: Option<Element<'a>>,
+}
+
+impl<'a> Walk<'a, '_> {
+    /// Takes the values of all `$rename`s out of the document, before anything else happens to it. That is the same as
+    /// doing it later: no other operator may be at those places.
+    fn take_renamed(&mut self, root: &mut Container<'a>) -> Result<bool> {
+        let mut touched = false;
+        for path in &self.operators.renames {
+            let value = self.take(path, root)?;
+            if value.is_some() && path.prefix(1) == "_id" {
+                return Err(immutable_id(&path.text));
+            }
+            touched |= value.is_some();
+            self.scope.renamed.push(value);
+        }
+        Ok(touched)
+    }
+
+    fn take(&self, path: &UpdatePath, root: &mut Container<'a>) -> Result<Option<Value<'a>>> {
+        let mut container = root;
+        let last = path.components.len() - 1;
+        for (depth, component) in path.components.iter().enumerate() {
+            let Component::Field(name) = component else { return Ok(None) };
+            if container.is_array() && name.index().is_none() {
+                return Err(self.untraversable(path, depth));
+            }
+            let Some(at) = container.locate(name) else { return Ok(None) };
+            if container.is_array() {
+                return Err(rename_through_array("source", path, depth, &self.scope));
+            }
+            if depth == last {
+                return Ok(container.take(at));
+            }
+            match container.child(at)? {
+                Some(child) => container = child,
+                None => return Err(self.untraversable(path, depth + 1)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn untraversable(&self, path: &UpdatePath, depth: usize) -> Error {
+        let name = path.prefix(depth).rsplit('.').next().unwrap_or_default().to_owned();
+        let element = value_at(self.scope.document, path, depth).map(|value| text::field(&name, value));
+        let message = format!(
+            "cannot use the part ({name} of {}) to traverse the element ({{{}}})",
+            path.text,
+            element.unwrap_or_default()
+        );
+        Error::new(Code::PathNotViable, message)
+    }
+
+    /// Applies what is below a document, or below an array by index.
+    fn fields(&mut self, children: &Children, container: &mut Container<'a>) -> Result<bool> {
+        let children = match (children.contains_key(&Key::Positional), self.position) {
+            (false, _) => Cow::Borrowed(children),
+            (true, Some(index)) => Cow::Owned(plan::resolve_positional(children, index, &self.place())?),
+            (true, None) => {
+                let message = "The positional operator did not find the match needed from the query.";
+                return Err(Error::new(Code::BadValue, message));
+            }
+        };
+        let mut touched = false;
+        for (key, node) in children.iter() {
+            let Key::Field(name) = key else { continue };
+            touched |= if self.trail.is_empty() {
+                self.root_field(node, name, container)?
+            } else {
+                self.step(node, name, container.locate(name), container)?
+            };
+        }
+        Ok(touched)
+    }
+
+    /// Applies what is at or below a field of the document itself: `_id` must stay what it is.
+    fn root_field(&mut self, node: &Node, name: &FieldName, root: &mut Container<'a>) -> Result<bool> {
+        let at = root.locate(name);
+        let kept = at.and_then(|at| root.kept(at));
+        let touched = self.step(node, name, at, root)?;
+        if !touched {
+            return Ok(false);
+        }
+        if name.as_str().starts_with('$') && !self.scope.inserting {
+            let message = format!(
+                "The dollar ($) prefixed field '{0}' in '{0}' is not allowed in the context of an update's \
+                 replacement document. Consider using an aggregation pipeline with $replaceWith.",
+                name.as_str()
+            );
+            return Err(Error::new(Code::DollarPrefixedFieldName, message));
+        }
+        if name.as_str() == "_id"
+            && let Some(old) = kept
+        {
+            let now = root.position("_id");
+            let same = match now {
+                Some(at) => same_id(root, at, old)?,
+                None => false,
+            };
+            match now {
+                // Equal, but perhaps of another numeric type: the stored form stays.
+                Some(at) if same => root.restore(at, old),
+                _ => return Err(immutable_id(&self.first_path(node))),
+            }
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Applies a node to one field or element, present or not.
+    fn step(
+        &mut self,
+        node: &Node,
+        name: &FieldName,
+        at: Option<usize>,
+        container: &mut Container<'a>,
+    ) -> Result<bool> {
+        if at.is_none() && container.is_array() && name.index().is_none() {
+            // The trail ends at the array.
+            return self.blocked(node, name).map(|()| false);
+        }
+        match node {
+            Node::Leaf(leaf) => {
+                let Some(operator) = self.operators.list.get(leaf.operator) else { return Ok(false) };
+                operator.action.apply(&operator.path, Target { container, name, at }, &mut self.scope)
+            }
+            Node::Fields(_) | Node::Elements(_) => match at {
+                Some(at) => self.descend(node, name, at, container),
+                None => self.create(node, name, container),
+            },
+        }
+    }
+
+    fn descend(&mut self, node: &Node, name: &FieldName, at: usize, container: &mut Container<'a>) -> Result<bool> {
+        let element = container.kept(at);
+        self.trail.push(Step { name: name.clone(), element });
+        let touched = match (container.child(at)?, node) {
+            (Some(child), Node::Fields(children)) => self.fields(children, child)?,
+            (Some(child), Node::Elements(children)) if child.is_array() => self.elements(children, child)?,
+            (_, Node::Elements(_)) => return Err(self.not_an_array()),
+            (None, Node::Fields(children)) => {
+                for (key, node) in children {
+                    match key {
+                        Key::Field(name) => self.blocked(node, name)?,
+                        _ => self.blocked(node, &FieldName::new(key.to_string()))?,
+                    }
+                }
+                false
+            }
+            (_, Node::Leaf(_)) => false,
+        };
+        self.trail.pop();
+        if !touched && let Some(element) = element {
+            container.restore(at, element);
+        }
+        Ok(touched)
+    }
+
+    /// Applies a node to a field that is not there: to an empty document, which is kept if something came into it.
+    fn create(&mut self, node: &Node, name: &FieldName, container: &mut Container<'a>) -> Result<bool> {
+        let Node::Fields(children) = node else {
+            let message = format!(
+                "The path '{}' must exist in the document in order to apply array updates.",
+                self.place_of(name)
+            );
+            return Err(Error::new(Code::BadValue, message));
+        };
+        self.trail.push(Step { name: name.clone(), element: None });
+        let mut fresh = Container::empty_document();
+        let touched = self.fields(children, &mut fresh)?;
+        self.trail.pop();
+        if touched {
+            container.add(name, Value::Open(fresh))?;
+        }
+        Ok(touched)
+    }
+
+    /// Applies what is below `$[]` and `$[name]` to the elements of an array.
+    fn elements(&mut self, children: &Children, array: &mut Container<'a>) -> Result<bool> {
+        let mut touched = false;
+        for at in 0..array.len() {
+            let mut selected: Vec<&Node> = Vec::new();
+            for (key, node) in children {
+                let takes = match (key, array.element(at)) {
+                    (Key::Every, _) => true,
+                    (Key::Filter(place), Some(element)) => match self.operators.filters.get(*place) {
+                        Some(filter) => filter.selects(element, &mut self.buffer, self.scope.context)?,
+                        None => false,
+                    },
+                    _ => false,
+                };
+                if takes {
+                    selected.push(node);
+                }
+            }
+            let name = FieldName::new(at.to_string());
+            touched |= match selected.as_slice() {
+                [] => false,
+                [node] => self.step(node, &name, Some(at), array)?,
+                several => {
+                    let merged = plan::merge(several, &self.place_of(&name))?;
+                    self.step(&merged, &name, Some(at), array)?
+                }
+            };
+        }
+        Ok(touched)
+    }
+
+    /// The walk cannot go on below the trail's end: an error for the first operator that would have to.
+    fn blocked(&self, node: &Node, name: &FieldName) -> Result<()> {
+        match node {
+            Node::Fields(children) | Node::Elements(children) => {
+                children.values().try_for_each(|node| self.blocked(node, name))
+            }
+            Node::Leaf(leaf) => {
+                let Some(operator) = self.operators.list.get(leaf.operator) else { return Ok(()) };
+                let blocker = self.blocker();
+                let message = match operator.action.missing(&self.scope) {
+                    Missing::Ignore => return Ok(()),
+                    Missing::Create => format!("Cannot create field '{}' in element {{{blocker}}}", name.as_str()),
+                    Missing::Viable => format!(
+                        "Cannot use the part ({}) of ({}) to traverse the element ({{{blocker}}})",
+                        name.as_str(),
+                        operator.path.text
+                    ),
+                };
+                Err(Error::new(Code::PathNotViable, message))
+            }
+        }
+    }
+
+    /// `a: 1`: what is at the trail's end.
+    fn blocker(&self) -> String {
+        let Some(step) = self.trail.last() else { return String::new() };
+        match step.element.map(|element| element.value()) {
+            Some(Ok(value)) => text::field(step.name.as_str(), value),
+            _ => step.name.as_str().to_owned(),
+        }
+    }
+
+    fn not_an_array(&self) -> Error {
+        let message = format!("Cannot apply array updates to non-array element {}", self.blocker());
+        Error::new(Code::BadValue, message)
+    }
+
+    /// The trail as a dotted path.
+    fn place(&self) -> String {
+        self.trail.iter().map(|step| step.name.as_str()).collect::<Vec<_>>().join(".")
+    }
+
+    fn place_of(&self, name: &FieldName) -> String {
+        let mut place = self.place();
+        if !place.is_empty() {
+            place.push('.');
+        }
+        place.push_str(name.as_str());
+        place
+    }
+
+    fn first_path(&self, node: &Node) -> String {
+        match node {
+            Node::Leaf(leaf) => {
+                self.operators.list.get(leaf.operator).map_or_else(String::new, |operator| operator.path.text.clone())
+            }
+            Node::Fields(children) | Node::Elements(children) => {
+                children.values().next().map_or_else(String::new, |node| self.first_path(node))
+            }
+        }
+    }
+}
+
+/// MongoDB's answer to a change of `_id` by an operator.
+pub(super) fn immutable_id(path: &str) -> Error {
+    let message = format!("Performing an update on the path '{path}' would modify the immutable field '_id'");
+    Error::new(Code::ImmutableField, message)
+}
+
+fn same_id(root: &Container<'_>, at: usize, old: Element<'_>) -> Result<bool> {
+    root.with_value(at, |new| Ok(order::compare(new.value()?, old.value()?).is_eq()))
+}
+
+/// The value that the first components of a path lead to.
+fn value_at<'d>(document: &'d RawDocument, path: &UpdatePath, depth: usize) -> Option<RawBsonRef<'d>> {
+    let mut value = RawBsonRef::Document(document);
+    for component in path.components.iter().take(depth) {
+        let Component::Field(name) = component else { return None };
+        value = match value {
+            RawBsonRef::Document(document) => document.get(name.as_str()).ok()??,
+            RawBsonRef::Array(array) => array.get(name.index()?).ok()??,
+            _ => return None,
+        };
+    }
+    Some(value)
+}

@@ -1,0 +1,172 @@
+//! Updates: operators, replacements and pipelines, applied to raw documents.
+//!
+//! An update is compiled once ([`Update::compile`]) and applied to any number of documents. By operators, it is a tree of
+//! paths with an operator at each leaf (`plan`); applying it opens the document along those paths only (`tree`), lets
+//! the operators change what they find (`apply`, `operator`), and puts the document together again from the byte ranges
+//! that nobody touched.
+//!
+//! ```text
+//! {$inc: {n: 1}}  --compile-->  Fields { n: Leaf(0) }, [$inc 1]
+//! {_id: 7, big: {..}, n: 1}  --apply-->  [ _id: 7 | big: {..} ] copied, n: 2 written
+//! ```
+//!
+//! What `modified` means: the bytes are other bytes than before. An `$inc` by 0, a `$set` of what is there, a `$push`
+//! whose `$slice` cuts it off again modify nothing.
+//!
+//! Source: MongoDB's documentation of the update operators; the texts and codes of errors are those that its drivers'
+//! tests and users compare.
+
+mod apply;
+mod array_filter;
+mod compile;
+mod idempotence;
+mod operator;
+mod path;
+mod plan;
+mod replacement;
+mod tree;
+mod upsert;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::depth::{self, DOCUMENT_BYTES_MAX, Limits};
+use crate::element::elements;
+use crate::{Code, CompileOptions, Context, Error, MatchPosition, Result};
+
+use apply::Circumstances;
+use array_filter::ArrayFilters;
+use compile::Operators;
+pub use replacement::stamp;
+
+/// MongoDB's code for an update whose result is too large.
+const UPDATE_TOO_LARGE: Code = Code(17419);
+/// MongoDB's code for an upsert whose document is too large.
+const UPSERT_TOO_LARGE: Code = Code(17420);
+
+/// What an update is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum UpdateSource<'a> {
+    /// `{$set: ..}` or a replacement: the first field's name tells.
+    Document(&'a RawDocument),
+    /// Stages `$set`, `$unset`, `$project`, `$replaceRoot` and their aliases.
+    Pipeline(&'a [RawDocumentBuf]),
+}
+
+/// What an update is compiled with.
+#[derive(Clone, Debug, Default)]
+pub struct UpdateOptions<'a> {
+    /// The conditions behind `$[name]`.
+    pub array_filters: &'a [RawDocumentBuf],
+    /// What the filters in array filters and `$pull`, and the expressions of a pipeline, are compiled with.
+    pub compile: CompileOptions,
+}
+
+/// A compiled update.
+#[derive(Debug)]
+pub struct Update {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Operators(Operators),
+    Replacement(RawDocumentBuf),
+}
+
+/// What an update made of a document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The document as it is now.
+    pub document: RawDocumentBuf,
+    /// Whether its bytes are other bytes than before.
+    pub modified: bool,
+}
+
+impl Update {
+    /// # Errors
+    /// `FailedToParse` (9), `BadValue` (2), `TypeMismatch` (14) for operators and operands; `EmptyFieldName` (56) and
+    /// `DollarPrefixedFieldName` (52) for names; `ConflictingUpdateOperators` (40) for paths that lead to each other.
+    pub fn compile(source: UpdateSource<'_>, options: &UpdateOptions<'_>) -> Result<Self> {
+        let kind = match source {
+            UpdateSource::Pipeline(_) => {
+                no_array_filters(options, "pipeline")?;
+                let message = "updates by a pipeline come with the aggregation pipeline";
+                return Err(Error::new(Code::CommandNotSupported, message));
+            }
+            UpdateSource::Document(document) => {
+                let first = elements(document).next().transpose()?;
+                if first.is_some_and(|first| first.name().starts_with('$')) {
+                    let filters = ArrayFilters::compile(options.array_filters, &options.compile)?;
+                    Kind::Operators(Operators::compile(document, filters, &options.compile)?)
+                } else {
+                    no_array_filters(options, "replacement")?;
+                    replacement::check(document)?;
+                    Kind::Replacement(document.to_owned())
+                }
+            }
+        };
+        Ok(Update { kind })
+    }
+
+    /// Whether it is a whole document: such an update cannot be applied to many.
+    pub fn is_replacement(&self) -> bool {
+        matches!(self.kind, Kind::Replacement(_))
+    }
+
+    /// Changes a document that is there. `position` is where the filter matched: what `$` stands for.
+    ///
+    /// # Errors
+    /// Those of the operators, for a document that they cannot be applied to; `ImmutableField` (66) for a change of
+    /// `_id`; 17419 if the result is too large. The document is then what it was.
+    pub fn apply(&self, document: &RawDocument, position: MatchPosition, context: &Context) -> Result<Applied> {
+        let changed = match &self.kind {
+            Kind::Replacement(new) => {
+                let replaced = replacement::replace(document, new)?;
+                Some(stamp(&replaced, context.cluster_time)?.unwrap_or(replaced))
+            }
+            Kind::Operators(operators) => {
+                let circumstances = Circumstances { position, inserting: false, context };
+                run(operators, document, circumstances)?
+            }
+        };
+        match changed {
+            Some(changed) if changed.as_bytes() != document.as_bytes() => {
+                check_size(&changed, UPDATE_TOO_LARGE, "Resulting document after update")?;
+                Ok(Applied { document: changed, modified: true })
+            }
+            _ => Ok(Applied { document: document.to_owned(), modified: false }),
+        }
+    }
+}
+
+/// Applies operators; none if they touch nothing.
+fn run(
+    operators: &Operators,
+    document: &RawDocument,
+    circumstances: Circumstances<'_>,
+) -> Result<Option<RawDocumentBuf>> {
+    let Some(changed) = apply::apply(operators, document, circumstances)? else { return Ok(None) };
+    let bytes = changed.into_bytes(document.as_bytes().len() + 64)?;
+    if operators.nesting > depth::NESTING_MAX {
+        // Deep operands at deep paths, and whatever $rename moves: most updates cannot get here.
+        depth::check(&bytes, Limits { bytes_max: usize::MAX, ..Limits::default() })?;
+    }
+    Ok(Some(RawDocumentBuf::from_bytes(bytes)?))
+}
+
+fn check_size(document: &RawDocument, code: Code, what: &str) -> Result<()> {
+    if document.as_bytes().len() > DOCUMENT_BYTES_MAX {
+        return Err(Error::new(code, format!("{what} is larger than {DOCUMENT_BYTES_MAX}")));
+    }
+    Ok(())
+}
+
+fn no_array_filters(options: &UpdateOptions<'_>, kind: &str) -> Result<()> {
+    if options.array_filters.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(Code::FailedToParse, format!("arrayFilters may not be specified for {kind}-style updates")))
+}
+
+#[cfg(test)]
+mod tests;

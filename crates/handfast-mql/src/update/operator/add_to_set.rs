@@ -1,0 +1,88 @@
+//! `$addToSet`, with `$each`.
+
+use crate::element::{Boxed, Element, elements};
+use crate::{Code, Error, Result, text};
+
+use super::super::tree::{Container, Value};
+use super::Target;
+use super::set_of_values::SetOfValues;
+
+/// The values to add: distinct, in order.
+#[derive(Debug)]
+pub(in crate::update) struct AddToSet {
+    values: Vec<Boxed>,
+}
+
+impl AddToSet {
+    pub(super) fn compile(operand: Element<'_>) -> Result<Self> {
+        let Some(each) = each_clause(operand)? else {
+            return Ok(AddToSet { values: vec![Boxed::new(operand.value()?)] });
+        };
+        let mut set = SetOfValues::new();
+        let mut values = Vec::new();
+        for value in elements(each) {
+            let value = value?.value()?;
+            if set.insert(value) {
+                values.push(Boxed::new(value));
+            }
+        }
+        Ok(AddToSet { values })
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = Element<'_>> {
+        self.values.iter().map(Boxed::element)
+    }
+
+    pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>) -> Result<bool> {
+        if target.at.is_none() {
+            return target.assign(Value::Open(Container::array(self.values().map(Value::Borrowed))));
+        }
+        let name = target.name.as_str();
+        let array = target.into_array(|value| {
+            let kind = text::type_name(value);
+            let message =
+                format!("Cannot apply $addToSet to non-array field. Field named '{name}' has non-array type {kind}");
+            Error::new(Code::BadValue, message)
+        })?;
+        let mut new = vec![true; self.values.len()];
+        {
+            // The set holds what is to be added, not what is there: mostly the shorter of the two, and often one.
+            let mut wanted = SetOfValues::new();
+            let mut present = SetOfValues::new();
+            for value in &self.values {
+                wanted.insert(value.element().value()?);
+            }
+            for at in 0..array.len() {
+                if let Some(element) = array.element(at) {
+                    let value = element.value()?;
+                    if wanted.contains(value) {
+                        present.insert(value);
+                    }
+                }
+            }
+            for (value, new) in self.values.iter().zip(&mut new) {
+                *new = !present.contains(value.element().value()?);
+            }
+        }
+        let added = self.values().zip(&new).filter(|(_, new)| **new).map(|(value, _)| Value::Borrowed(value));
+        array.insert(usize::MAX, added);
+        Ok(new.contains(&true))
+    }
+}
+
+/// The array of `{$each: [..]}`; none if the operand is a value to add.
+fn each_clause<'e>(operand: Element<'e>) -> Result<Option<&'e bson::RawDocument>> {
+    let Some(document) = operand.as_document()? else { return Ok(None) };
+    let mut clauses = elements(document);
+    let Some(first) = clauses.next().transpose()?.filter(|first| first.name() == "$each") else { return Ok(None) };
+    let Some(each) = first.as_array()? else {
+        let kind = text::type_name(first.value()?);
+        let message = format!("The argument to $each in $addToSet must be an array but it was of type: {kind}");
+        return Err(Error::new(Code::TypeMismatch, message));
+    };
+    if clauses.next().is_some() {
+        let message = format!("Found unexpected fields after $each in $addToSet: {}", text::document(document));
+        return Err(Error::new(Code::BadValue, message));
+    }
+    Ok(Some(each))
+}

@@ -1,0 +1,92 @@
+//! `$min`, `$max` and `$currentDate`: operators that put a value there, or leave the one there is.
+
+use std::cmp::Ordering;
+
+use bson::{RawBson, RawBsonRef};
+
+use crate::element::{Boxed, Element};
+use crate::{Code, Error, Result, order, text};
+
+use super::super::tree::Value;
+use super::{Scope, Target};
+
+/// `$min` and `$max`.
+#[derive(Debug)]
+pub(in crate::update) struct Extreme {
+    operand: Boxed,
+    /// How the operand must compare to the present value to take its place.
+    wins: Ordering,
+}
+
+impl Extreme {
+    pub(super) fn min(operand: RawBsonRef<'_>) -> Self {
+        Extreme { operand: Boxed::new(operand), wins: Ordering::Less }
+    }
+
+    pub(super) fn max(operand: RawBsonRef<'_>) -> Self {
+        Extreme { operand: Boxed::new(operand), wins: Ordering::Greater }
+    }
+
+    pub(super) fn operand(&self) -> Element<'_> {
+        self.operand.element()
+    }
+
+    pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>) -> Result<bool> {
+        if let Some(current) = target.current()
+            && order::compare(self.operand.element().value()?, current.value()?) != self.wins
+        {
+            return Ok(false);
+        }
+        target.assign(Value::Borrowed(self.operand.element()))
+    }
+}
+
+/// `$currentDate`.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::update) enum CurrentDate {
+    Date,
+    Timestamp,
+}
+
+impl CurrentDate {
+    pub(super) fn compile(operand: RawBsonRef<'_>) -> Result<Self> {
+        let bad = |message: String| Err(Error::new(Code::BadValue, message));
+        let document = match operand {
+            RawBsonRef::Boolean(_) => return Ok(CurrentDate::Date),
+            RawBsonRef::Document(document) => document,
+            other => {
+                return bad(format!(
+                    "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression \
+                     ({{$type: 'timestamp/date'}}).",
+                    text::type_name(other)
+                ));
+            }
+        };
+        let mut kind = None;
+        for field in document.iter() {
+            let (name, value) = field?;
+            kind = match (name.as_str(), value) {
+                ("$type", RawBsonRef::String("date")) => Some(CurrentDate::Date),
+                ("$type", RawBsonRef::String("timestamp")) => Some(CurrentDate::Timestamp),
+                ("$type", _) => None,
+                (other, _) => return bad(format!("Unrecognized $currentDate option: {other}")),
+            };
+        }
+        match kind {
+            Some(kind) => Ok(kind),
+            None => bad(
+                "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : {$type: \
+                 'date'}}}"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    pub(super) fn apply(self, target: Target<'_, '_>, scope: &Scope<'_, '_>) -> Result<bool> {
+        let value = match self {
+            CurrentDate::Date => RawBson::DateTime(scope.context.now),
+            CurrentDate::Timestamp => RawBson::Timestamp(scope.context.cluster_time),
+        };
+        target.assign(Value::Owned(Boxed::from(value)))
+    }
+}

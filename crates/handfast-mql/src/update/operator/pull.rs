@@ -1,0 +1,162 @@
+//! Operators that take elements out of arrays: `$pull`, `$pullAll`, `$pop`.
+
+use std::cmp::Ordering;
+
+use bson::spec::ElementType;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+
+use crate::element::{Boxed, Element, Writer, elements};
+use crate::{Code, CompileOptions, Context, Error, Filter, Result, order, text};
+
+use super::super::path::UpdatePath;
+use super::push::whole_number;
+use super::set_of_values::SetOfValues;
+use super::{Scope, Target};
+
+/// `$pull`: a value, or a condition.
+#[derive(Debug)]
+pub(in crate::update) enum Pull {
+    /// Elements that equal the value.
+    Equal(Boxed),
+    /// Elements that are documents and match the filter.
+    Documents(Filter),
+    /// Elements that, as the field [`ELEMENT`] of a document, match the filter: `{$gte: 5}`, a regular expression.
+    Elements(Filter),
+}
+
+/// What an element is called in the filter that judges it.
+const ELEMENT: &str = "element";
+
+impl Pull {
+    pub(super) fn compile(operand: Element<'_>, options: &CompileOptions) -> Result<Self> {
+        match operand.value()? {
+            RawBsonRef::Document(condition) if is_operator_expression(condition)? => {
+                Ok(Pull::Elements(Filter::compile(&as_field(operand)?, options)?))
+            }
+            RawBsonRef::Document(condition) => Ok(Pull::Documents(Filter::compile(condition, options)?)),
+            RawBsonRef::RegularExpression(_) => Ok(Pull::Elements(Filter::compile(&as_field(operand)?, options)?)),
+            value => Ok(Pull::Equal(Boxed::new(value))),
+        }
+    }
+
+    pub(super) fn apply(&self, target: Target<'_, '_>, scope: &Scope<'_, '_>) -> Result<bool> {
+        let array = target.into_array(not_an_array)?;
+        let mut buffer = Vec::new();
+        array.retain(|element| Ok(!self.takes(element, &mut buffer, scope.context)?))
+    }
+
+    fn takes(&self, element: Element<'_>, buffer: &mut Vec<u8>, context: &Context) -> Result<bool> {
+        match self {
+            Pull::Equal(value) => Ok(order::compare(element.value()?, value.element().value()?) == Ordering::Equal),
+            Pull::Documents(filter) => match element.as_document()? {
+                Some(document) => filter.matches(document, context),
+                None => Ok(false),
+            },
+            Pull::Elements(filter) => {
+                buffer.clear();
+                let mut writer = Writer::new(buffer);
+                writer.copy_as(ELEMENT, element);
+                writer.finish()?;
+                filter.matches(RawDocument::from_bytes(buffer.as_slice())?, context)
+            }
+        }
+    }
+}
+
+/// `{element: value}`
+fn as_field(value: Element<'_>) -> Result<RawDocumentBuf> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes);
+    writer.copy_as(ELEMENT, value);
+    writer.finish()?;
+    Ok(RawDocumentBuf::from_bytes(bytes)?)
+}
+
+/// `{$gte: 5}`, but not `{$and: [..]}`, which is a condition on a document, and not the reference `{$ref: .., $id: ..}`.
+fn is_operator_expression(condition: &RawDocument) -> Result<bool> {
+    let first = elements(condition).next().transpose()?;
+    Ok(first.is_some_and(|first| {
+        first.name().starts_with('$')
+            && !matches!(
+                first.name(),
+                "$and" | "$or" | "$nor" | "$expr" | "$where" | "$comment" | "$jsonSchema" | "$ref" | "$id" | "$db"
+            )
+    }))
+}
+
+fn not_an_array(_: RawBsonRef<'_>) -> Error {
+    Error::new(Code::BadValue, "Cannot apply $pull to a non-array value")
+}
+
+/// `$pullAll`: values that are taken out wherever they are.
+#[derive(Debug)]
+pub(in crate::update) struct PullAll {
+    values: Boxed,
+}
+
+impl PullAll {
+    pub(super) fn compile(operand: Element<'_>) -> Result<Self> {
+        let Some(values) = operand.as_array()? else {
+            let kind = text::type_name(operand.value()?);
+            return Err(Error::new(
+                Code::BadValue,
+                format!("$pullAll requires an array argument but was given a {kind}"),
+            ));
+        };
+        Ok(PullAll { values: Boxed::container(ElementType::Array, values.as_bytes())? })
+    }
+
+    pub(super) fn apply(&self, target: Target<'_, '_>) -> Result<bool> {
+        let array = target.into_array(not_an_array)?;
+        let mut values = SetOfValues::new();
+        if let Some(list) = self.values.element().as_array()? {
+            for value in elements(list) {
+                values.insert(value?.value()?);
+            }
+        }
+        array.retain(|element| Ok(!values.contains(element.value()?)))
+    }
+}
+
+/// `$pop`: the first or the last element.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::update) enum Pop {
+    First,
+    Last,
+}
+
+impl Pop {
+    pub(super) fn compile(path: &UpdatePath, operand: RawBsonRef<'_>) -> Result<Self> {
+        let number = match operand {
+            RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_) => {
+                whole_number(operand)
+            }
+            other => {
+                let message = format!("Expected a number in: {}", text::field(&path.text, other));
+                return Err(Error::new(Code::FailedToParse, message));
+            }
+        };
+        match number {
+            Some(1) => Ok(Pop::Last),
+            Some(-1) => Ok(Pop::First),
+            _ => {
+                let message = format!("$pop expects 1 or -1, found: {}", text::value(operand));
+                Err(Error::new(Code::FailedToParse, message))
+            }
+        }
+    }
+
+    pub(super) fn apply(self, path: &UpdatePath, target: Target<'_, '_>) -> Result<bool> {
+        let array = target.into_array(|value| {
+            let kind = text::type_name(value);
+            let message = format!("Path '{}' contains an element of non-array type '{kind}'", path.text);
+            Error::new(Code::TypeMismatch, message)
+        })?;
+        let length = array.len();
+        match self {
+            Pop::First => array.keep_range(1..length.max(1)),
+            Pop::Last => array.keep_range(0..length.saturating_sub(1)),
+        }
+        Ok(length > 0)
+    }
+}

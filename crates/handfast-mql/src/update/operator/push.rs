@@ -1,0 +1,231 @@
+//! `$push`, with `$each`, `$position`, `$sort` and `$slice`: values go in, then the array is sorted, then it is cut.
+
+use std::cmp::Ordering;
+
+use bson::RawBsonRef;
+
+use crate::element::{Boxed, Element, elements, find};
+use crate::{Code, Error, Result, order, text};
+
+use super::super::tree::{Container, Value};
+use super::{Scope, Target, id_field};
+
+/// The values and what happens around them.
+#[derive(Debug)]
+pub(in crate::update) struct Push {
+    values: Vec<Boxed>,
+    /// Counted from the end, if negative.
+    position: Option<i64>,
+    sort: Option<PushSort>,
+    /// The first or, if negative, the last elements.
+    slice: Option<i64>,
+}
+
+#[derive(Debug)]
+enum PushSort {
+    /// By the elements themselves.
+    Whole(Direction),
+    /// By fields of the elements: path and direction.
+    Fields(Vec<(Vec<String>, Direction)>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Ascending,
+    Descending,
+}
+
+impl Push {
+    pub(super) fn compile(operand: Element<'_>) -> Result<Self> {
+        let plain =
+            |value: RawBsonRef<'_>| Push { values: vec![Boxed::new(value)], position: None, sort: None, slice: None };
+        let Some(clauses) = operand.as_document()? else { return Ok(plain(operand.value()?)) };
+        if find(clauses, "$each")?.is_none() {
+            return Ok(plain(operand.value()?));
+        }
+        let mut push = Push { values: Vec::new(), position: None, sort: None, slice: None };
+        for clause in elements(clauses) {
+            let clause = clause?;
+            match clause.name() {
+                "$each" => push.values = each(clause)?,
+                "$position" => push.position = Some(integer("position", ", not of type:", clause.value()?)?),
+                "$slice" => push.slice = Some(integer("slice", " but was given type:", clause.value()?)?),
+                "$sort" => push.sort = Some(PushSort::compile(clause.value()?)?),
+                other => return Err(bad(format!("Unrecognized clause in $push: {other}"))),
+            }
+        }
+        Ok(push)
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = Element<'_>> {
+        self.values.iter().map(Boxed::element)
+    }
+
+    pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, scope: &Scope<'_, '_>) -> Result<bool> {
+        if target.at.is_none() {
+            let mut array = Container::array(self.values().map(Value::Borrowed));
+            self.sort_and_slice(&mut array)?;
+            return target.assign(Value::Open(array));
+        }
+        let name = target.name.as_str();
+        let array = target.into_array(|value| {
+            bad(format!(
+                "The field '{name}' must be an array but is of type {} in document {{{}}}",
+                text::type_name(value),
+                id_field(scope.document)
+            ))
+        })?;
+        array.insert(place(self.position, array.len()), self.values().map(Value::Borrowed));
+        self.sort_and_slice(array)?;
+        // Sorting and slicing may have undone the rest: the bytes will tell.
+        Ok(true)
+    }
+
+    fn sort_and_slice(&self, array: &mut Container<'_>) -> Result<()> {
+        if let Some(sort) = &self.sort {
+            let order = sort.order(array)?;
+            array.reorder(&order);
+        }
+        let length = array.len();
+        match self.slice {
+            Some(count) if count >= 0 => array.keep_range(0..length.min(saturating(count))),
+            Some(count) => array.keep_range(length.saturating_sub(saturating(count))..length),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// The index before which `$position` puts values.
+fn place(position: Option<i64>, length: usize) -> usize {
+    match position {
+        Some(index) if index >= 0 => length.min(saturating(index)),
+        Some(index) => length.saturating_sub(saturating(index)),
+        None => length,
+    }
+}
+
+fn saturating(count: i64) -> usize {
+    usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX)
+}
+
+fn bad(message: impl Into<String>) -> Error {
+    Error::new(Code::BadValue, message)
+}
+
+fn each(clause: Element<'_>) -> Result<Vec<Boxed>> {
+    let Some(values) = clause.as_array()? else {
+        let kind = text::type_name(clause.value()?);
+        return Err(bad(format!("The argument to $each in $push must be an array but it was of type: {kind}")));
+    };
+    elements(values).map(|value| Ok(Boxed::new(value?.value()?))).collect()
+}
+
+fn integer(clause: &str, but: &str, value: RawBsonRef<'_>) -> Result<i64> {
+    whole_number(value)
+        .ok_or_else(|| bad(format!("The value for ${clause} must be an integer value{but} {}", text::type_name(value))))
+}
+
+/// A number of any type without a fraction.
+pub(super) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
+        RawBsonRef::Int32(number) => Some(i64::from(number)),
+        RawBsonRef::Int64(number) => Some(number),
+        // 2^63 itself does not fit.
+        RawBsonRef::Double(number) if number.fract() == 0.0 && number.abs() < 9_223_372_036_854_775_808.0 => {
+            Some(number as i64)
+        }
+        RawBsonRef::Decimal128(number) => number.to_string().parse().ok(),
+        _ => None,
+    }
+}
+
+impl Direction {
+    fn of(value: RawBsonRef<'_>) -> Option<Self> {
+        match whole_number(value)? {
+            1 => Some(Direction::Ascending),
+            -1 => Some(Direction::Descending),
+            _ => None,
+        }
+    }
+
+    fn apply(self, ordering: Ordering) -> Ordering {
+        match self {
+            Direction::Ascending => ordering,
+            Direction::Descending => ordering.reverse(),
+        }
+    }
+}
+
+impl PushSort {
+    fn compile(value: RawBsonRef<'_>) -> Result<Self> {
+        let invalid =
+            "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields";
+        let RawBsonRef::Document(pattern) = value else {
+            return Direction::of(value).map(PushSort::Whole).ok_or_else(|| bad(invalid));
+        };
+        let mut fields = Vec::new();
+        for field in pattern.iter() {
+            let (path, direction) = field?;
+            let path: Vec<String> = path.as_str().split('.').map(str::to_owned).collect();
+            if path.iter().all(String::is_empty) && path.len() == 1 {
+                return Err(bad("The $sort field cannot be empty"));
+            }
+            if path.iter().any(String::is_empty) {
+                return Err(bad(format!(
+                    "The $sort field is a dotted field but has an empty part: {}",
+                    path.join(".")
+                )));
+            }
+            let direction =
+                Direction::of(direction).ok_or_else(|| bad("The $sort element value must be either 1 or -1"))?;
+            fields.push((path, direction));
+        }
+        if fields.is_empty() {
+            return Err(bad("The $sort pattern is empty when it should be a set of fields."));
+        }
+        Ok(PushSort::Fields(fields))
+    }
+
+    /// The places of the elements in the order that the sort asks for; equal ones stay as they are.
+    fn order(&self, array: &Container<'_>) -> Result<Vec<usize>> {
+        let mut order: Vec<usize> = (0..array.len()).collect();
+        let values: Vec<RawBsonRef<'_>> = order
+            .iter()
+            .map(|&at| array.element(at).map_or(Ok(RawBsonRef::Null), |element| element.value()))
+            .collect::<Result<_>>()?;
+        match self {
+            PushSort::Whole(direction) => order.sort_by(|&a, &b| direction.apply(order::compare(values[a], values[b]))),
+            PushSort::Fields(fields) => {
+                let keys: Vec<Vec<RawBsonRef<'_>>> = values
+                    .iter()
+                    .map(|&value| fields.iter().map(|(path, _)| field_at(value, path)).collect())
+                    .collect::<Result<_>>()?;
+                order.sort_by(|&a, &b| {
+                    let pairs = keys[a].iter().zip(&keys[b]).zip(fields);
+                    pairs
+                        .map(|((&a, &b), (_, direction))| direction.apply(order::compare(a, b)))
+                        .find(|ordering| ordering.is_ne())
+                        .unwrap_or(Ordering::Equal)
+                });
+            }
+        }
+        Ok(order)
+    }
+}
+
+/// The value at a path of embedded documents, `null` if there is none.
+fn field_at<'v>(value: RawBsonRef<'v>, path: &[String]) -> Result<RawBsonRef<'v>> {
+    let mut value = value;
+    for name in path {
+        let inside = match value {
+            RawBsonRef::Document(document) => find(document, name)?,
+            _ => None,
+        };
+        value = match inside {
+            Some(element) => element.value()?,
+            None => return Ok(RawBsonRef::Null),
+        };
+    }
+    Ok(value)
+}

@@ -1,0 +1,49 @@
+//! Values that are distinct in BSON order: `1` and `1.0` are one, `{a: 1, b: 2}` and `{b: 2, a: 1}` are two.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use bson::RawBsonRef;
+
+use crate::order;
+
+/// A set in which BSON order decides what is equal. Looking up n values in m costs n log m: `$addToSet` and `$pullAll`
+/// of two long arrays must not stop the server.
+pub(super) struct SetOfValues<'v>(BTreeSet<InOrder<'v>>);
+
+struct InOrder<'v>(RawBsonRef<'v>);
+
+impl<'v> SetOfValues<'v> {
+    pub(super) fn new() -> Self {
+        SetOfValues(BTreeSet::new())
+    }
+
+    /// `false` if it was there.
+    pub(super) fn insert(&mut self, value: RawBsonRef<'v>) -> bool {
+        self.0.insert(InOrder(value))
+    }
+
+    pub(super) fn contains(&self, value: RawBsonRef<'v>) -> bool {
+        self.0.contains(&InOrder(value))
+    }
+}
+
+impl Ord for InOrder<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        order::compare(self.0, other.0)
+    }
+}
+
+impl PartialOrd for InOrder<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for InOrder<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for InOrder<'_> {}

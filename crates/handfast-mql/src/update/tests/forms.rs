@@ -1,0 +1,152 @@
+//! The update as a whole: conflicts, `_id`, replacements, what may be sent twice.
+
+use super::*;
+
+#[test]
+fn unknown_and_misshapen_operators() {
+    fails(
+        doc! {},
+        doc! { "$foo": { "a": 1 } },
+        Code::FailedToParse,
+        "Unknown modifier: $foo. Expected a valid update modifier or pipeline-style update specified as an array",
+    );
+    fails(
+        doc! {},
+        doc! { "$set": { "a": 1 }, "b": 1 },
+        Code::FailedToParse,
+        "Unknown modifier: b. Expected a valid update modifier or pipeline-style update specified as an array",
+    );
+    fails(
+        doc! {},
+        doc! { "$set": 1 },
+        Code::FailedToParse,
+        "Modifiers operate on fields but we found type int instead. For example: {$mod: {<field>: ...}} not {$set: 1}",
+    );
+    fails(
+        doc! {},
+        doc! { "$set": { "a..b": 1 } },
+        Code::EmptyFieldName,
+        "The update path 'a..b' contains an empty field name, which is not allowed.",
+    );
+    fails(doc! {}, doc! { "$set": { "": 1 } }, Code::EmptyFieldName, "An empty update path is not valid.");
+}
+
+#[test]
+fn conflicts() {
+    for (first, second, conflict) in
+        [("a", "a", "a"), ("a", "a.b", "a"), ("a.b", "a", "a"), ("a.b.c", "a.b", "a.b"), ("a.0", "a.0.b", "a.0")]
+    {
+        fails(
+            doc! {},
+            doc! { "$set": { first: 1 }, "$inc": { second: 1 } },
+            Code::ConflictingUpdateOperators,
+            &format!("Updating the path '{second}' would create a conflict at '{conflict}'"),
+        );
+    }
+    check(doc! {}, doc! { "$set": { "a.b": 1 }, "$inc": { "a.bc": 1 } }, doc! { "a": { "b": 1, "bc": 1 } });
+}
+
+#[test]
+fn dollar_names() {
+    let refused = "The dollar ($) prefixed field '$h' in '$h' is not allowed in the context of an update's replacement \
+                   document. Consider using an aggregation pipeline with $replaceWith.";
+    fails(doc! { "a": 1 }, doc! { "$set": { "$h": 1 } }, Code::DollarPrefixedFieldName, refused);
+    fails(doc! { "a": 1 }, doc! { "a": 1, "$h": 1 }, Code::DollarPrefixedFieldName, refused);
+    check(
+        doc! { "a": { "$street": 1 } },
+        doc! { "$set": { "a.$street": 2, "b": { "$ref": "c", "$id": 1, "x.y": 1 } } },
+        doc! { "a": { "$street": 2 }, "b": { "$ref": "c", "$id": 1, "x.y": 1 } },
+    );
+    check(doc! { "_id": 1 }, doc! { "a.b": 1, "c": { "$d": 1 } }, doc! { "_id": 1, "a.b": 1, "c": { "$d": 1 } });
+}
+
+#[test]
+fn the_id_stays() {
+    let immutable =
+        |path: &str| format!("Performing an update on the path '{path}' would modify the immutable field '_id'");
+    for (update, path) in [
+        (doc! { "$set": { "_id": 2 } }, "_id"),
+        (doc! { "$unset": { "_id": 1 } }, "_id"),
+        (doc! { "$inc": { "_id": 1 } }, "_id"),
+        (doc! { "$rename": { "_id": "b" } }, "_id"),
+        (doc! { "$rename": { "a": "_id" } }, "_id"),
+    ] {
+        fails(doc! { "_id": 1, "a": 5 }, update, Code::ImmutableField, &immutable(path));
+    }
+    fails(doc! { "_id": { "x": 1 } }, doc! { "$set": { "_id.x": 2 } }, Code::ImmutableField, &immutable("_id.x"));
+    fails(doc! { "_id": { "x": 1 } }, doc! { "$rename": { "_id.x": "y" } }, Code::ImmutableField, &immutable("_id.x"));
+    unchanged(doc! { "_id": 1, "a": 1 }, doc! { "$set": { "_id": 1 } });
+    unchanged(doc! { "_id": { "x": 1 } }, doc! { "$set": { "_id.x": 1 } });
+    // Equal, but of another type: the stored form stays.
+    check(doc! { "_id": 1 }, doc! { "$set": { "_id": 1.0, "a": 1 } }, doc! { "_id": 1, "a": 1 });
+}
+
+#[test]
+fn replacement() {
+    check(doc! { "_id": 1, "a": 1 }, doc! { "b": 2 }, doc! { "_id": 1, "b": 2 });
+    check(doc! { "_id": 1, "a": 1 }, doc! {}, doc! { "_id": 1 });
+    check(doc! { "_id": 1, "a": 1 }, doc! { "b": 2, "_id": 1 }, doc! { "_id": 1, "b": 2 });
+    check(doc! { "_id": 1, "a": 1 }, doc! { "_id": 1.0, "a": 2 }, doc! { "_id": 1, "a": 2 });
+    unchanged(doc! { "_id": 1, "a": 1 }, doc! { "a": 1 });
+    fails(
+        doc! { "_id": 1, "a": 1 },
+        doc! { "_id": 2 },
+        Code::ImmutableField,
+        "After applying the update, the (immutable) field '_id' was found to have been altered to _id: 2",
+    );
+    let empty = Timestamp { time: 0, increment: 0 };
+    check(
+        doc! { "_id": 1 },
+        doc! { "t": empty, "u": { "t": empty } },
+        doc! { "_id": 1, "t": Timestamp { time: 9, increment: 3 }, "u": { "t": empty } },
+    );
+}
+
+#[test]
+fn empty_timestamps() {
+    let empty = Timestamp { time: 0, increment: 0 };
+    let now = Timestamp { time: 9, increment: 3 };
+    let document =
+        raw(&doc! { "_id": empty, "a": empty, "b": 1, "c": [empty], "d": Timestamp { time: 0, increment: 1 } });
+    let expected =
+        raw(&doc! { "_id": empty, "a": now, "b": 1, "c": [empty], "d": Timestamp { time: 0, increment: 1 } });
+    assert_eq!(stamp(&document, now).unwrap(), Some(expected));
+    assert_eq!(stamp(&raw(&doc! { "a": 1 }), now).unwrap(), None);
+    // Operators store it as it is.
+    check(doc! {}, doc! { "$set": { "a": empty } }, doc! { "a": empty });
+}
+
+#[test]
+fn idempotence() {
+    let update = |update: Document, filters: &[RawDocumentBuf]| {
+        let options = UpdateOptions { array_filters: filters, ..Default::default() };
+        Update::compile(UpdateSource::Document(&raw(&update)), &options).unwrap().is_idempotent()
+    };
+    for (operators, expected) in [
+        (doc! { "a": 1 }, true),
+        (doc! { "$set": { "a": 1 } }, true),
+        (doc! { "$setOnInsert": { "a": 1 } }, true),
+        (doc! { "$unset": { "a": 1 } }, true),
+        (doc! { "$min": { "a": 1 } }, true),
+        (doc! { "$max": { "a": 1 } }, true),
+        (doc! { "$addToSet": { "a": 1 } }, true),
+        (doc! { "$pull": { "a": 1 } }, true),
+        (doc! { "$pullAll": { "a": [1] } }, true),
+        (doc! { "$rename": { "a": "b" } }, true),
+        (doc! { "$bit": { "a": { "and": 1, "or": 2 } } }, true),
+        (doc! { "$bit": { "a": { "xor": 1 } } }, false),
+        (doc! { "$inc": { "a": 1 } }, false),
+        (doc! { "$mul": { "a": 2 } }, false),
+        (doc! { "$push": { "a": 1 } }, false),
+        (doc! { "$pop": { "a": 1 } }, false),
+        (doc! { "$currentDate": { "a": true } }, false),
+        (doc! { "$set": { "a.$": 1 } }, false),
+        (doc! { "$set": { "a.$[]": 1, "b.$[].c": 2 } }, true),
+        (doc! { "$set": { "b": 1 }, "$inc": { "a": 1 } }, false),
+    ] {
+        assert_eq!(update(operators.clone(), &[]), expected, "{operators}");
+    }
+    let filters = [raw(&doc! { "x": 1 })];
+    assert!(update(doc! { "$set": { "a.$[x]": 1 } }, &filters));
+    assert!(!update(doc! { "$set": { "a.$[x].b": 1, "a.$[x].c": 1 } }, &filters));
+}

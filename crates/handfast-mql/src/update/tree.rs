@@ -1,0 +1,311 @@
+//! The document while it is being changed: a tree that is opened only along the paths of the update.
+//!
+//! ```text
+//! {_id: 1, a: {b: 1, c: 2}, d: [..]}   $inc a.b
+//!
+//! Container [ Kept(_id), Changed(a, Open(Container [ Changed(b, Owned(2)), Kept(c) ])), Kept(d) ]
+//! ```
+//!
+//! What is kept is a byte range of the old document and is copied as it stands; nothing below it is ever looked at.
+
+use std::borrow::Cow;
+
+use bson::RawDocument;
+use bson::spec::ElementType;
+
+use crate::element::{Boxed, Element, IndexName, Writer, elements};
+use crate::{Code, Error, Result};
+
+use super::path::FieldName;
+
+/// How many `null`s an update may put before a new array element, as MongoDB documents it.
+const BACKFILL_MAX: usize = 1_500_000;
+
+/// A document or array that is opened.
+#[derive(Debug)]
+pub(super) struct Container<'a> {
+    kind: ElementType,
+    slots: Vec<Slot<'a>>,
+}
+
+/// One field or array element.
+#[derive(Debug)]
+enum Slot<'a> {
+    /// As it was.
+    Kept(Element<'a>),
+    /// New, replaced, or opened to be changed inside.
+    Changed(Box<Changed<'a>>),
+}
+
+#[derive(Debug)]
+struct Changed<'a> {
+    /// Not used in arrays.
+    name: Cow<'a, str>,
+    value: Value<'a>,
+}
+
+/// A value to put somewhere.
+#[derive(Debug)]
+pub(super) enum Value<'a> {
+    /// Of the document or of the update.
+    Borrowed(Element<'a>),
+    /// Computed.
+    Owned(Boxed),
+    /// Opened to be changed inside.
+    Open(Container<'a>),
+}
+
+impl<'a> Container<'a> {
+    /// Opens one level of a document.
+    pub(super) fn document(document: &'a RawDocument) -> Result<Self> {
+        Self::open(ElementType::EmbeddedDocument, document)
+    }
+
+    /// A document without fields.
+    pub(super) fn empty_document() -> Self {
+        Container { kind: ElementType::EmbeddedDocument, slots: Vec::new() }
+    }
+
+    /// An array of these values.
+    pub(super) fn array(values: impl IntoIterator<Item = Value<'a>>) -> Self {
+        let slots = values.into_iter().map(|value| Slot::new("", value)).collect();
+        Container { kind: ElementType::Array, slots }
+    }
+
+    fn open(kind: ElementType, document: &'a RawDocument) -> Result<Self> {
+        let slots = elements(document).map(|element| Ok(Slot::Kept(element?))).collect::<Result<_>>()?;
+        Ok(Container { kind, slots })
+    }
+
+    pub(super) fn is_array(&self) -> bool {
+        self.kind == ElementType::Array
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Where the field is; in an array, the element of that index.
+    pub(super) fn locate(&self, name: &FieldName) -> Option<usize> {
+        if self.is_array() {
+            name.index().filter(|&index| index < self.slots.len())
+        } else {
+            self.position(name.as_str())
+        }
+    }
+
+    /// Where the field of a document is.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.is_named(name))
+    }
+
+    /// The value there; none if it is opened.
+    pub(super) fn element(&self, at: usize) -> Option<Element<'_>> {
+        match self.slots.get(at)? {
+            Slot::Kept(element) => Some(*element),
+            Slot::Changed(changed) => match &changed.value {
+                Value::Borrowed(element) => Some(*element),
+                Value::Owned(value) => Some(value.element()),
+                Value::Open(_) => None,
+            },
+        }
+    }
+
+    /// The value there as it was in the old document, if it is still that.
+    pub(super) fn kept(&self, at: usize) -> Option<Element<'a>> {
+        match self.slots.get(at)? {
+            Slot::Kept(element) => Some(*element),
+            Slot::Changed(_) => None,
+        }
+    }
+
+    /// Shows the value there, also if it is opened.
+    pub(super) fn with_value<T>(&self, at: usize, look: impl FnOnce(Element<'_>) -> Result<T>) -> Result<T> {
+        if let Some(element) = self.element(at) {
+            return look(element);
+        }
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(&mut bytes);
+        if let Some(Slot::Changed(changed)) = self.slots.get(at) {
+            changed.value.write("", &mut writer)?;
+        }
+        writer.finish()?;
+        match elements(RawDocument::from_bytes(&bytes)?).next() {
+            Some(element) => look(element?),
+            None => Err(Error::new(Code::InternalError, "an update looked for a value that is not there")),
+        }
+    }
+
+    /// Opens the document or array there; none if it is a scalar.
+    pub(super) fn child(&mut self, at: usize) -> Result<Option<&mut Container<'a>>> {
+        let Some(slot) = self.slots.get_mut(at) else { return Ok(None) };
+        if let Slot::Kept(element) = *slot {
+            let (kind, inner) = match (element.as_document()?, element.as_array()?) {
+                (Some(document), _) => (ElementType::EmbeddedDocument, document),
+                (_, Some(array)) => (ElementType::Array, array),
+                _ => return Ok(None),
+            };
+            let value = Value::Open(Container::open(kind, inner)?);
+            *slot = Slot::Changed(Box::new(Changed { name: Cow::Borrowed(element.name()), value }));
+        }
+        match slot {
+            Slot::Changed(changed) => match &mut changed.value {
+                Value::Open(container) => Ok(Some(container)),
+                _ => Ok(None),
+            },
+            Slot::Kept(_) => Ok(None),
+        }
+    }
+
+    /// Puts another value there.
+    pub(super) fn replace(&mut self, at: usize, value: Value<'a>) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            let name = slot.take_name();
+            *slot = Slot::Changed(Box::new(Changed { name, value }));
+        }
+    }
+
+    /// Puts the old element back, after a change that changed nothing.
+    pub(super) fn restore(&mut self, at: usize, element: Element<'a>) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = Slot::Kept(element);
+        }
+    }
+
+    /// Adds a field at the end of a document, or an element at an index of an array, with `null`s before it if need be.
+    ///
+    /// # Errors
+    /// `CannotBackfillArray` (33) if it needs too many; `PathNotViable` (28) if the name is no index: the caller, who
+    /// knows the array's name, has looked.
+    pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>) -> Result<()> {
+        if !self.is_array() {
+            self.slots.push(Slot::new(name.as_str().to_owned(), value));
+            return Ok(());
+        }
+        let index = name.index().ok_or_else(|| {
+            Error::new(Code::PathNotViable, format!("Cannot create field '{}' in an array", name.as_str()))
+        })?;
+        if index.saturating_sub(self.slots.len()) > BACKFILL_MAX {
+            let message = format!("can't backfill more than {BACKFILL_MAX} elements");
+            return Err(Error::new(Code::CannotBackfillArray, message));
+        }
+        while self.slots.len() < index {
+            self.slots.push(Slot::new("", Value::Owned(Boxed::new(bson::RawBsonRef::Null))));
+        }
+        self.slots.push(Slot::new("", value));
+        Ok(())
+    }
+
+    /// Puts values into an array, before the element at an index.
+    pub(super) fn insert(&mut self, at: usize, values: impl IntoIterator<Item = Value<'a>>) {
+        let at = at.min(self.slots.len());
+        self.slots.splice(at..at, values.into_iter().map(|value| Slot::new("", value)));
+    }
+
+    /// Keeps the elements of a range of an array.
+    pub(super) fn keep_range(&mut self, range: std::ops::Range<usize>) {
+        self.slots.truncate(range.end);
+        self.slots.drain(..range.start.min(self.slots.len()));
+    }
+
+    /// Keeps the elements of an array that `keep` says; whether any is gone.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(Element<'_>) -> Result<bool>) -> Result<bool> {
+        let mut kept = Vec::with_capacity(self.slots.len());
+        for at in 0..self.slots.len() {
+            kept.push(match self.element(at) {
+                Some(element) => keep(element)?,
+                None => true,
+            });
+        }
+        let before = self.slots.len();
+        let mut kept = kept.into_iter();
+        self.slots.retain(|_| kept.next().unwrap_or(true));
+        Ok(self.slots.len() < before)
+    }
+
+    /// Puts the elements of an array in another order: `order` names each of their places once.
+    pub(super) fn reorder(&mut self, order: &[usize]) {
+        let mut slots: Vec<Option<Slot<'a>>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
+        self.slots = order.iter().filter_map(|&at| slots.get_mut(at).and_then(Option::take)).collect();
+    }
+
+    /// Takes a field out of a document.
+    pub(super) fn take(&mut self, at: usize) -> Option<Value<'a>> {
+        if at >= self.slots.len() {
+            return None;
+        }
+        Some(match self.slots.remove(at) {
+            Slot::Kept(element) => Value::Borrowed(element),
+            Slot::Changed(changed) => changed.value,
+        })
+    }
+
+    /// Writes all fields or elements.
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<()> {
+        let mut index_name = IndexName::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let array_name = self.is_array().then(|| index_name.text(index));
+            match slot {
+                Slot::Kept(element) => match array_name {
+                    Some(name) if name.as_bytes() != element.name_bytes() => writer.copy_as(name, *element),
+                    _ => writer.copy(*element),
+                },
+                Slot::Changed(changed) => changed.value.write(array_name.unwrap_or(&changed.name), writer)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of the whole document.
+    pub(super) fn into_bytes(self, capacity: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(capacity);
+        let mut writer = Writer::new(&mut bytes);
+        self.write(&mut writer)?;
+        writer.finish()?;
+        Ok(bytes)
+    }
+}
+
+impl<'a> Slot<'a> {
+    fn new(name: impl Into<Cow<'a, str>>, value: Value<'a>) -> Self {
+        Slot::Changed(Box::new(Changed { name: name.into(), value }))
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        match self {
+            Slot::Kept(element) => element.name_bytes() == name.as_bytes(),
+            Slot::Changed(changed) => changed.name == name,
+        }
+    }
+
+    fn take_name(&mut self) -> Cow<'a, str> {
+        match self {
+            Slot::Kept(element) => Cow::Borrowed(element.name()),
+            Slot::Changed(changed) => std::mem::take(&mut changed.name),
+        }
+    }
+}
+
+impl Value<'_> {
+    /// The value, unless it is opened.
+    pub(super) fn element(&self) -> Option<Element<'_>> {
+        match self {
+            Value::Borrowed(element) => Some(*element),
+            Value::Owned(value) => Some(value.element()),
+            Value::Open(_) => None,
+        }
+    }
+
+    fn write(&self, name: &str, writer: &mut Writer<'_>) -> Result<()> {
+        match self {
+            Value::Borrowed(element) => writer.copy_as(name, *element),
+            Value::Owned(value) => writer.copy_as(name, value.element()),
+            Value::Open(container) => {
+                let mut nested = writer.nested(container.kind, name);
+                container.write(&mut nested)?;
+                nested.finish()?;
+            }
+        }
+        Ok(())
+    }
+}

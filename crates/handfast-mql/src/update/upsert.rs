@@ -1,0 +1,130 @@
+//! The document that an upsert makes: the fields that the filter says by equality, then the update.
+//!
+//! ```text
+//! filter {a: 1, "b.c": {$eq: 2}, d: {$gt: 5}}, update {$inc: {n: 1}}  ->  {a: 1, b: {c: 2}, n: 1}
+//! ```
+//!
+//! Of a replacement, only `_id` comes from the filter. An `_id` that neither says is left to the caller.
+
+use bson::RawDocumentBuf;
+
+use crate::element::{Boxed, elements, find};
+use crate::filter::{Comparison, Filter, Predicate};
+use crate::{Code, Context, Error, MatchPosition, Result};
+
+use super::apply::Circumstances;
+use super::path::{COMPONENTS_MAX, FieldName};
+use super::replacement::{id_first, replace, stamp};
+use super::tree::{Container, Value};
+use super::{Kind, UPSERT_TOO_LARGE, Update, check_size, run};
+
+/// MongoDB's `NotExactValueField`.
+const NOT_EXACT_VALUE_FIELD: Code = Code(111);
+
+impl Update {
+    /// The document to insert if no document matches the filter. It has no `_id` if neither filter nor update give one;
+    /// if it has one, it is the first field.
+    ///
+    /// # Errors
+    /// `NotSingleValueField` (54) if the filter wants two values of one field, or a field and something inside it;
+    /// `ImmutableField` (66) if the update gives another `_id` than the filter; those of [`Update::apply`].
+    pub fn upsert(&self, filter: &Filter, context: &Context) -> Result<RawDocumentBuf> {
+        let made = match &self.kind {
+            Kind::Operators(operators) => {
+                let base = base_document(&equalities(filter))?;
+                let circumstances = Circumstances { position: MatchPosition::default(), inserting: true, context };
+                run(operators, &base, circumstances)?.unwrap_or(base)
+            }
+            Kind::Replacement(new) => replace(&id_document(&equalities(filter))?, new)?,
+        };
+        let first = elements(&made).next().transpose()?;
+        let made = match find(&made, "_id")? {
+            Some(id) if first.is_none_or(|first| first.name() != "_id") => id_first(Some(id), &made)?,
+            _ => made,
+        };
+        let made = stamp(&made, context.cluster_time)?.unwrap_or(made);
+        check_size(&made, UPSERT_TOO_LARGE, "Document to upsert")?;
+        Ok(made)
+    }
+}
+
+/// What a filter says by equality: `{a: 1}`, `{a: {$eq: 1}}`, `{a: {$in: [1]}}`, `{a: {$all: [1]}}`, alone or in `$and`.
+fn equalities(filter: &Filter) -> Vec<(String, Boxed)> {
+    let single = |predicate: &Predicate| match predicate {
+        Predicate::Compare(Comparison::Equal, operand) => Some(Boxed::new(operand.value())),
+        Predicate::In(choices) => match choices.values() {
+            [only] => Some(Boxed::new(only.value())),
+            _ => None,
+        },
+        _ => None,
+    };
+    filter
+        .conjuncts()
+        .filter_map(|field| Some((field.path().as_str().to_owned(), single(field.predicate())?)))
+        .collect()
+}
+
+/// The fields of a filter's equalities, in the order of their paths.
+fn base_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
+    let mut fields: Vec<&(String, Boxed)> = equalities.iter().collect();
+    fields.sort_by(|a, b| a.0.cmp(&b.0));
+    for (place, (path, _)) in fields.iter().enumerate() {
+        for (other, _) in fields.iter().take(place) {
+            check_apart(other, path)?;
+        }
+    }
+    let mut root = Container::empty_document();
+    for (path, value) in fields {
+        put(&mut root, path, Value::Borrowed(value.element()))?;
+    }
+    Ok(RawDocumentBuf::from_bytes(root.into_bytes(64)?)?)
+}
+
+fn check_apart(one: &str, other: &str) -> Result<()> {
+    let message = if one == other {
+        format!("cannot infer query fields to set, path '{one}' is matched twice")
+    } else if other.strip_prefix(one).is_some_and(|rest| rest.starts_with('.')) {
+        format!("cannot infer query fields to set, both paths '{one}' and '{other}' are matched")
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(Code::NotSingleValueField, message))
+}
+
+fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>) -> Result<()> {
+    let mut container = root;
+    let mut names = path.split('.').enumerate().peekable();
+    while let Some((depth, name)) = names.next() {
+        if depth >= COMPONENTS_MAX {
+            return Err(Error::new(Code::Overflow, format!("a path may have at most {COMPONENTS_MAX} components")));
+        }
+        let name = FieldName::new(name);
+        if names.peek().is_none() {
+            return container.add(&name, value);
+        }
+        let at = match container.locate(&name) {
+            Some(at) => at,
+            None => {
+                container.add(&name, Value::Open(Container::empty_document()))?;
+                container.len() - 1
+            }
+        };
+        let child = container.child(at)?;
+        container = child.ok_or_else(|| Error::new(Code::InternalError, "an upsert's field is in its own way"))?;
+    }
+    Ok(())
+}
+
+/// `{_id: ..}` if the filter says it.
+fn id_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
+    let mut ids = Vec::new();
+    for (path, value) in equalities {
+        if path == "_id" {
+            ids.push((path.clone(), value.clone()));
+        } else if path.starts_with("_id.") {
+            let message = format!("field at '_id' must be exactly specified, field at sub-path '{path}'found");
+            return Err(Error::new(NOT_EXACT_VALUE_FIELD, message));
+        }
+    }
+    base_document(&ids)
+}
