@@ -21,9 +21,10 @@ use std::cmp::Ordering;
 
 use bson::{RawBsonRef, RawDocument};
 
+use crate::key::{self, Direction};
 use crate::number::Number;
 use crate::path::Path;
-use crate::{Code, Error, Result, field_path, key, text};
+use crate::{Code, Error, Result, field_path, text};
 
 pub use sorter::{SORT_BYTES_MAX, Sorter};
 use tuples::{Found, for_each_tuple};
@@ -45,7 +46,7 @@ pub struct Sort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortField {
     path: Path,
-    descending: bool,
+    direction: Direction,
 }
 
 impl SortField {
@@ -54,9 +55,9 @@ impl SortField {
         &self.path
     }
 
-    /// The direction: `-1`.
-    pub fn is_descending(&self) -> bool {
-        self.descending
+    /// The direction: 1 or -1.
+    pub fn direction(&self) -> Direction {
+        self.direction
     }
 }
 
@@ -75,7 +76,7 @@ impl Sort {
             }
             let name = name.as_str();
             field_path::check(name)?;
-            fields.push(SortField { path: Path::new(name), descending: descending(name, direction)? });
+            fields.push(SortField { path: Path::new(name), direction: compile_direction(name, direction)? });
         }
         Ok(Sort { fields })
     }
@@ -102,7 +103,7 @@ impl Sort {
         for_each_tuple(&paths, document, &mut |tuple| {
             spare.clear();
             for (found, field) in tuple.iter().zip(&self.fields) {
-                encode(*found, field.descending, &mut spare);
+                encode(*found, field.direction, &mut spare);
             }
             match &mut least {
                 None => least = Some(spare.clone()),
@@ -122,42 +123,24 @@ impl Sort {
     }
 }
 
-/// An empty array is before null and everything else but MinKey, so that a byte before each value tells the three apart.
-fn encode(found: Found<'_>, descending: bool, out: &mut Vec<u8>) {
-    const MIN_KEY: u8 = 0;
-    const EMPTY_ARRAY: u8 = 1;
-    const OTHER: u8 = 2;
-    let start = out.len();
+fn encode(found: Found<'_>, direction: Direction, out: &mut Vec<u8>) {
     match found {
-        Found::Value(RawBsonRef::MinKey) => out.push(MIN_KEY),
-        Found::EmptyArray => out.push(EMPTY_ARRAY),
-        Found::Missing => {
-            out.push(OTHER);
-            key::encode(RawBsonRef::Null, out);
-        }
-        Found::Value(value) => {
-            out.push(OTHER);
-            key::encode(value, out);
-        }
-    }
-    if descending {
-        out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+        Found::Missing => key::encode_directed(RawBsonRef::Null, direction, out),
+        Found::EmptyArray => key::encode_empty_array(direction, out),
+        Found::Value(value) => key::encode_directed(value, direction, out),
     }
 }
 
-fn descending(name: &str, direction: RawBsonRef<'_>) -> Result<bool> {
+fn compile_direction(name: &str, direction: RawBsonRef<'_>) -> Result<Direction> {
     if let RawBsonRef::Document(meta) = direction {
         if meta.get("$meta")?.is_some() {
             return Err(Error::new(Code::BadValue, "sort by $meta is not supported: there are no text scores"));
         }
     } else if let Some(number) = Number::of(direction) {
         return match number.to_i64_exact() {
-            Some(1) => Ok(false),
-            Some(-1) => Ok(true),
-            _ => Err(Error::new(
-                ILLEGAL_ORDER,
-                "$sort key ordering must be 1 (for ascending) or -1 (for descending)",
-            )),
+            Some(1) => Ok(Direction::Ascending),
+            Some(-1) => Ok(Direction::Descending),
+            _ => Err(Error::new(ILLEGAL_ORDER, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")),
         };
     }
     Err(Error::new(ILLEGAL_KEY, format!("Illegal key in $sort specification: {}", text::field(name, direction))))

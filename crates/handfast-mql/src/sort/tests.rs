@@ -117,20 +117,13 @@ fn errors() {
         16410,
         "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
     );
-    fails(
-        doc! { "a": { "$meta": "textScore" } },
-        2,
-        "sort by $meta is not supported: there are no text scores",
-    );
+    fails(doc! { "a": { "$meta": "textScore" } }, 2, "sort by $meta is not supported: there are no text scores");
     let many: Document = (0..33).map(|n| (format!("f{n}"), Bson::Int32(1))).collect();
     fails(many, 13103, "a sort may have at most 32 keys");
 
     let parallel = Sort::compile(&raw(&doc! { "a": 1, "b": 1 })).unwrap();
     let error = parallel.key(&raw(&doc! { "a": [1, 2], "b": [3] })).unwrap_err();
-    assert_eq!(
-        (error.code(), error.message()),
-        (Code::BadValue, "cannot sort with keys that are parallel arrays")
-    );
+    assert_eq!((error.code(), error.message()), (Code::BadValue, "cannot sort with keys that are parallel arrays"));
     assert!(Sort::compile(&raw(&doc! { "a": 1.0, "b": -1_i64 })).is_ok());
 }
 
@@ -152,10 +145,7 @@ fn the_sorter_has_a_bound() {
     let mut sorter = Sorter::with_memory(None, 10_000);
     let error = (0..1_000).find_map(|_| sorter.push(vec![1], (), 1_000).err()).unwrap();
     assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
-    assert_eq!(
-        error.message(),
-        "Sort exceeded memory limit of 10000 bytes, but did not opt in to external sorting."
-    );
+    assert_eq!(error.message(), "Sort exceeded memory limit of 10000 bytes, but did not opt in to external sorting.");
     // The first few of many fit.
     let mut sorter = Sorter::with_memory(Some(3), 10_000);
     for key in 0..=255 {
@@ -178,7 +168,8 @@ fn value() -> impl Strategy<Value = Bson> {
     scalar.prop_recursive(2, 12, 4, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 1..4).prop_map(Bson::Array),
-            proptest::collection::vec(("[ab]", inner), 0..3).prop_map(|fields| Bson::Document(fields.into_iter().collect())),
+            proptest::collection::vec(("[ab]", inner), 0..3)
+                .prop_map(|fields| Bson::Document(fields.into_iter().collect())),
         ]
     })
 }

@@ -55,7 +55,7 @@ fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[Found<'d
         array = Some(this);
     }
     let Some(array) = array else {
-        let tuple: Vec<Found<'d>> = cursors.iter().map(|cursor| cursor.found()).collect();
+        let tuple: Vec<Found<'d>> = cursors.iter().map(Cursor::found).collect();
         visit(&tuple);
         return Ok(());
     };
