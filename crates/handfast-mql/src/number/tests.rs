@@ -12,13 +12,13 @@ fn types_are_promoted() {
     assert_eq!(N::Int(1).add(N::Long(1)), N::Long(2));
     assert_eq!(N::Int(1).add(N::Double(0.5)), N::Double(1.5));
     assert_eq!(N::Double(0.1).add(d("1")), d("1.100000000000000"));
-    assert_eq!(N::Long(i64::MAX).add(N::Int(1)), N::Double(9.223_372_036_854_775_8e18));
+    assert_eq!(N::Long(i64::MAX).add(N::Int(1)), N::Double(9.223_372_036_854_776e18));
     assert_eq!(N::Long(i64::MAX).checked_add(N::Int(1)), None);
     assert_eq!(N::Int(i32::MIN).subtract(N::Int(1)), N::Long(-2_147_483_649));
     assert_eq!(N::Long(i64::MAX).multiply(N::Long(2)), N::Double(1.844_674_407_370_955_2e19));
     assert_eq!(N::Long(i64::MAX).checked_multiply(N::Long(2)), None);
     assert_eq!(N::Int(i32::MIN).negate(), N::Long(2_147_483_648));
-    assert_eq!(N::Long(i64::MIN).negate(), N::Double(9.223_372_036_854_775_8e18));
+    assert_eq!(N::Long(i64::MIN).negate(), N::Double(9.223_372_036_854_776e18));
     assert_eq!(N::Int(7).divide(N::Int(2)), Some(N::Double(3.5)));
     assert_eq!(N::Int(7).divide(d("2")), Some(d("3.5")));
     assert_eq!(N::Int(7).divide(N::Double(0.0)), None);
@@ -35,8 +35,8 @@ fn comparison_does_not_round() {
     let beyond_doubles = 9_007_199_254_740_993_i64; // 2^53 + 1
     for (a, b, expected) in [
         (N::Long(beyond_doubles), N::Double(9_007_199_254_740_992.0), Greater),
-        (N::Long(i64::MAX), N::Double(9.223_372_036_854_775_8e18), Less),
-        (N::Long(i64::MIN), N::Double(-9.223_372_036_854_775_8e18), Equal),
+        (N::Long(i64::MAX), N::Double(9.223_372_036_854_776e18), Less),
+        (N::Long(i64::MIN), N::Double(-9.223_372_036_854_776e18), Equal),
         (N::Int(1), N::Double(1.5), Less),
         (N::Int(-1), N::Double(-1.5), Greater),
         (N::Int(0), N::Double(-0.0), Equal),

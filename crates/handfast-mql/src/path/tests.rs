@@ -5,9 +5,9 @@ use bson::{RawDocumentBuf, rawdoc};
 fn shown(path: &str, document: &RawDocumentBuf, leaf: Leaf) -> Vec<String> {
     let mut shown = Vec::new();
     let _: ControlFlow<()> = Path::new(path).visit(document, leaf, &mut |visited| {
-        let value = visited.value.map_or("missing".into(), |value| {
-            bson::Bson::try_from(value).unwrap().to_string().replace(' ', "").replace('"', "")
-        });
+        let value = visited
+            .value
+            .map_or("missing".into(), |value| bson::Bson::try_from(value).unwrap().to_string().replace([' ', '"'], ""));
         shown.push(match visited.array_index {
             Some(index) => format!("{value}@{index}"),
             None => value,
