@@ -1,0 +1,414 @@
+//! One thread that writes. Everybody else asks it, and waits for the answer.
+//!
+//! ```text
+//! callers      a  b  c        d  e  f  g             (an operation is a closure that gets a `Writer`)
+//!               \ | /          \  |  | /
+//! committer     [ group 1      ][ group 2       ]
+//!               decide a, b, c; apply one batch; sync once; publish; answer a, b, c
+//! readers       ..the snapshot published last: nothing that a crash could take back..
+//! ```
+//!
+//! As only one thread decides, an operation judges the newest state of each document, a unique key is free or taken,
+//! and no lock is needed. As all who waited share one sync, the price of a sync is shared too. As the snapshot for
+//! readers is taken after the sync, no answer shows what a crash could take back, and no reader waits.
+//!
+//! If a batch cannot be applied, or a sync fails, nobody can say what is on the disk: those who were in the group are
+//! told that their operation *may* have happened, and every later write is refused until the store is opened again.
+//! Readers go on with the last published snapshot.
+
+mod conflicts;
+mod published;
+mod staged;
+mod writer;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use handfast_mql::Code;
+use handfast_store::{Applied, CommitTimestamp, Durability, Error as StoreError, ErrorClass, Result as StoreResult};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::Options;
+use crate::catalog::Catalog;
+use crate::directory::witness::Witness;
+use crate::engine::{Engine, Keyspace, Readiness, View, Write};
+use crate::error::{Error, Result};
+use crate::format::{LastBatch, MetadataKey, Verify};
+
+pub(crate) use conflicts::Deletions;
+pub(crate) use published::{Publisher, Snapshot};
+pub(crate) use staged::Staged;
+pub(crate) use writer::{Writer, duplicate_id};
+
+/// How long the committer waits before it looks again whether buffers have been written to data files.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+/// The queue's bound is counted in blocks, as a semaphore cannot count to 64 MiB on every platform.
+const QUEUE_BLOCK_BYTES: usize = 256;
+
+/// When an operation is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Once it is applied. Readers do not see it yet: for the steps of a larger request, the last of which waits for
+    /// the sync of all.
+    Applied,
+    /// Once it is applied and published.
+    Published,
+    /// Once it is synced and published.
+    Synced,
+}
+
+impl From<Durability> for Answer {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Journaled => Answer::Synced,
+            Durability::Memory => Answer::Published,
+        }
+    }
+}
+
+/// An operation in the queue.
+struct Operation {
+    answer: Answer,
+    work: Box<dyn Work>,
+    /// Its place in the queue, free again when the operation is answered.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// What an operation does, with its answer kept until it may be given.
+trait Work: Send {
+    /// Runs it. `false` if it failed and what it staged must go.
+    fn run(&mut self, writer: &mut Writer<'_>) -> bool;
+
+    /// Answers; `Err` if the group failed after the operation ran.
+    fn answer(self: Box<Self>, group: Result<(), StoreError>);
+}
+
+struct Task<T, F> {
+    run: Option<F>,
+    result: Option<StoreResult<T>>,
+    reply: oneshot::Sender<StoreResult<T>>,
+}
+
+impl<T, F> Work for Task<T, F>
+where
+    T: Send,
+    F: FnOnce(&mut Writer<'_>) -> StoreResult<T> + Send,
+{
+    fn run(&mut self, writer: &mut Writer<'_>) -> bool {
+        let Some(run) = self.run.take() else {
+            return false;
+        };
+        // A mistake in the language must not take the only writer with it.
+        let result = catch_unwind(AssertUnwindSafe(|| run(writer))).unwrap_or_else(|_| {
+            Err(StoreError::command(Code::InternalError, "an operation panicked and was taken back; this is a bug"))
+        });
+        let good = result.is_ok();
+        self.result = Some(result);
+        good
+    }
+
+    fn answer(self: Box<Self>, group: Result<(), StoreError>) {
+        let result = match (self.result, group) {
+            // What was refused was refused, whatever became of the others.
+            (Some(Err(error)), _) => Err(error),
+            (_, Err(error)) => Err(error),
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (None, Ok(())) => Err(StoreError::command(Code::InternalError, "an operation did not run")),
+        };
+        // Who asked may have gone away.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// The way to the committer.
+pub(crate) struct Committer {
+    queue: Option<mpsc::Sender<Operation>>,
+    places: Arc<Semaphore>,
+    places_max: u32,
+    thread: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+}
+
+/// What the committer and its callers both look at.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) publisher: Publisher,
+    pub(crate) verify: Verify,
+    /// The last commit that is applied, synced or not.
+    applied: AtomicU64,
+    /// Syncs so far, and operations answered: the price of a commit, counted.
+    pub(crate) syncs: AtomicU64,
+    pub(crate) operations: AtomicU64,
+}
+
+impl Shared {
+    /// Everything applied, also what is not synced: to look for candidates, never to answer from. The timestamp is a
+    /// lower bound of what the view holds.
+    pub(crate) fn latest(&self) -> (CommitTimestamp, Arc<dyn View>) {
+        let timestamp = CommitTimestamp(self.applied.load(Ordering::Acquire));
+        (timestamp, self.engine.view())
+    }
+}
+
+impl Committer {
+    /// Starts the thread.
+    pub(crate) fn start(engine: Arc<dyn Engine>, witness: Witness, last: LastBatch, options: &Options) -> Result<Self> {
+        let verify = if options.verify_checksums { Verify::Checksums } else { Verify::Nothing };
+        let view = engine.view();
+        let catalog = Arc::new(Catalog::load(view.as_ref())?);
+        let publisher = Publisher::new(last.timestamp, view, catalog.clone());
+        let shared = Arc::new(Shared {
+            engine: engine.clone(),
+            publisher,
+            verify,
+            applied: AtomicU64::new(last.timestamp.0),
+            syncs: AtomicU64::new(0),
+            operations: AtomicU64::new(0),
+        });
+        let (queue, operations) = mpsc::channel();
+        let mut state = State {
+            view: engine.view(),
+            engine,
+            shared: shared.clone(),
+            witness,
+            last,
+            timestamp: last.timestamp,
+            staged: Staged::default(),
+            catalog,
+            deletions: Deletions::new(last.timestamp),
+            dirty: false,
+            unpublished: false,
+            stopped: None,
+            options: options.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("handfast-committer".to_owned())
+            .spawn(move || state.work(&operations))
+            .map_err(|error| Error::io("starting the committer thread", error))?;
+        let places_max = u32::try_from(options.queue_bytes_max / QUEUE_BLOCK_BYTES).unwrap_or(u32::MAX).max(1);
+        let places = Arc::new(Semaphore::new((places_max as usize).min(Semaphore::MAX_PERMITS)));
+        Ok(Committer { queue: Some(queue), places, places_max, thread: Some(thread), shared })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Has an operation done, and waits for its answer. `bytes` is what it holds in memory while it waits.
+    ///
+    /// # Cancellation
+    /// An operation that is in the queue is done, whether somebody waits for the answer or not.
+    pub(crate) async fn submit<T, F>(&self, answer: Answer, bytes: usize, run: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Writer<'_>) -> StoreResult<T> + Send + 'static,
+    {
+        let blocks = u32::try_from(bytes / QUEUE_BLOCK_BYTES + 1).unwrap_or(u32::MAX).min(self.places_max);
+        let place = self.places.clone().acquire_many_owned(blocks).await.map_err(|_| Error::Closed)?;
+        let (reply, answered) = oneshot::channel();
+        let work = Box::new(Task { run: Some(run), result: None, reply });
+        let queue = self.queue.as_ref().ok_or(Error::Closed)?;
+        queue.send(Operation { answer, work, _place: Some(place) }).map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| {
+            let text = "the committer ended before it answered; the operation may have happened";
+            StoreError::new(ErrorClass::Command, Applied::Maybe, Code::InterruptedAtShutdown, text)
+        })?
+    }
+
+    /// Waits until everything that is applied is synced and published.
+    pub(crate) async fn barrier(&self, answer: Answer) -> StoreResult<()> {
+        self.submit(answer, 0, |_| Ok(())).await
+    }
+}
+
+impl Drop for Committer {
+    /// Waits for what is in the queue, syncs, and ends the thread.
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // It catches panics of operations; if it ended by one of its own, that was logged by the runtime.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread owns.
+struct State {
+    engine: Arc<dyn Engine>,
+    shared: Arc<Shared>,
+    witness: Witness,
+    last: LastBatch,
+    timestamp: CommitTimestamp,
+    staged: Staged,
+    /// What the engine holds, without what is staged.
+    view: Arc<dyn View>,
+    catalog: Arc<Catalog>,
+    deletions: Deletions,
+    /// Something is applied and not synced.
+    dirty: bool,
+    /// Something is applied and not published.
+    unpublished: bool,
+    /// Why nothing is written any more.
+    stopped: Option<String>,
+    options: Options,
+}
+
+impl State {
+    fn work(&mut self, operations: &mpsc::Receiver<Operation>) {
+        loop {
+            let first = if self.dirty && self.stopped.is_none() {
+                match operations.recv_timeout(self.options.memory_sync_interval) {
+                    Ok(first) => first,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        self.settle();
+                        continue;
+                    }
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                }
+            } else {
+                match operations.recv() {
+                    Ok(first) => first,
+                    Err(mpsc::RecvError) => break,
+                }
+            };
+            let waiting = operations.try_iter().take(self.options.group_operations_max.saturating_sub(1));
+            let group: Vec<Operation> = std::iter::once(first).chain(waiting).collect();
+            self.group(group);
+        }
+        self.settle();
+        if let Err(error) = self.witness.sync() {
+            tracing::warn!(%error, "the witness could not be synced at the end");
+        }
+    }
+
+    /// Syncs and publishes what is left.
+    fn settle(&mut self) {
+        if self.stopped.is_some() {
+            return;
+        }
+        if let Err(error) = self.sync() {
+            self.stop(&error);
+        }
+    }
+
+    fn group(&mut self, mut group: Vec<Operation>) {
+        let outcome = self.commit(&mut group);
+        if let Err(error) = &outcome {
+            self.stop(error);
+        }
+        let outcome = outcome.map_err(|error| error.into_store(Applied::Maybe));
+        self.shared.operations.fetch_add(group.len() as u64, Ordering::Relaxed);
+        for operation in group {
+            operation.work.answer(outcome.clone());
+        }
+    }
+
+    /// Runs the operations and makes them as durable as they ask for.
+    fn commit(&mut self, group: &mut Vec<Operation>) -> Result<()> {
+        if let Some(reason) = &self.stopped {
+            let refused = StoreError::from(Error::Stopped(reason.clone()));
+            for operation in group.drain(..) {
+                operation.work.answer(Err(refused.clone()));
+            }
+            return Ok(());
+        }
+        for operation in group.iter_mut() {
+            let catalog = self.catalog.clone();
+            let timestamp = self.timestamp;
+            let mut writer = Writer::new(self);
+            let good = operation.work.run(&mut writer);
+            let failure = writer.failure.take();
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            if good {
+                self.staged.keep();
+            } else {
+                self.staged.take_back();
+                self.deletions.take_back(timestamp);
+                self.catalog = catalog;
+                self.timestamp = timestamp;
+            }
+            if self.staged.bytes() >= self.options.group_bytes_max {
+                self.apply()?;
+            }
+        }
+        self.apply()?;
+        if group.iter().any(|operation| operation.answer == Answer::Synced) {
+            return self.sync_unless_told_not_to();
+        }
+        if group.iter().any(|operation| operation.answer == Answer::Published) && self.unpublished {
+            self.engine.hand_over()?;
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Applies what is staged as one batch.
+    fn apply(&mut self) -> Result<()> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        while self.engine.readiness()? == Readiness::Busy {
+            std::thread::park_timeout(BUSY_PAUSE);
+        }
+        let batch = LastBatch {
+            number: self.last.number + 1,
+            timestamp: self.timestamp,
+            sequence: self.engine.next_sequence(),
+        };
+        let mut writes = self.staged.drain();
+        writes.push(Write {
+            keyspace: Keyspace::Metadata,
+            key: MetadataKey::LastBatch.encode(),
+            value: Some(batch.encode()),
+        });
+        self.dirty = true;
+        self.unpublished = true;
+        self.engine.apply(writes)?;
+        self.last = batch;
+        self.view = self.engine.view();
+        self.shared.applied.store(self.timestamp.0, Ordering::Release);
+        Ok(())
+    }
+
+    fn sync_unless_told_not_to(&mut self) -> Result<()> {
+        if self.options.acknowledge_after_sync {
+            return self.sync();
+        }
+        // The store that the kill test must catch: it says that it has synced.
+        self.publish();
+        Ok(())
+    }
+
+    /// Syncs everything applied, notes it, and shows it to readers.
+    fn sync(&mut self) -> Result<()> {
+        if self.dirty {
+            self.engine.sync()?;
+            self.shared.syncs.fetch_add(1, Ordering::Relaxed);
+            self.dirty = false;
+            self.witness.note(self.last.number)?;
+        }
+        if self.unpublished {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self) {
+        self.shared.publisher.publish(self.timestamp, self.engine.view(), self.catalog.clone());
+        self.unpublished = false;
+        if self.engine.pinned_bytes() > self.options.snapshot_bytes_max && self.shared.publisher.end_oldest() {
+            tracing::warn!("snapshots kept too much memory in use; the oldest was ended");
+        }
+        self.deletions.forget_before(self.shared.publisher.oldest());
+    }
+
+    fn stop(&mut self, error: &Error) {
+        tracing::error!(%error, "a write or a sync failed; no more writes until the store is opened again");
+        self.stopped = Some(error.to_string());
+    }
+}

@@ -1,0 +1,131 @@
+//! What readers see: a snapshot that the committer replaces as a whole.
+//!
+//! A snapshot that is held costs memory: the engine keeps the write buffers of that moment and of all moments since,
+//! also those that are on the disk already. So there is a bound on that memory; beyond it the oldest snapshots are
+//! ended, and whoever reads on from one gets `SnapshotTooOld` (239).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use handfast_mql::Code;
+use handfast_store::{CommitTimestamp, Error as StoreError, Result as StoreResult};
+
+use crate::catalog::Catalog;
+use crate::engine::View;
+
+/// Everything as it was after one commit. Cheap to share; what it keeps from being merged away stays on the disk for as
+/// long as somebody holds it.
+#[derive(Clone)]
+pub(crate) struct Snapshot(Arc<Held>);
+
+struct Held {
+    timestamp: CommitTimestamp,
+    /// None once it was ended.
+    view: Mutex<Option<Arc<dyn View>>>,
+    catalog: Arc<Catalog>,
+    live: Arc<Live>,
+}
+
+/// The snapshots that somebody holds, oldest first. Several can have the same timestamp.
+#[derive(Default)]
+struct Live(Mutex<BTreeMap<CommitTimestamp, Vec<Weak<Held>>>>);
+
+impl Live {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CommitTimestamp, Vec<Weak<Held>>>> {
+        // Nothing in here can panic half way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn timestamp(&self) -> CommitTimestamp {
+        self.0.timestamp
+    }
+
+    /// The engine's view, for one page: who holds it for long keeps memory from being freed.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` (239).
+    pub(crate) fn view(&self) -> StoreResult<Arc<dyn View>> {
+        let view = self.0.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        view.ok_or_else(|| {
+            let text = "the snapshot was ended because it kept too much memory in use: read again from a new one";
+            StoreError::command(Code::SnapshotTooOld, text)
+        })
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.0.catalog
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut live = self.live.lock();
+        if let Some(held) = live.get_mut(&self.timestamp) {
+            // This one can no longer be upgraded.
+            held.retain(|other| other.strong_count() > 0);
+            if held.is_empty() {
+                live.remove(&self.timestamp);
+            }
+        }
+    }
+}
+
+/// Holds the snapshot for readers.
+pub(crate) struct Publisher {
+    current: Mutex<Snapshot>,
+    live: Arc<Live>,
+}
+
+impl Publisher {
+    pub(crate) fn new(timestamp: CommitTimestamp, view: Arc<dyn View>, catalog: Arc<Catalog>) -> Self {
+        let live = Arc::new(Live::default());
+        let first = hold(&live, timestamp, view, catalog);
+        Publisher { current: Mutex::new(first), live }
+    }
+
+    /// The snapshot for a reader that begins now.
+    pub(crate) fn current(&self) -> Snapshot {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shows readers the next one.
+    pub(super) fn publish(&self, timestamp: CommitTimestamp, view: Arc<dyn View>, catalog: Arc<Catalog>) {
+        let next = hold(&self.live, timestamp, view, catalog);
+        let before = std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), next);
+        // Freed outside of the lock: readers need not wait for it.
+        drop(before);
+    }
+
+    /// The oldest snapshot that somebody holds.
+    pub(crate) fn oldest(&self) -> CommitTimestamp {
+        self.live.lock().keys().next().copied().unwrap_or_default()
+    }
+
+    /// Ends the oldest snapshot but the current one. Says whether there was one to end.
+    pub(super) fn end_oldest(&self) -> bool {
+        let current = self.current().timestamp();
+        // Looked at outside of the lock: this may become the last owner of a snapshot, whose end takes the lock.
+        let old: Vec<Weak<Held>> = self.live.lock().range(..current).flat_map(|(_, held)| held.clone()).collect();
+        let open = old.iter().filter_map(Weak::upgrade).find(|held| held.is_open());
+        open.inspect(|held| held.end()).is_some()
+    }
+}
+
+impl Held {
+    fn is_open(&self) -> bool {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn end(&self) {
+        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(view);
+    }
+}
+
+fn hold(live: &Arc<Live>, timestamp: CommitTimestamp, view: Arc<dyn View>, catalog: Arc<Catalog>) -> Snapshot {
+    let held = Arc::new(Held { timestamp, view: Mutex::new(Some(view)), catalog, live: live.clone() });
+    live.lock().entry(timestamp).or_default().push(Arc::downgrade(&held));
+    Snapshot(held)
+}

@@ -1,0 +1,351 @@
+//! What an operation may do while it is the committer's turn: see the newest state, and stage changes to it.
+//!
+//! A document and its entries in all indexes are staged together or not at all: everything that can be refused (a
+//! unique key that is taken, an array under two fields of an index, a key that is too long) is looked at before the
+//! first byte is staged.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bson::{RawBsonRef, RawDocument};
+use handfast_mql::Code;
+use handfast_store::index::duplicate_key;
+use handfast_store::{CommitTimestamp, Error as StoreError, IndexSpec, Namespace, Result as StoreResult};
+
+use super::State;
+use super::staged::Lookup;
+use crate::catalog::{Catalog, Collection, CollectionIndex, Counts};
+use crate::engine::{Direction, Keyspace, prefix_range};
+use crate::error::Error;
+use crate::format::{
+    CollectionId, IndexId, MetadataKey, StoredDocument, document_key, document_value, index_key, index_prefix,
+    index_value, metadata_value, open_index_entry,
+};
+use crate::keys;
+
+/// An operation's turn.
+pub(crate) struct Writer<'s> {
+    state: &'s mut State,
+    /// The timestamp of what this operation writes, once it writes something.
+    timestamp: Option<CommitTimestamp>,
+    /// A failure of the engine after which nothing more may be written.
+    pub(super) failure: Option<Error>,
+}
+
+/// What one document changes in one index.
+struct IndexChange {
+    index: Arc<CollectionIndex>,
+    added: Vec<Vec<u8>>,
+    removed: Vec<Vec<u8>>,
+    multikey: u32,
+}
+
+impl<'s> Writer<'s> {
+    pub(super) fn new(state: &'s mut State) -> Self {
+        Writer { state, timestamp: None, failure: None }
+    }
+
+    /// The newest catalog.
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.state.catalog
+    }
+
+    /// A collection as it is now.
+    pub(crate) fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
+        self.state.catalog.get(namespace).cloned()
+    }
+
+    /// The timestamp of this operation's changes.
+    pub(crate) fn timestamp(&mut self) -> CommitTimestamp {
+        let next = CommitTimestamp(self.state.timestamp.0 + 1);
+        let timestamp = *self.timestamp.get_or_insert(next);
+        self.state.timestamp = timestamp;
+        timestamp
+    }
+
+    /// The last commit, this operation's own changes not counted.
+    pub(crate) fn last_timestamp(&self) -> CommitTimestamp {
+        match self.timestamp {
+            Some(own) => CommitTimestamp(own.0 - 1),
+            None => self.state.timestamp,
+        }
+    }
+
+    /// Whether a document that is not there now may have been there after a snapshot.
+    pub(crate) fn deleted_since(&self, key: &[u8], snapshot: CommitTimestamp) -> bool {
+        self.state.deletions.since(key, snapshot)
+    }
+
+    /// Applies what earlier operations of the group staged, so that the engine's newest view holds everything: before a
+    /// search inside of this turn. This operation must not have staged anything yet.
+    pub(crate) fn settle(&mut self) -> StoreResult<Arc<dyn crate::engine::View>> {
+        if let Err(error) = self.state.apply() {
+            self.failure = Some(error.clone());
+            return Err(error.into());
+        }
+        Ok(self.state.view.clone())
+    }
+
+    /// The newest state of a document.
+    pub(crate) fn get(&self, collection: CollectionId, id_key: &[u8]) -> StoreResult<Option<StoredDocument>> {
+        let Some(key) = document_key(collection, id_key) else {
+            return Ok(None);
+        };
+        let value = match self.state.staged.get(Keyspace::Documents, &key) {
+            Lookup::Value(value) => Some(value.into()),
+            Lookup::Removed => None,
+            Lookup::Nothing => self.state.view.get(Keyspace::Documents, &key)?,
+        };
+        let verify = self.state.shared.verify;
+        Ok(value.map(|value| StoredDocument::open(&key, value, verify)).transpose()?)
+    }
+
+    /// Stages a document's new state: `before` is its newest state, from [`Writer::get`].
+    ///
+    /// # Errors
+    /// `DuplicateKey` (11000), `CannotIndexParallelArrays` (171), a key that is too long. Nothing is staged then.
+    pub(crate) fn put(
+        &mut self,
+        collection: &Arc<Collection>,
+        id_key: &[u8],
+        before: Option<&StoredDocument>,
+        after: &RawDocument,
+    ) -> StoreResult<()> {
+        let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
+        let changes = self.index_changes(collection, id_key, before, Some(after))?;
+        let timestamp = self.timestamp();
+        let value = document_value(&key, timestamp, after.as_bytes());
+        self.state.staged.write(Keyspace::Documents, key, Some(value));
+        self.stage_index_changes(collection, id_key, changes);
+        self.count(collection.id, before, Some(after));
+        Ok(())
+    }
+
+    /// Stages a document's removal: `before` is its newest state.
+    pub(crate) fn remove(
+        &mut self,
+        collection: &Arc<Collection>,
+        id_key: &[u8],
+        before: &StoredDocument,
+    ) -> StoreResult<()> {
+        let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
+        let changes = self.index_changes(collection, id_key, Some(before), None)?;
+        let timestamp = self.timestamp();
+        self.state.deletions.note(&key, timestamp);
+        self.state.staged.write(Keyspace::Documents, key, None);
+        self.stage_index_changes(collection, id_key, changes);
+        self.count(collection.id, Some(before), None);
+        Ok(())
+    }
+
+    /// Stages the entries of one document in one index that is being built.
+    ///
+    /// # Errors
+    /// As [`Writer::put`].
+    pub(crate) fn index_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        index: &Arc<CollectionIndex>,
+        id_key: &[u8],
+        document: &RawDocument,
+    ) -> StoreResult<()> {
+        let change = self.index_change(collection, index, id_key, None, Some(document))?;
+        self.timestamp();
+        self.stage_index_changes(collection, id_key, vec![change]);
+        Ok(())
+    }
+
+    fn index_changes(
+        &self,
+        collection: &Collection,
+        id_key: &[u8],
+        before: Option<&StoredDocument>,
+        after: Option<&RawDocument>,
+    ) -> StoreResult<Vec<IndexChange>> {
+        let before = before.map(StoredDocument::document).transpose()?;
+        let indexes = collection.indexes.iter();
+        indexes.map(|index| self.index_change(collection, index, id_key, before, after)).collect()
+    }
+
+    fn index_change(
+        &self,
+        collection: &Collection,
+        index: &Arc<CollectionIndex>,
+        id_key: &[u8],
+        before: Option<&RawDocument>,
+        after: Option<&RawDocument>,
+    ) -> StoreResult<IndexChange> {
+        let mut old = BTreeSet::new();
+        if let Some(before) = before {
+            // What was stored was indexed, so this does not fail; if a newer program knows better, leave it to `check`.
+            old = keys::of(&index.index, before)?.encoded();
+        }
+        let mut change = IndexChange { index: index.clone(), added: Vec::new(), removed: Vec::new(), multikey: 0 };
+        let mut new = BTreeSet::new();
+        if let Some(after) = after {
+            let keys = keys::of(&index.index, after)?;
+            change.multikey = keys.multikey;
+            for (encoded, values) in keys.entries() {
+                if index_key(collection.id, index.id, encoded, id_key).is_none() {
+                    return Err(keys::too_long(&index.spec().name, encoded.len()));
+                }
+                if index.spec().unique
+                    && !old.contains(encoded)
+                    && self.is_taken(collection, index.id, encoded, id_key)?
+                {
+                    return Err(duplicate_key(&collection.namespace, index.spec(), values));
+                }
+            }
+            new = keys.encoded();
+        }
+        change.added = new.difference(&old).cloned().collect();
+        change.removed = old.difference(&new).cloned().collect();
+        Ok(change)
+    }
+
+    /// Whether another document has this key in a unique index.
+    fn is_taken(&self, collection: &Collection, index: IndexId, encoded: &[u8], id_key: &[u8]) -> StoreResult<bool> {
+        let prefix = [&index_prefix(collection.id, index)[..], encoded].concat();
+        let verify = self.state.shared.verify;
+        let others = |key: &[u8], value: &[u8]| -> StoreResult<bool> {
+            let (entry, entry_id) = open_index_entry(key, value, verify)?;
+            Ok(entry == encoded && entry_id != id_key)
+        };
+        for (key, value) in self.state.staged.with_prefix(Keyspace::Indexes, &prefix) {
+            if value.map_or(Ok(false), |value| others(key, value))? {
+                return Ok(true);
+            }
+        }
+        for row in self.state.view.range(Keyspace::Indexes, prefix_range(&prefix), Direction::Forward) {
+            let (key, value) = row?;
+            let staged = self.state.staged.get(Keyspace::Indexes, &key);
+            if matches!(staged, Lookup::Nothing) && others(&key, &value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn stage_index_changes(&mut self, collection: &Arc<Collection>, id_key: &[u8], changes: Vec<IndexChange>) {
+        for change in changes {
+            for encoded in &change.removed {
+                if let Some(key) = index_key(collection.id, change.index.id, encoded, id_key) {
+                    self.state.staged.write(Keyspace::Indexes, key, None);
+                }
+            }
+            for encoded in &change.added {
+                if let Some(key) = index_key(collection.id, change.index.id, encoded, id_key) {
+                    let value = index_value(&key, encoded);
+                    self.state.staged.write(Keyspace::Indexes, key, Some(value));
+                }
+            }
+            self.note_multikey(&collection.namespace, change.index.id, change.multikey);
+        }
+    }
+
+    /// Notes that an index has keys from arrays, in the same batch as the first of them.
+    fn note_multikey(&mut self, namespace: &Namespace, index: IndexId, multikey: u32) {
+        let Some(collection) = self.collection(namespace) else {
+            return;
+        };
+        let Some(place) = collection.indexes.iter().position(|candidate| candidate.id == index) else {
+            return;
+        };
+        if collection.indexes[place].multikey | multikey == collection.indexes[place].multikey {
+            return;
+        }
+        let mut changed = Collection::clone(&collection);
+        Arc::make_mut(&mut changed.indexes[place]).multikey |= multikey;
+        self.put_collection(Arc::new(changed));
+    }
+
+    fn count(&mut self, collection: CollectionId, before: Option<&StoredDocument>, after: Option<&RawDocument>) {
+        let mut counts = self.state.catalog.counts(collection);
+        if let Some(before) = before {
+            counts.documents = counts.documents.saturating_sub(1);
+            counts.bytes = counts.bytes.saturating_sub(before.bytes().len() as u64);
+        }
+        if let Some(after) = after {
+            counts.documents += 1;
+            counts.bytes += after.as_bytes().len() as u64;
+        }
+        self.set_counts(collection, counts);
+    }
+
+    /// Stages the counts of a collection.
+    pub(crate) fn set_counts(&mut self, collection: CollectionId, counts: Counts) {
+        Arc::make_mut(&mut self.state.catalog).set_counts(collection, counts);
+        let key = MetadataKey::Counts(collection).encode();
+        self.state.staged.write(Keyspace::Metadata, key, Some(counts.encode(collection)));
+    }
+
+    /// The collection of this name, made if it is not there.
+    pub(crate) fn ensure_collection(&mut self, namespace: &Namespace, uuid: [u8; 16]) -> StoreResult<Arc<Collection>> {
+        if let Some(collection) = self.collection(namespace) {
+            return Ok(collection);
+        }
+        let catalog = Arc::make_mut(&mut self.state.catalog);
+        let id = catalog.take_collection_id().ok_or_else(|| {
+            StoreError::command(Code::IllegalOperation, "four billion collections have been created in this store")
+        })?;
+        let next = catalog.next_collection_value();
+        self.state.staged.write(Keyspace::Metadata, MetadataKey::NextCollection.encode(), Some(next));
+        let collection = Arc::new(Collection::new(id, namespace.clone(), uuid));
+        self.put_collection(collection.clone());
+        Ok(collection)
+    }
+
+    /// Stages a collection's new state.
+    pub(crate) fn put_collection(&mut self, collection: Arc<Collection>) {
+        self.timestamp();
+        let key = MetadataKey::Collection(collection.id).encode();
+        self.state.staged.write(Keyspace::Metadata, key, Some(collection.encode()));
+        Arc::make_mut(&mut self.state.catalog).put(collection);
+    }
+
+    /// Stages a collection's new name.
+    pub(crate) fn rename_collection(&mut self, collection: &Collection, to: &Namespace) {
+        let mut renamed = Collection::clone(collection);
+        renamed.namespace = to.clone();
+        Arc::make_mut(&mut self.state.catalog).remove_name(&collection.namespace);
+        self.put_collection(Arc::new(renamed));
+    }
+
+    /// Stages that a collection is dropped. Its keys are removed later; its number is not given again.
+    pub(crate) fn drop_collection(&mut self, collection: &Collection) {
+        self.timestamp();
+        let id = collection.id;
+        self.state.staged.write(Keyspace::Metadata, MetadataKey::Collection(id).encode(), None);
+        self.state.staged.write(Keyspace::Metadata, MetadataKey::Counts(id).encode(), None);
+        Arc::make_mut(&mut self.state.catalog).remove(&collection.namespace);
+        self.note_dropped(MetadataKey::Dropped(id));
+    }
+
+    /// Stages that the keys of something dropped are to be removed.
+    pub(crate) fn note_dropped(&mut self, dropped: MetadataKey) {
+        let key = dropped.encode();
+        let value = metadata_value(&key, &[]);
+        self.state.staged.write(Keyspace::Metadata, key, Some(value));
+        Arc::make_mut(&mut self.state.catalog).dropped.push(dropped);
+    }
+
+    /// Stages that the keys of something dropped are all gone.
+    pub(crate) fn forget_dropped(&mut self, dropped: MetadataKey) {
+        self.timestamp();
+        self.state.staged.write(Keyspace::Metadata, dropped.encode(), None);
+        Arc::make_mut(&mut self.state.catalog).dropped.retain(|other| *other != dropped);
+    }
+
+    /// Stages the removal of keys of something dropped, or of entries that belong to no document.
+    pub(crate) fn remove_keys(&mut self, keyspace: Keyspace, keys: Vec<Vec<u8>>) {
+        self.timestamp();
+        for key in keys {
+            self.state.staged.write(keyspace, key, None);
+        }
+    }
+}
+
+/// The index `_id_` and a value, for the error of a second document with the same `_id`.
+pub(crate) fn duplicate_id(namespace: &Namespace, id: RawBsonRef<'_>) -> StoreError {
+    duplicate_key(namespace, &IndexSpec::id(), &[Some(id)])
+}

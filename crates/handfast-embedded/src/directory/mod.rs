@@ -1,0 +1,216 @@
+//! The directory of a store: who may open it, which format it has, and whether all of it is there.
+//!
+//! ```text
+//! DIR/FORMAT     one line: "handfast embedded store, format 1"; a directory without it is not ours
+//! DIR/lock       locked by the process that has the store open, and its number
+//! DIR/witness    the number of the last batch that was synced, kept apart from the journal
+//! DIR/engine/    the key-value engine's files; made as engine.new, so that a half-made one is never taken for whole
+//! ```
+//!
+//! The order of opening: look (nothing is written to a directory that is not ours), lock, compare the format, look over
+//! the engine's files (the engine would *remove* what it finds incomplete), read the journal through (the engine would
+//! *cut* what it cannot read), open the engine, compare the witness.
+
+pub(crate) mod journal;
+mod lock;
+pub(crate) mod witness;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Options;
+use crate::engine::{Engine, FjallEngine, Keyspace};
+use crate::error::{Error, Result};
+use crate::format::{FORMAT_VERSION, LastBatch, MetadataKey};
+use lock::Lock;
+use witness::Witness;
+
+const FORMAT_FILE: &str = "FORMAT";
+const LOCK_FILE: &str = "lock";
+const WITNESS_FILE: &str = "witness";
+const ENGINE: &str = "engine";
+const ENGINE_UNFINISHED: &str = "engine.new";
+const FORMAT_LINE: &str = "handfast embedded store, format ";
+/// The engine's own map of maps is 0, then ours in the order of [`Keyspace`].
+const ENGINE_MAPS: u32 = 4;
+
+/// A directory that this process has locked and found whole.
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    /// Freed when the engine and every view of it are gone, which hold this.
+    _lock: Lock,
+}
+
+/// What opening a directory gives.
+pub(crate) struct Opened {
+    pub(crate) engine: FjallEngine,
+    pub(crate) witness: Witness,
+    pub(crate) last: LastBatch,
+}
+
+/// Locks a directory after making sure that it is ours; makes it if it is not there or empty.
+pub(crate) fn lock(path: &Path) -> Result<Directory> {
+    match fs::read_dir(path) {
+        Ok(mut entries) => {
+            let first = entries.next().transpose().map_err(|error| reading(path, error))?;
+            let format = path.join(FORMAT_FILE);
+            if first.is_some() && !format.try_exists().map_err(|error| reading(&format, error))? {
+                // A process that died while it made the directory leaves this one file, or nothing.
+                if !only_unfinished(path)? {
+                    return Err(Error::NotAStore { directory: path.to_owned() });
+                }
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            fs::create_dir_all(path).map_err(|error| writing(path, error))?;
+        }
+        Err(error) => return Err(reading(path, error)),
+    }
+    let lock = Lock::take(path, &path.join(LOCK_FILE))?;
+    check_format(path)?;
+    Ok(Directory { path: path.to_owned(), _lock: lock })
+}
+
+fn only_unfinished(path: &Path) -> Result<bool> {
+    for entry in fs::read_dir(path).map_err(|error| reading(path, error))? {
+        let name = entry.map_err(|error| reading(path, error))?.file_name();
+        if name != format!("{FORMAT_FILE}.new").as_str() && name != LOCK_FILE {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn check_format(path: &Path) -> Result<()> {
+    let file = path.join(FORMAT_FILE);
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let line = format!("{FORMAT_LINE}{FORMAT_VERSION}\n");
+            return write_whole(&file, line.as_bytes());
+        }
+        Err(error) => return Err(reading(&file, error)),
+    };
+    let version = text.trim_end().strip_prefix(FORMAT_LINE).and_then(|version| version.parse::<u32>().ok());
+    match version {
+        Some(version) if version > FORMAT_VERSION => {
+            Err(Error::NewerFormat { directory: path.to_owned(), found: version, known: FORMAT_VERSION })
+        }
+        Some(FORMAT_VERSION) => Ok(()),
+        _ => Err(damaged(path, format!("the file {FORMAT_FILE} is not readable: {:?}", shorten(&text)))),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+/// Writes a file so that it is there with all its content or not at all.
+pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
+    let temporary = path.with_extension("new");
+    let write = || -> std::io::Result<()> {
+        let mut file = fs::File::create(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        sync_directory(path.parent().unwrap_or(Path::new(".")))
+    };
+    write().map_err(|error| writing(path, error))
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// Opens the engine in a locked directory, and refuses one from which something is missing.
+pub(crate) fn open(directory: &Arc<Directory>, options: &Options) -> Result<Opened> {
+    let path = directory.path.clone();
+    let engine_path = path.join(ENGINE);
+    let witness = Witness::open(&path.join(WITNESS_FILE))?;
+    if !engine_path.try_exists().map_err(|error| reading(&engine_path, error))? {
+        if witness.number() > 0 {
+            let text = format!("the directory {ENGINE} is missing, and {} batches were written", witness.number());
+            return Err(damaged(&path, text));
+        }
+        create_engine(&path, options)?;
+    }
+    check_maps(&path)?;
+    let journals = journal::read(&engine_path).map_err(|error| as_damage(&path, error))?;
+    journals.judge(witness.number()).map_err(|what| damaged(&path, what))?;
+    journals.cut_torn_end()?;
+    let engine =
+        FjallEngine::open(&engine_path, options, Some(directory.clone())).map_err(|error| as_damage(&path, error))?;
+    let last = last_batch(&engine).map_err(|error| as_damage(&path, error))?;
+    if last.number < witness.number() {
+        return Err(damaged(
+            &path,
+            format!(
+                "batch {} was synced, the last that is there is {}: {} are missing from the end",
+                witness.number(),
+                last.number,
+                witness.number() - last.number
+            ),
+        ));
+    }
+    Ok(Opened { engine, witness, last })
+}
+
+fn create_engine(path: &Path, options: &Options) -> Result<()> {
+    let unfinished = path.join(ENGINE_UNFINISHED);
+    if unfinished.try_exists().map_err(|error| reading(&unfinished, error))? {
+        fs::remove_dir_all(&unfinished).map_err(|error| writing(&unfinished, error))?;
+    }
+    let engine = FjallEngine::open(&unfinished, options, None)?;
+    engine.sync()?;
+    drop(engine);
+    let rename = || {
+        fs::rename(&unfinished, path.join(ENGINE))?;
+        sync_directory(path)
+    };
+    rename().map_err(|error| writing(&unfinished, error))
+}
+
+/// The engine removes a map that has lost its `current` file, and all maps if its map of maps has: so look first.
+fn check_maps(path: &Path) -> Result<()> {
+    let engine = path.join(ENGINE);
+    let present = |file: &Path| file.try_exists().map_err(|error| reading(file, error));
+    let mut needed = vec![engine.join("version"), engine.join("lock")];
+    needed.extend((0..ENGINE_MAPS).map(|map| engine.join("keyspaces").join(map.to_string()).join("current")));
+    for file in needed {
+        if !present(&file)? {
+            return Err(damaged(path, format!("the file {} is missing", file.display())));
+        }
+    }
+    Ok(())
+}
+
+/// The last batch that the engine holds.
+pub(crate) fn last_batch(engine: &dyn Engine) -> Result<LastBatch> {
+    match engine.view().get(Keyspace::Metadata, &MetadataKey::LastBatch.encode())? {
+        Some(value) => LastBatch::decode(&value),
+        None => Ok(LastBatch::default()),
+    }
+}
+
+/// Damage, with the directory and what to do.
+pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Error {
+    Error::Damaged { directory: path.to_owned(), what: what.into() }
+}
+
+fn as_damage(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Corrupt(what) => damaged(path, what),
+        other => other,
+    }
+}
+
+fn reading(path: &Path, error: std::io::Error) -> Error {
+    Error::io(format!("reading {}", path.display()), error)
+}
+
+fn writing(path: &Path, error: std::io::Error) -> Error {
+    Error::io(format!("writing {}", path.display()), error)
+}

@@ -1,0 +1,218 @@
+//! The engine on fjall 3, a log-structured merge tree. What there is to know about it, read from its source:
+//!
+//! - It does not group syncs; the committer does (one `persist` for all batches of a group).
+//! - `commit` waits inside, without end, when four full buffers of a map are unwritten or thirty files lie in the first
+//!   level: if the disk is full its worker threads are gone and it would wait forever. [`Engine::readiness`] tells
+//!   beforehand, with room to spare, and tells that the workers are gone.
+//! - Its decoder of data blocks trusts a block once the checksum is right. Should bytes get past that, it may panic:
+//!   every call that reads is guarded, and a panic becomes an error.
+//! - A map whose directory has lost its `current` file is *removed* at open; [`crate::directory`] looks first.
+//! - Its own setting for all write buffers together has no effect (3.1.13); the bound is the buffer size of each map
+//!   times the number of full ones that [`Engine::readiness`] lets wait.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use fjall::{AbstractTree, Database, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+
+use super::{Bytes, Direction, Engine, Keyspace, Range, Readiness, Rows, View, Write};
+use crate::Options;
+use crate::directory::Directory;
+use crate::error::{Error, Result};
+use crate::options::SEALED_BUFFERS_MAX;
+
+/// Files in the first level (each overlaps all others, so a read looks into each) before writers wait; the engine
+/// itself would wait without end at 30.
+const FIRST_LEVEL_FILES_MAX: usize = 24;
+
+/// The metadata map holds a few hundred keys, one of which changes with every batch.
+const METADATA_BUFFER_BYTES: u64 = 8 * 1024 * 1024;
+
+pub(crate) struct FjallEngine {
+    database: Database,
+    keyspaces: [fjall::Keyspace; 3],
+    /// A full write buffer, per map. The engine keeps the size that a map was created with; so that the setting of
+    /// *this* opening counts, buffers are rotated from here and the engine's own size is out of reach.
+    buffer_bytes_max: [u64; 3],
+    directory: Option<Arc<Directory>>,
+}
+
+impl FjallEngine {
+    /// Opens the engine's files, or creates them. `directory` stays locked as long as the engine or a view lives.
+    pub(crate) fn open(path: &Path, options: &Options, directory: Option<Arc<Directory>>) -> Result<Self> {
+        guarded("opening", || {
+            let database = Database::builder(path)
+                .cache_size(options.cache_bytes)
+                .max_journaling_size(options.journal_bytes_max.max(crate::options::JOURNAL_BYTES_MIN))
+                .worker_threads(options.background_threads.max(1))
+                .max_cached_files(Some(options.open_files_max.max(16)))
+                .manual_journal_persist(true)
+                .open()?;
+            let open = |keyspace: Keyspace| {
+                database.keyspace(keyspace.name(), || {
+                    KeyspaceCreateOptions::default().max_memtable_size(u64::MAX).manual_journal_persist(true)
+                })
+            };
+            let keyspaces = [open(Keyspace::Documents)?, open(Keyspace::Indexes)?, open(Keyspace::Metadata)?];
+            let large = options.write_buffer_bytes;
+            let buffer_bytes_max = [large, large, METADATA_BUFFER_BYTES.min(large)];
+            Ok(FjallEngine { database, keyspaces, buffer_bytes_max, directory })
+        })
+    }
+}
+
+impl Engine for FjallEngine {
+    fn apply(&self, writes: Vec<Write>) -> Result<()> {
+        guarded("applying a batch", || {
+            let mut batch = self.database.batch().durability(None);
+            for write in writes {
+                let keyspace = &self.keyspaces[write.keyspace as usize];
+                match write.value {
+                    Some(value) => batch.insert(keyspace, write.key, value),
+                    None => batch.remove(keyspace, write.key),
+                }
+            }
+            batch.commit()?;
+            for (keyspace, &bytes_max) in self.keyspaces.iter().zip(&self.buffer_bytes_max) {
+                if keyspace.tree.active_memtable().size() > bytes_max {
+                    keyspace.rotate_memtable()?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn hand_over(&self) -> Result<()> {
+        guarded("writing the journal", || self.database.persist(PersistMode::Buffer))
+    }
+
+    fn sync(&self) -> Result<()> {
+        guarded("syncing the journal", || self.database.persist(PersistMode::SyncData))
+    }
+
+    fn view(&self) -> Arc<dyn View> {
+        Arc::new(FjallView {
+            snapshot: self.database.snapshot(),
+            keyspaces: self.keyspaces.clone(),
+            _directory: self.directory.clone(),
+        })
+    }
+
+    fn readiness(&self) -> Result<Readiness> {
+        let busy = self.keyspaces.iter().any(|keyspace| {
+            keyspace.tree.sealed_memtable_count() >= SEALED_BUFFERS_MAX
+                || keyspace.tree.l0_run_count() >= FIRST_LEVEL_FILES_MAX
+        });
+        if !busy {
+            return Ok(Readiness::Ready);
+        }
+        // `persist` is what tells whether a worker thread has failed.
+        guarded("writing buffers to data files", || self.database.persist(PersistMode::Buffer))?;
+        Ok(Readiness::Busy)
+    }
+
+    fn next_sequence(&self) -> u64 {
+        self.database.seqno()
+    }
+
+    fn pinned_bytes(&self) -> u64 {
+        self.keyspaces.iter().map(|keyspace| keyspace.tree.get_version_history_lock().memtable_size_sum()).sum()
+    }
+
+    fn disk_bytes(&self, keyspace: Keyspace) -> u64 {
+        self.keyspaces[keyspace as usize].disk_space()
+    }
+}
+
+struct FjallView {
+    snapshot: Snapshot,
+    keyspaces: [fjall::Keyspace; 3],
+    /// The directory stays locked for as long as somebody reads.
+    _directory: Option<Arc<Directory>>,
+}
+
+impl View for FjallView {
+    fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        guarded("reading", || self.snapshot.get(&self.keyspaces[keyspace as usize], key))
+    }
+
+    fn range(&self, keyspace: Keyspace, range: Range, direction: Direction) -> Rows {
+        // The engine panics on a range whose start is behind its end.
+        if is_empty(&range) {
+            return Box::new(std::iter::empty());
+        }
+        let rows = guarded("reading", || Ok(self.snapshot.range(&self.keyspaces[keyspace as usize], range)));
+        match rows {
+            Ok(rows) => Box::new(FjallRows { rows: Some(rows), direction }),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
+    }
+}
+
+fn is_empty((start, end): &Range) -> bool {
+    use std::ops::Bound::{Excluded, Included};
+    match (start, end) {
+        (Included(start), Included(end)) => start > end,
+        (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start >= end,
+        _ => false,
+    }
+}
+
+struct FjallRows {
+    rows: Option<fjall::Iter>,
+    direction: Direction,
+}
+
+impl Iterator for FjallRows {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rows = self.rows.as_mut()?;
+        let row = guarded("reading", || {
+            let next = match self.direction {
+                Direction::Forward => rows.next(),
+                Direction::Backward => rows.next_back(),
+            };
+            next.map(fjall::Guard::into_inner).transpose()
+        });
+        if row.is_err() {
+            self.rows = None;
+        }
+        row.transpose()
+    }
+}
+
+/// Runs a call of the engine; what it reports, and a panic of it, become an error of ours.
+fn guarded<T>(what: &'static str, call: impl FnOnce() -> fjall::Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(translate(what, error)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            Err(Error::Corrupt(format!("{what}: the storage engine gave up: {text}")))
+        }
+    }
+}
+
+fn translate(what: &'static str, error: fjall::Error) -> Error {
+    use fjall::Error as E;
+    match error {
+        E::Io(error) | E::Storage(fjall::LsmError::Io(error)) => match error.kind() {
+            // What should be in a file is not: it was cut, or a length in it is wrong.
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData | std::io::ErrorKind::NotFound => {
+                Error::Corrupt(format!("{what}: {error}"))
+            }
+            _ => Error::io(what, error),
+        },
+        E::Poisoned => Error::Stopped(format!("{what}: an earlier write or sync of the storage engine failed")),
+        E::Storage(error) => Error::Corrupt(format!("{what}: {error:?}")),
+        E::JournalRecovery(_) | E::InvalidTrailer | E::InvalidTag(_) | E::Unrecoverable | E::Decompress(_) => {
+            Error::Corrupt(format!("{what}: {error:?}"))
+        }
+        E::InvalidVersion(version) => Error::Corrupt(format!("{what}: unknown version {version:?} of the engine")),
+        E::Locked => Error::Engine(format!("{what}: a cursor or snapshot of an earlier opening is still in use")),
+        other => Error::Engine(format!("{what}: {other:?}")),
+    }
+}

@@ -1,0 +1,273 @@
+//! What is stored, byte for byte. Integers are big-endian where they are part of a key (so that bytes sort as numbers
+//! do), little-endian in values.
+//!
+//! ```text
+//! documents   key    collection u32 | `_id` key
+//!             value  1 | crc32 u32 | commit timestamp u64 | BSON
+//! indexes     key    collection u32 | index u32 | key of the index | `_id` key
+//!             value  1 | crc32 u32 | length of the key of the index u16
+//! metadata    key    a letter and an id, see `MetadataKey`
+//!             value  1 | crc32 u32 | content
+//! ```
+//!
+//! The checksum is over the map's number, the key, and what follows the checksum: a value that is found under another
+//! key than it was written under does not pass. CRC-32 finds every single flipped bit and every burst of up to 32 bits;
+//! of other damage it misses one in four billion, on top of the engine's own checksums of blocks.
+
+use handfast_store::CommitTimestamp;
+
+use crate::engine::{Bytes, KEY_BYTES_MAX, Keyspace};
+use crate::error::{Error, Result};
+
+/// The version of everything above, as the file `FORMAT` tells it.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+const RECORD_VERSION: u8 = 1;
+const HEADER_BYTES: usize = 5;
+const DOCUMENT_HEADER_BYTES: usize = HEADER_BYTES + 8;
+
+/// The number of a collection. It is given once and never again, also after the collection is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct CollectionId(pub(crate) u32);
+
+/// The number of an index in its collection, never given again either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct IndexId(pub(crate) u32);
+
+/// Whether reads verify checksums: yes, but in a test that shows that the tests would notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verify {
+    Checksums,
+    Nothing,
+}
+
+fn checksum(keyspace: Keyspace, key: &[u8], rest: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&[keyspace as u8]);
+    hasher.update(&(key.len() as u64).to_le_bytes());
+    hasher.update(key);
+    hasher.update(rest);
+    hasher.finalize()
+}
+
+fn seal(keyspace: Keyspace, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(HEADER_BYTES + parts.iter().map(|part| part.len()).sum::<usize>());
+    value.push(RECORD_VERSION);
+    value.extend_from_slice(&[0; 4]);
+    for part in parts {
+        value.extend_from_slice(part);
+    }
+    let sum = checksum(keyspace, key, &value[HEADER_BYTES..]);
+    value[1..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+    value
+}
+
+/// What follows the header, if the checksum is right.
+fn open<'v>(keyspace: Keyspace, key: &[u8], value: &'v [u8], verify: Verify) -> Option<&'v [u8]> {
+    let header = value.first_chunk::<HEADER_BYTES>()?;
+    let rest = &value[HEADER_BYTES..];
+    let [version, sum @ ..] = *header;
+    let right = version == RECORD_VERSION && u32::from_le_bytes(sum) == checksum(keyspace, key, rest);
+    (right || verify == Verify::Nothing).then_some(rest)
+}
+
+/// The prefix of all documents of a collection.
+pub(crate) fn collection_prefix(collection: CollectionId) -> [u8; 4] {
+    collection.0.to_be_bytes()
+}
+
+/// The key of a document; `None` if it is longer than the engine can hold.
+pub(crate) fn document_key(collection: CollectionId, id_key: &[u8]) -> Option<Vec<u8>> {
+    let mut key = Vec::with_capacity(4 + id_key.len());
+    key.extend_from_slice(&collection_prefix(collection));
+    key.extend_from_slice(id_key);
+    (key.len() <= KEY_BYTES_MAX).then_some(key)
+}
+
+/// The value of a document.
+pub(crate) fn document_value(key: &[u8], timestamp: CommitTimestamp, bson: &[u8]) -> Vec<u8> {
+    seal(Keyspace::Documents, key, &[&timestamp.0.to_le_bytes(), bson])
+}
+
+/// A stored document whose checksum is right.
+#[derive(Clone)]
+pub(crate) struct StoredDocument {
+    value: Bytes,
+    pub(crate) timestamp: CommitTimestamp,
+}
+
+impl StoredDocument {
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// `Corrupt`, with the collection and the key.
+    pub(crate) fn open(key: &[u8], value: Bytes, verify: Verify) -> Result<Self> {
+        let damaged = || Error::Corrupt(describe(Keyspace::Documents, key));
+        let rest = open(Keyspace::Documents, key, &value, verify).ok_or_else(damaged)?;
+        let timestamp = rest.first_chunk::<8>().ok_or_else(damaged)?;
+        let timestamp = CommitTimestamp(u64::from_le_bytes(*timestamp));
+        let stored = StoredDocument { value, timestamp };
+        bson::RawDocument::from_bytes(stored.bytes()).map_err(|_| damaged())?;
+        Ok(stored)
+    }
+
+    /// The BSON.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.value[DOCUMENT_HEADER_BYTES..]
+    }
+
+    /// The document.
+    pub(crate) fn document(&self) -> Result<&bson::RawDocument> {
+        bson::RawDocument::from_bytes(self.bytes()).map_err(|error| Error::Corrupt(format!("a document: {error}")))
+    }
+}
+
+/// The prefix of all entries of an index.
+pub(crate) fn index_prefix(collection: CollectionId, index: IndexId) -> [u8; 8] {
+    let mut prefix = [0; 8];
+    prefix[..4].copy_from_slice(&collection.0.to_be_bytes());
+    prefix[4..].copy_from_slice(&index.0.to_be_bytes());
+    prefix
+}
+
+/// The key of an index entry; `None` if it is longer than the engine can hold.
+pub(crate) fn index_key(collection: CollectionId, index: IndexId, encoded: &[u8], id_key: &[u8]) -> Option<Vec<u8>> {
+    let mut key = Vec::with_capacity(8 + encoded.len() + id_key.len());
+    key.extend_from_slice(&index_prefix(collection, index));
+    key.extend_from_slice(encoded);
+    key.extend_from_slice(id_key);
+    (key.len() <= KEY_BYTES_MAX).then_some(key)
+}
+
+/// The value of an index entry.
+pub(crate) fn index_value(key: &[u8], encoded: &[u8]) -> Vec<u8> {
+    // A key fits into 16 bits (`index_key`), so a part of it does.
+    let length = u16::try_from(encoded.len()).unwrap_or(u16::MAX);
+    seal(Keyspace::Indexes, key, &[&length.to_le_bytes()])
+}
+
+/// An index entry's parts: the key of the index, the `_id` key.
+///
+/// # Errors
+/// `Corrupt`.
+pub(crate) fn open_index_entry<'k>(key: &'k [u8], value: &[u8], verify: Verify) -> Result<(&'k [u8], &'k [u8])> {
+    let damaged = || Error::Corrupt(describe(Keyspace::Indexes, key));
+    let rest = open(Keyspace::Indexes, key, value, verify).ok_or_else(damaged)?;
+    let length = u16::from_le_bytes(*rest.first_chunk::<2>().ok_or_else(damaged)?);
+    let both = key.get(8..).ok_or_else(damaged)?;
+    both.split_at_checked(usize::from(length)).ok_or_else(damaged)
+}
+
+/// Keys of the map of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetadataKey {
+    /// The number of the last batch, see [`LastBatch`]. It is part of every batch.
+    LastBatch,
+    /// The next collection's number.
+    NextCollection,
+    /// A collection: names, options, indexes.
+    Collection(CollectionId),
+    /// Counts of a collection.
+    Counts(CollectionId),
+    /// A collection that is dropped and whose keys are being removed.
+    Dropped(CollectionId),
+    /// An index that is dropped and whose keys are being removed.
+    DroppedIndex(CollectionId, IndexId),
+}
+
+impl MetadataKey {
+    pub(crate) const COLLECTIONS: &'static [u8] = b"c";
+    pub(crate) const DROPPED: &'static [u8] = b"d";
+
+    pub(crate) fn encode(self) -> Vec<u8> {
+        match self {
+            MetadataKey::LastBatch => b"b".to_vec(),
+            MetadataKey::NextCollection => b"n".to_vec(),
+            MetadataKey::Collection(id) => [b"c", &id.0.to_be_bytes()[..]].concat(),
+            MetadataKey::Counts(id) => [b"s", &id.0.to_be_bytes()[..]].concat(),
+            MetadataKey::Dropped(id) => [b"d", &id.0.to_be_bytes()[..]].concat(),
+            MetadataKey::DroppedIndex(id, index) => {
+                [b"d", &id.0.to_be_bytes()[..], &index.0.to_be_bytes()[..]].concat()
+            }
+        }
+    }
+
+    /// The key of something dropped.
+    pub(crate) fn decode_dropped(key: &[u8]) -> Option<Self> {
+        match key {
+            [b'd', rest @ ..] if rest.len() == 4 => {
+                Some(MetadataKey::Dropped(CollectionId(u32::from_be_bytes(rest.try_into().ok()?))))
+            }
+            [b'd', rest @ ..] if rest.len() == 8 => {
+                let (collection, index) = rest.split_at(4);
+                let collection = CollectionId(u32::from_be_bytes(collection.try_into().ok()?));
+                Some(MetadataKey::DroppedIndex(collection, IndexId(u32::from_be_bytes(index.try_into().ok()?))))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The value of a metadata key.
+pub(crate) fn metadata_value(key: &[u8], content: &[u8]) -> Vec<u8> {
+    seal(Keyspace::Metadata, key, &[content])
+}
+
+/// The content of a metadata key.
+///
+/// # Errors
+/// `Corrupt`.
+pub(crate) fn open_metadata<'v>(key: &[u8], value: &'v [u8]) -> Result<&'v [u8]> {
+    open(Keyspace::Metadata, key, value, Verify::Checksums)
+        .ok_or_else(|| Error::Corrupt(describe(Keyspace::Metadata, key)))
+}
+
+/// The last batch that was applied, itself a part of that batch: so that a journal from which a batch is missing, or
+/// whose end is missing, can be told from a whole one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LastBatch {
+    /// Batches are numbered 1, 2, 3, without a gap.
+    pub(crate) number: u64,
+    /// The last commit in it.
+    pub(crate) timestamp: CommitTimestamp,
+    /// The engine's own number of the batch is this or very little more; the engine's checksum does not cover it.
+    pub(crate) sequence: u64,
+}
+
+impl LastBatch {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let content = [self.number.to_le_bytes(), self.timestamp.0.to_le_bytes(), self.sequence.to_le_bytes()].concat();
+        metadata_value(&MetadataKey::LastBatch.encode(), &content)
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Result<Self> {
+        let key = MetadataKey::LastBatch.encode();
+        let content = open_metadata(&key, value)?;
+        let [number, timestamp, sequence] =
+            content.as_chunks::<8>().0.try_into().map_err(|_| Error::Corrupt(describe(Keyspace::Metadata, &key)))?;
+        Ok(LastBatch {
+            number: u64::from_le_bytes(number),
+            timestamp: CommitTimestamp(u64::from_le_bytes(timestamp)),
+            sequence: u64::from_le_bytes(sequence),
+        })
+    }
+}
+
+/// A record for people: the map, the collection's number, the key in hexadecimal.
+pub(crate) fn describe(keyspace: Keyspace, key: &[u8]) -> String {
+    /// Enough to find it, little enough to read.
+    const SHOWN_BYTES_MAX: usize = 64;
+    let hex = |bytes: &[u8]| {
+        let mut text: String = bytes.iter().take(SHOWN_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect();
+        if bytes.len() > SHOWN_BYTES_MAX {
+            text.push_str("..");
+        }
+        text
+    };
+    match (keyspace, key.split_first_chunk::<4>()) {
+        (Keyspace::Metadata, _) | (_, None) => format!("{} key {}", keyspace.name(), hex(key)),
+        (_, Some((collection, rest))) => {
+            format!("{} of collection {}, key {}", keyspace.name(), u32::from_be_bytes(*collection), hex(rest))
+        }
+    }
+}

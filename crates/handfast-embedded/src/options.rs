@@ -1,0 +1,89 @@
+//! What a store may use, in named numbers with units; every buffer, queue and pause of this crate has its bound here.
+
+use std::time::Duration;
+
+const MIB: u64 = 1024 * 1024;
+
+/// Settings of an embedded store. [`Options::default`] suits a machine with a gigabyte to spare.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Blocks of data files kept in memory, in bytes.
+    pub cache_bytes: u64,
+    /// When a write buffer is full and goes to a data file, in bytes. There are two large buffers (documents, indexes)
+    /// and a small one (metadata), each with at most [`SEALED_BUFFERS_MAX`] full ones waiting to be written.
+    pub write_buffer_bytes: u64,
+    /// All journal files together, in bytes; at least [`JOURNAL_BYTES_MIN`]. A store that was killed reads as much
+    /// when it is opened.
+    pub journal_bytes_max: u64,
+    /// Write buffers that snapshots in use (cursors, transactions) may keep in memory, in bytes, beside the current
+    /// ones. Beyond it the oldest snapshot is ended, and reading on from it fails with `SnapshotTooOld`.
+    pub snapshot_bytes_max: u64,
+    /// Threads that write data files and merge them.
+    pub background_threads: usize,
+    /// Data files kept open.
+    pub open_files_max: usize,
+    /// Operations that wait for the committer, in bytes of their documents. Who comes later waits before the queue.
+    pub queue_bytes_max: usize,
+    /// Operations that share one sync.
+    pub group_operations_max: usize,
+    /// Bytes written to the journal in one atomic batch, unless a single operation has more.
+    pub group_bytes_max: usize,
+    /// How long a write with `Memory` durability may go without a sync.
+    pub memory_sync_interval: Duration,
+    /// How often documents are looked for that have expired under a TTL index; `None` for only when told to.
+    pub expiry_interval: Option<Duration>,
+    /// Documents of one step of a large change (`multi` update or delete, expiry, index build, drop), between which
+    /// other writers have their turn.
+    pub step_documents_max: usize,
+    /// Bytes of documents that a sort or a group may hold in memory.
+    pub sort_bytes_max: usize,
+    /// Whether checksums of records are verified on every read. Only a test of the tests switches it off.
+    #[doc(hidden)]
+    pub verify_checksums: bool,
+    /// Whether an acknowledgement waits for the sync. Only a test of the tests switches it off.
+    #[doc(hidden)]
+    pub acknowledge_after_sync: bool,
+}
+
+/// The journal cannot be kept smaller: two files of 64 MiB, one being written, one waiting for its data to be flushed.
+pub const JOURNAL_BYTES_MIN: u64 = 128 * MIB;
+
+/// Write buffers of one kind that may be full and wait to be written; then writers wait.
+pub const SEALED_BUFFERS_MAX: usize = 2;
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            cache_bytes: 256 * MIB,
+            write_buffer_bytes: 32 * MIB,
+            journal_bytes_max: 512 * MIB,
+            snapshot_bytes_max: 512 * MIB,
+            background_threads: 2,
+            open_files_max: 512,
+            queue_bytes_max: (64 * MIB) as usize,
+            group_operations_max: 4096,
+            group_bytes_max: (16 * MIB) as usize,
+            memory_sync_interval: Duration::from_millis(100),
+            expiry_interval: Some(Duration::from_secs(60)),
+            step_documents_max: 1000,
+            sort_bytes_max: (100 * MIB) as usize,
+            verify_checksums: true,
+            acknowledge_after_sync: true,
+        }
+    }
+}
+
+impl Options {
+    /// Small enough for tests and for many stores in one process.
+    pub fn small() -> Self {
+        Options {
+            cache_bytes: 8 * MIB,
+            write_buffer_bytes: MIB,
+            journal_bytes_max: JOURNAL_BYTES_MIN,
+            background_threads: 1,
+            open_files_max: 64,
+            expiry_interval: None,
+            ..Options::default()
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Walks the candidates of a query in the engine: by `_id`, through a range of an index, or through a collection.
+//!
+//! A scan can stop after any document and go on later, on the same snapshot: it remembers the last key, not an open
+//! iterator of the engine, which would keep memory in use while nobody reads. That is also how a scan is cut into pages.
+//!
+//! What a scan can notice, it reports: a checksum that is wrong, an index entry without its document, and at the end of
+//! a whole collection a number of documents that is not the number counted with the commits.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use handfast_store::Result as StoreResult;
+
+use crate::catalog::{Collection, CollectionIndex};
+use crate::engine::{Direction, Keyspace, Range, View, prefix_range};
+use crate::error::Error;
+use crate::format::{
+    StoredDocument, Verify, collection_prefix, describe, document_key, index_prefix, open_index_entry,
+};
+
+/// How the candidates of a query are found.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// Nothing can match.
+    Nothing,
+    /// The documents with these `_id` keys, in this order.
+    Points(Vec<Vec<u8>>),
+    /// All documents, or those between two `_id` keys.
+    Documents { range: Range, direction: Direction },
+    /// Documents by the entries of an index between encoded keys; the ranges do not overlap, and are in the order of
+    /// the direction.
+    Index { index: Arc<CollectionIndex>, ranges: Vec<Range>, direction: Direction },
+}
+
+impl Access {
+    /// Every document of a collection.
+    pub(crate) fn everything(direction: Direction) -> Self {
+        Access::Documents { range: (Bound::Unbounded, Bound::Unbounded), direction }
+    }
+}
+
+/// What a scan looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Examined {
+    pub(crate) keys: u64,
+    pub(crate) documents: u64,
+}
+
+/// Where a scan is.
+pub(crate) struct Scan {
+    collection: Arc<Collection>,
+    steps: VecDeque<Step>,
+    direction: Direction,
+    /// Documents that were given already: an index with keys from arrays has a document more than once.
+    seen: Option<HashSet<Vec<u8>>>,
+    pub(crate) examined: Examined,
+    /// How many documents the collection has at the snapshot, if all are to be walked.
+    expected: Option<u64>,
+}
+
+enum Step {
+    Point(Vec<u8>),
+    Documents(Range),
+    Index(Range),
+}
+
+/// Whether there may be more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Paused,
+    Done,
+}
+
+/// What a scan reads from.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    pub(crate) view: Arc<dyn View>,
+    pub(crate) verify: Verify,
+}
+
+impl Reader {
+    /// One document.
+    pub(crate) fn get(&self, key: &[u8]) -> StoreResult<Option<StoredDocument>> {
+        let value = self.view.get(Keyspace::Documents, key)?;
+        Ok(value.map(|value| StoredDocument::open(key, value, self.verify)).transpose()?)
+    }
+}
+
+impl Scan {
+    /// A scan that has not begun. `expected` is the number of documents of the collection at the snapshot, where it is
+    /// known.
+    pub(crate) fn new(collection: Arc<Collection>, access: Access, expected: Option<u64>) -> Self {
+        let prefix = collection_prefix(collection.id);
+        let mut scan = Scan {
+            collection: collection.clone(),
+            steps: VecDeque::new(),
+            direction: Direction::Forward,
+            seen: None,
+            examined: Examined::default(),
+            expected: None,
+        };
+        match access {
+            Access::Nothing => {}
+            Access::Points(keys) => scan.steps.extend(keys.into_iter().map(Step::Point)),
+            Access::Documents { range, direction } => {
+                let whole = range == (Bound::Unbounded, Bound::Unbounded);
+                scan.expected = expected.filter(|_| whole);
+                scan.direction = direction;
+                scan.steps.push_back(Step::Documents(below(&prefix, range)));
+            }
+            Access::Index { index, ranges, direction } => {
+                let prefix = index_prefix(collection.id, index.id);
+                scan.direction = direction;
+                scan.seen = (index.multikey != 0).then(HashSet::new);
+                scan.steps.extend(ranges.into_iter().map(|range| Step::Index(below(&prefix, range))));
+            }
+        }
+        scan
+    }
+
+    /// Gives the visitor one document after the other until it breaks or there are no more. The visitor also gets the
+    /// document's `_id` key.
+    pub(crate) fn run(
+        &mut self,
+        reader: &Reader,
+        visit: &mut dyn FnMut(&[u8], StoredDocument) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<Progress> {
+        while let Some(step) = self.steps.pop_front() {
+            let rest = match step {
+                Step::Point(id_key) => self.point(reader, &id_key, visit)?,
+                Step::Documents(range) => self.documents(reader, range, visit)?.map_break(Some),
+                Step::Index(range) => self.index(reader, range, visit)?.map_break(Some),
+            };
+            if let ControlFlow::Break(rest) = rest {
+                if let Some(rest) = rest {
+                    self.steps.push_front(rest);
+                }
+                return Ok(Progress::Paused);
+            }
+        }
+        match self.expected.take() {
+            Some(expected) if expected != self.examined.documents => Err(Error::Corrupt(format!(
+                "collection {} has {} documents, {expected} were written",
+                self.collection.namespace, self.examined.documents
+            ))
+            .into()),
+            _ => Ok(Progress::Done),
+        }
+    }
+
+    fn point(
+        &mut self,
+        reader: &Reader,
+        id_key: &[u8],
+        visit: &mut dyn FnMut(&[u8], StoredDocument) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<ControlFlow<Option<Step>>> {
+        self.examined.keys += 1;
+        let Some(key) = document_key(self.collection.id, id_key) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        match reader.get(&key)? {
+            Some(stored) => {
+                self.examined.documents += 1;
+                Ok(visit(id_key, stored)?.map_break(|()| None))
+            }
+            None => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    fn documents(
+        &mut self,
+        reader: &Reader,
+        range: Range,
+        visit: &mut dyn FnMut(&[u8], StoredDocument) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<ControlFlow<Step>> {
+        for row in reader.view.range(Keyspace::Documents, range.clone(), self.direction) {
+            let (key, value) = row?;
+            self.examined.documents += 1;
+            let stored = StoredDocument::open(&key, value, reader.verify)?;
+            if visit(&key[4..], stored)?.is_break() {
+                return Ok(ControlFlow::Break(Step::Documents(self.behind(range, &key))));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn index(
+        &mut self,
+        reader: &Reader,
+        range: Range,
+        visit: &mut dyn FnMut(&[u8], StoredDocument) -> StoreResult<ControlFlow<()>>,
+    ) -> StoreResult<ControlFlow<Step>> {
+        for row in reader.view.range(Keyspace::Indexes, range.clone(), self.direction) {
+            let (key, value) = row?;
+            self.examined.keys += 1;
+            let (_, id_key) = open_index_entry(&key, &value, reader.verify)?;
+            if let Some(seen) = &mut self.seen
+                && !seen.insert(id_key.to_vec())
+            {
+                continue;
+            }
+            let document = document_key(self.collection.id, id_key).map(|key| reader.get(&key)).transpose()?;
+            let Some(stored) = document.flatten() else {
+                let entry = describe(Keyspace::Indexes, &key);
+                return Err(Error::Corrupt(format!("{entry}: there is no such document")).into());
+            };
+            self.examined.documents += 1;
+            if visit(id_key, stored)?.is_break() {
+                return Ok(ControlFlow::Break(Step::Index(self.behind(range, &key))));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The part of a range that is still to be walked after a key.
+    fn behind(&self, (start, end): Range, key: &[u8]) -> Range {
+        match self.direction {
+            Direction::Forward => (Bound::Excluded(key.to_vec()), end),
+            Direction::Backward => (start, Bound::Excluded(key.to_vec())),
+        }
+    }
+}
+
+/// A range of keys under a prefix.
+fn below(prefix: &[u8], (start, end): Range) -> Range {
+    let put = |bound: Bound<Vec<u8>>| bound.map(|key| [prefix, &key].concat());
+    let (whole_start, whole_end) = prefix_range(prefix);
+    let start = if start == Bound::Unbounded { whole_start } else { put(start) };
+    let end = if end == Bound::Unbounded { whole_end } else { put(end) };
+    (start, end)
+}

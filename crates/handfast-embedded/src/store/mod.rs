@@ -1,0 +1,85 @@
+//! The store: a directory, opened.
+
+mod contract;
+mod open;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::Arc;
+
+use handfast_store::{Namespace, Result as StoreResult, Sources};
+
+use crate::Options;
+use crate::catalog::Collection;
+use crate::committer::{Committer, Shared, Snapshot};
+use crate::read::scan::Reader;
+
+/// The embedded document store. A clone is another handle on the same store; the directory is free again when the last
+/// handle, and the last cursor or snapshot of it, are gone.
+#[derive(Clone)]
+pub struct EmbeddedStore {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) committer: Committer,
+    pub(crate) sources: Sources,
+    pub(crate) options: Options,
+    /// Told when something was dropped whose keys are to be removed.
+    pub(crate) removal: tokio::sync::Notify,
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore").field("timestamp", &self.snapshot_now().timestamp()).finish_non_exhaustive()
+    }
+}
+
+/// What commits cost so far, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Operations that the committer has answered.
+    pub operations: u64,
+    /// Syncs of the journal.
+    pub syncs: u64,
+}
+
+impl EmbeddedStore {
+    /// What commits cost since the store was opened.
+    pub fn costs(&self) -> Costs {
+        let shared = self.shared();
+        Costs {
+            operations: shared.operations.load(std::sync::atomic::Ordering::Relaxed),
+            syncs: shared.syncs.load(std::sync::atomic::Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.inner.committer.shared()
+    }
+
+    /// The snapshot for a reader that begins now.
+    pub(crate) fn snapshot_now(&self) -> Snapshot {
+        self.shared().publisher.current()
+    }
+
+    /// A reader of a snapshot.
+    pub(crate) fn reader(&self, snapshot: &Snapshot) -> StoreResult<Reader> {
+        Ok(Reader { view: snapshot.view()?, verify: self.shared().verify })
+    }
+
+    /// A collection at a snapshot.
+    pub(crate) fn collection(&self, snapshot: &Snapshot, namespace: &Namespace) -> Option<Arc<Collection>> {
+        snapshot.catalog().get(namespace).cloned()
+    }
+
+    /// A random id for a new collection (a UUID of version 4).
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&self.inner.sources.random.next_u64().to_le_bytes());
+        uuid[8..].copy_from_slice(&self.inner.sources.random.next_u64().to_le_bytes());
+        uuid[6] = (uuid[6] & 0x0f) | 0x40;
+        uuid[8] = (uuid[8] & 0x3f) | 0x80;
+        uuid
+    }
+}

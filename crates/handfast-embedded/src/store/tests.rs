@@ -1,0 +1,102 @@
+//! A store in a directory of its own: what is written is there again, and a directory is opened once.
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::{
+    BatchLimit, CreateIndexes, Cursor, DocumentStore, Durability, Find, IndexSpec, Insert, Namespace, Sources,
+};
+
+use super::EmbeddedStore;
+use crate::{Error, Options};
+
+pub(crate) async fn open(path: &std::path::Path) -> EmbeddedStore {
+    EmbeddedStore::open(path, Sources::seeded(1), Options::small()).await.unwrap()
+}
+
+pub(crate) fn namespace() -> Namespace {
+    Namespace::new("db", "c").unwrap()
+}
+
+pub(crate) async fn all(mut cursor: Box<dyn Cursor>) -> Vec<RawDocumentBuf> {
+    let mut documents = Vec::new();
+    loop {
+        let page = cursor.next_page(BatchLimit { documents: 7, bytes: 1 << 20 }).await.unwrap();
+        documents.extend(page.documents);
+        if page.exhausted {
+            return documents;
+        }
+    }
+}
+
+pub(crate) async fn find_all(store: &EmbeddedStore) -> Vec<RawDocumentBuf> {
+    all(store.find(Find::new(namespace(), rawdoc! {})).await.unwrap()).await
+}
+
+#[tokio::test]
+async fn documents_are_there_again_after_a_reopen() {
+    let directory = tempfile::tempdir().unwrap();
+    let documents: Vec<_> = (0..50).map(|n| rawdoc! { "_id": n, "text": format!("document {n}") }).collect();
+    let store = open(directory.path()).await;
+    let outcome = store.insert(Insert::new(namespace(), documents.clone())).await.unwrap();
+    assert_eq!((outcome.inserted, outcome.errors.len()), (50, 0));
+    assert_eq!(find_all(&store).await, documents);
+    assert_eq!(store.costs().syncs, 1, "fifty documents, one sync");
+    store.close().await.unwrap();
+
+    let store = open(directory.path()).await;
+    assert_eq!(find_all(&store).await, documents);
+    let stats = store.collection_stats(&namespace()).await.unwrap();
+    assert_eq!(stats.count, 50);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_document_with_the_same_id_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let twice = vec![rawdoc! { "_id": 1 }, rawdoc! { "_id": 1.0 }, rawdoc! { "_id": 2 }];
+    let outcome = store.insert(Insert { ordered: false, ..Insert::new(namespace(), twice) }).await.unwrap();
+    assert_eq!((outcome.inserted, outcome.errors.len()), (2, 1));
+    let error = &outcome.errors[0];
+    assert_eq!((error.index, error.error.code()), (1, Code::DuplicateKey));
+    assert_eq!(error.error.message(), "E11000 duplicate key error collection: db.c index: _id_ dup key: { _id: 1.0 }");
+}
+
+#[tokio::test]
+async fn a_unique_index_is_built_over_documents_and_then_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let documents: Vec<_> = (0..2500).map(|n| rawdoc! { "_id": n, "a": n % 2400 }).collect();
+    store.insert(Insert::new(namespace(), documents)).await.unwrap();
+    let index = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "a": 1 }) };
+    let request = CreateIndexes { namespace: namespace(), indexes: vec![index] };
+    let error = store.create_indexes(request.clone()).await.unwrap_err();
+    assert_eq!(error.code(), Code::DuplicateKey);
+    assert_eq!(store.list_indexes(&namespace()).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_directory_is_opened_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let error = EmbeddedStore::open(directory.path(), Sources::seeded(2), Options::small()).await.unwrap_err();
+    assert!(matches!(&error, Error::InUse { holder: Some(pid), .. } if *pid == std::process::id()), "{error}");
+    store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1 }])).await.unwrap();
+    // A cursor keeps the directory in use, too.
+    let cursor = store.find(Find::new(namespace(), rawdoc! {})).await.unwrap();
+    store.close().await.unwrap();
+    EmbeddedStore::open(directory.path(), Sources::seeded(2), Options::small()).await.unwrap_err();
+    assert_eq!(all(cursor).await.len(), 1);
+    open(directory.path()).await.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn memory_durability_is_seen_at_once_and_synced_by_a_flush() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let insert = Insert { durability: Durability::Memory, ..Insert::new(namespace(), vec![rawdoc! { "_id": 1 }]) };
+    store.insert(insert).await.unwrap();
+    assert_eq!(find_all(&store).await.len(), 1);
+    store.flush().await.unwrap();
+    assert!(store.costs().syncs >= 1);
+}

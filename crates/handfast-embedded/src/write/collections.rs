@@ -1,0 +1,158 @@
+//! Creating, renaming and dropping collections.
+
+use handfast_mql::Code;
+use handfast_store::{
+    CollectionInfo, CollectionOptions, CollectionStats, Error as StoreError, Namespace, RenameCollection,
+    Result as StoreResult, index,
+};
+
+use crate::committer::Answer;
+use crate::engine::{Direction, Keyspace, prefix_range};
+use crate::format::index_prefix;
+use crate::store::EmbeddedStore;
+
+/// What an operation on the catalog holds in the queue: next to nothing.
+const OPERATION_BYTES: usize = 1024;
+
+impl EmbeddedStore {
+    /// Runs an operation on the catalog, synced.
+    pub(crate) async fn change_catalog<T, F>(&self, run: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut crate::committer::Writer<'_>) -> StoreResult<T> + Send + 'static,
+    {
+        self.inner.committer.submit(Answer::Synced, OPERATION_BYTES, run).await
+    }
+
+    pub(crate) async fn create(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
+        let (namespace, uuid) = (namespace.clone(), self.uuid());
+        self.change_catalog(move |writer| match writer.collection(&namespace) {
+            Some(collection) if collection.options != options => Err(StoreError::command(
+                Code::NamespaceExists,
+                format!("a collection '{namespace}' already exists with different options"),
+            )),
+            Some(_) => Ok(()),
+            None => writer.ensure_collection(&namespace, uuid).map(|_| ()),
+        })
+        .await
+    }
+
+    pub(crate) async fn rename(&self, request: RenameCollection) -> StoreResult<()> {
+        let dropped = self
+            .change_catalog(move |writer| {
+                let RenameCollection { from, to, drop_target } = request;
+                let collection = writer.collection(&from).ok_or_else(|| {
+                    let text = format!("Source collection {from} does not exist");
+                    StoreError::command(Code::NamespaceNotFound, text)
+                })?;
+                if from == to {
+                    let text = "Can't rename a collection to itself";
+                    return Err(StoreError::command(Code::IllegalOperation, text));
+                }
+                let target = writer.collection(&to);
+                if target.is_some() && !drop_target {
+                    return Err(StoreError::command(Code::NamespaceExists, "target namespace exists"));
+                }
+                if let Some(target) = &target {
+                    writer.drop_collection(target);
+                }
+                writer.rename_collection(&collection, &to);
+                Ok(target.is_some())
+            })
+            .await?;
+        if dropped {
+            self.removal_is_due();
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn drop_one(&self, namespace: &Namespace) -> StoreResult<bool> {
+        let namespace = namespace.clone();
+        let dropped = self
+            .change_catalog(move |writer| match writer.collection(&namespace) {
+                Some(collection) => {
+                    writer.drop_collection(&collection);
+                    Ok(true)
+                }
+                None => Ok(false),
+            })
+            .await?;
+        if dropped {
+            self.removal_is_due();
+        }
+        Ok(dropped)
+    }
+
+    pub(crate) async fn drop_all_of(&self, database: &str) -> StoreResult<bool> {
+        let database = database.to_owned();
+        let dropped = self
+            .change_catalog(move |writer| {
+                let catalog = writer.catalog().clone();
+                let mut any = false;
+                for collection in catalog.database(&database) {
+                    writer.drop_collection(collection);
+                    any = true;
+                }
+                Ok(any)
+            })
+            .await?;
+        if dropped {
+            self.removal_is_due();
+        }
+        Ok(dropped)
+    }
+
+    pub(crate) fn collections_of(&self, database: &str) -> Vec<CollectionInfo> {
+        let snapshot = self.snapshot_now();
+        let info = |collection: &std::sync::Arc<crate::catalog::Collection>| CollectionInfo {
+            name: collection.namespace.collection().to_owned(),
+            options: collection.options.clone(),
+            uuid: collection.uuid,
+        };
+        snapshot.catalog().database(database).map(info).collect()
+    }
+
+    pub(crate) fn databases(&self) -> Vec<String> {
+        let snapshot = self.snapshot_now();
+        let mut names: Vec<String> =
+            snapshot.catalog().collections().map(|collection| collection.namespace.database().to_owned()).collect();
+        names.dedup();
+        names
+    }
+
+    /// Counts are exact at the snapshot. Bytes on disk are the collection's part of the data files by its part of the
+    /// documents' bytes: collections share files. Bytes of indexes are those of their keys.
+    pub(crate) async fn stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {
+        let snapshot = self.snapshot_now();
+        let Some(collection) = self.collection(&snapshot, namespace) else {
+            return Ok(CollectionStats::default());
+        };
+        let counts = snapshot.catalog().counts(collection.id);
+        let all: u64 =
+            snapshot.catalog().collections().map(|collection| snapshot.catalog().counts(collection.id).bytes).sum();
+        let disk = self.shared().engine.disk_bytes(Keyspace::Documents);
+        let share = |part: u64| u128::from(disk) * u128::from(part) / u128::from(all.max(1));
+        let view = snapshot.view()?;
+        let index_bytes = tokio::task::spawn_blocking(move || -> StoreResult<Vec<(String, u64)>> {
+            let mut sizes = vec![(index::ID_INDEX_NAME.to_owned(), 0)];
+            for index in &collection.indexes {
+                let mut bytes = 0;
+                let range = prefix_range(&index_prefix(collection.id, index.id));
+                for row in view.range(Keyspace::Indexes, range, Direction::Forward) {
+                    let (key, value) = row?;
+                    bytes += (key.len() + value.len()) as u64;
+                }
+                sizes.push((index.spec().name.clone(), bytes));
+            }
+            Ok(sizes)
+        });
+        let index_bytes = index_bytes.await.map_err(|error| crate::Error::Engine(error.to_string()))??;
+        Ok(CollectionStats {
+            exists: true,
+            count: counts.documents,
+            size_bytes: counts.bytes,
+            storage_bytes: u64::try_from(share(counts.bytes)).unwrap_or(u64::MAX),
+            index_bytes,
+        })
+    }
+}
