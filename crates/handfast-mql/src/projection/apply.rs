@@ -72,7 +72,8 @@ impl Walk<'_> {
                 }
                 Node::ElementMatch(filter) => {
                     if let Some(array) = present.map(|present| present.as_array()).transpose()?.flatten()
-                        && let Some(MatchPosition { array_index: Some(index) }) = filter.matches_position(self.root, self.context)?
+                        && let Some(MatchPosition { array_index: Some(index) }) =
+                            filter.matches_position(self.root, self.context)?
                         && let Some(element) = elements(array).nth(index).transpose()?
                     {
                         one_element(name, element, writer)?;

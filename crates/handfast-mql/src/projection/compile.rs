@@ -3,7 +3,7 @@
 use bson::raw::CString;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
-use crate::expression::Expression;
+use super::computed::Expression;
 use crate::number::Number;
 use crate::{Code, CompileOptions, Error, Filter, Result, field_path, text};
 
@@ -11,7 +11,8 @@ use super::tree::{Children, Node, Slice};
 use super::{Kind, Projection};
 
 pub(super) fn compile(projection: &RawDocument, options: &CompileOptions) -> Result<Projection> {
-    let mut compiler = Compiler { options, root: Children::default(), kind: None, id: None, positional: false, matches: false };
+    let mut compiler =
+        Compiler { options, root: Children::default(), kind: None, id: None, positional: false, matches: false };
     compiler.document(projection, "")?;
     let Compiler { mut root, kind, id, positional, .. } = compiler;
     // Alone, `_id: 1` shows nothing else, and `$slice` or `_id: 0` show everything else.
@@ -142,13 +143,13 @@ impl Compiler<'_> {
     }
 
     fn compute(&mut self, path: &str, value: RawBsonRef<'_>) -> Result<()> {
-        let expression = Expression::compile(value, self.options)?;
         if self.kind == Some(Kind::Exclusion) {
             return Err(bad(31252, "Cannot use expression other than $meta in exclusion projection"));
         }
         if path == "_id" && self.id.is_some() {
             return Err(bad(31250, "Path collision at _id"));
         }
+        let expression = Expression::compile(value, self.options)?;
         self.kind = Some(Kind::Inclusion);
         self.root.insert(path, Node::Compute(expression))
     }

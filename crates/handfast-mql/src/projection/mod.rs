@@ -15,6 +15,7 @@
 
 mod apply;
 mod compile;
+mod computed;
 mod tree;
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -64,12 +65,7 @@ impl Projection {
     ///
     /// # Errors
     /// 51246 if there is a `$` and an array, but the filter went through none; those of expressions.
-    pub fn apply(
-        &self,
-        document: &RawDocument,
-        position: MatchPosition,
-        context: &Context,
-    ) -> Result<RawDocumentBuf> {
+    pub fn apply(&self, document: &RawDocument, position: MatchPosition, context: &Context) -> Result<RawDocumentBuf> {
         if self.is_empty() {
             return Ok(document.to_owned());
         }

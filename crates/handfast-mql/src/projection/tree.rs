@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::expression::Expression;
+use super::computed::Expression;
 use crate::{Code, Error, Filter, Result};
 
 /// What happens to a field.

@@ -171,7 +171,7 @@ fn update_of(steps: &[Step]) -> Document {
     update
 }
 
-pub(super) fn value() -> impl Strategy<Value = Bson> {
+pub(crate) fn value() -> impl Strategy<Value = Bson> {
     let scalar = prop_oneof![
         4 => (-3_i32..4).prop_map(Bson::Int32),
         1 => Just(Bson::Null),
@@ -187,7 +187,7 @@ pub(super) fn value() -> impl Strategy<Value = Bson> {
     })
 }
 
-pub(super) fn document() -> impl Strategy<Value = Document> {
+pub(crate) fn document() -> impl Strategy<Value = Document> {
     proptest::collection::vec(("[abc]", value()), 0..4).prop_map(|fields| fields.into_iter().collect())
 }
 
