@@ -38,6 +38,8 @@ mod reserve;
 pub mod server;
 mod sessions;
 mod state;
+#[cfg(test)]
+mod testing;
 mod writer;
 
 pub use error::{Error, Result};

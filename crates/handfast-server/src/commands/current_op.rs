@@ -31,14 +31,14 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
             filter.put_any(name.as_str(), value);
         }
     }
-    let filter = ListFilter::compile(&filter.finish())?;
+    let filter = ListFilter::compile(call.shared, &filter.finish())?;
     let mut writer = Writer::new();
     writer.begin_array("inprog");
     let mut digits = [0; 20];
     let mut place = 0;
     for running in call.shared.operations.list() {
         let document = describe(call, &running).finish();
-        if filter.matches(call.shared, &document)? {
+        if filter.matches(&document)? {
             writer.put(decimal(place, &mut digits), &document);
             place += 1;
         }

@@ -29,11 +29,11 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.ignored(&["authorizedCollections"])?;
     let batch_size = batch_size(&mut arguments, "listCollections.cursor")?;
     arguments.finish()?;
-    let filter = ListFilter::compile(&filter)?;
+    let filter = ListFilter::compile(call.shared, &filter)?;
     let mut documents = Vec::new();
     for collection in call.store().list_collections(call.request.database).await? {
         let document = describe(&collection, name_only);
-        if filter.matches(call.shared, &document)? {
+        if filter.matches(&document)? {
             documents.push(document);
         }
     }

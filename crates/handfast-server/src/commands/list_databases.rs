@@ -25,7 +25,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
     arguments.ignored(&["authorizedDatabases"])?;
     arguments.finish()?;
-    let filter = ListFilter::compile(&filter)?;
+    let filter = ListFilter::compile(call.shared, &filter)?;
     let mut databases = Vec::new();
     let mut total: u64 = 0;
     for name in call.store().list_databases().await? {
@@ -37,7 +37,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
             writer.put("sizeOnDisk", i64::try_from(size).unwrap_or(i64::MAX)).put("empty", false);
         }
         let document = writer.finish();
-        if filter.matches(call.shared, &document)? {
+        if filter.matches(&document)? {
             total = total.saturating_add(size);
             databases.push(document);
         }

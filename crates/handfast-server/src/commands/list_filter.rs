@@ -1,24 +1,26 @@
 //! The filters of `listCollections`, `listDatabases` and `currentOp`, over documents that the server makes itself.
 
-use bson::RawDocument;
-use handfast_mql::Code;
+use bson::{RawDocument, Timestamp};
+use handfast_mql::{CompileOptions, Context, Filter};
 
-use crate::error::{CommandError, Outcome};
+use crate::error::Outcome;
 use crate::state::Shared;
 
 /// A filter over the documents of a list.
-pub(super) struct ListFilter {}
+pub(super) struct ListFilter {
+    filter: Filter,
+    context: Context,
+}
 
 impl ListFilter {
-    pub(super) fn compile(filter: &RawDocument) -> Outcome<Self> {
-        if filter.is_empty() {
-            Ok(ListFilter {})
-        } else {
-            Err(CommandError::new(Code::NotImplemented, "filters of lists are not supported"))
-        }
+    pub(super) fn compile(shared: &Shared, filter: &RawDocument) -> Outcome<Self> {
+        let now = shared.sources.clock.now();
+        let seed = shared.sources.random.next_u64();
+        let context = Context::new(now, Timestamp { time: 0, increment: 0 }, seed);
+        Ok(ListFilter { filter: Filter::compile(filter, &CompileOptions::default())?, context })
     }
 
-    pub(super) fn matches(&self, _shared: &Shared, _document: &RawDocument) -> Outcome<bool> {
-        Ok(true)
+    pub(super) fn matches(&self, document: &RawDocument) -> Outcome<bool> {
+        Ok(self.filter.matches(document, &self.context)?)
     }
 }

@@ -1,0 +1,177 @@
+//! A server without sockets, and a client that speaks to it through the real codec.
+
+mod tiny;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::raw::{RawDocument, RawDocumentBuf};
+use handfast_store::{DocumentStore, ManualClock, Sources};
+use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg, Sequence};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::JoinHandle;
+
+pub(crate) use tiny::TinyStore;
+
+use crate::connection;
+use crate::options::Options;
+use crate::state::{Client, Shared};
+
+/// A server in this process.
+pub(crate) struct TestServer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) clock: Arc<ManualClock>,
+    connections: u64,
+}
+
+impl TestServer {
+    pub(crate) fn new(store: Arc<dyn DocumentStore>, options: Options) -> Self {
+        let (sources, clock) = Sources::manual(7);
+        TestServer { shared: Arc::new(Shared::new(store, sources, options)), clock, connections: 0 }
+    }
+
+    pub(crate) fn tiny() -> Self {
+        TestServer::new(Arc::new(TinyStore::default()), Options::default())
+    }
+
+    pub(crate) fn connect(&mut self) -> TestClient {
+        self.connections += 1;
+        let (stream, server) = tokio::io::duplex(256 * 1024);
+        let shared = Arc::clone(&self.shared);
+        let client = Client::new(self.connections, "test:1".to_owned(), "localhost:27017".to_owned());
+        let served = tokio::spawn(async move {
+            let (reader, writer) = tokio::io::split(server);
+            connection::serve(&shared, &client, reader, writer).await;
+        });
+        TestClient { stream, next_id: 1, served }
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+        self.shared.expire();
+    }
+}
+
+/// A client of such a server.
+pub(crate) struct TestClient {
+    pub(crate) stream: DuplexStream,
+    next_id: i32,
+    /// Ends with the connection.
+    pub(crate) served: JoinHandle<()>,
+}
+
+impl TestClient {
+    /// Runs a command and returns its reply.
+    pub(crate) async fn run(&mut self, database: &str, command: RawDocumentBuf) -> RawDocumentBuf {
+        self.run_with(database, command, &[]).await
+    }
+
+    /// Runs a command whose list of documents comes as a sequence.
+    pub(crate) async fn run_with(
+        &mut self,
+        database: &str,
+        command: RawDocumentBuf,
+        sequences: &[(&str, &[RawDocumentBuf])],
+    ) -> RawDocumentBuf {
+        let id = self.send(Flags::default(), database, command, sequences).await;
+        let (header, flags, reply) = self.receive().await.expect("a reply");
+        assert_eq!(header.response_to, id);
+        assert!(!flags.more_to_come);
+        reply
+    }
+
+    /// Sends a command and returns the id of its message.
+    pub(crate) async fn send(
+        &mut self,
+        flags: Flags,
+        database: &str,
+        mut command: RawDocumentBuf,
+        sequences: &[(&str, &[RawDocumentBuf])],
+    ) -> i32 {
+        command.append(bson::raw::cstr!("$db"), database);
+        let sequences = sequences
+            .iter()
+            .map(|(identifier, documents)| Sequence { identifier, documents: documents.iter().map(|d| &**d).collect() })
+            .collect();
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut bytes = Vec::new();
+        OpMsg { flags, body: &command, sequences }.encode(id, 0, &mut bytes);
+        self.send_bytes(&bytes).await;
+        id
+    }
+
+    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.expect("the server reads");
+    }
+
+    /// The next frame; none if the server closed the connection.
+    pub(crate) async fn receive_frame(&mut self) -> Option<Vec<u8>> {
+        let mut frame = vec![0; HEADER_BYTES];
+        self.stream.read_exact(&mut frame).await.ok()?;
+        let length = Header::of_frame(&frame).unwrap().frame_bytes(&Limits::default()).unwrap();
+        frame.resize(length, 0);
+        self.stream.read_exact(&mut frame[HEADER_BYTES..]).await.expect("a whole frame");
+        Some(frame)
+    }
+
+    /// The next OP_MSG; none if the server closed the connection.
+    pub(crate) async fn receive(&mut self) -> Option<(Header, Flags, RawDocumentBuf)> {
+        let frame = self.receive_frame().await?;
+        match Message::decode(&frame, &Limits::default()).expect("a sound message") {
+            (header, Message::Msg(msg)) => Some((header, msg.flags, msg.body.to_owned())),
+            (_, other) => panic!("no OP_MSG: {other:?}"),
+        }
+    }
+
+    /// Runs a command that is refused, and returns code, code name and text.
+    pub(crate) async fn refused(&mut self, database: &str, command: RawDocumentBuf) -> (i32, String, String) {
+        let reply = self.run(database, command).await;
+        error_of(&reply)
+    }
+}
+
+/// What an error reply says.
+pub(crate) fn error_of(reply: &RawDocument) -> (i32, String, String) {
+    assert_eq!(reply.double("ok"), 0.0, "{reply:?}");
+    (reply.int("code"), reply.text("codeName").to_owned(), reply.text("errmsg").to_owned())
+}
+
+/// The documents of a reply's first or next batch.
+pub(crate) fn batch(reply: &RawDocument) -> Vec<RawDocumentBuf> {
+    let cursor = reply.get_document("cursor").unwrap_or_else(|_| panic!("no cursor: {reply:?}"));
+    let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).unwrap();
+    batch.into_iter().map(|value| value.unwrap().as_document().unwrap().to_owned()).collect()
+}
+
+/// The id of a reply's cursor.
+pub(crate) fn cursor_id(reply: &RawDocument) -> i64 {
+    reply.get_document("cursor").unwrap().get_i64("id").unwrap()
+}
+
+/// Fields of a reply, which are there and of the right type, or the test fails with the reply.
+pub(crate) trait Look {
+    fn int(&self, name: &str) -> i32;
+    fn long(&self, name: &str) -> i64;
+    fn double(&self, name: &str) -> f64;
+    fn text(&self, name: &str) -> &str;
+    fn flag(&self, name: &str) -> bool;
+}
+
+impl Look for RawDocument {
+    fn int(&self, name: &str) -> i32 {
+        self.get_i32(name).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+    fn long(&self, name: &str) -> i64 {
+        self.get_i64(name).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+    fn double(&self, name: &str) -> f64 {
+        self.get_f64(name).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+    fn text(&self, name: &str) -> &str {
+        self.get_str(name).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+    fn flag(&self, name: &str) -> bool {
+        self.get_bool(name).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
