@@ -240,3 +240,6 @@ fn check_document(document: &RawDocument) -> Outcome<()> {
     let limits = depth::Limits { nesting_max: NESTING_MAX, bytes_max: COMMAND_BYTES_MAX };
     Ok(depth::check(document.as_bytes(), limits)?)
 }
+
+#[cfg(test)]
+mod tests;

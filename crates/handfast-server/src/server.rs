@@ -253,3 +253,6 @@ async fn remove_abandoned(path: &Path) -> Result<()> {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bson::rawdoc;
+use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::lock::lock;
+use crate::options::ConnectionLimits;
+use crate::testing::{Look, TinyStore, error_of};
+
+fn any_port() -> Address {
+    Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+}
+
+async fn bind(options: Options) -> Result<Server> {
+    Server::bind(options, Arc::new(TinyStore::default()), Sources::seeded(1)).await
+}
+
+async fn connect(address: &Address) -> TcpStream {
+    match address {
+        Address::Tcp(address) => TcpStream::connect(address).await.unwrap(),
+        Address::Unix(_) => panic!("no TCP"),
+    }
+}
+
+async fn run<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, command: bson::RawDocumentBuf) -> bson::RawDocumentBuf {
+    let mut bytes = Vec::new();
+    OpMsg::new(Flags::default(), &command).encode(1, 0, &mut bytes);
+    stream.write_all(&bytes).await.unwrap();
+    let mut frame = vec![0; HEADER_BYTES];
+    stream.read_exact(&mut frame).await.unwrap();
+    frame.resize(Header::of_frame(&frame).unwrap().frame_bytes(&Limits::default()).unwrap(), 0);
+    stream.read_exact(&mut frame[HEADER_BYTES..]).await.unwrap();
+    match Message::decode(&frame, &Limits::default()).unwrap() {
+        (_, Message::Msg(msg)) => msg.body.to_owned(),
+        (_, other) => panic!("no OP_MSG: {other:?}"),
+    }
+}
+
+fn ping() -> bson::RawDocumentBuf {
+    rawdoc! { "ping": 1, "$db": "admin" }
+}
+
+/// A directory of its own, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("handfast-server-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn tcp_from_bind_to_shutdown() {
+    let server = bind(Options::on(any_port())).await.unwrap();
+    let address = server.addresses()[0].clone();
+    let handle = server.shutdown_handle();
+    let running = tokio::spawn(server.run());
+    let mut stream = connect(&address).await;
+    assert_eq!(run(&mut stream, ping()).await.double("ok"), 1.0);
+    let reply = run(&mut stream, rawdoc! { "whatsmyuri": 1, "$db": "admin" }).await;
+    assert_eq!(reply.text("you"), stream.local_addr().unwrap().to_string());
+    handle.shutdown();
+    running.await.unwrap();
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0, "the connection is closed");
+    let Address::Tcp(address) = address else { panic!() };
+    assert!(TcpStream::connect(address).await.is_err(), "the port is free");
+}
+
+#[tokio::test]
+async fn a_busy_port_is_known_before_anything_runs() {
+    let first = bind(Options::on(any_port())).await.unwrap();
+    let error = bind(Options::on(first.addresses()[0].clone())).await.err().unwrap();
+    assert!(error.to_string().starts_with("cannot listen on 127.0.0.1:"), "{error}");
+    assert!(matches!(bind(Options::default()).await, Err(Error::NoAddress)));
+}
+
+#[tokio::test]
+async fn a_unix_socket_comes_and_goes() {
+    let directory = Directory::new("unix");
+    let path = directory.0.join("db.sock");
+    let options = || Options::on(Address::Unix(path.clone()));
+    let server = bind(options()).await.unwrap();
+    let handle = server.shutdown_handle();
+    let running = tokio::spawn(server.run());
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    assert_eq!(run(&mut stream, ping()).await.double("ok"), 1.0);
+    assert!(matches!(bind(options()).await, Err(Error::SocketPath { why: "a server listens there already", .. })));
+    handle.shutdown();
+    running.await.unwrap();
+    assert!(!path.exists());
+
+    // What a killed server leaves behind is replaced; what is no socket is not.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    drop(bind(options()).await.unwrap());
+    std::fs::write(&path, "precious").unwrap();
+    assert!(matches!(bind(options()).await, Err(Error::SocketPath { .. })));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_told_so() {
+    let connections = ConnectionLimits { open_max: 2, ..ConnectionLimits::default() };
+    let server = bind(Options { connections, ..Options::on(any_port()) }).await.unwrap();
+    let address = server.addresses()[0].clone();
+    let metrics = server.metrics();
+    let running = tokio::spawn(server.run());
+    let mut first = connect(&address).await;
+    let mut second = connect(&address).await;
+    run(&mut first, ping()).await;
+    run(&mut second, ping()).await;
+    let mut third = connect(&address).await;
+    let (code, _, text) = error_of(&run(&mut third, ping()).await);
+    assert_eq!((code, text.as_str()), (96, "the server has 2 connections, which is all that it is set up for"));
+    assert_eq!(third.read(&mut [0; 1]).await.unwrap(), 0);
+    assert_eq!(metrics.connections_refused.get(), 1);
+    drop(first);
+    for _ in 0..100 {
+        let mut again = connect(&address).await;
+        if run(&mut again, ping()).await.double("ok") == 1.0 {
+            running.abort();
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the place was not given back");
+}
+
+#[tokio::test]
+async fn what_outlasts_the_grace_period_is_cut_off() {
+    let store = Arc::new(TinyStore::default());
+    *lock(&store.delay) = Duration::from_secs(1_000);
+    let options = Options { shutdown_grace: Duration::from_millis(50), ..Options::on(any_port()) };
+    let server = Server::bind(options, store, Sources::seeded(1)).await.unwrap();
+    let address = server.addresses()[0].clone();
+    let handle = server.shutdown_handle();
+    let running = tokio::spawn(server.run());
+    let mut stream = connect(&address).await;
+    let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "d" };
+    let mut bytes = Vec::new();
+    OpMsg::new(Flags::default(), &insert).encode(1, 0, &mut bytes);
+    stream.write_all(&bytes).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    handle.shutdown();
+    tokio::time::timeout(Duration::from_secs(10), running).await.unwrap().unwrap();
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0);
+}
