@@ -6,12 +6,13 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde::Serialize;
 
-use crate::configuration::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
+use crate::configuration::{self, Bytes, Durability, LogFormat, LogLevel, Span, Topology};
 
 /// A MongoDB-compatible server over an embedded store, and what belongs to it
 #[derive(Debug, Parser)]
@@ -20,16 +21,49 @@ use crate::configuration::{Bytes, Durability, LogFormat, LogLevel, Span, Topolog
     version,
     arg_required_else_help = true,
     after_help = "Exit codes: 0 good, 1 the operation failed, 2 usage, 3 a guarantee did not hold.\n\n\
-                  Example:\n  handfast config"
+                  Example:\n  handfast serve --data /srv/handfast"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+/// The definition of the command line with the defaults of all settings in the help texts, where people look for them.
+pub(crate) fn definition() -> clap::Command {
+    let defaults: BTreeMap<String, String> = configuration::defaults().collect();
+    Arguments::command().mut_subcommands(|command| {
+        command.mut_args(|argument| {
+            let default = argument.get_long().and_then(|key| defaults.get(key));
+            match (default, argument.get_help().map(ToString::to_string)) {
+                (Some(default), Some(help)) => argument.help(format!("{help} [default: {default}]")),
+                _ => argument,
+            }
+        })
+    })
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Serve MongoDB drivers over the embedded store
+    #[command(after_help = "Examples:\n  \
+        handfast serve\n  \
+        handfast serve --data /srv/handfast --listen 127.0.0.1:27018 --cache-bytes 1GiB\n  \
+        HANDFAST_DURABILITY=memory handfast serve --unix-socket /run/handfast.sock")]
+    Serve(Box<ServeArguments>),
+
+    /// Write documents and index definitions of a data directory to files
+    #[command(after_help = "Examples:\n  \
+        handfast dump --data /srv/handfast --to dump\n  \
+        handfast dump --data /srv/handfast --to dump --format json --database shop")]
+    Dump(Box<DumpArguments>),
+
+    /// Read files that dump wrote into a data directory
+    #[command(after_help = "Examples:\n  \
+        handfast restore --data /srv/other --from dump\n  \
+        handfast restore --data /srv/other --from dump --drop --database shop")]
+    Restore(Box<RestoreArguments>),
+
     /// Print the configuration in force, and where each value is from
     #[command(after_help = "Examples:\n  \
         handfast config\n  \
@@ -82,9 +116,18 @@ pub(crate) struct StoreFlags {
     /// Bound of the cache of data blocks
     #[arg(long, env = "HANDFAST_CACHE_BYTES", value_name = "SIZE")]
     pub(crate) cache_bytes: Option<Bytes>,
-    /// Bound of the buffers of writes not yet in sorted files
+    /// A write buffer of this size goes to a data file; there are two, each with up to two full ones waiting
     #[arg(long, env = "HANDFAST_WRITE_BUFFER_BYTES", value_name = "SIZE")]
     pub(crate) write_buffer_bytes: Option<Bytes>,
+    /// Bound of all journal files; a store that was killed reads as much when it is opened
+    #[arg(long, env = "HANDFAST_JOURNAL_BYTES", value_name = "SIZE")]
+    pub(crate) journal_bytes: Option<Bytes>,
+    /// Bound of the documents that one sort or group holds in memory
+    #[arg(long, env = "HANDFAST_SORT_BYTES", value_name = "SIZE")]
+    pub(crate) sort_bytes: Option<Bytes>,
+    /// How often documents that a TTL index lets expire are looked for
+    #[arg(long, env = "HANDFAST_EXPIRY_INTERVAL", value_name = "TIME")]
+    pub(crate) expiry_interval: Option<Span>,
 }
 
 /// The settings of the server.
@@ -161,6 +204,15 @@ pub(crate) struct SettingFlags {
     pub(crate) log: LogFlags,
 }
 
+/// `handfast serve`.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
 /// `handfast config`.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArguments {
@@ -168,4 +220,65 @@ pub(crate) struct ConfigArguments {
     pub(crate) common: CommonFlags,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
+}
+
+/// What every command takes that opens a data directory.
+#[derive(Args, Debug)]
+pub(crate) struct OpenFlags {
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+    #[command(flatten)]
+    pub(crate) store: StoreFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+/// Which documents a dump or a restore is about.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Selection {
+    /// This database alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) database: Option<String>,
+    /// This collection alone
+    #[arg(long, value_name = "NAME", requires = "database")]
+    pub(crate) collection: Option<String>,
+}
+
+/// How documents are written to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DumpFormat {
+    /// BSON documents one after the other (NAME.bson), as mongorestore reads them
+    Bson,
+    /// Canonical Extended JSON, one document a line (NAME.json), as mongoimport reads them
+    Json,
+}
+
+/// `handfast dump`.
+#[derive(Args, Debug)]
+pub(crate) struct DumpArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    /// Directory to write to; created, and refused if it holds anything
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: PathBuf,
+    /// How documents are written
+    #[arg(long, value_name = "FORMAT", default_value = "bson")]
+    pub(crate) format: DumpFormat,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+}
+
+/// `handfast restore`.
+#[derive(Args, Debug)]
+pub(crate) struct RestoreArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    /// Directory that dump wrote
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from: PathBuf,
+    /// Drop each collection of the dump before it is restored
+    #[arg(long)]
+    pub(crate) drop: bool,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
 }

@@ -1,18 +1,38 @@
-//! The commands, one file each. A command takes its arguments and returns how it ended.
+//! The commands, one file each. A command takes its settings and arguments and returns how it ended.
 
 mod config;
 mod documents;
+mod dump;
+mod serve;
 
+use std::future::Future;
+
+use anyhow::Context;
 use clap::ArgMatches;
 
-use crate::arguments::{Command, CommonFlags, SettingFlags};
-use crate::configuration::{Configuration, Given, Mistake};
+use crate::arguments::{Command, CommonFlags, OpenFlags, SettingFlags};
+use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::logging;
+use crate::shutdown::Shutdown;
 
 /// Runs a command. `matches` are those of the subcommand: they know which value came from the environment.
 pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit> {
     match command {
+        Command::Serve(arguments) => {
+            let settings = load_all(&arguments.common, &arguments.settings, matches)?.settings;
+            logging::start(settings.log_format, settings.log_level);
+            block_on(serve::run(&settings, Console::new(&arguments.common)))
+        }
+        Command::Dump(arguments) => {
+            let (settings, console) = prepare(&arguments.open, matches)?;
+            block_on(until_stopped(dump::dump(&settings, &arguments, console)))
+        }
+        Command::Restore(arguments) => {
+            let (settings, console) = prepare(&arguments.open, matches)?;
+            block_on(until_stopped(dump::restore(&settings, &arguments, console)))
+        }
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings, matches)?;
             config::run(&configuration, Console::new(&arguments.common))
@@ -30,4 +50,34 @@ fn load_all(common: &CommonFlags, flags: &SettingFlags, matches: &ArgMatches) ->
     given.add(server, matches)?;
     given.add(log, matches)?;
     Configuration::load(common.config.as_deref(), given)
+}
+
+/// The settings of a command that opens a data directory, and starts its log: of errors, unless somebody asked for more,
+/// because its own report is enough.
+fn prepare(flags: &OpenFlags, matches: &ArgMatches) -> Result<(Settings, Console), Mistake> {
+    let mut given = Given::default();
+    given.add(&flags.store, matches)?;
+    given.add(&flags.log, matches)?;
+    let configuration = Configuration::load(flags.common.config.as_deref(), given)?;
+    let level = match configuration.origin("log-level") {
+        Origin::Default => LogLevel::Warn,
+        _ => configuration.settings.log_level,
+    };
+    logging::start(configuration.settings.log_format, level);
+    Ok((configuration.settings, Console::new(&flags.common)))
+}
+
+fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("cannot start threads")?.block_on(work)
+}
+
+/// Runs to the end, or until somebody asks to stop: then the work is dropped where it waits, which undoes what is
+/// half done.
+async fn until_stopped<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
+    let shutdown = Shutdown::listen().context("cannot listen for signals")?;
+    tokio::select! {
+        result = work => result,
+        () = shutdown.requested() => anyhow::bail!("stopped before the end"),
+    }
 }

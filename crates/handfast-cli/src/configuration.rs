@@ -113,7 +113,6 @@ pub(crate) fn variable(key: &str) -> String {
 /// What is in force, and why.
 #[derive(Debug)]
 pub(crate) struct Configuration {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the commands that open a store"))]
     pub(crate) settings: Settings,
     /// Of each key that has a value.
     values: BTreeMap<String, (Value, Origin)>,
@@ -179,7 +178,6 @@ impl Configuration {
     }
 
     /// Who set a key.
-    #[cfg(test)]
     pub(crate) fn origin(&self, key: &str) -> &Origin {
         self.values.get(key).map_or(&Origin::Default, |(_, origin)| origin)
     }
@@ -197,6 +195,14 @@ pub(crate) fn keys() -> Vec<String> {
     keys.extend(OPTIONAL.map(str::to_owned));
     keys.sort();
     keys
+}
+
+/// The keys that have a default, with it as people write it on the command line.
+pub(crate) fn defaults() -> impl Iterator<Item = (String, String)> {
+    table(&Settings::default()).into_iter().map(|(key, value)| match value {
+        Value::String(text) => (key, text),
+        other => (key, other.to_string()),
+    })
 }
 
 /// The settings as a table. The defaults are plain strings and numbers, which a table always holds.

@@ -3,11 +3,15 @@
 //! Only here does anything print. With `--json` standard output holds JSON alone; with `--quiet` nothing. Progress is for
 //! people at a terminal.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::arguments::CommonFlags;
+
+#[cfg(test)]
+mod tests;
 
 /// How much is said, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +37,21 @@ impl Console {
             write_out(format!("{}\n", text()).as_bytes())
         }
     }
+
+    /// A progress bar; it draws only for people. A length of 0 is a spinner that counts.
+    pub(crate) fn progress(self, what: &'static str, unit: &'static str, length: u64) -> ProgressBar {
+        let shown = !self.quiet && !self.json && io::stderr().is_terminal();
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let (length, template) = match length {
+            0 => (None, format!("{what} {{spinner}} {{human_pos}} {unit} {{per_sec}} {{elapsed}} {{msg}}")),
+            _ => (
+                Some(length),
+                format!("{what} {{wide_bar}} {{human_pos}}/{{human_len}} {unit} {{per_sec}}, {{eta}} left {{msg}}"),
+            ),
+        };
+        let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        ProgressBar::with_draw_target(length, target).with_style(style)
+    }
 }
 
 /// Writes to standard output. A reader that went away (`| head`) is no error.
@@ -46,9 +65,29 @@ pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
 
 /// One line on standard error, whatever the error holds.
 pub(crate) fn write_error(error: &anyhow::Error) {
-    let line = one_line(&format!("{error:#}"));
+    let line = one_line(&chain(error));
     // Nowhere left to say it if this fails.
     let _ = writeln!(io::stderr(), "handfast: {line}");
+}
+
+/// The error and its causes, without those that the text before them tells already.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+/// A remark on standard error.
+pub(crate) fn write_remark(text: &str) {
+    let _ = writeln!(io::stderr(), "handfast: {}", one_line(text));
 }
 
 fn one_line(text: &str) -> String {

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use handfast_mql::Code;
+
 use crate::configuration::Mistake;
 
 /// The exit codes.
@@ -28,11 +30,6 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// An error that means a guarantee did not hold.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Broken(pub(crate) String);
-
 impl Exit {
     /// The code that an error stands for, wherever in its chain the reason is.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
@@ -41,7 +38,7 @@ impl Exit {
             .find_map(|cause| {
                 if cause.is::<Usage>() || cause.is::<Mistake>() {
                     Some(Exit::Usage)
-                } else if cause.is::<Broken>() {
+                } else if is_damage(cause) {
                     Some(Exit::GuaranteeBroken)
                 } else {
                     None
@@ -49,4 +46,14 @@ impl Exit {
             })
             .unwrap_or(Exit::Failed)
     }
+}
+
+/// Whether the store says that what is stored is not what was written.
+fn is_damage(cause: &(dyn std::error::Error + 'static)) -> bool {
+    use handfast_embedded::Error as Embedded;
+
+    let embedded = cause.downcast_ref::<Embedded>();
+    let store = cause.downcast_ref::<handfast_store::Error>();
+    embedded.is_some_and(|error| matches!(error, Embedded::Damaged { .. } | Embedded::Corrupt(_)))
+        || store.is_some_and(|error| error.code() == Code::DataCorruptionDetected)
 }

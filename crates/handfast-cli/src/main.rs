@@ -9,11 +9,15 @@ mod arguments;
 mod command;
 mod configuration;
 mod console;
+mod dump;
 mod exit;
+mod logging;
+mod shutdown;
+mod store;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 
 use crate::arguments::Arguments;
 use crate::exit::Exit;
@@ -23,7 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // Not `parse()`: the matches know which values came from the environment.
-    let matches = Arguments::command().get_matches();
+    let matches = arguments::definition().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let empty = clap::ArgMatches::default();
     let matches = matches.subcommand().map_or(&empty, |(_, matches)| matches);

@@ -1,20 +1,31 @@
-use clap::CommandFactory;
-
 use super::*;
 
 #[test]
 fn the_definition_is_sound() {
-    Arguments::command().debug_assert();
+    definition().debug_assert();
 }
 
 #[test]
 fn every_command_shows_an_example() {
-    let root = Arguments::command();
+    let root = definition();
     for command in root.get_subcommands().chain([&root]) {
         let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         assert!(after.contains("Example"), "{} has no example", command.get_name());
         assert!(after.contains(&format!("handfast {}", command.get_name())) || command.get_name() == "handfast");
     }
+}
+
+#[test]
+fn help_tells_the_defaults() {
+    let definition = definition();
+    let serve = definition.find_subcommand("config").unwrap();
+    let help = |key: &str| {
+        let flag = serve.get_arguments().find(|argument| argument.get_long() == Some(key)).unwrap();
+        flag.get_help().unwrap().to_string()
+    };
+    assert!(help("listen").ends_with("[default: 127.0.0.1:27017]"), "{}", help("listen"));
+    assert!(help("max-connections").ends_with("[default: 10000]"));
+    assert!(!help("unix-socket").contains("default"));
 }
 
 /// docs/configuration.md holds this table. `HANDFAST_WRITE_DOCS=1 cargo test -p handfast-cli` writes it anew.

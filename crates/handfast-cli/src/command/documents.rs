@@ -3,21 +3,20 @@
 use std::path::Path;
 
 use anyhow::Context;
-use clap::CommandFactory;
 
-use crate::arguments::Arguments;
+use crate::arguments;
 use crate::console::write_out;
 use crate::exit::Exit;
 
 pub(super) fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "handfast", &mut script);
+    clap_complete::generate(shell, &mut arguments::definition(), "handfast", &mut script);
     write_out(&script)?;
     Ok(Exit::Good)
 }
 
 pub(super) fn manual_pages(directory: &Path) -> anyhow::Result<Exit> {
-    clap_mangen::generate_to(Arguments::command(), directory)
+    clap_mangen::generate_to(arguments::definition(), directory)
         .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
     Ok(Exit::Good)
 }

@@ -16,6 +16,9 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     pub(crate) cache_bytes: Bytes,
     pub(crate) write_buffer_bytes: Bytes,
+    pub(crate) journal_bytes: Bytes,
+    pub(crate) sort_bytes: Bytes,
+    pub(crate) expiry_interval: Span,
     pub(crate) listen: String,
     pub(crate) insecure: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,33 +43,45 @@ pub(crate) struct Settings {
 pub(crate) const OPTIONAL: [&str; 2] = ["unix-socket", "advertise"];
 
 impl Default for Settings {
+    /// What the libraries say where they say something, so that there is one place for each number.
     fn default() -> Self {
+        let store = handfast_embedded::Options::default();
+        let server = handfast_server::Options::default();
         Settings {
             // Not `data`: a directory of that name may well be there already and hold something else.
             data: PathBuf::from("handfast-data"),
             durability: Durability::Journaled,
-            cache_bytes: Bytes(64 << 20),
-            write_buffer_bytes: Bytes(64 << 20),
+            cache_bytes: Bytes(store.cache_bytes),
+            write_buffer_bytes: Bytes(store.write_buffer_bytes),
+            journal_bytes: Bytes(store.journal_bytes_max),
+            sort_bytes: Bytes(store.sort_bytes_max as u64),
+            expiry_interval: Span(store.expiry_interval.unwrap_or(EXPIRY_INTERVAL)),
+            // MongoDB's port; nobody else can reach it.
             listen: "127.0.0.1:27017".to_owned(),
             insecure: false,
             unix_socket: None,
             topology: Topology::Standalone,
             replica_set: "handfast".to_owned(),
             advertise: None,
-            max_connections: 10_000,
-            max_cursors: 10_000,
-            request_bytes: Bytes(256 << 20),
-            reply_bytes: Bytes(256 << 20),
-            connection_timeout: Span(Duration::from_secs(30 * 60)),
-            // MongoDB's own cursorTimeoutMillis.
-            cursor_timeout: Span(Duration::from_secs(10 * 60)),
-            shutdown_timeout: Span(Duration::from_secs(10)),
-            // MongoDB's own slowms.
-            slow_operation: Span(Duration::from_millis(100)),
+            max_connections: number(server.connections.open_max),
+            max_cursors: number(server.cursors.open_max),
+            request_bytes: Bytes(server.connections.request_bytes_max as u64),
+            reply_bytes: Bytes(server.connections.reply_bytes_max as u64),
+            connection_timeout: Span(server.connections.idle_timeout),
+            cursor_timeout: Span(server.cursors.idle_timeout),
+            shutdown_timeout: Span(server.shutdown_grace),
+            slow_operation: Span(server.slow_operation),
             log_format: LogFormat::Text,
             log_level: LogLevel::Info,
         }
     }
+}
+
+/// MongoDB's own pause between two rounds of its TTL monitor.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+
+fn number(value: usize) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
 }
 
 impl Settings {
@@ -80,6 +95,8 @@ impl Settings {
         for (value, least) in [
             (self.cache_bytes, ENGINE_BYTES_MIN),
             (self.write_buffer_bytes, ENGINE_BYTES_MIN),
+            (self.journal_bytes, Bytes(handfast_embedded::JOURNAL_BYTES_MIN)),
+            (self.sort_bytes, ENGINE_BYTES_MIN),
             (self.request_bytes, MESSAGE_BYTES_MIN),
             (self.reply_bytes, MESSAGE_BYTES_MIN),
         ] {
@@ -87,7 +104,8 @@ impl Settings {
                 return Err(format!("at least {least} is needed, not {value}"));
             }
         }
-        if [self.connection_timeout, self.cursor_timeout, self.shutdown_timeout].iter().any(|span| span.0.is_zero()) {
+        let spans = [self.connection_timeout, self.cursor_timeout, self.shutdown_timeout, self.expiry_interval];
+        if spans.iter().any(|span| span.0.is_zero()) {
             return Err("must be longer than zero".to_owned());
         }
         if self.max_connections == 0 || self.max_cursors == 0 {

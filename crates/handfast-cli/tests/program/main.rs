@@ -1,4 +1,7 @@
 //! The real program, run as people run it.
 
 mod configuration;
+mod directory;
+
+mod serve;
 mod support;

@@ -1,7 +1,16 @@
 //! What the tests of the real program share.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bson::{Bson, Document, RawDocumentBuf, doc};
+
+/// No answer takes longer, even on a busy machine; a test that waits for more hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of one test, removed when the test is over.
 pub(crate) struct Scratch(PathBuf);
@@ -37,4 +46,116 @@ pub(crate) fn handfast(scratch: &Scratch, arguments: &[&str]) -> Command {
         }
     }
     command
+}
+
+/// Asserts that a run failed with this code and one line on standard error that holds the text.
+pub(crate) fn assert_one_line(output: &Output, code: i32, expected: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(expected), "{stderr}");
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+}
+
+/// A running `handfast serve`; killed when dropped.
+pub(crate) struct Serve {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    /// The start line.
+    pub(crate) start: String,
+}
+
+impl Serve {
+    /// Starts it and waits until it says that it is ready.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().context("stdout")?;
+        let mut serve = Serve { child, stdout: BufReader::new(stdout), start: String::new() };
+        serve.start = serve.line()?;
+        let ready = serve.line()?;
+        if !ready.contains("ready") {
+            let stderr = serve.stderr_if_dead();
+            bail!("after '{}' comes '{ready}': {stderr}", serve.start);
+        }
+        Ok(serve)
+    }
+
+    /// The next line of standard output; empty at the end.
+    pub(crate) fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Where it listens, by the start line.
+    pub(crate) fn address(&self) -> Result<String> {
+        let (_, rest) = self.start.split_once("listens on ").context("no address in the start line")?;
+        Ok(rest.split([',', ' ']).next().unwrap_or_default().to_owned())
+    }
+
+    /// Runs a command through the wire protocol.
+    pub(crate) fn command(&self, command: Document) -> Result<Document> {
+        let stream = TcpStream::connect(self.address()?)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        exchange(stream, &command)
+    }
+
+    /// All documents of a collection of the database `db`, if they fit into one batch.
+    pub(crate) fn find_all(&self, collection: &str) -> Result<Vec<Bson>> {
+        let reply = self.command(doc! { "find": collection, "$db": "db" })?;
+        let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+        Ok(batch.with_context(|| reply.to_string())?.clone())
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        let kill = format!("kill -{name} {}", self.child.id());
+        ensure!(Command::new("sh").args(["-c", &kill]).status()?.success(), "{kill}");
+        Ok(())
+    }
+
+    /// Waits for its end: the exit code (none if it was killed), and what it said on standard error.
+    pub(crate) fn wait(mut self) -> Result<(Option<i32>, String)> {
+        let mut stderr = String::new();
+        self.child.stderr.take().context("stderr")?.read_to_string(&mut stderr)?;
+        Ok((self.child.wait()?.code(), stderr))
+    }
+
+    fn stderr_if_dead(&mut self) -> String {
+        let mut text = String::new();
+        if self.child.try_wait().is_ok_and(|status| status.is_some())
+            && let Some(mut stderr) = self.child.stderr.take()
+        {
+            let _ = stderr.read_to_string(&mut text);
+        }
+        text
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One OP_MSG there, one back, written out here so that the test does not trust the code it tests.
+fn exchange(mut stream: impl Read + Write, command: &Document) -> Result<Document> {
+    const OP_MSG: i32 = 2013;
+    let document = RawDocumentBuf::try_from(command)?;
+    let length = i32::try_from(16 + 4 + 1 + document.as_bytes().len())?;
+    let mut message = Vec::new();
+    for number in [length, 1, 0, OP_MSG, 0] {
+        message.extend_from_slice(&number.to_le_bytes());
+    }
+    message.push(0);
+    message.extend_from_slice(document.as_bytes());
+    stream.write_all(&message)?;
+
+    let mut head = [0; 21];
+    stream.read_exact(&mut head)?;
+    let length = usize::try_from(i32::from_le_bytes(*head.first_chunk().context("length")?))?;
+    ensure!((21..48_000_000).contains(&length), "a reply of {length} bytes");
+    let mut body = vec![0; length - head.len()];
+    stream.read_exact(&mut body)?;
+    Ok(Document::try_from(RawDocumentBuf::from_bytes(body)?)?)
 }

@@ -1,0 +1,112 @@
+//! `handfast serve`: the server over the embedded store, from the first line to the last.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+use handfast_server::{Address, Options, Server};
+use handfast_store::{DocumentStore, Sources};
+use serde_json::json;
+
+use crate::configuration::{Settings, Topology};
+use crate::console::Console;
+use crate::exit::{Exit, Usage};
+use crate::shutdown::Shutdown;
+use crate::store;
+
+pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result<Exit> {
+    let shutdown = Shutdown::listen().context("cannot listen for signals")?;
+    let listen = addresses(settings).await?;
+    let sources = Sources::system().context("the operating system gives no randomness")?;
+    let embedded = store::open(settings, sources.clone()).await?;
+    let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
+
+    let server = Server::bind(options(settings, listen), shared, sources).await?;
+    let handle = server.shutdown_handle();
+    announce(settings, server.addresses(), console)?;
+    let serving = tokio::spawn(server.run());
+    console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?;
+
+    shutdown.requested().await;
+    handle.shutdown();
+    serving.await.context("the server ended by itself")?;
+    embedded.close().await?;
+    console.report(|| "stopped".to_owned(), &json!({ "event": "stopped" }))?;
+    Ok(Exit::Good)
+}
+
+/// The start line: where it listens, where the data is, what durability is.
+fn announce(settings: &Settings, addresses: &[Address], console: Console) -> anyhow::Result<()> {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let data = std::path::absolute(&settings.data).unwrap_or_else(|_| settings.data.clone());
+    let text = || {
+        format!(
+            "handfast {} listens on {}, data in {}, durability {}",
+            env!("CARGO_PKG_VERSION"),
+            addresses.join(" and "),
+            data.display(),
+            settings.durability,
+        )
+    };
+    let line = json!({
+        "event": "listening",
+        "version": env!("CARGO_PKG_VERSION"),
+        "addresses": addresses,
+        "data": data.to_string_lossy(),
+        "durability": settings.durability,
+    });
+    Ok(console.report(text, &line)?)
+}
+
+/// Every address that the name stands for, and the Unix socket.
+async fn addresses(settings: &Settings) -> anyhow::Result<Vec<Address>> {
+    let named = tokio::net::lookup_host(&settings.listen).await;
+    let sockets: Vec<SocketAddr> =
+        named.map_err(|error| Usage(format!("listen: '{}' is no address: {error}", settings.listen)))?.collect();
+    if sockets.is_empty() {
+        return Err(Usage(format!("listen: '{}' stands for no address", settings.listen)).into());
+    }
+    if let Some(open) = sockets.iter().find(|socket| !socket.ip().is_loopback() && !settings.insecure) {
+        let why = "there is no authentication: anybody who reaches it could read and change everything";
+        return Err(Usage(format!("listen: {open} is not a loopback address, and {why}; --insecure allows it")).into());
+    }
+    let unix = settings.unix_socket.clone().map(Address::Unix);
+    Ok(with_one_free_port(sockets).map(Address::Tcp).chain(unix).collect())
+}
+
+/// Port 0 means one free port: two addresses of a name (127.0.0.1 and ::1) would get two.
+fn with_one_free_port(mut sockets: Vec<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
+    sockets.sort();
+    sockets.dedup();
+    if sockets.iter().any(|socket| socket.port() == 0) {
+        sockets.truncate(1);
+    }
+    sockets.into_iter()
+}
+
+fn options(settings: &Settings, listen: Vec<Address>) -> Options {
+    let mut options = Options { listen, durability: settings.durability.into(), ..Options::default() };
+    options.topology = match settings.topology {
+        Topology::Standalone => handfast_server::Topology::Standalone,
+        Topology::Mongos => handfast_server::Topology::Mongos,
+        Topology::ReplicaSet => handfast_server::Topology::ReplicaSet {
+            name: settings.replica_set.clone(),
+            advertise: settings.advertise.clone(),
+        },
+    };
+    options.connections.open_max = settings.max_connections as usize;
+    options.connections.idle_timeout = settings.connection_timeout.0;
+    options.connections.request_bytes_max = bytes(settings.request_bytes.0);
+    options.connections.reply_bytes_max = bytes(settings.reply_bytes.0);
+    options.cursors.idle_timeout = settings.cursor_timeout.0;
+    options.cursors.open_max = settings.max_cursors as usize;
+    options.shutdown_grace = settings.shutdown_timeout.0;
+    options.slow_operation = settings.slow_operation.0;
+    options.command_line = std::env::args().collect();
+    options
+}
+
+/// More than the machine can address is as good as all of it.
+fn bytes(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,171 @@
+//! `handfast dump`.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use handfast_store::{BatchLimit, CollectionInfo, DocumentStore, Find, Namespace};
+use indicatif::ProgressBar;
+
+use super::layout::{METADATA, Metadata, file_name};
+use super::{Selection, Totals, count};
+use crate::arguments::DumpFormat;
+use crate::exit::Usage;
+
+/// Documents fetched at a time: enough to make a page worth its while, and bounded for large ones.
+const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 << 20 };
+
+/// Writes what is selected to a directory that is not there yet, or is empty.
+///
+/// Cancellation: what has been written is removed.
+///
+/// # Errors
+/// A directory that holds something; a store or a file system that fails.
+pub(crate) async fn dump(
+    store: &dyn DocumentStore,
+    target: &Path,
+    format: DumpFormat,
+    selection: &Selection,
+    progress: &ProgressBar,
+) -> Result<Totals> {
+    let unfinished = Unfinished::begin(target)?;
+    let mut totals = Totals::default();
+    let databases = store.list_databases().await?;
+    for (number, database) in databases.iter().enumerate().filter(|(_, name)| selection.has_database(name)) {
+        let directory = unfinished.path.join(file_name(database, number));
+        create_directory(&directory)?;
+        for (number, info) in store.list_collections(database).await?.iter().enumerate() {
+            if selection.has_collection(&info.name) {
+                let file = directory.join(file_name(&info.name, number));
+                let namespace = Namespace::new(database, &info.name)?;
+                progress.set_message(namespace.to_string());
+                dump_collection(store, &namespace, info, &file, format, &mut totals, progress)
+                    .await
+                    .with_context(|| format!("cannot dump {namespace}"))?;
+            }
+        }
+        sync_directory(&directory)?;
+    }
+    unfinished.finish(target)?;
+    Ok(totals)
+}
+
+async fn dump_collection(
+    store: &dyn DocumentStore,
+    namespace: &Namespace,
+    info: &CollectionInfo,
+    file: &Path,
+    format: DumpFormat,
+    totals: &mut Totals,
+    progress: &ProgressBar,
+) -> Result<()> {
+    let indexes = store.list_indexes(namespace).await?;
+    write_file(&with_ending(file, METADATA), |out| Ok(out.write_all(Metadata::write(info, &indexes)?.as_bytes())?))?;
+
+    let path = with_ending(file, ending(format));
+    let mut out = BufWriter::new(File::create_new(&path).with_context(|| at(&path))?);
+    let mut cursor = store.find(Find::new(namespace.clone(), RawDocumentBuf::new())).await?;
+    loop {
+        let page = cursor.next_page(PAGE).await?;
+        for document in &page.documents {
+            write_document(&mut out, document, format).with_context(|| at(&path))?;
+            count(totals, progress, 1, document.as_bytes().len() as u64);
+        }
+        if page.exhausted {
+            break;
+        }
+        // Here a Ctrl-C gets its turn, even if the store never waits.
+        tokio::task::yield_now().await;
+    }
+    out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all().with_context(|| at(&path))?;
+    totals.collections += 1;
+    totals.indexes += indexes.len() as u64;
+    Ok(())
+}
+
+fn write_document(out: &mut impl Write, document: &RawDocument, format: DumpFormat) -> Result<()> {
+    match format {
+        DumpFormat::Bson => out.write_all(document.as_bytes())?,
+        DumpFormat::Json => {
+            let value = Bson::Document(Document::try_from(document)?).into_canonical_extjson();
+            serde_json::to_writer(&mut *out, &value)?;
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(())
+}
+
+/// The ending of a file of documents.
+pub(super) fn ending(format: DumpFormat) -> &'static str {
+    match format {
+        DumpFormat::Bson => ".bson",
+        DumpFormat::Json => ".json",
+    }
+}
+
+/// A directory under a passing name, which is removed unless it is finished.
+struct Unfinished {
+    path: PathBuf,
+    finished: bool,
+}
+
+impl Unfinished {
+    fn begin(target: &Path) -> Result<Self> {
+        if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(Usage(format!("{} is not empty", target.display())).into());
+        }
+        let name = target.file_name().with_context(|| format!("{} is no name of a directory", target.display()))?;
+        let mut passing = name.to_owned();
+        passing.push(format!(".unfinished-{}", std::process::id()));
+        let path = target.with_file_name(passing);
+        create_directory(&path)?;
+        Ok(Unfinished { path, finished: false })
+    }
+
+    fn finish(mut self, target: &Path) -> Result<()> {
+        sync_directory(&self.path)?;
+        // Renaming takes the place of a directory that is empty.
+        fs::rename(&self.path, target).with_context(|| at(target))?;
+        self.finished = true;
+        match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
+            _ => sync_directory(Path::new(".")),
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nobody is left to tell; the name says what it is.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn create_directory(path: &Path) -> Result<()> {
+    fs::create_dir(path).with_context(|| at(path))
+}
+
+/// Makes the names in a directory durable.
+fn sync_directory(path: &Path) -> Result<()> {
+    File::open(path).and_then(|directory| directory.sync_all()).with_context(|| at(path))
+}
+
+fn write_file(path: &Path, content: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
+    let mut file = File::create_new(path).with_context(|| at(path))?;
+    content(&mut file)?;
+    file.sync_all().with_context(|| at(path))
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn at(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}

@@ -1,0 +1,128 @@
+//! The commands about a data directory: check, dump, restore, backup.
+
+use anyhow::{Context, Result};
+use bson::{Bson, doc};
+
+use crate::support::{Scratch, Serve, assert_one_line, handfast};
+
+/// A directory `data` with two collections, three documents and an index.
+fn with_data(name: &str) -> Result<Scratch> {
+    let scratch = Scratch::new(name)?;
+    let mut serve = serve(&scratch, "data")?;
+    let created = serve.command(doc! {
+        "createIndexes": "öl", "$db": "shop",
+        "indexes": [{ "key": { "z": 1, "a": -1 }, "name": "by_z", "unique": true, "sparse": true }],
+    })?;
+    assert_eq!(created.get_f64("ok").ok(), Some(1.0), "{created}");
+    let documents = vec![
+        doc! { "_id": 1, "z": 1_i64, "a": [1.5, { "b": Bson::Null }], "date": bson::DateTime::from_millis(5) },
+        doc! { "_id": "two", "z": 2 },
+    ];
+    for (collection, documents) in [("öl", documents), ("plain", vec![doc! { "_id": 1 }])] {
+        let inserted = serve.command(doc! { "insert": collection, "documents": documents, "$db": "shop" })?;
+        assert_eq!(inserted.get_f64("ok").ok(), Some(1.0), "{inserted}");
+        assert!(inserted.get("writeErrors").is_none(), "{inserted}");
+    }
+    stop(&mut serve)?;
+    Ok(scratch)
+}
+
+fn serve(scratch: &Scratch, data: &str) -> Result<Serve> {
+    Serve::start(&mut handfast(scratch, &["serve", "--listen", "127.0.0.1:0", "--data", data]))
+}
+
+fn stop(serve: &mut Serve) -> Result<()> {
+    serve.signal("TERM")?;
+    assert_eq!(serve.line()?, "stopped");
+    Ok(())
+}
+
+/// Runs a command that must be good, and reads its report.
+fn report(scratch: &Scratch, arguments: &[&str]) -> Result<serde_json::Value> {
+    let output = handfast(scratch, arguments).arg("--json").output()?;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// What the server says of a directory: all documents and the indexes' names.
+fn content(scratch: &Scratch, data: &str) -> Result<Vec<Bson>> {
+    let mut serve = serve(scratch, data)?;
+    let mut all = Vec::new();
+    for (command, collection) in [("find", "öl"), ("find", "plain"), ("listIndexes", "öl")] {
+        let reply = serve.command(doc! { command: collection, "$db": "shop" })?;
+        let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+        all.extend(batch.with_context(|| reply.to_string())?.iter().cloned());
+    }
+    stop(&mut serve)?;
+    Ok(all)
+}
+
+#[test]
+fn what_is_dumped_is_restored() -> Result<()> {
+    let scratch = with_data("dump")?;
+    let expected = content(&scratch, "data")?;
+    for format in ["bson", "json"] {
+        let (files, copy) = (format!("dump-{format}"), format!("copy-{format}"));
+        let dumped = report(&scratch, &["dump", "--data", "data", "--to", &files, "--format", format])?;
+        assert_eq!((&dumped["documents"], &dumped["collections"]), (&3.into(), &2.into()));
+        assert!(scratch.path(&files).join(format!("shop/%C3%B6l.{format}")).exists());
+        let restored = report(&scratch, &["restore", "--data", &copy, "--from", &files])?;
+        assert_eq!(restored, dumped);
+        assert_eq!(content(&scratch, &copy)?, expected, "{format}");
+
+        // Once more: every document is there already.
+        let output = handfast(&scratch, &["restore", "--data", &copy, "--from", &files]).output()?;
+        assert_one_line(&output, 1, "3 documents were refused and 0 restored; the first: shop.");
+        // And with --drop.
+        report(&scratch, &["restore", "--data", &copy, "--from", &files, "--drop"])?;
+        assert_eq!(content(&scratch, &copy)?, expected, "{format}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_selection_is_dumped_alone() -> Result<()> {
+    let scratch = with_data("selection")?;
+    let selection = ["--database", "shop", "--collection", "plain"];
+    let dumped = report(&scratch, &[&["dump", "--data", "data", "--to", "dump"], &selection[..]].concat())?;
+    assert_eq!((&dumped["documents"], &dumped["collections"]), (&1.into(), &1.into()));
+    let none = ["--database", "shop", "--collection", "öl"];
+    let arguments = [&["restore", "--data", "copy", "--from", "dump"], &none[..]].concat();
+    assert_one_line(&handfast(&scratch, &arguments).output()?, 1, "nothing to restore in dump");
+    assert!(!scratch.path("copy").exists(), "nothing was made");
+    Ok(())
+}
+
+#[test]
+fn nothing_is_written_over() -> Result<()> {
+    let scratch = with_data("full-target")?;
+    std::fs::create_dir(scratch.path("target"))?;
+    std::fs::write(scratch.path("target/mine"), "")?;
+    let output = handfast(&scratch, &["dump", "--data", "data", "--to", "target"]).output()?;
+    assert_one_line(&output, 2, "target is not empty");
+    assert_eq!(std::fs::read_dir(scratch.path("target"))?.count(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_not_made() -> Result<()> {
+    let scratch = Scratch::new("absent")?;
+    {
+        let output = handfast(&scratch, &["dump", "--to", "t"]).args(["--data", "absent"]).output()?;
+        assert_one_line(&output, 1, "absent");
+        assert!(!scratch.path("absent").exists());
+        assert!(!scratch.path("t").exists());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_directory_in_use_is_one_line() -> Result<()> {
+    let scratch = Scratch::new("in-use")?;
+    let _serve = serve(&scratch, "data")?;
+    {
+        let output = handfast(&scratch, &["dump", "--to", "t"]).args(["--data", "data"]).output()?;
+        assert_one_line(&output, 1, "is in use by");
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! `handfast serve`: what it says, how it stops, and what stops it from starting.
+
+use std::net::TcpListener;
+
+use anyhow::Result;
+use bson::doc;
+
+use crate::support::{Scratch, Serve, assert_one_line, handfast};
+
+const FREE_PORT: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+
+#[test]
+fn it_says_where_it_listens_where_the_data_is_and_what_durability_is() -> Result<()> {
+    let scratch = Scratch::new("start-line")?;
+    let serve = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    let data = scratch.path("handfast-data").display().to_string();
+    assert!(serve.start.contains(&format!("data in {data}, durability journaled")), "{}", serve.start);
+    assert!(!serve.address()?.ends_with(":0"), "the port that was free: {}", serve.start);
+    let hello = serve.command(doc! { "hello": 1, "$db": "admin" })?;
+    assert_eq!(hello.get_bool("isWritablePrimary").ok(), Some(true), "{hello}");
+    Ok(())
+}
+
+#[test]
+fn json_lines_say_the_same() -> Result<()> {
+    let scratch = Scratch::new("start-json")?;
+    let mut command = handfast(&scratch, &["serve", "--json", "--listen", "127.0.0.1:0", "--durability", "memory"]);
+    let mut serve = Serve::start(&mut command)?;
+    let start: serde_json::Value = serde_json::from_str(&serve.start)?;
+    assert_eq!(start["event"], "listening");
+    assert_eq!(start["durability"], "memory");
+    assert!(start["addresses"][0].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")));
+    serve.signal("TERM")?;
+    assert_eq!(serve.line()?, r#"{"event":"stopped"}"#);
+    Ok(())
+}
+
+#[test]
+fn each_of_the_two_signals_stops_it_cleanly_and_what_was_written_is_there() -> Result<()> {
+    let scratch = Scratch::new("stop")?;
+    for (number, signal) in [(1_usize, "TERM"), (2, "INT")] {
+        let mut serve = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+        let insert = doc! { "insert": "c", "documents": [{ "_id": i64::try_from(number)? }], "$db": "db" };
+        let reply = serve.command(insert)?;
+        assert_eq!(reply.get_i32("n").ok(), Some(1), "{reply}");
+        assert_eq!(serve.find_all("c")?.len(), number);
+        serve.signal(signal)?;
+        assert_eq!(serve.line()?, "stopped");
+        let (code, stderr) = serve.wait()?;
+        assert_eq!(code, Some(0), "{signal}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn after_a_kill_what_was_acknowledged_is_there() -> Result<()> {
+    let scratch = Scratch::new("kill")?;
+    let serve = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    serve.command(doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "db" })?;
+    serve.signal("KILL")?;
+    assert_eq!(serve.wait()?.0, None);
+    let serve = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    assert_eq!(serve.find_all("c")?.len(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_busy_port_is_one_line() -> Result<()> {
+    let scratch = Scratch::new("busy")?;
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let address = taken.local_addr()?.to_string();
+    let output = handfast(&scratch, &["serve", "--log-level", "warn", "--listen", &address]).output()?;
+    assert_one_line(&output, 1, &format!("cannot listen on {address}"));
+    Ok(())
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_word() -> Result<()> {
+    let scratch = Scratch::new("insecure")?;
+    let output = handfast(&scratch, &["serve", "--listen", "0.0.0.0:0"]).output()?;
+    assert_one_line(&output, 2, "--insecure allows it");
+    assert!(!scratch.path("handfast-data").exists(), "nothing was made");
+    let mut serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "0.0.0.0:0", "--insecure"]))?;
+    serve.signal("TERM")?;
+    assert_eq!(serve.line()?, "stopped");
+    Ok(())
+}
+
+#[test]
+fn an_address_that_is_none_is_a_usage_error() -> Result<()> {
+    let scratch = Scratch::new("address")?;
+    let output = handfast(&scratch, &["serve", "--listen", "nonsense"]).output()?;
+    assert_one_line(&output, 2, "listen: 'nonsense' is no address");
+    Ok(())
+}
+
+#[test]
+fn a_second_process_is_one_line() -> Result<()> {
+    let scratch = Scratch::new("second")?;
+    let _first = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    let output = handfast(&scratch, &FREE_PORT).args(["--log-level", "warn"]).output()?;
+    assert_one_line(&output, 1, "is in use by");
+    Ok(())
+}
+
+#[test]
+fn a_directory_of_something_else_is_one_line_and_left_alone() -> Result<()> {
+    let scratch = Scratch::new("wrong")?;
+    std::fs::create_dir(scratch.path("photos"))?;
+    std::fs::write(scratch.path("photos/1.jpg"), "not a database")?;
+    let output = handfast(&scratch, &FREE_PORT).args(["--log-level", "warn", "--data", "photos"]).output()?;
+    assert_one_line(&output, 1, "holds no handfast store");
+    assert_eq!(std::fs::read_dir(scratch.path("photos"))?.count(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_file_instead_of_a_directory_is_one_line() -> Result<()> {
+    let scratch = Scratch::new("file")?;
+    std::fs::write(scratch.path("data"), "")?;
+    let output = handfast(&scratch, &FREE_PORT).args(["--log-level", "warn", "--data", "data"]).output()?;
+    assert_one_line(&output, 1, "data");
+    Ok(())
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_one_line() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    let scratch = Scratch::new("read-only")?;
+    std::fs::create_dir(scratch.path("data"))?;
+    std::fs::set_permissions(scratch.path("data"), std::fs::Permissions::from_mode(0o555))?;
+    let mut command = handfast(&scratch, &FREE_PORT);
+    command.args(["--log-level", "warn", "--data", "data"]);
+    if std::fs::write(scratch.path("data/probe"), "").is_ok() {
+        // Root may write anywhere: run as nobody.
+        std::fs::remove_file(scratch.path("data/probe"))?;
+        command.uid(65534).gid(65534);
+    }
+    match command.output() {
+        Ok(output) => assert_one_line(&output, 1, "ermission denied"),
+        Err(error) => println!("skipped: the program cannot be run as another user here: {error}"),
+    }
+    Ok(())
+}
+
+#[test]
+fn a_full_disk_is_one_line() -> Result<()> {
+    let scratch = Scratch::new("full")?;
+    std::fs::create_dir(scratch.path("disk"))?;
+    // A file system of 64 KiB in a namespace of its own, gone with the process.
+    let script = "mount -t tmpfs -o size=64k none disk || exit 99; exec \"$0\" \"$@\"";
+    let program = env!("CARGO_BIN_EXE_handfast");
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "--map-root-user", "--user", "sh", "-c", script, program]).args(FREE_PORT);
+    command.args(["--log-level", "warn", "--data", "disk/data"]).current_dir(scratch.path(""));
+    match command.output() {
+        Ok(output) if output.status.code() == Some(99) || output.stderr.starts_with(b"unshare:") => {
+            println!("skipped: no namespaces here: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(output) => assert_one_line(&output, 1, "o space left"),
+        Err(error) => println!("skipped: no unshare here: {error}"),
+    }
+    Ok(())
+}
