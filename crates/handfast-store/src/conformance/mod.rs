@@ -99,6 +99,14 @@ use ensure;
 
 /// Fails the case unless both are equal.
 macro_rules! ensure_eq {
+    // Of which type an empty list is cannot be told as soon as any crate compares other types with the elements.
+    ($left:expr, []) => {{
+        let left = &$left;
+        if !left.is_empty() {
+            let text = format!("{} is {left:?}, not empty", stringify!($left));
+            return Err($crate::conformance::Failure::new(line!(), text));
+        }
+    }};
     ($left:expr, $right:expr) => {{
         let (left, right) = (&$left, &$right);
         if !(*left == *right) {
