@@ -6,20 +6,27 @@
 //!
 //! Read [`contract`] first, then [`request`] and [`outcome`]; [`error`] says what can go wrong.
 
+pub mod aggregation;
+pub mod change;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod contract;
 pub mod decorator;
+pub mod distinct;
 pub mod error;
 pub mod index;
 pub mod insertion;
+pub mod memory;
 pub mod notation;
 pub mod outcome;
+pub mod page;
 pub mod request;
+pub mod selection;
 pub mod source;
 
 pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot};
 pub use error::{Applied, Error, ErrorClass, Result};
+pub use memory::MemoryStore;
 pub use outcome::*;
 pub use request::*;
 pub use source::{Clock, CountingIds, IdSource, ManualClock, ObjectIds, Random, SeededRandom, Sources, SystemClock};

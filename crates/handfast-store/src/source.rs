@@ -21,8 +21,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::DateTime;
 use bson::oid::ObjectId;
+use bson::{DateTime, RawDocument, Timestamp};
+use handfast_mql::Context;
 
 pub use manual::{CountingIds, ManualClock, SeededRandom};
 pub use object_ids::ObjectIds;
@@ -84,6 +85,17 @@ impl Sources {
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let ids = Arc::new(ObjectIds::new(Arc::clone(&clock), &SeededRandom::new(!seed)));
         (Sources { clock, random, ids }, manual)
+    }
+}
+
+impl Sources {
+    /// What the language needs for one request: its time, its chance, and the values of its variables.
+    pub fn context(&self, variables: &RawDocument) -> Context {
+        let now = self.clock.now();
+        // A standalone store's cluster time is its own clock's second.
+        let seconds = u32::try_from(now.timestamp_millis() / 1000).unwrap_or(0);
+        let cluster_time = Timestamp { time: seconds, increment: 1 };
+        Context::new(now, cluster_time, self.random.next_u64()).with_variables(variables.to_owned())
     }
 }
 

@@ -245,7 +245,7 @@ async fn race_upserts(s: &Subject, filter: fn(i32) -> RawDocumentBuf) -> Result<
 }
 
 async fn concurrent_upserts_by_id_make_one_document(s: &Subject) -> Result<(), Failure> {
-    ensure_eq!(race_upserts(s, |round| id(round)).await?, 20);
+    ensure_eq!(race_upserts(s, |round| rawdoc! { "_id": round }).await?, 20);
     Ok(())
 }
 

@@ -285,7 +285,7 @@ async fn insert_survives_documents_of_great_depth(s: &Subject) -> Result<(), Fai
         outer.push(0);
         bytes = outer;
     }
-    let deep = RawDocumentBuf::from_bytes(bytes).map_err(bson::error::Error::from)?;
+    let deep = RawDocumentBuf::from_bytes(bytes)?;
     let error = s.insert_one(deep.clone()).await?;
     let found = s.find(Find::new(c(), rawdoc! {})).await?;
     match error {

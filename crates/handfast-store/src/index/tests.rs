@@ -334,7 +334,7 @@ fn bounds_have_the_fields_of_the_index() {
 fn a_document_expires_by_its_earliest_date() {
     let index = Index::compile(IndexSpec { expire_after_seconds: Some(2), ..spec(rawdoc! { "t": 1 }) }).expect("valid");
     let date = |millis| bson::DateTime::from_millis(millis);
-    let expires = |document: RawDocumentBuf| index.expires_at(&document).map(|at| at.timestamp_millis());
+    let expires = |document: RawDocumentBuf| index.expires_at(&document).map(bson::DateTime::timestamp_millis);
     assert_eq!(expires(rawdoc! { "t": date(5) }), Some(2005));
     assert_eq!(expires(rawdoc! { "t": [date(9), "x", date(7)] }), Some(2007));
     assert_eq!(expires(rawdoc! { "t": "yesterday" }), None);

@@ -24,7 +24,7 @@ pub const CANNOT_INDEX_PARALLEL_ARRAYS: Code = Code(171);
 const AMBIGUOUS_ARRAY_FIELD: Code = Code(16746);
 
 /// A dotted path, split.
-pub(super) type Path = Box<[Box<str>]>;
+pub type Path = Box<[Box<str>]>;
 
 /// The values of one key, in the order of the index's fields; `None` is a field that is missing.
 pub type Tuple<'d> = Vec<Option<RawBsonRef<'d>>>;
@@ -39,7 +39,10 @@ pub struct Tuples<'d> {
 }
 
 /// The tuples of a document under these paths.
-pub(super) fn tuples<'d>(paths: &[Path], document: &'d RawDocument) -> Result<Tuples<'d>> {
+///
+/// # Errors
+/// `CannotIndexParallelArrays` (171), `InvalidBSON` (22).
+pub fn tuples<'d>(paths: &[Path], document: &'d RawDocument) -> Result<Tuples<'d>> {
     let mut found = Tuples::default();
     let fields = paths.iter().map(|path| Field::Below(RawBsonRef::Document(document), path)).collect();
     expand(paths, fields, &mut found)?;

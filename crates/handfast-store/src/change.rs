@@ -1,0 +1,202 @@
+//! A change to documents, compiled: what an update statement or a find-and-modify does to one document.
+//!
+//! [`Change::apply`] is a function from a document to a document. A backend runs it on the document as it is at the
+//! moment of the write: it matches the filter once more, so that a document that no longer matches is left alone.
+
+use bson::{RawDocument, RawDocumentBuf};
+use handfast_mql::update::{Applied, UpdateOptions, UpdateSource};
+use handfast_mql::{Code, CompileOptions, Context, Filter, Projection, Sort, Update};
+
+use crate::{
+    Error, FindAndModify, FindAndModifyOutcome, IdSource, Modification, Result, ReturnDocument, UpdateSpec,
+    UpdateStatement, insertion,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// A filter and what happens to the documents that match it.
+#[derive(Debug)]
+pub struct Change {
+    filter: Filter,
+    update: Update,
+    sort: Sort,
+    multi: bool,
+    upsert: bool,
+}
+
+impl Change {
+    /// Compiles a statement of an update with these variables of `let`.
+    ///
+    /// # Errors
+    /// Those of the language; `FailedToParse` (9) for a replacement of many documents, or a sort of many.
+    pub fn of_statement(statement: &UpdateStatement, variables: &RawDocument) -> Result<Self> {
+        let options = CompileOptions::with_variables(&joined(variables, &statement.constants)?)?;
+        let change = Change {
+            filter: Filter::compile(&statement.filter, &options)?,
+            sort: Sort::compile(&statement.sort)?,
+            update: compile(&statement.update, &statement.array_filters, options)?,
+            multi: statement.multi,
+            upsert: statement.upsert,
+        };
+        if change.multi && change.update.is_replacement() {
+            return Err(failed_to_parse("multi update is not supported for replacement-style update"));
+        }
+        if change.multi && !change.sort.is_empty() {
+            return Err(failed_to_parse("Cannot specify sort with multi=true"));
+        }
+        Ok(change)
+    }
+
+    /// Which documents.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// Which of several is the first.
+    pub fn sort(&self) -> &Sort {
+        &self.sort
+    }
+
+    /// All that match instead of the first.
+    pub fn is_multi(&self) -> bool {
+        self.multi
+    }
+
+    /// Insert if none matches.
+    pub fn is_upsert(&self) -> bool {
+        self.upsert
+    }
+
+    /// What becomes of a document; none if it does not match.
+    ///
+    /// # Errors
+    /// Those of the operators, `ImmutableField` (66), 17419 for a document that would be too large. It stays as it was.
+    pub fn apply(&self, document: &RawDocument, context: &Context) -> Result<Option<Applied>> {
+        let Some(position) = self.filter.matches_position(document, context)? else { return Ok(None) };
+        let applied = self.update.apply(document, position, context)?;
+        if applied.modified && insertion::id(document)? != insertion::id(&applied.document)? {
+            let text = "Performing an update on the path '_id' would modify the immutable field '_id'";
+            return Err(Error::command(Code::ImmutableField, text));
+        }
+        Ok(Some(applied))
+    }
+
+    /// The document to insert if none matches: ready to be stored.
+    ///
+    /// # Errors
+    /// Those of the operators and of [`insertion::prepare`].
+    pub fn insertion(&self, ids: &dyn IdSource, context: &Context) -> Result<RawDocumentBuf> {
+        insertion::prepare(self.update.upsert(&self.filter, context)?, ids)
+    }
+}
+
+/// The values of `let`, and of `c` before them.
+///
+/// # Errors
+/// `InvalidBSON` (22).
+pub fn joined(variables: &RawDocument, constants: &RawDocument) -> Result<RawDocumentBuf> {
+    if constants.is_empty() {
+        return Ok(variables.to_owned());
+    }
+    let mut joined = constants.to_owned();
+    for element in variables {
+        let (name, value) = element.map_err(handfast_mql::Error::from)?;
+        if constants.get(name.as_str()).map_err(handfast_mql::Error::from)?.is_none() {
+            joined.append(name, value);
+        }
+    }
+    Ok(joined)
+}
+
+fn compile(spec: &UpdateSpec, array_filters: &[RawDocumentBuf], options: CompileOptions) -> Result<Update> {
+    let source = match spec {
+        UpdateSpec::Document(document) => UpdateSource::Document(document),
+        UpdateSpec::Pipeline(stages) => UpdateSource::Pipeline(stages),
+    };
+    Ok(Update::compile(source, &UpdateOptions { array_filters, compile: options })?)
+}
+
+fn failed_to_parse(text: &str) -> Error {
+    Error::command(Code::FailedToParse, text)
+}
+
+/// A find-and-modify, compiled.
+#[derive(Debug)]
+pub struct Claim {
+    filter: Filter,
+    sort: Sort,
+    projection: Projection,
+    /// None removes.
+    change: Option<Change>,
+    returns: ReturnDocument,
+}
+
+impl Claim {
+    /// Compiles a find-and-modify.
+    ///
+    /// # Errors
+    /// Those of the language.
+    pub fn compile(request: &FindAndModify) -> Result<Self> {
+        let options = CompileOptions::with_variables(&request.variables)?;
+        let filter = Filter::compile(&request.filter, &options)?;
+        let sort = Sort::compile(&request.sort)?;
+        let projection = Projection::compile(&request.projection, &options)?;
+        let (change, returns) = match &request.modification {
+            Modification::Remove => (None, ReturnDocument::Before),
+            Modification::Update { update, upsert, returns, array_filters } => {
+                let update = compile(update, array_filters, options)?;
+                let (filter, sort) = (filter.clone(), Sort::compile(&request.sort)?);
+                (Some(Change { filter, update, sort, multi: false, upsert: *upsert }), *returns)
+            }
+        };
+        Ok(Claim { filter, sort, projection, change, returns })
+    }
+
+    /// Which documents.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// Which of several.
+    pub fn sort(&self) -> &Sort {
+        &self.sort
+    }
+
+    /// The change; none if the document is removed.
+    pub fn change(&self) -> Option<&Change> {
+        self.change.as_ref()
+    }
+
+    /// What the caller gets for a document that was changed, or removed (no `after`).
+    ///
+    /// # Errors
+    /// Those of the projection.
+    pub fn changed(
+        &self,
+        before: RawDocumentBuf,
+        after: Option<RawDocumentBuf>,
+        context: &Context,
+    ) -> Result<FindAndModifyOutcome> {
+        // A positional projection shows where the filter matched: in the document as it was.
+        let position = self.filter.matches_position(&before, context)?.unwrap_or_default();
+        let shown = match (self.returns, after) {
+            (ReturnDocument::After, Some(after)) => after,
+            _ => before,
+        };
+        let value = self.projection.apply(&shown, position, context)?;
+        Ok(FindAndModifyOutcome { value: Some(value), matched: true, upserted: None })
+    }
+
+    /// What the caller gets for a document that was inserted because none matched.
+    ///
+    /// # Errors
+    /// Those of the projection.
+    pub fn upserted(&self, inserted: &RawDocument, context: &Context) -> Result<FindAndModifyOutcome> {
+        let value = match self.returns {
+            ReturnDocument::Before => None,
+            ReturnDocument::After => Some(self.projection.apply(inserted, Default::default(), context)?),
+        };
+        Ok(FindAndModifyOutcome { value, matched: false, upserted: Some(insertion::id(inserted)?.into()) })
+    }
+}

@@ -1,0 +1,76 @@
+//! Snapshots and batches.
+
+use async_trait::async_trait;
+use bson::{RawBsonRef, RawDocumentBuf};
+use handfast_mql::Code;
+
+use super::MemoryStore;
+use super::state::{State, id_key};
+use crate::*;
+
+#[async_trait]
+impl AtomicStore for MemoryStore {
+    async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(MemorySnapshot { store: self.clone(), state: self.state() }))
+    }
+
+    async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp> {
+        self.write(|state| {
+            let mut records = Vec::with_capacity(batch.writes.len());
+            // First take out all old documents, then put in the new ones: the keys of a unique index may change hands.
+            for (namespace, id, _) in &batch.writes {
+                let key = id_key(id.as_raw_bson_ref());
+                if state.changed_at(namespace, &key) > batch.read_at.0 {
+                    return Err(conflict(namespace, id.as_raw_bson_ref()));
+                }
+                records.push(state.remove(namespace, &key)?.map(|stored| stored.record));
+            }
+            for ((namespace, id, write), record) in batch.writes.into_iter().zip(records) {
+                let DocumentWrite::Put(document) = write else { continue };
+                let document = checked(document, id.as_raw_bson_ref())?;
+                state.collection_or_new(&namespace, || self.fresh_uuid());
+                state.add(&namespace, document, record)?;
+            }
+            Ok(CommitTimestamp(state.commit))
+        })
+    }
+}
+
+/// A document of a batch, under the `_id` that the batch says.
+fn checked(document: RawDocumentBuf, id: RawBsonRef<'_>) -> Result<RawDocumentBuf> {
+    insertion::check_id(id)?;
+    insertion::check_size(&document)?;
+    let own = document.get("_id").map_err(handfast_mql::Error::from)?;
+    match own {
+        Some(own) if id_key(own) == id_key(id) => Ok(document),
+        _ => Err(Error::command(Code::BadValue, "a document of the batch has another _id than the batch says")),
+    }
+}
+
+fn conflict(namespace: &Namespace, id: RawBsonRef<'_>) -> Error {
+    let id = notation::value(id);
+    let text = format!("write conflict: the document with _id {id} in {namespace} has been changed since it was read");
+    Error::command(Code::WriteConflict, text)
+}
+
+struct MemorySnapshot {
+    store: MemoryStore,
+    state: State,
+}
+
+#[async_trait]
+impl Snapshot for MemorySnapshot {
+    fn timestamp(&self) -> CommitTimestamp {
+        CommitTimestamp(self.state.commit)
+    }
+
+    async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
+        let collection = self.state.collections.get(namespace);
+        let stored = collection.and_then(|collection| collection.documents.get(&id_key(id)));
+        Ok(stored.map(|stored| stored.document.clone()))
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        self.store.find_in(&self.state, &request)
+    }
+}

@@ -1,0 +1,126 @@
+//! Collections and indexes.
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+
+use super::MemoryStore;
+use super::state::{Collection, IndexState, State};
+use crate::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
+use crate::*;
+
+impl MemoryStore {
+    pub(super) fn create_indexes_now(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+        let CreateIndexes { namespace, indexes } = request;
+        let indexes = indexes.into_iter().map(Index::compile).collect::<Result<Vec<_>>>()?;
+        self.write(|state| {
+            state.collection_or_new(&namespace, || self.fresh_uuid());
+            let collection = existing(state, &namespace)?;
+            let before = count(collection);
+            for index in indexes {
+                if addition(&collection.specs(), index.spec())? == Addition::New {
+                    let mut built = IndexState::new(index);
+                    for (id, stored) in &collection.documents {
+                        built.add(&namespace, id, &stored.document)?;
+                    }
+                    collection.indexes.push(built);
+                }
+            }
+            Ok((before, count(collection)))
+        })
+    }
+
+    pub(super) fn drop_indexes_now(&self, request: &DropIndexes) -> Result<u32> {
+        self.write(|state| {
+            let collection = existing(state, &request.namespace)?;
+            let before = count(collection);
+            let places = dropped(&request.namespace, &collection.specs(), &request.selector)?;
+            // The list of definitions begins with `_id_`, which is not among the indexes and not dropped.
+            for place in places.into_iter().rev() {
+                collection.indexes.remove(place - 1);
+            }
+            Ok(before)
+        })
+    }
+
+    pub(super) fn modify_collection_now(&self, request: &ModifyCollection) -> Result<RawDocumentBuf> {
+        self.write(|state| {
+            let collection = existing(state, &request.namespace)?;
+            let Some(change) = &request.index else { return Ok(rawdoc! {}) };
+            let specs = collection.specs();
+            let place = selected(&request.namespace, &specs, &change.selector)?;
+            let mut spec = specs[place].clone();
+            let mut answer = rawdoc! {};
+            if let Some(seconds) = change.expire_after_seconds {
+                check_expiry_seconds(seconds)?;
+                if let Some(before) = spec.expire_after_seconds.replace(seconds) {
+                    answer.append(bson::raw::cstr!("expireAfterSeconds_old"), before);
+                }
+                answer.append(bson::raw::cstr!("expireAfterSeconds_new"), seconds);
+            }
+            if let Some(hidden) = change.hidden {
+                answer.append(bson::raw::cstr!("hidden_old"), spec.hidden);
+                answer.append(bson::raw::cstr!("hidden_new"), hidden);
+                spec.hidden = hidden;
+            }
+            let index = std::sync::Arc::new(Index::compile(spec)?);
+            if let Some(state) = place.checked_sub(1).and_then(|place| collection.indexes.get_mut(place)) {
+                state.index = index;
+            }
+            Ok(answer)
+        })
+    }
+
+    pub(super) fn rename_collection_now(&self, request: &RenameCollection) -> Result<()> {
+        let RenameCollection { from, to, drop_target } = request;
+        self.write(|state| {
+            if !state.collections.contains_key(from) {
+                return Err(no_namespace(&format!("source namespace {from} does not exist")));
+            }
+            if from == to {
+                return Err(Error::command(Code::IllegalOperation, "Can't rename a collection to itself"));
+            }
+            if state.collections.contains_key(to) && !drop_target {
+                return Err(Error::command(Code::NamespaceExists, "target namespace exists"));
+            }
+            state.take(to);
+            if let Some(collection) = state.take(from) {
+                state.give(to, collection);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn stats_now(&self, namespace: &Namespace) -> CollectionStats {
+        let state = self.state();
+        let Some(collection) = state.collections.get(namespace) else { return CollectionStats::default() };
+        let keys = collection.documents.keys().map(|key| key.len() as u64).sum();
+        let id = (index::ID_INDEX_NAME.to_owned(), keys);
+        let others = collection.indexes.iter().map(|index| (index.index.spec().name.clone(), index.bytes));
+        CollectionStats {
+            exists: true,
+            count: collection.documents.len() as u64,
+            size_bytes: collection.size_bytes,
+            storage_bytes: 0,
+            index_bytes: std::iter::once(id).chain(others).collect(),
+        }
+    }
+
+    /// The collections of a database, in order of their names.
+    pub(super) fn collections_of(&self, state: &State, database: &str) -> Vec<Namespace> {
+        let of = |namespace: &&Namespace| namespace.database() == database;
+        state.collections.keys().filter(of).cloned().collect()
+    }
+}
+
+fn existing<'s>(state: &'s mut State, namespace: &Namespace) -> Result<&'s mut Collection> {
+    state.collections.get_mut(namespace).ok_or_else(|| no_namespace(&format!("ns does not exist: {namespace}")))
+}
+
+pub(super) fn no_namespace(text: &str) -> Error {
+    Error::command(Code::NamespaceNotFound, text)
+}
+
+/// All indexes, the one on `_id` included.
+fn count(collection: &Collection) -> u32 {
+    1 + u32::try_from(collection.indexes.len()).unwrap_or(u32::MAX)
+}

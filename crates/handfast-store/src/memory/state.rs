@@ -1,0 +1,226 @@
+//! The state as a value: collections, their documents and index entries, and what is needed to find conflicts.
+
+use std::sync::Arc;
+
+use bson::{RawBsonRef, RawDocumentBuf};
+use handfast_mql::{Code, key};
+use imbl::{OrdMap, OrdSet};
+
+use super::DELETIONS_KEPT_MAX;
+use crate::index::Index;
+use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, insertion};
+
+/// The key of an `_id`: its order is that of the values.
+pub(super) type IdKey = Arc<[u8]>;
+
+/// The key of a value as an `_id`.
+pub(super) fn id_key(id: RawBsonRef<'_>) -> IdKey {
+    let mut encoded = Vec::new();
+    key::encode(id, &mut encoded);
+    encoded.into()
+}
+
+#[derive(Clone, Default)]
+pub(super) struct State {
+    pub(super) collections: OrdMap<Namespace, Collection>,
+    /// The commit that this state is.
+    pub(super) commit: u64,
+    /// Bytes of all documents.
+    pub(super) bytes: u64,
+    last_record: i64,
+    /// When a document was deleted last, as long as it is remembered.
+    deleted: OrdMap<(Namespace, IdKey), u64>,
+    /// Deletions up to this commit may be forgotten.
+    deleted_forgotten: u64,
+    /// When a collection was dropped, or renamed away, last.
+    dropped: OrdMap<Namespace, u64>,
+}
+
+#[derive(Clone)]
+pub(super) struct Collection {
+    pub(super) uuid: [u8; 16],
+    pub(super) options: CollectionOptions,
+    pub(super) documents: OrdMap<IdKey, Arc<Stored>>,
+    pub(super) size_bytes: u64,
+    /// Those besides `_id_`, which is the map of documents itself.
+    pub(super) indexes: Vec<IndexState>,
+}
+
+pub(super) struct Stored {
+    pub(super) document: RawDocumentBuf,
+    /// The commit that made it.
+    pub(super) commit: u64,
+    pub(super) record: i64,
+}
+
+#[derive(Clone)]
+pub(super) struct IndexState {
+    pub(super) index: Arc<Index>,
+    /// A key, and the document that has it.
+    pub(super) entries: OrdSet<(Arc<[u8]>, IdKey)>,
+    pub(super) bytes: u64,
+}
+
+/// The index that a hint names.
+pub(super) enum Hinted<'a> {
+    Id,
+    Natural { backwards: bool },
+    Index(&'a IndexState),
+}
+
+impl State {
+    /// A write begins: it makes the next commit.
+    pub(super) fn begin(&mut self) {
+        self.commit += 1;
+    }
+
+    /// When a document last came, changed or went, as far as it matters for a commit that read at `read_at`.
+    pub(super) fn changed_at(&self, namespace: &Namespace, id: &IdKey) -> u64 {
+        let stored = self.collections.get(namespace).and_then(|collection| collection.documents.get(id));
+        let here = stored.map_or(0, |stored| stored.commit);
+        let deleted = self.deleted.get(&(namespace.clone(), Arc::clone(id))).copied();
+        let gone = if stored.is_some() { 0 } else { deleted.unwrap_or(self.deleted_forgotten) };
+        here.max(gone).max(self.dropped.get(namespace).copied().unwrap_or(0))
+    }
+
+    /// The collection, made if it is not there.
+    pub(super) fn collection_or_new(&mut self, namespace: &Namespace, uuid: impl FnOnce() -> [u8; 16]) {
+        if !self.collections.contains_key(namespace) {
+            let collection = Collection {
+                uuid: uuid(),
+                options: CollectionOptions::default(),
+                documents: OrdMap::new(),
+                size_bytes: 0,
+                indexes: Vec::new(),
+            };
+            self.collections.insert(namespace.clone(), collection);
+        }
+    }
+
+    /// Takes a collection out, with its documents.
+    pub(super) fn take(&mut self, namespace: &Namespace) -> Option<Collection> {
+        let collection = self.collections.remove(namespace)?;
+        self.dropped.insert(namespace.clone(), self.commit);
+        self.bytes -= collection.size_bytes;
+        Some(collection)
+    }
+
+    /// Puts a collection that was taken out, under a name that is free.
+    pub(super) fn give(&mut self, namespace: &Namespace, collection: Collection) {
+        self.bytes += collection.size_bytes;
+        self.dropped.insert(namespace.clone(), self.commit);
+        self.collections.insert(namespace.clone(), collection);
+    }
+
+    /// Takes a document out of its collection and its indexes.
+    pub(super) fn remove(&mut self, namespace: &Namespace, id: &IdKey) -> Result<Option<Arc<Stored>>> {
+        let Some(collection) = self.collections.get_mut(namespace) else { return Ok(None) };
+        let Some(stored) = collection.documents.remove(id) else { return Ok(None) };
+        for index in &mut collection.indexes {
+            index.remove(id, &stored.document)?;
+        }
+        let bytes = stored.document.as_bytes().len() as u64;
+        collection.size_bytes -= bytes;
+        self.bytes -= bytes;
+        self.deleted.insert((namespace.clone(), Arc::clone(id)), self.commit);
+        if self.deleted.len() > DELETIONS_KEPT_MAX {
+            self.deleted_forgotten = self.commit;
+            self.deleted.clear();
+        }
+        Ok(Some(stored))
+    }
+
+    /// Puts a document into a collection that is there, under an `_id` that is free, and into its indexes.
+    pub(super) fn add(&mut self, namespace: &Namespace, document: RawDocumentBuf, record: Option<i64>) -> Result<()> {
+        let Some(collection) = self.collections.get_mut(namespace) else {
+            return Err(Error::command(Code::NamespaceNotFound, format!("ns does not exist: {namespace}")));
+        };
+        let id = insertion::id(&document)?;
+        let key = id_key(id);
+        if collection.documents.contains_key(&key) {
+            return Err(crate::index::duplicate_key(namespace, &IndexSpec::id(), &[Some(id)]));
+        }
+        for index in &mut collection.indexes {
+            index.add(namespace, &key, &document)?;
+        }
+        let record = record.unwrap_or_else(|| {
+            self.last_record += 1;
+            self.last_record
+        });
+        let bytes = document.as_bytes().len() as u64;
+        collection.size_bytes += bytes;
+        self.bytes += bytes;
+        collection.documents.insert(key, Arc::new(Stored { document, commit: self.commit, record }));
+        Ok(())
+    }
+}
+
+impl Collection {
+    /// The definitions of all indexes, `_id_` first.
+    pub(super) fn specs(&self) -> Vec<IndexSpec> {
+        let others = self.indexes.iter().map(|index| index.index.spec().clone());
+        std::iter::once(IndexSpec::id()).chain(others).collect()
+    }
+
+    /// The index that a hint names.
+    pub(super) fn hinted(&self, hint: &Hint) -> Result<Hinted<'_>> {
+        let found = match hint {
+            Hint::Name(name) if name == crate::index::ID_INDEX_NAME => Some(Hinted::Id),
+            Hint::Name(name) => self.indexes.iter().find(|index| index.index.spec().name == *name).map(Hinted::Index),
+            Hint::Key(key) => match key.iter().flatten().next() {
+                Some((name, direction)) if name.as_str() == "$natural" => {
+                    let backwards = matches!(direction, RawBsonRef::Int32(-1) | RawBsonRef::Int64(-1))
+                        || direction.as_f64() == Some(-1.0);
+                    Some(Hinted::Natural { backwards })
+                }
+                _ if crate::index::same_key(key, &IndexSpec::id().key) => Some(Hinted::Id),
+                _ => {
+                    let same = |index: &&IndexState| crate::index::same_key(&index.index.spec().key, key);
+                    self.indexes.iter().find(same).map(Hinted::Index)
+                }
+            },
+        };
+        found.ok_or_else(hint_to_no_index)
+    }
+}
+
+pub(super) fn hint_to_no_index() -> Error {
+    let text = "error processing query: planner returned error: hint provided does not correspond to an existing index";
+    Error::command(Code::BadValue, text)
+}
+
+impl IndexState {
+    pub(super) fn new(index: Index) -> Self {
+        IndexState { index: Arc::new(index), entries: OrdSet::new(), bytes: 0 }
+    }
+
+    /// Enters a document.
+    pub(super) fn add(&mut self, namespace: &Namespace, id: &IdKey, document: &RawDocumentBuf) -> Result<()> {
+        for key in self.index.keys(document)?.keys {
+            let key: Arc<[u8]> = key.into();
+            if self.index.spec().unique && self.holder(&key).is_some_and(|holder| holder != *id) {
+                return Err(self.index.duplicate(namespace, document, &key));
+            }
+            self.bytes += (key.len() + id.len()) as u64;
+            self.entries.insert((key, Arc::clone(id)));
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, id: &IdKey, document: &RawDocumentBuf) -> Result<()> {
+        for key in self.index.keys(document)?.keys {
+            let key: Arc<[u8]> = key.into();
+            self.bytes -= (key.len() + id.len()) as u64;
+            let removed = self.entries.remove(&(key, Arc::clone(id)));
+            debug_assert!(removed.is_some(), "every key of a stored document is in the index");
+        }
+        Ok(())
+    }
+
+    /// The first document that has a key.
+    fn holder(&self, key: &Arc<[u8]>) -> Option<IdKey> {
+        let from = (Arc::clone(key), IdKey::from([]));
+        let (found, id) = self.entries.range(from..).next()?;
+        (found == key).then(|| Arc::clone(id))
+    }
+}

@@ -1,0 +1,248 @@
+//! The store in memory under the contract.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::{RawBson, RawDocumentBuf, rawdoc};
+use handfast_mql::{CompileOptions, Filter};
+
+use super::MemoryStore;
+use super::candidates::Way;
+use super::catalog::no_namespace;
+use super::state::State;
+use super::write::no_collection;
+use crate::distinct::DistinctValues;
+use crate::page::Paged;
+use crate::selection::{Given, Selection};
+use crate::*;
+
+impl MemoryStore {
+    /// Opens a cursor over a state.
+    pub(super) fn find_in(&self, state: &State, find: &Find) -> Result<Box<dyn Cursor>> {
+        let selection = Selection::compile(find, self.sources())?;
+        let Some(collection) = state.collections.get(&find.namespace) else {
+            no_collection::<()>(find.hint.as_ref())?;
+            return Ok(Box::new(Paged::new(std::iter::empty())));
+        };
+        let way = Way::of_find(collection, selection.filter(), find)?;
+        Ok(selection.cursor(way.candidates(find), Given::default()))
+    }
+
+    /// Calls a function with each document that matches, until it says that this is enough.
+    fn each(&self, find: &Find, mut visit: impl FnMut(RawDocumentBuf) -> Result<bool>) -> Result<()> {
+        let filter = Filter::compile(&find.filter, &CompileOptions::default())?;
+        let context = self.sources().context(&find.variables);
+        let state = self.state();
+        let Some(collection) = state.collections.get(&find.namespace) else {
+            return no_collection(find.hint.as_ref());
+        };
+        for (stored, _) in Way::choose(collection, &filter, find.hint.as_ref())?.steps() {
+            if filter.matches(&stored.document, &context)? && !visit(stored.document.clone())? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl DocumentStore for MemoryStore {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
+        let mut outcome = InsertOutcome::default();
+        for (index, document) in request.documents.into_iter().enumerate() {
+            match self.insert_one(&request.namespace, document) {
+                Ok(()) => outcome.inserted += 1,
+                Err(error) => {
+                    outcome.errors.push(WriteError { index, error });
+                    if request.ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        self.find_in(&self.state(), &request)
+    }
+
+    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        let mut outcome = UpdateOutcome::default();
+        for index in 0..request.statements.len() {
+            if let Err(error) = self.update_statement(&request, index, &mut outcome).await {
+                outcome.errors.push(WriteError { index, error });
+                if request.ordered {
+                    break;
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        self.find_and_modify_one(&request)
+    }
+
+    async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        let mut outcome = DeleteOutcome::default();
+        for (index, statement) in request.statements.iter().enumerate() {
+            if let Err(error) = self.delete_statement(&request, statement, &mut outcome.deleted).await {
+                outcome.errors.push(WriteError { index, error });
+                if request.ordered {
+                    break;
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        aggregation::open(Arc::new(self.clone()), self.sources(), request).await
+    }
+
+    async fn count(&self, request: Count) -> Result<u64> {
+        let find = Find { hint: request.hint, ..Find::new(request.namespace, request.filter) };
+        let wanted = request.skip.saturating_add(request.limit.unwrap_or(u64::MAX));
+        let mut counted = 0_u64;
+        self.each(&find, |_| {
+            counted += 1;
+            Ok(counted < wanted)
+        })?;
+        Ok(counted.min(wanted).saturating_sub(request.skip))
+    }
+
+    async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        let find = Find { hint: request.hint, ..Find::new(request.namespace, request.filter) };
+        let mut values = DistinctValues::new(&request.key);
+        self.each(&find, |document| {
+            values.add(&document)?;
+            Ok(true)
+        })?;
+        Ok(values.finish())
+    }
+
+    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
+        let find = match request.explained {
+            Explained::Find(find) => find,
+            Explained::Aggregate(aggregate) => {
+                return aggregation::explain(self, self.sources(), aggregate, request.verbosity).await;
+            }
+        };
+        let selection = Selection::compile(&find, self.sources())?;
+        let state = self.state();
+        let (stage, examined) = match state.collections.get(&find.namespace) {
+            None => ("EOF", 0),
+            Some(collection) => {
+                let way = Way::of_find(collection, selection.filter(), &find)?;
+                let stage = match &way {
+                    Way::Scan { .. } => "COLLSCAN",
+                    Way::Ids { .. } => "IDHACK",
+                    Way::Index(_) => "IXSCAN",
+                };
+                (stage, way.steps().count() as i64)
+            }
+        };
+        let mut plan = rawdoc! { "stage": stage };
+        plan.append(bson::raw::cstr!("filter"), find.filter.clone());
+        let planner = rawdoc! {
+            "namespace": find.namespace.to_string(), "winningPlan": plan, "rejectedPlans": bson::RawArrayBuf::new(),
+        };
+        let mut shown = rawdoc! { "queryPlanner": planner };
+        if request.verbosity == Verbosity::ExecutionStats {
+            let mut cursor = self.find_in(&state, &find)?;
+            let mut returned = 0_i64;
+            loop {
+                let page = cursor.next_page(BatchLimit::REPLY).await?;
+                returned += page.documents.len() as i64;
+                if page.exhausted {
+                    break;
+                }
+            }
+            let keys = if stage == "IXSCAN" { examined } else { 0 };
+            let stats = rawdoc! {
+                "executionSuccess": true, "nReturned": returned, "totalKeysExamined": keys,
+                "totalDocsExamined": examined,
+            };
+            shown.append(bson::raw::cstr!("executionStats"), stats);
+        }
+        Ok(shown)
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+        self.create_indexes_now(request)
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
+        self.drop_indexes_now(&request)
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
+        match self.state().collections.get(namespace) {
+            Some(collection) => Ok(collection.specs().into_iter().map(|spec| IndexInfo { spec }).collect()),
+            None => Err(no_namespace(&format!("ns does not exist: {namespace}"))),
+        }
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
+        self.write(|state| {
+            // There are no options yet that could differ.
+            let CollectionOptions {} = options;
+            state.collection_or_new(namespace, || self.fresh_uuid());
+            Ok(())
+        })
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
+        self.modify_collection_now(&request)
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
+        self.rename_collection_now(&request)
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
+        self.write(|state| Ok(state.take(namespace).is_some()))
+    }
+
+    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        let state = self.state();
+        let of = state.collections.iter().filter(|(namespace, _)| namespace.database() == database);
+        Ok(of
+            .map(|(namespace, collection)| CollectionInfo {
+                name: namespace.collection().to_owned(),
+                options: collection.options.clone(),
+                uuid: collection.uuid,
+            })
+            .collect())
+    }
+
+    async fn list_databases(&self) -> Result<Vec<String>> {
+        // In order, as the namespaces are.
+        let mut names: Vec<_> = self.state().collections.keys().map(|name| name.database().to_owned()).collect();
+        names.dedup();
+        Ok(names)
+    }
+
+    async fn drop_database(&self, database: &str) -> Result<bool> {
+        self.write(|state| {
+            let collections = self.collections_of(state, database);
+            for namespace in &collections {
+                state.take(namespace);
+            }
+            Ok(!collections.is_empty())
+        })
+    }
+
+    async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
+        Ok(self.stats_now(namespace))
+    }
+
+    async fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}

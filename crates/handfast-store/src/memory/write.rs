@@ -1,0 +1,248 @@
+//! Writes to documents.
+
+use std::sync::Arc;
+
+use bson::{RawBson, RawDocument, RawDocumentBuf};
+use handfast_mql::sort::Sorter;
+use handfast_mql::{CompileOptions, Context, Filter, Sort};
+
+use super::MemoryStore;
+use super::candidates::Way;
+use super::state::{IdKey, State, Stored, hint_to_no_index, id_key};
+use crate::change::{Change, Claim, joined};
+use crate::*;
+
+impl MemoryStore {
+    /// Inserts one document.
+    pub(super) fn insert_one(&self, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
+        let document = insertion::prepare(document, &*self.sources().ids)?;
+        self.write(|state| self.add(state, namespace, document))
+    }
+
+    fn add(&self, state: &mut State, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
+        state.collection_or_new(namespace, || self.fresh_uuid());
+        state.add(namespace, document, None)
+    }
+
+    /// Runs one update statement, and adds what it did to the outcome.
+    pub(super) async fn update_statement(
+        &self,
+        request: &Update,
+        place: usize,
+        outcome: &mut UpdateOutcome,
+    ) -> Result<()> {
+        let statement = &request.statements[place];
+        let namespace = &request.namespace;
+        let change = Change::of_statement(statement, &request.variables)?;
+        let context = self.sources().context(&joined(&request.variables, &statement.constants)?);
+        let hint = statement.hint.as_ref();
+        let one = || {
+            self.write(|state| match first(state, namespace, change.filter(), change.sort(), hint, &context)? {
+                Some((id, _)) => change_one(state, namespace, &id, &change, &context),
+                None => self.upsert(state, namespace, &change, &context),
+            })
+        };
+        if !change.is_multi() {
+            return one().map(|step| step.count(place, outcome));
+        }
+        let found = all(&self.state(), namespace, change.filter(), hint, &context)?;
+        if found.is_empty() {
+            // Once more, now in one step with the insert.
+            return one().map(|step| step.count(place, outcome));
+        }
+        for id in found {
+            let step = self.write(|state| change_one(state, namespace, &id, &change, &context))?;
+            step.count(place, outcome);
+            // Others get their turn between two documents, as they would on a server.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn upsert(&self, state: &mut State, namespace: &Namespace, change: &Change, context: &Context) -> Result<Step> {
+        if !change.is_upsert() {
+            return Ok(Step::Nothing);
+        }
+        let document = change.insertion(&*self.sources().ids, context)?;
+        let id = RawBson::from(insertion::id(&document)?);
+        self.add(state, namespace, document)?;
+        Ok(Step::Upserted(id))
+    }
+
+    pub(super) fn find_and_modify_one(&self, request: &FindAndModify) -> Result<FindAndModifyOutcome> {
+        let namespace = &request.namespace;
+        let claim = Claim::compile(request)?;
+        let context = self.sources().context(&request.variables);
+        self.write(|state| {
+            let hint = request.hint.as_ref();
+            let found = first(state, namespace, claim.filter(), claim.sort(), hint, &context)?;
+            match (found, claim.change()) {
+                (Some((id, stored)), None) => {
+                    state.remove(namespace, &id)?;
+                    claim.changed(stored.document.clone(), None, &context)
+                }
+                (Some((id, stored)), Some(change)) => {
+                    let Some(applied) = change.apply(&stored.document, &context)? else {
+                        return Ok(FindAndModifyOutcome::default());
+                    };
+                    if applied.modified {
+                        replace(state, namespace, &id, applied.document.clone())?;
+                    }
+                    claim.changed(stored.document.clone(), Some(applied.document), &context)
+                }
+                (None, Some(change)) if change.is_upsert() => {
+                    let document = change.insertion(&*self.sources().ids, &context)?;
+                    self.add(state, namespace, document.clone())?;
+                    claim.upserted(&document, &context)
+                }
+                (None, _) => Ok(FindAndModifyOutcome::default()),
+            }
+        })
+    }
+
+    /// Runs one delete statement, and adds what it did to the count.
+    pub(super) async fn delete_statement(
+        &self,
+        request: &Delete,
+        statement: &DeleteStatement,
+        deleted: &mut u64,
+    ) -> Result<()> {
+        let namespace = &request.namespace;
+        let filter = Filter::compile(&statement.filter, &CompileOptions::with_variables(&request.variables)?)?;
+        let context = self.sources().context(&request.variables);
+        let hint = statement.hint.as_ref();
+        if !statement.multi {
+            *deleted += self.write(|state| {
+                let found = first(state, namespace, &filter, &unsorted()?, hint, &context)?;
+                match found {
+                    Some((id, _)) => state.remove(namespace, &id).map(|_| 1),
+                    None => Ok(0),
+                }
+            })?;
+            return Ok(());
+        }
+        for id in all(&self.state(), namespace, &filter, hint, &context)? {
+            *deleted += self.write(|state| {
+                let matches = match find(state, namespace, &id) {
+                    Some(stored) => filter.matches(&stored.document, &context)?,
+                    None => false,
+                };
+                if matches {
+                    state.remove(namespace, &id)?;
+                }
+                Ok(u64::from(matches))
+            })?;
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// A random (version 4) UUID.
+    pub(super) fn fresh_uuid(&self) -> [u8; 16] {
+        let random = &self.sources().random;
+        let bits = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
+        let mut uuid = bits.to_be_bytes();
+        uuid[6] = (uuid[6] & 0x0f) | 0x40;
+        uuid[8] = (uuid[8] & 0x3f) | 0x80;
+        uuid
+    }
+}
+
+/// What was done to one document. Counted only once the state has been replaced.
+enum Step {
+    Nothing,
+    Matched { modified: bool },
+    Upserted(RawBson),
+}
+
+impl Step {
+    fn count(self, place: usize, outcome: &mut UpdateOutcome) {
+        match self {
+            Step::Nothing => {}
+            Step::Matched { modified } => {
+                outcome.matched += 1;
+                outcome.modified += u64::from(modified);
+            }
+            Step::Upserted(id) => outcome.upserted.push((place, id)),
+        }
+    }
+}
+
+fn change_one(
+    state: &mut State,
+    namespace: &Namespace,
+    id: &IdKey,
+    change: &Change,
+    context: &Context,
+) -> Result<Step> {
+    let Some(stored) = find(state, namespace, id) else { return Ok(Step::Nothing) };
+    let Some(applied) = change.apply(&stored.document, context)? else { return Ok(Step::Nothing) };
+    if applied.modified {
+        replace(state, namespace, id, applied.document)?;
+    }
+    Ok(Step::Matched { modified: applied.modified })
+}
+
+fn unsorted() -> Result<Sort> {
+    Ok(Sort::compile(RawDocument::from_bytes(b"\x05\0\0\0\0").map_err(handfast_mql::Error::from)?)?)
+}
+
+fn find(state: &State, namespace: &Namespace, id: &IdKey) -> Option<Arc<Stored>> {
+    state.collections.get(namespace)?.documents.get(id).cloned()
+}
+
+/// Puts the new form of a document in the place of the old one.
+fn replace(state: &mut State, namespace: &Namespace, id: &IdKey, document: RawDocumentBuf) -> Result<()> {
+    let record = state.remove(namespace, id)?.map(|stored| stored.record);
+    state.add(namespace, document, record)
+}
+
+/// The first document that matches.
+fn first(
+    state: &State,
+    namespace: &Namespace,
+    filter: &Filter,
+    sort: &Sort,
+    hint: Option<&Hint>,
+    context: &Context,
+) -> Result<Option<(IdKey, Arc<Stored>)>> {
+    let Some(collection) = state.collections.get(namespace) else { return no_collection(hint) };
+    let mut sorter = Sorter::new(Some(1));
+    for (stored, _) in Way::choose(collection, filter, hint)?.steps() {
+        if filter.matches(&stored.document, context)? {
+            let id = id_key(insertion::id(&stored.document)?);
+            if sort.is_empty() {
+                return Ok(Some((id, stored)));
+            }
+            let bytes = stored.document.as_bytes().len();
+            sorter.push(sort.key(&stored.document)?, (id, stored), bytes)?;
+        }
+    }
+    Ok(sorter.into_sorted().next())
+}
+
+/// All documents that match.
+fn all(
+    state: &State,
+    namespace: &Namespace,
+    filter: &Filter,
+    hint: Option<&Hint>,
+    context: &Context,
+) -> Result<Vec<IdKey>> {
+    let Some(collection) = state.collections.get(namespace) else { return no_collection(hint) };
+    let mut found = Vec::new();
+    for (stored, _) in Way::choose(collection, filter, hint)?.steps() {
+        if filter.matches(&stored.document, context)? {
+            found.push(id_key(insertion::id(&stored.document)?));
+        }
+    }
+    Ok(found)
+}
+
+/// What there is in a collection that is not: nothing, not even an index but the one on `_id`.
+pub(super) fn no_collection<T: Default>(hint: Option<&Hint>) -> Result<T> {
+    match hint {
+        Some(Hint::Name(name)) if name != index::ID_INDEX_NAME => Err(hint_to_no_index()),
+        _ => Ok(T::default()),
+    }
+}
