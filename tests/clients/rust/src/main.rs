@@ -1,0 +1,36 @@
+//! The official Rust driver against the server that `MONGODB_URI` names: each scenario in an empty database, the first
+//! failure ends the program with its error.
+
+mod scenarios;
+
+use anyhow::Context as _;
+use mongodb::Client;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let uri = std::env::var("MONGODB_URI").context("MONGODB_URI names the server")?;
+    let client = Client::with_uri_str(&uri).await?;
+    macro_rules! run {
+        ($($scenario:ident),+ $(,)?) => {$(
+            let database = client.database(concat!("rust_", stringify!($scenario)));
+            database.drop().await?;
+            scenarios::$scenario(&uri, &client, &database).await.context(stringify!($scenario))?;
+            database.drop().await?;
+            println!("ok {}", stringify!($scenario));
+        )+};
+    }
+    run!(
+        single_writes_report_what_they_did,
+        typed_documents_come_back,
+        bulk_inserts_tell_which_failed,
+        cursors_fetch_batch_after_batch,
+        indexes_and_their_errors,
+        aggregation_and_distinct,
+        sessions_are_accepted,
+        messages_are_compressed,
+        large_documents,
+        errors_carry_code_and_name,
+        concurrent_increments_are_all_counted,
+    );
+    Ok(())
+}
