@@ -1,0 +1,163 @@
+"""Runs files of pymongo's own test suite against the server that MONGODB_URI names, and holds the outcome against counts.toml.
+
+    python run.py              exit code 1 when a file passes fewer tests than the table says, or something fails without a reason in it
+    python run.py --write      writes the table anew, keeping the reasons; a failure without one gets "?", which does not pass the gate
+    python run.py --only test_cursor.py
+
+The suite is downloaded by scripts/install-test-tools and never committed. Its tests skip what they find no support for, so an
+unreachable server would look like success: that is why the number of passed tests is what counts.
+"""
+
+import argparse
+import collections
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import xml.etree.ElementTree
+from urllib.parse import urlsplit
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOOLS = pathlib.Path(os.environ.get("HANDFAST_TEST_TOOLS", HERE.parents[1] / "target" / "test-tools"))
+SUITE = TOOLS / "pymongo-4.20.0"
+TABLE = HERE / "counts.toml"
+FILES = [
+    "test_bulk.py",
+    "test_collation.py",
+    "test_collection.py",
+    "test_collection_management.py",
+    "test_command_monitoring.py",
+    "test_comment.py",
+    "test_crud_unified.py",
+    "test_crud_v1.py",
+    "test_cursor.py",
+    "test_custom_types.py",
+    "test_database.py",
+    "test_index_management.py",
+    "test_monitoring.py",
+    "test_raw_bson.py",
+    "test_read_concern.py",
+    "test_run_command.py",
+    "test_session.py",
+    "test_write_concern.py",
+]
+SUITE_SECONDS_MAX = 800
+
+HEADER = """# What of pymongo's own suite passes against `handfast serve`: python tests/pymongo-suite/run.py --write
+#
+# `passed` is the gate. `skips` are the suite's own words for what it did not run, with how often. `fails` names every test that
+# does not pass, with the reason.
+"""
+
+
+def main():
+    options = arguments()
+    address = urlsplit(os.environ["MONGODB_URI"])
+    outcome = run_suite(address.hostname, address.port, options.only or FILES)
+    table = tomllib.loads(TABLE.read_text()) if TABLE.exists() else {}
+    if options.write:
+        write_table(table, outcome)
+        return 0
+    problems = []
+    for name in options.only or FILES:
+        problems += check_file(name, table.get(name, {}), outcome.get(name, empty()))
+    for problem in problems:
+        print("FAILED", problem)
+    return 1 if problems else 0
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", action="append")
+    return parser.parse_args()
+
+
+def empty():
+    return {"passed": 0, "skips": collections.Counter(), "fails": {}}
+
+
+def run_suite(host, port, files):
+    """What became of each test: by file, passed, skipped by reason, failed with its message."""
+    with tempfile.TemporaryDirectory() as directory:
+        report = pathlib.Path(directory) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "default"]
+        command += ["--no-header", "--tb=line", "-o", "faulthandler_timeout=60", f"--junitxml={report}"]
+        environment = dict(os.environ, DB_IP=host, DB_PORT=str(port), PYTHONDONTWRITEBYTECODE="1")
+        log = pathlib.Path(directory) / "log.txt"
+        with log.open("w") as output:
+            subprocess.run(
+                [*command, *(f"test/{name}" for name in files)],
+                cwd=SUITE, env=environment, stdout=output, stderr=subprocess.STDOUT, timeout=SUITE_SECONDS_MAX, check=False,
+            )
+        if not report.exists():
+            sys.exit("pytest wrote no report:\n" + log.read_text()[-3000:])
+        cases = xml.etree.ElementTree.parse(report).getroot().iter("testcase")
+        return sort_cases(cases)
+
+
+def sort_cases(cases):
+    outcome = collections.defaultdict(empty)
+    for case in cases:
+        parts = case.get("classname").split(".")
+        module = next(part for part in parts if part.startswith("test_"))
+        name = ".".join(parts[parts.index(module) + 1 :] + [case.get("name")])
+        file = outcome[f"{module}.py"]
+        skipped = case.find("skipped")
+        failed = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if skipped is not None:
+            file["skips"][re.sub(r"^.*\.py:\d+: ", "", skipped.get("message") or "no word")] += 1
+        elif failed is not None:
+            file["fails"][name] = (failed.get("message") or "").splitlines()[0] if failed.get("message") else "?"
+        else:
+            file["passed"] += 1
+    return outcome
+
+
+def check_file(name, row, found):
+    """What is worse than the table says, or not in it."""
+    problems = []
+    passed = row.get("passed")
+    print(f"{name}: {found['passed']} passed, {sum(found['skips'].values())} skipped, {len(found['fails'])} failed")
+    if passed is None:
+        return [f"{name} has no row in counts.toml"]
+    if found["passed"] != passed:
+        problems.append(f"{name}: {found['passed']} passed, the table says {passed}")
+    reasons = row.get("fails", {})
+    for test, message in found["fails"].items():
+        if reasons.get(test, "?") == "?":
+            problems.append(f"{name}: {test} fails without a reason in the table: {message[:300]}")
+    for test in set(reasons) - set(found["fails"]):
+        problems.append(f"{name}: {test} passes now; take it out of the table")
+    return problems
+
+
+def write_table(table, outcome):
+    lines = [HEADER]
+    for name in FILES:
+        found = outcome.get(name)
+        row = table.get(name, {})
+        if found is None:
+            found = {"passed": row.get("passed", 0), "skips": row.get("skips", {}), "fails": row.get("fails", {})}
+        lines.append(f'["{name}"]\npassed = {found["passed"]}')
+        if found["skips"]:
+            lines.append(f'\n["{name}".skips]')
+            lines += [f"{quote(reason)} = {count}" for reason, count in sorted(found["skips"].items())]
+        if found["fails"]:
+            lines.append(f'\n["{name}".fails]')
+            for test, message in sorted(found["fails"].items()):
+                print(f"{name} {test}: {message[:400]}")
+                lines.append(f'{quote(test)} = {quote(row.get("fails", {}).get(test, "?"))}')
+        lines.append("")
+    TABLE.write_text("\n".join(lines))
+
+
+def quote(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+
+
+if __name__ == "__main__":
+    sys.exit(main())
