@@ -7,17 +7,20 @@
 //!
 //! Bytes from outside go through [`depth::check`] before anything in here sees them: everything else may recurse.
 
+mod accumulator;
 pub mod context;
 pub mod decimal;
 pub mod depth;
 mod element;
 pub mod error;
+pub mod expression;
 mod field_path;
 pub mod filter;
 pub mod key;
 pub mod number;
 pub mod order;
 pub mod path;
+mod pattern;
 pub mod projection;
 pub mod sort;
 pub mod text;
@@ -26,6 +29,7 @@ pub mod update;
 pub use context::{CompileOptions, Context};
 pub use decimal::Decimal;
 pub use error::{Code, Error, Result};
+pub use expression::Expression;
 pub use filter::{Filter, MatchPosition};
 pub use number::Number;
 pub use path::Path;

@@ -1,0 +1,39 @@
+//! Accumulators: what `$group` makes of the documents of a group, and `$bucketAuto` of those of a bucket.
+//!
+//! An [`Accumulator`] is compiled once; each group starts a [`State`] of it, feeds it documents and finishes it. The
+//! same arithmetic serves the expression forms (`{$sum: "$array"}`).
+//!
+//! Sums are exact as long as all numbers are whole: longs are added in 128 bits. Doubles are added with the rounding
+//! error kept aside (Neumaier's variant of Kahan's summation), so that the order of documents hardly shows.
+
+mod quantile;
+mod spread;
+mod sum;
+#[cfg(test)]
+mod tests;
+
+use bson::RawBsonRef;
+
+pub(crate) use self::{
+    quantile::{Quantiles, quantiles_of, read_quantiles},
+    spread::Spread,
+    sum::{Average, Sum},
+};
+use crate::{
+    error::Result,
+    expression::{Value, value},
+};
+
+/// The values of an array that an expression form goes over; anything else is one value.
+pub(crate) fn each<'v>(value: &'v Value<'_>, mut visit: impl FnMut(RawBsonRef<'v>) -> Result<()>) -> Result<()> {
+    match value.get() {
+        None => Ok(()),
+        Some(RawBsonRef::Array(array)) => {
+            for item in value::items(array) {
+                visit(item?)?;
+            }
+            Ok(())
+        }
+        Some(other) => visit(other),
+    }
+}

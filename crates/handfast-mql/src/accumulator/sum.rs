@@ -1,0 +1,121 @@
+//! Sums and averages over the four numeric types.
+
+use crate::{decimal::Decimal, number::Number};
+
+/// A sum: whole numbers exactly, doubles with their rounding errors, decimals as decimals.
+#[derive(Clone, Debug)]
+pub(crate) struct Sum {
+    whole: i128,
+    /// The doubles: their sum, and what rounding took from it.
+    double: f64,
+    lost: f64,
+    decimal: Decimal,
+    widest: Widest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Widest {
+    Int,
+    Long,
+    Double,
+    Decimal,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Sum { whole: 0, double: 0.0, lost: 0.0, decimal: Decimal::ZERO, widest: Widest::Int }
+    }
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, number: Number) {
+        match number {
+            Number::Int(value) => self.whole = self.whole.saturating_add(i128::from(value)),
+            Number::Long(value) => {
+                self.whole = self.whole.saturating_add(i128::from(value));
+                self.widest = self.widest.max(Widest::Long);
+            }
+            Number::Double(value) => {
+                self.add_double(value);
+                self.widest = self.widest.max(Widest::Double);
+            }
+            Number::Decimal(value) => {
+                self.decimal = self.decimal.add(value);
+                self.widest = Widest::Decimal;
+            }
+        }
+    }
+
+    fn add_double(&mut self, value: f64) {
+        let sum = self.double + value;
+        if sum.is_finite() {
+            // The smaller operand is the one that lost digits.
+            self.lost += if self.double.abs() >= value.abs() {
+                (self.double - sum) + value
+            } else {
+                (value - sum) + self.double
+            };
+        }
+        self.double = sum;
+    }
+
+    /// The sum of everything but the decimals, as a double.
+    fn doubles(&self) -> f64 {
+        if !self.double.is_finite() {
+            return self.double;
+        }
+        // The whole numbers in two halves, neither of which loses a digit that the other could not carry.
+        let high = self.whole as f64;
+        let low = if high.abs() < 1e30 { (self.whole - high as i128) as f64 } else { 0.0 };
+        let mut total = Sum { double: high, lost: low, ..Sum::default() };
+        total.add_double(self.double);
+        total.add_double(self.lost);
+        total.double + total.lost
+    }
+
+    /// The total: of the widest type that came, a long if an int does not hold it, a double if a long does not.
+    pub(crate) fn total(&self) -> Number {
+        match self.widest {
+            Widest::Decimal => Number::Decimal(self.decimal.add(self.others_as_decimal())),
+            Widest::Double => Number::Double(self.doubles()),
+            widest => match (i32::try_from(self.whole), i64::try_from(self.whole)) {
+                (Ok(whole), _) if widest == Widest::Int => Number::Int(whole),
+                (_, Ok(whole)) => Number::Long(whole),
+                _ => Number::Double(self.whole as f64),
+            },
+        }
+    }
+
+    /// What came beside decimals. The total of doubles counts with 15 digits, as each double would.
+    fn others_as_decimal(&self) -> Decimal {
+        let magnitude = Decimal::new(self.whole < 0, self.whole.unsigned_abs(), 0);
+        if self.double == 0.0 && self.lost == 0.0 {
+            return magnitude;
+        }
+        magnitude.add(Decimal::from_f64(self.double + self.lost))
+    }
+}
+
+/// An average: a decimal if decimals came, else a double; nothing of nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Average {
+    sum: Sum,
+    count: i64,
+}
+
+impl Average {
+    pub(crate) fn add(&mut self, number: Number) {
+        self.sum.add(number);
+        self.count += 1;
+    }
+
+    pub(crate) fn result(&self) -> Option<Number> {
+        if self.count == 0 {
+            return None;
+        }
+        Some(match self.sum.total() {
+            Number::Decimal(total) => Number::Decimal(total.divide(Decimal::from(self.count))),
+            _ => Number::Double(self.sum.doubles() / self.count as f64),
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! `$and` and `$or` stop at the first argument that decides; `$not` turns one around.
+
+use bson::RawBsonRef;
+
+use super::{
+    compile::Compiler,
+    node::{Form, Node, Scope},
+    value::Value,
+};
+use crate::error::Result;
+
+pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
+    Ok(Some(match name {
+        "$and" => Node::form(Junction { arguments: compiler.arguments(argument)?, decides: false }),
+        "$or" => Node::form(Junction { arguments: compiler.arguments(argument)?, decides: true }),
+        "$not" => {
+            let [argument] = compiler.exactly::<1>("$not", argument)?;
+            Node::form(Not { argument })
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// `$and` is decided by the first false, `$or` by the first true.
+#[derive(Debug)]
+struct Junction {
+    arguments: Vec<Node>,
+    decides: bool,
+}
+
+impl Form for Junction {
+    fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
+        for argument in &self.arguments {
+            if argument.evaluate(scope)?.is_true() == self.decides {
+                return Ok(self.decides.into());
+            }
+        }
+        Ok((!self.decides).into())
+    }
+}
+
+#[derive(Debug)]
+struct Not {
+    argument: Node,
+}
+
+impl Form for Not {
+    fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
+        Ok((!self.argument.evaluate(scope)?.is_true()).into())
+    }
+}

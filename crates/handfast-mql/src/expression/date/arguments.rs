@@ -1,0 +1,81 @@
+//! What the operators on dates take: dates, time zones, units.
+
+use bson::{DateTime, RawBsonRef};
+
+use super::{unit::Unit, zone::Zone};
+use crate::{
+    error::{Code, Error, Result},
+    expression::{
+        convert::integer_of,
+        node::{Node, Scope},
+        value::{Value, type_name},
+    },
+};
+
+/// The instant of a date, a timestamp or an ObjectId, in milliseconds since 1970.
+pub(super) fn millis_of(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
+        RawBsonRef::DateTime(time) => Some(time.timestamp_millis()),
+        RawBsonRef::Timestamp(stamp) => Some(i64::from(stamp.time) * 1000),
+        RawBsonRef::ObjectId(id) => Some(id.timestamp().timestamp_millis()),
+        _ => None,
+    }
+}
+
+/// An instant that must be one; `None` for null.
+pub(super) fn instant(value: &Value<'_>) -> Result<Option<i64>> {
+    match value.get() {
+        None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => Ok(None),
+        Some(value) => millis_of(value).map(Some).ok_or_else(|| {
+            Error::new(Code(16_006), format!("can't convert from BSON type {} to Date", type_name(value)))
+        }),
+    }
+}
+
+/// The time zone an argument names: UTC if there is no argument, `None` for null.
+pub(super) fn zone(operator: &str, node: Option<&Node>, scope: Scope<'_>) -> Result<Option<Zone>> {
+    let Some(node) = node else { return Ok(Some(Zone::UTC)) };
+    let value = node.evaluate(scope)?;
+    if value.is_nullish() {
+        return Ok(None);
+    }
+    match value.as_str() {
+        Some(name) => Zone::parse(name).map(Some),
+        None => Err(Error::new(
+            Code(40_533),
+            format!(
+                "{operator} requires a string for the timezone argument, but was given a {} ({})",
+                value.type_name(),
+                value.show()
+            ),
+        )),
+    }
+}
+
+/// The unit an argument names, `None` for null.
+pub(super) fn unit(operator: &str, node: &Node, scope: Scope<'_>, code: i32) -> Result<Option<Unit>> {
+    let value = node.evaluate(scope)?;
+    if value.is_nullish() {
+        return Ok(None);
+    }
+    match value.as_str() {
+        Some(name) => Unit::parse(name).map(Some),
+        None => Err(Error::new(
+            Code(code),
+            format!("{operator} requires 'unit' to be a string, but got {}", value.type_name()),
+        )),
+    }
+}
+
+/// A whole number argument, `None` for null.
+pub(super) fn integer(value: &Value<'_>, error: impl FnOnce() -> Error) -> Result<Option<i64>> {
+    if value.is_nullish() {
+        return Ok(None);
+    }
+    value.get().and_then(integer_of).map(Some).ok_or_else(error)
+}
+
+/// A date as a value.
+pub(super) fn date_value<'a>(millis: i64) -> Value<'a> {
+    DateTime::from_millis(millis).into()
+}

@@ -1,0 +1,188 @@
+//! `$map`, `$filter`, `$reduce`: an expression evaluated once per item, with the item in a variable.
+
+use bson::{RawArrayBuf, RawBsonRef};
+
+use super::{
+    compile::{Compiler, NamedErrors, named_sources, required},
+    convert::integer_of,
+    limits,
+    node::{Form, Frame, Node, Scope},
+    value::{self, Value, type_name},
+    variable::check_own_name,
+};
+use crate::error::{Code, Error, Result};
+
+pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
+    Ok(Some(match name {
+        "$map" => map(compiler, argument)?,
+        "$filter" => filter(compiler, argument)?,
+        "$reduce" => reduce(compiler, argument)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// The name that `as` gives to the item.
+fn item_name(source: Option<RawBsonRef<'_>>, code: i32) -> Result<String> {
+    match source {
+        None => Ok("this".to_owned()),
+        Some(RawBsonRef::String(name)) => {
+            check_own_name(name)?;
+            Ok(name.to_owned())
+        }
+        Some(other) => Err(Error::new(Code(code), format!("'as' must be a string, found: {}", type_name(other)))),
+    }
+}
+
+#[derive(Debug)]
+struct Map {
+    input: Node,
+    body: Node,
+}
+
+fn map(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
+    let errors = NamedErrors { no_object: Code(16_878), unknown: Code(16_879) };
+    let [input, name, body] = named_sources("$map", argument, ["input", "as", "in"], &errors)?;
+    let input = required(input, "$map", "input", 16_880)?;
+    let body = required(body, "$map", "in", 16_882)?;
+    let name = item_name(name, 16_881)?;
+    let input = compiler.expression(input)?;
+    let body = compiler.bound(vec![name], |compiler| compiler.expression(body))?;
+    Ok(Node::form(Map { input, body }))
+}
+
+impl Form for Map {
+    fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
+        let input = self.input.evaluate(scope)?;
+        if input.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        let Some(array) = input.as_array() else {
+            return Err(Error::new(Code(16_883), format!("input to $map must be an array not {}", input.type_name())));
+        };
+        let mut mapped = RawArrayBuf::new();
+        for item in value::items(array) {
+            let values = [Value::Ref(item?)];
+            let frame = Frame { values: &values, outer: scope.frame };
+            let result = self.body.evaluate(Scope { frame: Some(&frame), ..scope })?;
+            value::push(&mut mapped, result.or_null())?;
+        }
+        Ok(mapped.into())
+    }
+}
+
+#[derive(Debug)]
+struct Filter {
+    input: Node,
+    condition: Node,
+    limit: Option<Node>,
+}
+
+fn filter(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
+    let errors = NamedErrors { no_object: Code(28_646), unknown: Code(28_647) };
+    let [input, name, condition, limit] =
+        named_sources("$filter", argument, ["input", "as", "cond", "limit"], &errors)?;
+    let input = required(input, "$filter", "input", 28_648)?;
+    let condition = required(condition, "$filter", "cond", 28_650)?;
+    let name = item_name(name, 28_649)?;
+    let input = compiler.expression(input)?;
+    let condition = compiler.bound(vec![name], |compiler| compiler.expression(condition))?;
+    let limit = limit.map(|source| compiler.expression(source)).transpose()?;
+    Ok(Node::form(Filter { input, condition, limit }))
+}
+
+impl Form for Filter {
+    fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
+        let input = self.input.evaluate(scope)?;
+        if input.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        let Some(array) = input.as_array() else {
+            return Err(Error::new(
+                Code(28_651),
+                format!("input to $filter must be an array not {}", input.type_name()),
+            ));
+        };
+        let limit = self.limit(scope)?;
+        let mut kept = RawArrayBuf::new();
+        let mut count = 0;
+        for item in value::items(array) {
+            let item = item?;
+            let values = [Value::Ref(item)];
+            let frame = Frame { values: &values, outer: scope.frame };
+            if !self.condition.evaluate(Scope { frame: Some(&frame), ..scope })?.is_true() {
+                continue;
+            }
+            kept.push(item);
+            count += 1;
+            if count == limit {
+                break;
+            }
+        }
+        Ok(kept.into())
+    }
+}
+
+impl Filter {
+    fn limit(&self, scope: Scope<'_>) -> Result<i64> {
+        let Some(node) = &self.limit else { return Ok(i64::MAX) };
+        let value = node.evaluate(scope)?;
+        if value.is_nullish() {
+            return Ok(i64::MAX);
+        }
+        let Some(limit) = value.get().and_then(integer_of).filter(|limit| i32::try_from(*limit).is_ok()) else {
+            return Err(Error::new(
+                Code(327_391),
+                format!("$filter: limit must be represented as a 32-bit integral value: {}", value.show()),
+            ));
+        };
+        if limit < 1 {
+            return Err(Error::new(Code(327_392), format!("$filter: limit must be greater than 0: {limit}")));
+        }
+        Ok(limit)
+    }
+}
+
+#[derive(Debug)]
+struct Reduce {
+    input: Node,
+    initial: Node,
+    body: Node,
+}
+
+fn reduce(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
+    let errors = NamedErrors { no_object: Code(40_075), unknown: Code(40_076) };
+    let [input, initial, body] = named_sources("$reduce", argument, ["input", "initialValue", "in"], &errors)?;
+    let input = required(input, "$reduce", "input", 40_077)?;
+    let initial = required(initial, "$reduce", "initialValue", 40_078)?;
+    let body = required(body, "$reduce", "in", 40_079)?;
+    let input = compiler.expression(input)?;
+    let initial = compiler.expression(initial)?;
+    let names = vec!["this".to_owned(), "value".to_owned()];
+    let body = compiler.bound(names, |compiler| compiler.expression(body))?;
+    Ok(Node::form(Reduce { input, initial, body }))
+}
+
+impl Form for Reduce {
+    fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
+        let input = self.input.evaluate(scope)?;
+        if input.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        let Some(array) = input.as_array() else {
+            return Err(Error::new(
+                Code(40_080),
+                format!("$reduce requires that 'input' be an array, found: {}", input.show()),
+            ));
+        };
+        let mut result: Value<'a> = self.initial.evaluate(scope)?;
+        for item in value::items(array) {
+            let values = [Value::Ref(item?), result];
+            let frame = Frame { values: &values, outer: scope.frame };
+            let next = self.body.evaluate(Scope { frame: Some(&frame), ..scope })?;
+            // Each round may put the value of the round before inside a new one: the only loop that can nest without bound.
+            limits::check_depth(next.or_null())?;
+            result = next.detach();
+        }
+        Ok(result)
+    }
+}

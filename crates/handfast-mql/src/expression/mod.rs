@@ -1,0 +1,124 @@
+//! Aggregation expressions: `{$add: ["$price", "$fee"]}` compiled once, evaluated per document.
+//!
+//! [`Expression::compile`] reads the BSON form into a tree whose leaves are literals, field paths and variables;
+//! [`Expression::evaluate`] walks the tree over a raw document. What lives in the document is borrowed from it
+//! ([`Value`]); arguments that are not needed (the other branch of `$cond`) are not evaluated. An evaluation cannot
+//! recurse deeper than the expression nests, nor make a value beyond the bounds in `limits`.
+//!
+//! ```
+//! use bson::{DateTime, RawBsonRef, Timestamp, rawdoc};
+//! use handfast_mql::{CompileOptions, Context, expression::Expression};
+//!
+//! let source = rawdoc! { "total": { "$add": ["$price", "$fee"] } };
+//! let expression = Expression::compile(RawBsonRef::Document(&source), &CompileOptions::default())?;
+//! let context = Context::new(DateTime::from_millis(0), Timestamp { time: 1, increment: 1 }, 42);
+//! let document = rawdoc! { "price": 10, "fee": 2.5 };
+//! let value = expression.evaluate(&document, &context)?;
+//! assert_eq!(value.get(), Some(RawBsonRef::Document(&rawdoc! { "total": 12.5 })));
+//! # Ok::<(), handfast_mql::Error>(())
+//! ```
+//!
+//! The operators stand one family a file. Names, arguments and error codes are those of MongoDB's documentation and its
+//! drivers' published tests.
+
+pub(crate) mod compile;
+pub(crate) mod limits;
+pub(crate) mod node;
+pub(crate) mod path;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+pub(crate) mod value;
+
+pub(crate) mod accumulate;
+mod arithmetic;
+pub(crate) mod array;
+mod boolean;
+mod comparison;
+mod conditional;
+pub(crate) mod convert;
+pub(crate) mod date;
+mod iterate;
+mod misc;
+pub(crate) mod object;
+mod regex;
+mod set;
+mod string;
+mod trigonometry;
+pub(crate) mod variable;
+
+use bson::{RawBsonRef, RawDocument};
+
+pub use self::value::Value;
+use self::{
+    compile::Compiler,
+    node::{Node, Scope},
+    path::Base,
+};
+use crate::{
+    context::{CompileOptions, Context},
+    error::Result,
+};
+
+/// A compiled expression.
+#[derive(Debug)]
+pub struct Expression {
+    node: Node,
+}
+
+impl Expression {
+    /// Compiles the BSON form of an expression.
+    ///
+    /// # Errors
+    /// With MongoDB's codes: 168 for an operator that does not exist, 16020 and 28667 for a wrong number of arguments,
+    /// 17276 for a variable nobody bound, and those of the single operators.
+    pub fn compile(source: RawBsonRef<'_>, options: &CompileOptions) -> Result<Expression> {
+        Ok(Expression { node: Compiler::new(options).expression(source)? })
+    }
+
+    /// Compiles for `$redact`: with variables that stand for its decisions.
+    pub(crate) fn compile_for_levels(
+        source: RawBsonRef<'_>,
+        options: &CompileOptions,
+        names: &[&'static str],
+    ) -> Result<Expression> {
+        Ok(Expression { node: Compiler::new(options).with_system(names).expression(source)? })
+    }
+
+    /// An expression that always gives this value.
+    pub fn literal(value: RawBsonRef<'_>) -> Expression {
+        Expression { node: Node::Constant(Some(value::to_owned(value))) }
+    }
+
+    /// The value over a document.
+    ///
+    /// # Errors
+    /// What the operators fail with, with MongoDB's codes; 146 if a value would exceed 100 MB.
+    pub fn evaluate<'a>(&'a self, document: &'a RawDocument, context: &'a Context) -> Result<Value<'a>> {
+        self.evaluate_at(document, document, context)
+    }
+
+    /// The value with `$$CURRENT` a part of `$$ROOT`.
+    pub(crate) fn evaluate_at<'a>(
+        &'a self,
+        current: &'a RawDocument,
+        root: &'a RawDocument,
+        context: &'a Context,
+    ) -> Result<Value<'a>> {
+        self.node.evaluate(Scope { root, current, context, frame: None })
+    }
+
+    /// The literal value, if the expression is one.
+    pub fn constant(&self) -> Option<RawBsonRef<'_>> {
+        self.node.constant()
+    }
+
+    /// The field, as a dotted path, if the expression is just `"$a.b"`.
+    pub fn field_path(&self) -> Option<String> {
+        match &self.node {
+            Node::Path(path) if path.base == Base::Current && !path.parts.is_empty() => Some(path.parts.join(".")),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The compiled expression: a tree that is walked once per document.
+//!
+//! Most operators are functions of their evaluated arguments ([`Function`]): a row in a table with name, arity and a
+//! plain function. Those that decide themselves what to evaluate, or bind variables, are a [`Form`].
+
+use std::fmt;
+
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::CString};
+
+use super::{
+    path::FieldPath,
+    value::{self, Value},
+};
+use crate::{context::Context, error::Result};
+
+/// What an expression sees while it is evaluated.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    /// `$$ROOT`.
+    pub(crate) root: &'a RawDocument,
+    /// `$$CURRENT`: the root, but for `$redact`.
+    pub(crate) current: &'a RawDocument,
+    /// Time, chance and the command's variables.
+    pub(crate) context: &'a Context,
+    /// The innermost frame of local variables.
+    pub(crate) frame: Option<&'a Frame<'a>>,
+}
+
+/// The variables that one `$let`, `$map`, `$filter` or `$reduce` binds.
+pub(crate) struct Frame<'a> {
+    pub(crate) values: &'a [Value<'a>],
+    pub(crate) outer: Option<&'a Frame<'a>>,
+}
+
+impl<'a> Scope<'a> {
+    /// The value of a local variable: so many frames up, at this place.
+    pub(crate) fn local(&self, up: usize, index: usize) -> &'a Value<'a> {
+        const MISSING: &Value<'static> = &Value::Missing;
+        let mut frame = self.frame;
+        for _ in 0..up {
+            frame = frame.and_then(|frame| frame.outer);
+        }
+        frame.and_then(|frame| frame.values.get(index)).unwrap_or(MISSING)
+    }
+}
+
+/// An operator that evaluates its arguments itself.
+pub(crate) trait Form: fmt::Debug + Send + Sync {
+    fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>>;
+}
+
+/// A compiled expression.
+#[derive(Debug)]
+pub(crate) enum Node {
+    /// A literal; `None` is `$$REMOVE`.
+    Constant(Option<RawBson>),
+    Path(FieldPath),
+    Object(Vec<(CString, Node)>),
+    Array(Vec<Node>),
+    Call(&'static Function, Vec<Node>),
+    Form(Box<dyn Form>),
+}
+
+impl Node {
+    pub(crate) fn form(form: impl Form + 'static) -> Node {
+        Node::Form(Box::new(form))
+    }
+
+    /// The literal value, if this is a literal.
+    pub(crate) fn constant(&self) -> Option<RawBsonRef<'_>> {
+        match self {
+            Node::Constant(Some(value)) => Some(value.as_raw_bson_ref()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
+        match self {
+            Node::Constant(value) => Ok(value.as_ref().map(RawBson::as_raw_bson_ref).into()),
+            Node::Path(path) => path.evaluate(scope),
+            Node::Object(fields) => object(fields, scope),
+            Node::Array(items) => array(items, scope),
+            Node::Call(function, arguments) => function.call(arguments, scope),
+            Node::Form(form) => form.evaluate(scope),
+        }
+    }
+}
+
+fn object<'a>(fields: &'a [(CString, Node)], scope: Scope<'a>) -> Result<Value<'a>> {
+    let mut document = RawDocumentBuf::new();
+    for (key, node) in fields {
+        if let Some(value) = node.evaluate(scope)?.get() {
+            value::append(&mut document, key.as_str(), value)?;
+        }
+    }
+    Ok(document.into())
+}
+
+fn array<'a>(items: &'a [Node], scope: Scope<'a>) -> Result<Value<'a>> {
+    let mut array = RawArrayBuf::new();
+    for node in items {
+        value::push(&mut array, node.evaluate(scope)?.or_null())?;
+    }
+    Ok(array.into())
+}
+
+/// An operator that is a function of its evaluated arguments.
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) arity: Arity,
+    pub(crate) apply: Apply,
+}
+
+/// How many arguments an operator takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arity {
+    Exactly(usize),
+    Between(usize, usize),
+    AtLeast(usize),
+}
+
+type One = for<'a> fn(Value<'a>) -> Result<Value<'a>>;
+type Two = for<'a> fn(Value<'a>, Value<'a>) -> Result<Value<'a>>;
+type Many = for<'a> fn(Vec<Value<'a>>) -> Result<Value<'a>>;
+
+/// The function behind an operator, by the number of arguments (so that the common ones allocate nothing).
+#[derive(Clone, Copy)]
+pub(crate) enum Apply {
+    One(One),
+    Two(Two),
+    Many(Many),
+}
+
+impl Function {
+    pub(crate) const fn one(name: &'static str, apply: One) -> Function {
+        Function { name, arity: Arity::Exactly(1), apply: Apply::One(apply) }
+    }
+
+    pub(crate) const fn two(name: &'static str, apply: Two) -> Function {
+        Function { name, arity: Arity::Exactly(2), apply: Apply::Two(apply) }
+    }
+
+    pub(crate) const fn many(name: &'static str, arity: Arity, apply: Many) -> Function {
+        Function { name, arity, apply: Apply::Many(apply) }
+    }
+
+    fn call<'a>(&self, arguments: &'a [Node], scope: Scope<'a>) -> Result<Value<'a>> {
+        match (self.apply, arguments) {
+            (Apply::One(apply), [only]) => apply(only.evaluate(scope)?),
+            (Apply::Two(apply), [left, right]) => apply(left.evaluate(scope)?, right.evaluate(scope)?),
+            (Apply::Many(apply), arguments) => {
+                apply(arguments.iter().map(|node| node.evaluate(scope)).collect::<Result<_>>()?)
+            }
+            // The compiler has checked the arity.
+            (Apply::One(_) | Apply::Two(_), _) => Ok(Value::NULL),
+        }
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,86 @@
+//! Operators on documents.
+
+pub(crate) mod forms;
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+
+use super::{
+    node::{Arity, Function},
+    value::{self, Value},
+};
+use crate::error::{Code, Error, Result};
+
+pub(crate) const FUNCTIONS: &[Function] = &[Function::many("$mergeObjects", Arity::AtLeast(0), merge_objects)];
+
+fn merge_objects<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
+    // One argument that is an array merges its items.
+    if let [only] = &arguments[..]
+        && let Some(array) = only.as_array()
+    {
+        let mut merged = Merged::default();
+        for item in value::items(array) {
+            merged.add(&Value::Ref(item?))?;
+        }
+        return merged.finish();
+    }
+    let mut merged = Merged::default();
+    for argument in &arguments {
+        merged.add(argument)?;
+    }
+    merged.finish()
+}
+
+/// Documents merged field by field: a field that comes again keeps its place and takes the new value.
+#[derive(Default)]
+struct Merged {
+    document: RawDocumentBuf,
+}
+
+impl Merged {
+    fn add(&mut self, value: &Value<'_>) -> Result<()> {
+        if value.is_nullish() {
+            return Ok(());
+        }
+        let Some(document) = value.as_document() else {
+            return Err(Error::new(
+                Code(40_400),
+                format!(
+                    "$mergeObjects requires object inputs, but input {} is of type {}",
+                    value.show(),
+                    value.type_name()
+                ),
+            ));
+        };
+        self.document = merge(&self.document, document)?;
+        Ok(())
+    }
+
+    fn finish<'a>(self) -> Result<Value<'a>> {
+        Ok(self.document.into())
+    }
+}
+
+/// `left` with the fields of `right` over it.
+pub(crate) fn merge(left: &RawDocument, right: &RawDocument) -> Result<RawDocumentBuf> {
+    if left.is_empty() {
+        return Ok(right.to_owned());
+    }
+    let mut replaced: std::collections::HashMap<&str, RawBsonRef<'_>> = std::collections::HashMap::new();
+    for field in value::fields(right) {
+        let (key, item) = field?;
+        replaced.insert(key.as_str(), item);
+    }
+    let mut merged = RawDocumentBuf::new();
+    for field in value::fields(left) {
+        let (key, item) = field?;
+        merged.append(key, replaced.remove(key.as_str()).unwrap_or(item));
+    }
+    for field in value::fields(right) {
+        let (key, _) = field?;
+        if let Some(item) = replaced.remove(key.as_str()) {
+            merged.append(key, item);
+        }
+    }
+    super::limits::check_bytes(merged.as_bytes().len())?;
+    Ok(merged)
+}

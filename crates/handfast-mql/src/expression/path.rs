@@ -1,0 +1,128 @@
+//! Field paths: `"$a.b"`, `"$$ROOT.a"`, `"$$variable.a.b"`.
+//!
+//! A path that meets an array goes on in each of its documents and gives the array of what it found (what is no
+//! document, or lacks the field, is left out): `"$a.b"` over `{a: [{b: 1}, {}, 5, {b: 2}]}` is `[1, 2]`.
+
+use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
+
+use super::{
+    limits,
+    node::Scope,
+    value::{self, Value},
+};
+use crate::error::{Code, Error, Result};
+
+/// Where a path starts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Base {
+    /// `$$ROOT`.
+    Root,
+    /// `$$CURRENT`, unless `$let` binds it anew; what `"$a"` starts at.
+    Current,
+    /// A local variable: so many frames up, at this place.
+    Local { up: usize, index: usize },
+    /// A variable whose value the context gives, by name.
+    Context(String),
+    /// `$$NOW`.
+    Now,
+    /// `$$CLUSTER_TIME`.
+    ClusterTime,
+}
+
+/// A compiled path.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FieldPath {
+    pub(crate) base: Base,
+    pub(crate) parts: Vec<String>,
+}
+
+impl FieldPath {
+    pub(crate) fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
+        let start = match &self.base {
+            Base::Root => Some(RawBsonRef::Document(scope.root)),
+            Base::Current => Some(RawBsonRef::Document(scope.current)),
+            Base::Local { up, index } => scope.local(*up, *index).get(),
+            Base::Context(name) => scope.context.variable(name),
+            Base::Now => Some(RawBsonRef::DateTime(scope.context.now)),
+            Base::ClusterTime => Some(RawBsonRef::Timestamp(scope.context.cluster_time)),
+        };
+        match start {
+            Some(start) => walk(start, &self.parts),
+            None => Ok(Value::Missing),
+        }
+    }
+}
+
+/// Follows the parts from a value.
+pub(crate) fn walk<'a>(start: RawBsonRef<'a>, parts: &[String]) -> Result<Value<'a>> {
+    let mut current = start;
+    let mut parts = parts;
+    while let [part, rest @ ..] = parts {
+        match current {
+            RawBsonRef::Document(document) => match field(document, part)? {
+                Some(value) => current = value,
+                None => return Ok(Value::Missing),
+            },
+            RawBsonRef::Array(array) => return walk_items(array, parts),
+            _ => return Ok(Value::Missing),
+        }
+        parts = rest;
+    }
+    Ok(Value::Ref(current))
+}
+
+fn walk_items<'a>(array: &RawArray, parts: &[String]) -> Result<Value<'a>> {
+    let mut found = RawArrayBuf::new();
+    for item in value::items(array) {
+        if let item @ RawBsonRef::Document(_) = item?
+            && let Some(inner) = walk(item, parts)?.get()
+        {
+            value::push(&mut found, inner)?;
+        }
+    }
+    Ok(found.into())
+}
+
+/// The first field of that name.
+pub(crate) fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
+    for element in value::elements(document) {
+        let element = element?;
+        if element.key().as_str() == name {
+            return Ok(Some(element.value()?));
+        }
+    }
+    Ok(None)
+}
+
+/// Splits and checks `a.b.c`: no empty part, no part that begins with `$`, no NUL byte.
+pub(crate) fn split(path: &str) -> Result<Vec<String>> {
+    if path.ends_with('.') {
+        return Err(Error::new(Code(40_353), "FieldPath must not end with a '.'."));
+    }
+    let parts: Vec<String> = path.split('.').map(str::to_owned).collect();
+    if parts.len() > limits::PATH_PARTS_MAX {
+        return Err(Error::new(Code::Overflow, "FieldPath is too long"));
+    }
+    for part in &parts {
+        check_part(part)?;
+    }
+    Ok(parts)
+}
+
+fn check_part(part: &str) -> Result<()> {
+    if part.is_empty() {
+        return Err(Error::new(Code(15_998), "FieldPath field names may not be empty strings."));
+    }
+    if part.starts_with('$') {
+        return Err(Error::new(
+            Code(16_410),
+            format!(
+                "FieldPath field names may not start with '$'. Consider using $getField or $setField. Found '{part}'"
+            ),
+        ));
+    }
+    if part.contains('\0') {
+        return Err(Error::new(Code(16_411), "FieldPath field names may not contain '\\0'."));
+    }
+    Ok(())
+}

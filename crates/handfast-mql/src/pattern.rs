@@ -1,0 +1,78 @@
+//! Regular expressions as MongoDB has them: PCRE's syntax with the options `i`, `m`, `s`, `x` (and `u`, which is always on).
+//!
+//! The engine is `fancy-regex`: what a finite automaton can decide is decided by one in linear time, look-around and
+//! back-references are searched with backtracking, within a bound; a hostile pattern ends in an error, not in a hang.
+
+use fancy_regex::{Regex, RegexBuilder};
+
+use crate::error::{Code, Error, Result};
+
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    regex: Regex,
+}
+
+/// MongoDB's bound for a pattern: 32764 bytes.
+const PATTERN_BYTES_MAX: usize = 32_764;
+
+/// Steps of backtracking for one search, some tens of milliseconds.
+const BACKTRACKS_MAX: usize = 1_000_000;
+
+/// What a compiled automaton may take, 10 MB: `(a{1000}){1000}` is refused.
+const COMPILED_BYTES_MAX: usize = 10 * 1024 * 1024;
+
+/// Where a match and its groups lie, in bytes; the first is the whole match, none is a group that took no part.
+pub(crate) type Captures = Vec<Option<(usize, usize)>>;
+
+impl Pattern {
+    /// Compiles a pattern with its options.
+    ///
+    /// # Errors
+    /// 51091 for a pattern that is too long or no pattern, 51108 for an unknown option.
+    pub(crate) fn compile(pattern: &str, options: &str) -> Result<Pattern> {
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(Error::new(Code(51_091), "Regular expression is too long"));
+        }
+        let mut builder = RegexBuilder::new(pattern);
+        builder.backtrack_limit(BACKTRACKS_MAX).delegate_size_limit(COMPILED_BYTES_MAX);
+        for option in options.chars() {
+            match option {
+                'i' => builder.case_insensitive(true),
+                'm' => builder.multi_line(true),
+                's' => builder.dot_matches_new_line(true),
+                'x' => builder.verbose_mode(true),
+                'u' => &mut builder,
+                other => {
+                    return Err(Error::new(Code(51_108), format!("invalid flag in regex options: {other}")));
+                }
+            };
+        }
+        let regex = builder
+            .build()
+            .map_err(|error| Error::new(Code(51_091), format!("Regular expression is invalid: {error}")))?;
+        Ok(Pattern { regex })
+    }
+
+    /// Whether the pattern matches anywhere in the text.
+    ///
+    /// # Errors
+    /// 51156 if the search takes too many steps.
+    pub(crate) fn matches(&self, text: &str) -> Result<bool> {
+        self.regex.is_match(text).map_err(too_hard)
+    }
+
+    /// The first match at or after a byte: the places of the whole match and of its groups.
+    ///
+    /// # Errors
+    /// 51156 if the search takes too many steps.
+    pub(crate) fn captures_at(&self, text: &str, from: usize) -> Result<Option<Captures>> {
+        let Some(captures) = self.regex.captures_from_pos(text, from).map_err(too_hard)? else { return Ok(None) };
+        let place = |index| captures.get(index).map(|group| (group.start(), group.end()));
+        Ok(Some((0..captures.len()).map(place).collect()))
+    }
+}
+
+fn too_hard(error: fancy_regex::Error) -> Error {
+    Error::new(Code(51_156), format!("Error occurred while executing the regular expression: {error}"))
+}
