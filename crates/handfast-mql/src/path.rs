@@ -134,13 +134,7 @@ pub fn array_index(name: &str) -> Option<usize> {
 
 /// The field of a document; none also if the bytes are malformed before it.
 pub fn field<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>> {
-    for found in document.iter_elements() {
-        let found = found.ok()?;
-        if found.key().as_str() == name {
-            return found.value().ok();
-        }
-    }
-    None
+    crate::element::find(document, name).ok()??.value().ok()
 }
 
 /// The element of an array at an index.

@@ -88,3 +88,21 @@ fn broken_bytes_are_an_error() {
     let document = RawDocumentBuf::from_bytes(bytes).unwrap();
     assert!(elements(&document).any(|element| element.is_err()));
 }
+
+proptest::proptest! {
+    /// Whatever the bytes, the elements lie in the document, one behind the other, and reading them does not panic.
+    #[test]
+    fn no_bytes_panic(mut bytes in proptest::collection::vec(proptest::num::u8::ANY, 5..80)) {
+        let length = bytes.len();
+        bytes[..4].copy_from_slice(&(length as i32).to_le_bytes());
+        bytes[length - 1] = 0;
+        let document = RawDocument::from_bytes(&bytes).unwrap();
+        let mut end = 4;
+        for element in elements(document).flatten() {
+            assert_eq!(element.start, end);
+            end = element.end;
+            assert!((end as usize) < length);
+            let _ = (element.name(), element.value());
+        }
+    }
+}

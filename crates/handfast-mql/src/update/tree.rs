@@ -73,7 +73,11 @@ impl<'a> Container<'a> {
     }
 
     fn open(kind: ElementType, document: &'a RawDocument) -> Result<Self> {
-        let slots = elements(document).map(|element| Ok(Slot::Kept(element?))).collect::<Result<_>>()?;
+        // A guess, so that most documents take one allocation.
+        let mut slots = Vec::with_capacity((document.as_bytes().len() / 16).clamp(4, 64));
+        for element in elements(document) {
+            slots.push(Slot::Kept(element?));
+        }
         Ok(Container { kind, slots })
     }
 
@@ -240,19 +244,34 @@ impl<'a> Container<'a> {
         })
     }
 
-    /// Writes all fields or elements.
+    /// Writes all fields or elements: those that were kept in runs, as long as they stood side by side.
     pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<()> {
         let mut index_name = IndexName::new();
+        let mut run: Option<Element<'a>> = None;
         for (index, slot) in self.slots.iter().enumerate() {
             let array_name = self.is_array().then(|| index_name.text(index));
-            match slot {
-                Slot::Kept(element) => match array_name {
-                    Some(name) if name.as_bytes() != element.name_bytes() => writer.copy_as(name, *element),
-                    _ => writer.copy(*element),
-                },
-                Slot::Changed(changed) => changed.value.write(array_name.unwrap_or(&changed.name), writer)?,
-            }
+            let kept = match slot {
+                Slot::Kept(element) if array_name.is_none_or(|name| name.as_bytes() == element.name_bytes()) => {
+                    *element
+                }
+                _ => {
+                    run.take().into_iter().for_each(|run| writer.copy(run));
+                    match slot {
+                        Slot::Kept(element) => writer.copy_as(array_name.unwrap_or_default(), *element),
+                        Slot::Changed(changed) => changed.value.write(array_name.unwrap_or(&changed.name), writer)?,
+                    }
+                    continue;
+                }
+            };
+            run = match run {
+                None => Some(kept),
+                Some(run) => run.joined(kept).or_else(|| {
+                    writer.copy(run);
+                    Some(kept)
+                }),
+            };
         }
+        run.into_iter().for_each(|run| writer.copy(run));
         Ok(())
     }
 

@@ -150,3 +150,22 @@ fn idempotence() {
     assert!(update(doc! { "$set": { "a.$[x]": 1 } }, &filters));
     assert!(!update(doc! { "$set": { "a.$[x].b": 1, "a.$[x].c": 1 } }, &filters));
 }
+
+/// What is not on the way of the update is copied and not looked at: bytes that are no BSON stay what they are.
+#[test]
+fn nothing_beside_the_path_is_opened() {
+    let mut bytes = raw(&doc! { "_id": 1, "dark": { "x": [1, 2] }, "n": 1 }).into_bytes();
+    // The type of `x` becomes one that there is not.
+    let place = bytes.windows(3).position(|window| window == b"\x04x\0").unwrap();
+    bytes[place] = 0x77;
+    let document = RawDocumentBuf::from_bytes(bytes).unwrap();
+    assert!(crate::depth::check(document.as_bytes(), Default::default()).is_err());
+    let update = |update: Document| {
+        let update = Update::compile(UpdateSource::Document(&raw(&update)), &UpdateOptions::default()).unwrap();
+        update.apply(&document, MatchPosition::default(), &context())
+    };
+    let applied = update(doc! { "$inc": { "n": 1 } }).unwrap();
+    assert_eq!(applied.document.get_i32("n").unwrap(), 2);
+    assert_eq!(applied.document.get_document("dark").unwrap(), document.get_document("dark").unwrap());
+    assert_eq!(update(doc! { "$inc": { "dark.y": 1 } }).unwrap_err().code(), Code::InvalidBSON);
+}
