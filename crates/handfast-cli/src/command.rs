@@ -68,8 +68,11 @@ fn prepare(flags: &OpenFlags, matches: &ArgMatches) -> Result<(Settings, Console
 }
 
 fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("cannot start threads")?.block_on(work)
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let result = runtime.block_on(work);
+    // Whoever asked to stop does not wait for what runs on a thread of its own and cannot be interrupted.
+    runtime.shutdown_background();
+    result
 }
 
 /// Runs to the end, or until somebody asks to stop: then the work is dropped where it waits, which undoes what is

@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::arguments::Selection;
 
 pub(crate) use read::{find_sources, restore};
-pub(crate) use write::dump;
+pub(crate) use write::{count_documents, dump};
 
 /// What was written or read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -11,7 +11,8 @@ use crate::store;
 
 pub(super) async fn dump(settings: &Settings, arguments: &DumpArguments, console: Console) -> anyhow::Result<Exit> {
     let store = store::open_existing(settings, Sources::system()?).await?;
-    let progress = console.progress("dump", "documents", 0);
+    let length = dump::count_documents(&store, &arguments.selection).await?;
+    let progress = console.progress("dump", "documents", length);
     let totals = dump::dump(&store, &arguments.to, arguments.format, &arguments.selection, &progress).await?;
     progress.finish_and_clear();
     store.close().await?;

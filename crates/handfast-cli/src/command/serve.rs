@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use handfast_server::{Address, Options, Server};
 use handfast_store::{DocumentStore, Sources};
 use serde_json::json;
@@ -13,6 +13,9 @@ use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::shutdown::Shutdown;
 use crate::store;
+
+/// Only a fault in the program does this.
+const BY_ITSELF: &str = "the server ended by itself";
 
 pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result<Exit> {
     let shutdown = Shutdown::listen().context("cannot listen for signals")?;
@@ -24,12 +27,17 @@ pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result
     let server = Server::bind(options(settings, listen), shared, sources).await?;
     let handle = server.shutdown_handle();
     announce(settings, server.addresses(), console)?;
-    let serving = tokio::spawn(server.run());
+    let mut serving = tokio::spawn(server.run());
     console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?;
 
-    shutdown.requested().await;
-    handle.shutdown();
-    serving.await.context("the server ended by itself")?;
+    tokio::select! {
+        () = shutdown.requested() => handle.shutdown(),
+        ended = &mut serving => {
+            ended.context(BY_ITSELF)?;
+            bail!(BY_ITSELF);
+        }
+    }
+    serving.await.context("the server broke off")?;
     embedded.close().await?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped" }))?;
     Ok(Exit::Good)

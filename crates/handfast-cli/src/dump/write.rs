@@ -52,6 +52,17 @@ pub(crate) async fn dump(
     Ok(totals)
 }
 
+/// How many documents are selected: for the progress, not for the dump.
+pub(crate) async fn count_documents(store: &dyn DocumentStore, selection: &Selection) -> Result<u64> {
+    let mut count = 0;
+    for database in store.list_databases().await?.iter().filter(|name| selection.has_database(name)) {
+        for info in store.list_collections(database).await?.iter().filter(|info| selection.has_collection(&info.name)) {
+            count += store.collection_stats(&Namespace::new(database, &info.name)?).await?.count;
+        }
+    }
+    Ok(count)
+}
+
 async fn dump_collection(
     store: &dyn DocumentStore,
     namespace: &Namespace,
