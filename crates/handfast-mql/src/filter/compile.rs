@@ -1,21 +1,22 @@
 //! Reads filter documents.
 
+use std::sync::Arc;
+
 use bson::{RawBsonRef, RawDocument};
 
 use super::{
     bits::{BitQuestion, BitTest},
     node::{Choices, Comparison, ElementNode, Node, Operand, Predicate, conjunction},
+    regex::RegexTest,
     types::TypeSet,
 };
-use crate::{Code, CompileOptions, Error, Number, Path, Result};
+use crate::{Code, CompileOptions, Error, Number, Path, Result, expression::Expression, path};
 
 /// What surrounds a condition.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'o> {
-    #[allow(dead_code)]
     pub(super) options: &'o CompileOptions,
     /// Not inside `$elemMatch`.
-    #[allow(dead_code)]
     pub(super) top: bool,
 }
 
@@ -46,6 +47,10 @@ fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<O
         },
         "or" => Node::Or(branches(operator, value, scope)?),
         "nor" => Node::Nor(branches(operator, value, scope)?),
+        "expr" if scope.top => Node::Expression(Arc::new(Expression::compile(value, scope.options)?)),
+        "expr" | "text" | "where" if !scope.top => {
+            return Err(bad(format!("${operator} can only be applied to the top-level document")));
+        }
         "comment" => return Ok(None),
         "where" => return Err(bad("$where is not supported: there is no JavaScript engine; use $expr")),
         "text" => return Err(Error::new(Code::IndexNotFound, "text index required for $text query")),
@@ -83,7 +88,7 @@ fn field(path: &Path, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Node> 
         RawBsonRef::Document(operators) if is_operators(operators)? => {
             Ok(conjunction(predicates(path, operators, scope)?, path))
         }
-        value => Ok(literal(value)?.at(path)),
+        value => Ok(implicit(value)?.at(path)),
     }
 }
 
@@ -102,12 +107,30 @@ fn literal(value: RawBsonRef<'_>) -> Result<ElementNode> {
     }
 }
 
+/// A value in the place of operators: a regular expression matches, everything else is compared.
+fn implicit(value: RawBsonRef<'_>) -> Result<ElementNode> {
+    match value {
+        RawBsonRef::RegularExpression(_) => {
+            Ok(ElementNode::Is(Predicate::Regex(RegexTest::compile_operands(value, None)?)))
+        }
+        value => literal(value),
+    }
+}
+
 /// `{$gt: 5, $lt: 9}`: what is asked of the values at a path.
 fn predicates(path: &Path, operators: &RawDocument, scope: &Scope<'_>) -> Result<Vec<ElementNode>> {
     let mut all = Vec::new();
     for element in operators {
         let (name, operand) = element?;
-        all.push(predicate(path, name.as_str(), operand, scope)?);
+        match name.as_str() {
+            "$regex" => {
+                let options = path::field(operators, "$options");
+                all.push(ElementNode::Is(Predicate::Regex(RegexTest::compile_operands(operand, options)?)));
+            }
+            "$options" if path::field(operators, "$regex").is_none() => return Err(bad("$options needs a $regex")),
+            "$options" => {}
+            name => all.push(predicate(path, name, operand, scope)?),
+        }
     }
     Ok(all)
 }
@@ -158,9 +181,10 @@ fn range(path: &Path, comparison: Comparison, operand: RawBsonRef<'_>) -> Result
 
 fn choices(name: &str, operand: RawBsonRef<'_>) -> Result<Choices> {
     let RawBsonRef::Array(array) = operand else { return Err(bad(format!("{name} needs an array"))) };
-    let mut values = Vec::new();
+    let (mut values, mut patterns) = (Vec::new(), Vec::new());
     for value in array {
         match value? {
+            value @ RawBsonRef::RegularExpression(_) => patterns.push(RegexTest::compile_operands(value, None)?),
             RawBsonRef::Document(document) if is_operators(document)? => {
                 return Err(bad(format!("cannot nest $ under {name}")));
             }
@@ -168,7 +192,7 @@ fn choices(name: &str, operand: RawBsonRef<'_>) -> Result<Choices> {
             value => values.push(Operand::new(value)),
         }
     }
-    Ok(Choices::new(values))
+    Ok(Choices::new(values, patterns))
 }
 
 /// What counts as true: everything but false, zero, null and undefined.
@@ -216,6 +240,7 @@ fn not(path: &Path, operand: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Elemen
     match operand {
         RawBsonRef::Document(document) if document.is_empty() => Err(bad("$not cannot be empty")),
         RawBsonRef::Document(document) => Ok(ElementNode::Not(predicates(path, document, scope)?)),
+        RawBsonRef::RegularExpression(_) => Ok(ElementNode::Not(vec![implicit(operand)?])),
         _ => Err(bad("$not needs a regex or a document")),
     }
 }
@@ -245,7 +270,7 @@ fn all(path: &Path, operand: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Elemen
         }
         match nested {
             Some(document) => nodes.extend(predicates(path, document, scope)?),
-            None => nodes.push(literal(value)?),
+            None => nodes.push(implicit(value)?),
         }
     }
     // Nothing has all of nothing.

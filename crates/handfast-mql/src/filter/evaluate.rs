@@ -9,7 +9,6 @@ use crate::{Context, Error, Number, Result, order, path::Leaf};
 
 /// One document's evaluation.
 pub(super) struct Evaluation<'c> {
-    #[allow(dead_code)]
     context: &'c Context,
     /// The array index of the last condition that held and went through an array.
     pub(super) position: Option<usize>,
@@ -42,6 +41,7 @@ impl<'c> Evaluation<'c> {
             Node::Field(field) => return self.field(field, document),
             Node::And(all) => self.all(all, document)?,
             Node::Or(any) => return self.any(any, document),
+            Node::Expression(expression) => return Ok(expression.evaluate(document, self.context)?.is_true()),
             Node::Nor(none) => {
                 let holds = !self.any(none, document)?;
                 self.position = position;
@@ -106,7 +106,8 @@ impl<'c> Evaluation<'c> {
         let Some(value) = value else { return Ok(missing(predicate).into()) };
         Ok(match predicate {
             Predicate::Compare(comparison, operand) => compares(*comparison, value, operand.value()).into(),
-            Predicate::In(choices) => choices.contain(value).into(),
+            Predicate::In(choices) => choices.accept(value)?.into(),
+            Predicate::Regex(regex) => regex.accepts(value)?.into(),
             Predicate::Exists => Answer::Yes,
             Predicate::Type(types) => types.contains(value.element_type()).into(),
             Predicate::Modulo { divisor, remainder } => {

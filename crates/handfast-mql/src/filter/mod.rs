@@ -31,12 +31,14 @@ mod bits;
 mod compile;
 mod evaluate;
 mod node;
+mod regex;
 mod types;
 
 use bson::{RawBsonRef, RawDocument};
 
 pub use bits::{BitQuestion, BitTest};
 pub use node::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate};
+pub use regex::RegexTest;
 pub use types::TypeSet;
 
 use crate::{CompileOptions, Context, Path, Result};

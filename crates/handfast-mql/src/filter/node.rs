@@ -1,9 +1,11 @@
 //! A compiled filter as a tree: read-only, for whoever derives something from a filter (index bounds, upsert fields).
 
+use std::sync::Arc;
+
 use bson::{RawBson, RawBsonRef};
 
-use super::{bits::BitTest, types::TypeSet};
-use crate::{Path, order};
+use super::{bits::BitTest, regex::RegexTest, types::TypeSet};
+use crate::{Path, Result, expression::Expression, order};
 
 /// A condition on a document.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub enum Node {
     Not(Box<Node>),
     /// At least one of the values that the path leads to fulfils the predicate.
     Field(FieldNode),
+    /// The aggregation expression is true (`$expr`).
+    Expression(Arc<Expression>),
 }
 
 /// A path and what is asked of the values there.
@@ -61,6 +65,8 @@ pub enum Predicate {
     Compare(Comparison, Operand),
     /// It equals one of the values or matches one of the regular expressions.
     In(Choices),
+    /// It is a string that matches, or the same regular expression.
+    Regex(RegexTest),
     /// There is a value.
     Exists,
     /// It is of one of the types.
@@ -139,13 +145,14 @@ impl Operand {
 pub struct Choices {
     /// In ascending order, without duplicates.
     values: Vec<Operand>,
+    patterns: Vec<RegexTest>,
 }
 
 impl Choices {
-    pub(super) fn new(mut values: Vec<Operand>) -> Self {
+    pub(super) fn new(mut values: Vec<Operand>, patterns: Vec<RegexTest>) -> Self {
         values.sort_by(|a, b| order::compare(a.value(), b.value()));
         values.dedup_by(|a, b| order::compare(a.value(), b.value()).is_eq());
-        Choices { values }
+        Choices { values, patterns }
     }
 
     /// The values, in ascending order and without duplicates.
@@ -153,7 +160,24 @@ impl Choices {
         &self.values
     }
 
+    /// The regular expressions.
+    pub fn patterns(&self) -> &[RegexTest] {
+        &self.patterns
+    }
+
     pub(super) fn contain(&self, value: RawBsonRef<'_>) -> bool {
         self.values.binary_search_by(|choice| order::compare(choice.value(), value)).is_ok()
+    }
+
+    pub(super) fn accept(&self, value: RawBsonRef<'_>) -> Result<bool> {
+        if self.contain(value) {
+            return Ok(true);
+        }
+        for pattern in &self.patterns {
+            if pattern.accepts(value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

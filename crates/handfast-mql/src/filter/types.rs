@@ -32,6 +32,11 @@ const TYPES: [(i64, &str, ElementType); 21] = [
 /// What the alias `number` stands for.
 const NUMBER: [ElementType; 4] = [ElementType::Double, ElementType::Int32, ElementType::Int64, ElementType::Decimal128];
 
+/// MongoDB's alias of a type.
+pub(super) fn alias(element_type: ElementType) -> &'static str {
+    TYPES.iter().find(|(_, _, known)| *known == element_type).map_or("unknown", |(_, alias, _)| *alias)
+}
+
 /// A set of BSON types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeSet(Vec<ElementType>);
