@@ -3,7 +3,7 @@
 use bson::raw::CString;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
-use super::computed::Expression;
+use crate::expression::Expression;
 use crate::number::Number;
 use crate::{Code, CompileOptions, Error, Filter, Result, field_path, text};
 

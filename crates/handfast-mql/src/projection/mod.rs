@@ -15,7 +15,6 @@
 
 mod apply;
 mod compile;
-mod computed;
 mod tree;
 
 use bson::{RawDocument, RawDocumentBuf};

@@ -171,7 +171,9 @@ fn errors_of_array_operators() {
         let start = "Invalid $slice syntax. The given syntax { $slice: ";
         assert!(error.message().starts_with(start) && error.message().contains(why), "{}", error.message());
     };
-    slice(Bson::Array(vec![1.into(), 0.into()]), "$slice limit must be positive, got 0");
+    // As an expression this is well-formed, and fails where it is evaluated: 1 is no array.
+    let error = run(&doc! { "a": { "$slice": [1, 0] } }, None, &doc! {}).unwrap_err();
+    assert_eq!(error.code(), Code(28724));
     slice(Bson::Array(vec![1.into()]), "$slice array argument should be of form [skip, limit]");
     slice("x".into(), "$slice only supports numbers and [skip, limit] arrays");
 }
@@ -215,6 +217,8 @@ fn slices() {
     assert_eq!(Slice { skip: i64::MAX, limit: usize::MAX }.range(3), 3..3);
     assert_eq!(Slice { skip: -2, limit: usize::MAX }.range(3), 1..3);
 }
+
+mod computed;
 
 mod model {
     //! Projections against a model that works on `bson::Document`s; and projections nobody would write.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::computed::Expression;
+use crate::expression::Expression;
 use crate::{Code, Error, Filter, Result};
 
 /// What happens to a field.

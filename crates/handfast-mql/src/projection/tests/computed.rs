@@ -18,4 +18,3 @@ fn computed() {
     );
     check(document(), doc! { "l.y": "$a", "l.x": 1 }, doc! { "_id": 1, "l": [{ "x": 1, "y": 1 }, { "y": 1 }] });
 }
-
