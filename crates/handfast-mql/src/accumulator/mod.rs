@@ -6,8 +6,11 @@
 //! Sums are exact as long as all numbers are whole: longs are added in 128 bits. Doubles are added with the rounding
 //! error kept aside (Neumaier's variant of Kahan's summation), so that the order of documents hardly shows.
 
+mod compile;
+mod pick;
 mod quantile;
 mod spread;
+mod state;
 mod sum;
 #[cfg(test)]
 mod tests;
@@ -15,8 +18,10 @@ mod tests;
 use bson::RawBsonRef;
 
 pub(crate) use self::{
+    compile::Accumulator,
     quantile::{Quantiles, quantiles_of, read_quantiles},
     spread::Spread,
+    state::State,
     sum::{Average, Sum},
 };
 use crate::{

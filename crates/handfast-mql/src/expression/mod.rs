@@ -50,6 +50,7 @@ pub(crate) mod variable;
 
 use bson::{RawBsonRef, RawDocument};
 
+pub(crate) use self::string::is_number;
 pub use self::value::Value;
 use self::{
     compile::Compiler,

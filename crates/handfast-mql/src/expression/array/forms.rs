@@ -14,6 +14,7 @@ use crate::{
         value::{self, Value, type_name},
     },
     order,
+    sort::Sort,
 };
 
 pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
@@ -215,6 +216,8 @@ struct SortArray {
 enum SortBy {
     /// Whole values, ascending or descending.
     Value(Ordering),
+    /// By fields; what is no document sorts as an empty one.
+    Fields(Sort),
 }
 
 fn sort_array(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
@@ -223,9 +226,7 @@ fn sort_array(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<N
     let input = input.ok_or_else(|| Error::new(Code(2_942_502), "$sortArray requires 'input' to be specified"))?;
     let by = by.ok_or_else(|| Error::new(Code(2_942_503), "$sortArray requires 'sortBy' to be specified"))?;
     let by = match by {
-        RawBsonRef::Document(_) => {
-            return Err(Error::new(Code::NotImplemented, "$sortArray by fields is not supported yet"));
-        }
+        RawBsonRef::Document(document) => SortBy::Fields(Sort::compile(document)?),
         other => match whole(&Value::Ref(other), (2_942_505, 2_942_505), "$sortArray's sortBy")? {
             1 => SortBy::Value(Ordering::Less),
             -1 => SortBy::Value(Ordering::Greater),
@@ -256,6 +257,16 @@ impl Form for SortArray {
         match &self.by {
             SortBy::Value(Ordering::Greater) => items.sort_by(|left, right| order::compare(*right, *left)),
             SortBy::Value(_) => sort_items(&mut items),
+            SortBy::Fields(sort) => {
+                let empty = bson::RawDocumentBuf::new();
+                let keys = items
+                    .iter()
+                    .map(|item| sort.key(item.as_document().unwrap_or(&empty)))
+                    .collect::<Result<Vec<_>>>()?;
+                let mut keyed: Vec<_> = keys.into_iter().zip(items).collect();
+                keyed.sort_by(|left, right| left.0.cmp(&right.0));
+                items = keyed.into_iter().map(|(_, item)| item).collect();
+            }
         }
         Ok(collect(items)?.into())
     }

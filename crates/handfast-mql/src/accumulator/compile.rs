@@ -1,0 +1,168 @@
+//! Reads accumulators: `{$sum: ..}`, `{$topN: {n, sortBy, output}}`.
+
+use bson::{RawBsonRef, RawDocument};
+
+use super::{Quantiles, State, read_quantiles};
+use crate::{
+    context::{CompileOptions, Context},
+    error::{Code, Error, Result},
+    expression::{
+        Expression, Value,
+        compile::{NamedErrors, named_sources},
+        value::type_name,
+    },
+    sort::Sort,
+};
+
+/// A compiled accumulator.
+#[derive(Debug)]
+pub(crate) struct Accumulator {
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Sum(Expression),
+    Average(Expression),
+    Minimum(Expression),
+    Maximum(Expression),
+    First(Expression),
+    Last(Expression),
+    Push(Expression),
+    AddToSet(Expression),
+    Spread { input: Expression, sample: bool },
+    MergeObjects(Expression),
+    Count,
+    Several { input: Expression, n: Expression, pick: Pick },
+    Top { sort: Sort, output: Expression, n: Option<Expression>, bottom: bool },
+    Quantile { input: Expression, quantiles: Quantiles },
+}
+
+/// Which n values an accumulator keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pick {
+    First,
+    Last,
+    Smallest,
+    Largest,
+}
+
+impl Accumulator {
+    /// Compiles `{$sum: ..}` and its like, given by name and argument.
+    ///
+    /// # Errors
+    /// 15952 for an accumulator that does not exist, 40237 for several arguments, and those of expressions.
+    pub(crate) fn compile(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<Accumulator> {
+        let input = || one_argument(name, argument, options);
+        let kind = match name {
+            "$sum" => Kind::Sum(input()?),
+            "$avg" => Kind::Average(input()?),
+            "$min" => Kind::Minimum(input()?),
+            "$max" => Kind::Maximum(input()?),
+            "$first" => Kind::First(input()?),
+            "$last" => Kind::Last(input()?),
+            "$push" => Kind::Push(input()?),
+            "$addToSet" => Kind::AddToSet(input()?),
+            "$stdDevPop" => Kind::Spread { input: input()?, sample: false },
+            "$stdDevSamp" => Kind::Spread { input: input()?, sample: true },
+            "$mergeObjects" => Kind::MergeObjects(input()?),
+            "$count" => match argument {
+                RawBsonRef::Document(document) if document.is_empty() => Kind::Count,
+                _ => return Err(Error::new(Code::TypeMismatch, "$count takes no arguments, i.e. $count:{}")),
+            },
+            "$firstN" => several(name, argument, options, Pick::First)?,
+            "$lastN" => several(name, argument, options, Pick::Last)?,
+            "$minN" => several(name, argument, options, Pick::Smallest)?,
+            "$maxN" => several(name, argument, options, Pick::Largest)?,
+            "$top" => top(name, argument, options, Size::One, false)?,
+            "$topN" => top(name, argument, options, Size::Several, false)?,
+            "$bottom" => top(name, argument, options, Size::One, true)?,
+            "$bottomN" => top(name, argument, options, Size::Several, true)?,
+            "$percentile" | "$median" => {
+                let (input, quantiles) = read_quantiles(name, argument)?;
+                Kind::Quantile { input: Expression::compile(input, options)?, quantiles }
+            }
+            "$accumulator" | "$function" => {
+                return Err(Error::new(Code::CommandNotSupported, format!("{name} is not supported: no JavaScript")));
+            }
+            other => return Err(Error::new(Code(15_952), format!("unknown group operator '{other}'"))),
+        };
+        Ok(Accumulator { kind })
+    }
+
+    /// A state for one group. `group` is the group's `_id`, which the `n` of `$firstN` and its like may depend on.
+    pub(crate) fn start(&self, group: &RawDocument, context: &Context) -> Result<State> {
+        State::start(self, group, context)
+    }
+}
+
+fn one_argument(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<Expression> {
+    if let RawBsonRef::Array(_) = argument {
+        return Err(Error::new(Code(40_237), format!("The {name} accumulator is a unary operator")));
+    }
+    Expression::compile(argument, options)
+}
+
+const SEVERAL_ERRORS: NamedErrors = NamedErrors { no_object: Code(5_787_801), unknown: Code(5_787_901) };
+
+fn missing(name: &str, what: &str, code: i32) -> Error {
+    Error::new(Code(code), format!("Missing value for '{what}' in {name}"))
+}
+
+fn several(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions, pick: Pick) -> Result<Kind> {
+    let [input, n] = named_sources(name, argument, ["input", "n"], &SEVERAL_ERRORS)?;
+    let input = input.ok_or_else(|| missing(name, "input", 5_787_907))?;
+    let n = n.ok_or_else(|| missing(name, "n", 5_787_906))?;
+    Ok(Kind::Several { input: Expression::compile(input, options)?, n: Expression::compile(n, options)?, pick })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    One,
+    Several,
+}
+
+fn top(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions, size: Size, bottom: bool) -> Result<Kind> {
+    let [sort, output, n] = named_sources(name, argument, ["sortBy", "output", "n"], &SEVERAL_ERRORS)?;
+    let output = output.ok_or_else(|| missing(name, "output", 5_788_004))?;
+    let sort = sort.ok_or_else(|| missing(name, "sortBy", 5_788_005))?;
+    let RawBsonRef::Document(sort) = sort else {
+        return Err(Error::new(
+            Code(5_788_604),
+            format!("expected 'sortBy' to be an object in {name}, found {}", type_name(sort)),
+        ));
+    };
+    let n = match (n, size) {
+        (None, Size::One) => None,
+        (Some(n), Size::Several) => Some(Expression::compile(n, options)?),
+        (None, Size::Several) => return Err(missing(name, "n", 5_788_003)),
+        (Some(_), Size::One) => {
+            return Err(Error::new(Code(5_788_002), format!("Unknown argument to {name} 'n'")));
+        }
+    };
+    Ok(Kind::Top { sort: Sort::compile(sort)?, output: Expression::compile(output, options)?, n, bottom })
+}
+
+/// The n of `$firstN` and its like for one group.
+pub(super) fn count_for(n: &Expression, group: &RawDocument, context: &Context) -> Result<usize> {
+    crate::expression::array::forms::positive_count(&n.evaluate(group, context)?)
+}
+
+/// A value on its own, null if missing.
+pub(super) fn owned_or_null(value: Value<'_>) -> bson::RawBson {
+    value.into_owned().unwrap_or(bson::RawBson::Null)
+}
+
+/// The bytes a value takes where it is held.
+pub(super) fn bytes_of(value: RawBsonRef<'_>) -> usize {
+    const SCALAR_BYTES: usize = 32;
+    SCALAR_BYTES
+        + match value {
+            RawBsonRef::String(text) | RawBsonRef::Symbol(text) | RawBsonRef::JavaScriptCode(text) => text.len(),
+            RawBsonRef::Document(document) => document.as_bytes().len(),
+            RawBsonRef::Array(array) => array.as_bytes().len(),
+            RawBsonRef::Binary(binary) => binary.bytes.len(),
+            RawBsonRef::RegularExpression(regex) => regex.pattern.len(),
+            _ => 0,
+        }
+}

@@ -1,0 +1,140 @@
+//! Keeping the best n of many: by arrival, by value, or by a sort key.
+
+use std::collections::{BinaryHeap, VecDeque};
+
+use bson::RawBson;
+
+use super::compile::Pick;
+use crate::order;
+
+/// The n values that `$firstN`, `$lastN`, `$minN` or `$maxN` keeps.
+#[derive(Debug)]
+pub(crate) struct Several {
+    n: usize,
+    pick: Pick,
+    kept: VecDeque<RawBson>,
+}
+
+impl Several {
+    pub(crate) fn new(n: usize, pick: Pick) -> Self {
+        Several { n, pick, kept: VecDeque::new() }
+    }
+
+    /// Whether a further value could still change the result.
+    pub(crate) fn wants_more(&self) -> bool {
+        self.pick != Pick::First || self.kept.len() < self.n
+    }
+
+    /// Adds a value; gives the one that had to go.
+    pub(crate) fn add(&mut self, value: RawBson) -> Option<RawBson> {
+        match self.pick {
+            Pick::First if self.kept.len() < self.n => self.kept.push_back(value),
+            Pick::First => return Some(value),
+            Pick::Last => {
+                self.kept.push_back(value);
+                if self.kept.len() > self.n {
+                    return self.kept.pop_front();
+                }
+            }
+            Pick::Smallest | Pick::Largest => {
+                let direction = self.pick;
+                let place = self.kept.partition_point(|known| {
+                    let order = order::compare(known.as_raw_bson_ref(), value.as_raw_bson_ref());
+                    if direction == Pick::Smallest { order.is_le() } else { order.is_ge() }
+                });
+                if place >= self.n {
+                    return Some(value);
+                }
+                self.kept.insert(place, value);
+                if self.kept.len() > self.n {
+                    return self.kept.pop_back();
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn into_values(self) -> impl Iterator<Item = RawBson> {
+        self.kept.into_iter()
+    }
+}
+
+/// The n outputs that come first (or last) in a sort.
+#[derive(Debug)]
+pub(crate) struct Top {
+    n: usize,
+    bottom: bool,
+    arrivals: u64,
+    kept: BinaryHeap<Entry>,
+}
+
+/// Ordered so that the one to drop next is the greatest.
+#[derive(Debug)]
+struct Entry {
+    key: Vec<u8>,
+    arrival: u64,
+    bottom: bool,
+    output: RawBson,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        // Among equals the earlier comes first.
+        let order = self.key.cmp(&other.key).then(self.arrival.cmp(&other.arrival));
+        if self.bottom { order.reverse() } else { order }
+    }
+}
+
+impl Top {
+    pub(crate) fn new(n: usize, bottom: bool) -> Self {
+        Top { n, bottom, arrivals: 0, kept: BinaryHeap::new() }
+    }
+
+    /// Whether an output with this key would be kept.
+    pub(crate) fn wants(&self, key: &[u8]) -> bool {
+        match self.kept.peek() {
+            Some(worst) if self.kept.len() >= self.n => {
+                if self.bottom {
+                    key >= worst.key.as_slice()
+                } else {
+                    key < worst.key.as_slice()
+                }
+            }
+            _ => true,
+        }
+    }
+
+    /// Adds an output; gives key and output of the one that had to go.
+    pub(crate) fn add(&mut self, key: Vec<u8>, output: RawBson) -> Option<(Vec<u8>, RawBson)> {
+        self.arrivals += 1;
+        self.kept.push(Entry { key, arrival: self.arrivals, bottom: self.bottom, output });
+        if self.kept.len() <= self.n {
+            return None;
+        }
+        self.kept.pop().map(|entry| (entry.key, entry.output))
+    }
+
+    /// The outputs in the order of the sort.
+    pub(crate) fn into_outputs(self) -> Vec<RawBson> {
+        let bottom = self.bottom;
+        let mut entries = self.kept.into_sorted_vec();
+        if bottom {
+            entries.reverse();
+        }
+        entries.into_iter().map(|entry| entry.output).collect()
+    }
+}

@@ -1,0 +1,237 @@
+//! An accumulator at work for one group.
+
+use std::collections::HashSet;
+
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+
+use super::{
+    Average, Quantiles, Spread, Sum,
+    compile::{Accumulator, Kind, Pick, bytes_of, count_for, owned_or_null},
+    pick::{Several, Top},
+    quantiles_of,
+};
+use crate::{
+    context::Context,
+    error::{Code, Error, Result},
+    expression::{Value, object::merge},
+    key,
+    number::Number,
+    order,
+};
+
+/// What an accumulator has gathered of one group.
+#[derive(Debug)]
+pub(crate) struct State {
+    gathered: Gathered,
+    /// How many bytes it holds.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Gathered {
+    Sum(Sum),
+    Average(Average),
+    Extreme(Option<RawBson>),
+    First(Option<RawBson>),
+    Last(RawBson),
+    Push(RawArrayBuf),
+    Set { seen: HashSet<Vec<u8>>, values: RawArrayBuf },
+    Spread(Spread),
+    Merged(RawDocumentBuf),
+    Count(i64),
+    Several(Several),
+    Top(Top),
+    Numbers(Vec<f64>),
+}
+
+/// What an empty state takes.
+const STATE_BYTES: usize = 64;
+
+impl State {
+    pub(super) fn start(accumulator: &Accumulator, group: &RawDocument, context: &Context) -> Result<State> {
+        let gathered = match &accumulator.kind {
+            Kind::Sum(_) => Gathered::Sum(Sum::default()),
+            Kind::Average(_) => Gathered::Average(Average::default()),
+            Kind::Minimum(_) | Kind::Maximum(_) => Gathered::Extreme(None),
+            Kind::First(_) => Gathered::First(None),
+            Kind::Last(_) => Gathered::Last(RawBson::Null),
+            Kind::Push(_) => Gathered::Push(RawArrayBuf::new()),
+            Kind::AddToSet(_) => Gathered::Set { seen: HashSet::new(), values: RawArrayBuf::new() },
+            Kind::Spread { .. } => Gathered::Spread(Spread::default()),
+            Kind::MergeObjects(_) => Gathered::Merged(RawDocumentBuf::new()),
+            Kind::Count => Gathered::Count(0),
+            Kind::Several { n, pick, .. } => Gathered::Several(Several::new(count_for(n, group, context)?, *pick)),
+            Kind::Top { n, bottom, .. } => {
+                let n = n.as_ref().map_or(Ok(1), |n| count_for(n, group, context))?;
+                Gathered::Top(Top::new(n, *bottom))
+            }
+            Kind::Quantile { .. } => Gathered::Numbers(Vec::new()),
+        };
+        Ok(State { gathered, bytes: STATE_BYTES })
+    }
+
+    /// How many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes a document of the group.
+    pub(crate) fn add(&mut self, accumulator: &Accumulator, document: &RawDocument, context: &Context) -> Result<()> {
+        let bytes = &mut self.bytes;
+        match (&mut self.gathered, &accumulator.kind) {
+            (Gathered::Sum(sum), Kind::Sum(input)) => {
+                if let Some(number) = number(&input.evaluate(document, context)?) {
+                    sum.add(number);
+                }
+            }
+            (Gathered::Average(average), Kind::Average(input)) => {
+                if let Some(number) = number(&input.evaluate(document, context)?) {
+                    average.add(number);
+                }
+            }
+            (Gathered::Extreme(best), Kind::Minimum(input)) => {
+                extreme(best, input.evaluate(document, context)?, std::cmp::Ordering::Less, bytes);
+            }
+            (Gathered::Extreme(best), Kind::Maximum(input)) => {
+                extreme(best, input.evaluate(document, context)?, std::cmp::Ordering::Greater, bytes);
+            }
+            (Gathered::First(first), Kind::First(input)) if first.is_none() => {
+                let value = owned_or_null(input.evaluate(document, context)?);
+                *bytes += bytes_of(value.as_raw_bson_ref());
+                *first = Some(value);
+            }
+            (Gathered::Last(last), Kind::Last(input)) => {
+                *last = owned_or_null(input.evaluate(document, context)?);
+                *bytes = STATE_BYTES + bytes_of(last.as_raw_bson_ref());
+            }
+            (Gathered::Push(values), Kind::Push(input)) => {
+                if let Some(value) = input.evaluate(document, context)?.get() {
+                    values.push(value);
+                    *bytes = STATE_BYTES + values.as_bytes().len();
+                }
+            }
+            (Gathered::Set { seen, values }, Kind::AddToSet(input)) => {
+                if let Some(value) = input.evaluate(document, context)?.get() {
+                    add_to_set(seen, values, value, bytes);
+                }
+            }
+            (Gathered::Spread(spread), Kind::Spread { input, .. }) => {
+                if let Some(number) = number(&input.evaluate(document, context)?) {
+                    spread.add(number);
+                }
+            }
+            (Gathered::Merged(merged), Kind::MergeObjects(input)) => {
+                merge_value(merged, &input.evaluate(document, context)?)?;
+                *bytes = STATE_BYTES + merged.as_bytes().len();
+            }
+            (Gathered::Count(count), Kind::Count) => *count += 1,
+            (Gathered::Several(several), Kind::Several { input, pick, .. }) if several.wants_more() => {
+                let value = input.evaluate(document, context)?;
+                let by_value = matches!(pick, Pick::Smallest | Pick::Largest);
+                if !(by_value && value.is_nullish()) {
+                    let value = owned_or_null(value);
+                    *bytes += bytes_of(value.as_raw_bson_ref());
+                    if let Some(gone) = several.add(value) {
+                        *bytes -= bytes_of(gone.as_raw_bson_ref());
+                    }
+                }
+            }
+            (Gathered::Top(top), Kind::Top { sort, output, .. }) => {
+                let key = sort.key(document)?;
+                if top.wants(&key) {
+                    let value = owned_or_null(output.evaluate(document, context)?);
+                    *bytes += key.len() + bytes_of(value.as_raw_bson_ref());
+                    if let Some((key, gone)) = top.add(key, value) {
+                        *bytes -= key.len() + bytes_of(gone.as_raw_bson_ref());
+                    }
+                }
+            }
+            (Gathered::Numbers(numbers), Kind::Quantile { input, .. }) => {
+                if let Some(number) = number(&input.evaluate(document, context)?) {
+                    numbers.push(number.to_f64());
+                    *bytes += size_of::<f64>();
+                }
+            }
+            // What a first value or the first n are already there for; a state is always fed by its own accumulator.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The result.
+    pub(crate) fn finish(self, accumulator: &Accumulator) -> RawBson {
+        let number = |number: Option<Number>| number.map_or(RawBson::Null, RawBson::from);
+        match self.gathered {
+            Gathered::Sum(sum) => RawBson::from(sum.total()),
+            Gathered::Average(average) => number(average.result()),
+            Gathered::Extreme(value) | Gathered::First(value) => value.unwrap_or(RawBson::Null),
+            Gathered::Last(value) => value,
+            Gathered::Push(values) | Gathered::Set { values, .. } => RawBson::Array(values),
+            Gathered::Spread(spread) => {
+                let sample = matches!(accumulator.kind, Kind::Spread { sample: true, .. });
+                spread.result(sample).map_or(RawBson::Null, RawBson::Double)
+            }
+            Gathered::Merged(document) => RawBson::Document(document),
+            Gathered::Count(count) => i32::try_from(count).map_or(RawBson::Int64(count), RawBson::Int32),
+            Gathered::Several(several) => RawBson::Array(several.into_values().collect()),
+            Gathered::Top(top) => {
+                let outputs = top.into_outputs();
+                match accumulator.kind {
+                    Kind::Top { n: None, .. } => outputs.into_iter().next().unwrap_or(RawBson::Null),
+                    _ => RawBson::Array(outputs.into_iter().collect()),
+                }
+            }
+            Gathered::Numbers(numbers) => match &accumulator.kind {
+                Kind::Quantile { quantiles, .. } => quantiles_of(numbers, quantiles),
+                _ => quantiles_of(numbers, &Quantiles::Median),
+            },
+        }
+    }
+}
+
+fn number(value: &Value<'_>) -> Option<Number> {
+    value.get().and_then(Number::of)
+}
+
+/// Keeps the value that is further in a direction; null and missing do not count.
+fn extreme(best: &mut Option<RawBson>, value: Value<'_>, direction: std::cmp::Ordering, bytes: &mut usize) {
+    if value.is_nullish() {
+        return;
+    }
+    let better = match best {
+        None => true,
+        Some(best) => order::compare(value.or_null(), best.as_raw_bson_ref()) == direction,
+    };
+    if better {
+        *best = value.into_owned();
+        *bytes = STATE_BYTES + best.as_ref().map_or(0, |best| bytes_of(best.as_raw_bson_ref()));
+    }
+}
+
+fn add_to_set(seen: &mut HashSet<Vec<u8>>, values: &mut RawArrayBuf, value: RawBsonRef<'_>, bytes: &mut usize) {
+    let mut identity = Vec::new();
+    key::encode(value, &mut identity);
+    let identity_bytes = identity.len();
+    if seen.insert(identity) {
+        values.push(value);
+        *bytes += identity_bytes + STATE_BYTES + bytes_of(value);
+    }
+}
+
+fn merge_value(merged: &mut RawDocumentBuf, value: &Value<'_>) -> Result<()> {
+    if value.is_nullish() {
+        return Ok(());
+    }
+    let Some(document) = value.as_document() else {
+        return Err(Error::new(
+            Code(40_400),
+            format!(
+                "$mergeObjects requires object inputs, but input {} is of type {}",
+                value.show(),
+                value.type_name()
+            ),
+        ));
+    };
+    *merged = merge(merged, document)?;
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! `$facet`: several pipelines over the same documents; one document with an array of results for each.
+
+use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
+
+use super::{
+    Pipeline,
+    memory::{ENTRY_BYTES, Memory},
+    operator::{Chain, Flow, Operator},
+};
+use crate::{
+    context::Context,
+    error::{Code, Error, Result},
+    expression::value,
+};
+
+/// A compiled `$facet`.
+#[derive(Debug)]
+pub struct Facet {
+    pub(super) pipelines: Vec<(String, Pipeline)>,
+}
+
+impl Facet {
+    /// The names of the output fields with their pipelines.
+    pub fn pipelines(&self) -> &[(String, Pipeline)] {
+        &self.pipelines
+    }
+
+    /// Whether no pipeline in it needs another collection.
+    pub fn is_pure(&self) -> bool {
+        self.pipelines.iter().all(|(_, pipeline)| pipeline.is_pure())
+    }
+
+    /// The document a facet gives, from the results of its pipelines, in their order. For who carries out a facet that
+    /// is not pure.
+    ///
+    /// # Errors
+    /// 292 if the results exceed 100 MB.
+    pub fn document(&self, results: impl IntoIterator<Item = Vec<RawDocumentBuf>>) -> Result<RawDocumentBuf> {
+        let mut memory = Memory::new("$facet");
+        let mut document = RawDocumentBuf::new();
+        for ((name, _), result) in self.pipelines.iter().zip(results) {
+            let mut array = RawArrayBuf::new();
+            for item in result {
+                memory.take(item.as_bytes().len())?;
+                array.push(item);
+            }
+            value::append(&mut document, name, RawBsonRef::Array(&array))?;
+        }
+        Ok(document)
+    }
+
+    pub(super) fn operator<'p>(&'p self, context: &'p Context) -> Result<Box<dyn Operator + 'p>> {
+        let branches = self
+            .pipelines
+            .iter()
+            .map(|(_, pipeline)| Ok(Branch { chain: pipeline.chain(context)?, done: false, results: Vec::new() }))
+            .collect::<Result<_>>()?;
+        Ok(Box::new(Faceting { stage: self, branches, memory: Memory::new("$facet") }))
+    }
+}
+
+struct Faceting<'p> {
+    stage: &'p Facet,
+    branches: Vec<Branch<'p>>,
+    memory: Memory,
+}
+
+struct Branch<'p> {
+    chain: Chain<'p>,
+    done: bool,
+    results: Vec<RawDocumentBuf>,
+}
+
+impl Branch<'_> {
+    /// Counts what came out since the branch had so many results.
+    fn count(&self, memory: &mut Memory, before: usize) -> Result<()> {
+        self.results.iter().skip(before).try_for_each(|document| memory.take(ENTRY_BYTES + document.as_bytes().len()))
+    }
+}
+
+impl Operator for Faceting<'_> {
+    fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        let mut open = false;
+        for branch in &mut self.branches {
+            if branch.done {
+                continue;
+            }
+            let mut before = branch.results.len();
+            let mut flow = branch.chain.push(document.clone(), &mut branch.results)?;
+            branch.count(&mut self.memory, before)?;
+            while flow == Flow::More {
+                before = branch.results.len();
+                flow = branch.chain.resume(&mut branch.results)?;
+                branch.count(&mut self.memory, before)?;
+            }
+            branch.done = flow == Flow::Done;
+            open |= !branch.done;
+        }
+        Ok(if open { Flow::Continue } else { Flow::Done })
+    }
+
+    fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        for branch in &mut self.branches {
+            loop {
+                let before = branch.results.len();
+                let flow = branch.chain.finish(&mut branch.results)?;
+                branch.count(&mut self.memory, before)?;
+                if flow != Flow::More {
+                    break;
+                }
+            }
+        }
+        let results = self.branches.iter_mut().map(|branch| std::mem::take(&mut branch.results));
+        let document = self.stage.document(results)?;
+        if document.as_bytes().len() > DOCUMENT_BYTES_MAX {
+            return Err(Error::new(
+                Code::BSONObjectTooLarge,
+                format!(
+                    "$facet gives a document of {} bytes, the limit is {DOCUMENT_BYTES_MAX}",
+                    document.as_bytes().len()
+                ),
+            ));
+        }
+        out.push(document);
+        Ok(Flow::Done)
+    }
+}
+
+/// MongoDB's bound for one document, with the 16 kB its internals may have more.
+const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;

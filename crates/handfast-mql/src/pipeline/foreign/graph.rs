@@ -1,0 +1,218 @@
+//! `$graphLookup`: what can be reached from a document along a field, level by level.
+
+use std::collections::HashSet;
+
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::cstr};
+
+use super::{collection_name, path_of, string, unknown, value_at};
+use crate::{
+    context::{CompileOptions, Context},
+    error::{Code, Error, Result},
+    expression::{
+        Expression,
+        convert::integer_of,
+        limits,
+        value::{self, show, type_name},
+    },
+    key,
+    pipeline::{
+        memory::{ENTRY_BYTES, Memory},
+        shape::with_path,
+    },
+};
+
+/// A compiled `$graphLookup`.
+#[derive(Debug)]
+pub struct GraphLookup {
+    /// The collection that is walked through.
+    pub from: String,
+    /// The field that is looked up, as a dotted path: an index on it serves every step.
+    pub connect_to: String,
+    /// How many steps beyond the first at most.
+    pub depth_max: Option<u64>,
+    start_with: Expression,
+    connect_from: Vec<String>,
+    into: Vec<String>,
+    depth_field: Option<Vec<String>>,
+    restrict: Option<RawDocumentBuf>,
+}
+
+impl GraphLookup {
+    pub(in crate::pipeline) fn compile(argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<GraphLookup> {
+        const STAGE: &str = "$graphLookup";
+        let RawBsonRef::Document(document) = argument else {
+            return Err(Error::new(
+                Code::FailedToParse,
+                format!("the $graphLookup stage specification must be an object, but found {}", type_name(argument)),
+            ));
+        };
+        let (mut from, mut start_with, mut connect_from, mut connect_to) = (None, None, None, None);
+        let (mut into, mut depth_max, mut depth_field, mut restrict) = (None, None, None, None);
+        for field in value::fields(document) {
+            let (key, item) = field?;
+            match key.as_str() {
+                "from" => from = Some(collection_name(STAGE, string(STAGE, "from", item)?)?),
+                "startWith" => start_with = Some(Expression::compile(item, options)?),
+                "connectFromField" => connect_from = Some(path_of(STAGE, "connectFromField", item)?),
+                "connectToField" => connect_to = Some(path_of(STAGE, "connectToField", item)?.join(".")),
+                "as" => into = Some(path_of(STAGE, "as", item)?),
+                "depthField" => depth_field = Some(path_of(STAGE, "depthField", item)?),
+                "maxDepth" => depth_max = Some(max_depth(item)?),
+                "restrictSearchWithMatch" => {
+                    let RawBsonRef::Document(filter) = item else {
+                        return Err(Error::new(
+                            Code(40_185),
+                            format!("restrictSearchWithMatch must be an object, found {}", type_name(item)),
+                        ));
+                    };
+                    // Compiled here so that its errors come with the pipeline's.
+                    crate::filter::Filter::compile(filter, options)?;
+                    restrict = Some(filter.to_owned());
+                }
+                other => return Err(unknown(STAGE, other)),
+            }
+        }
+        let missing = || {
+            Error::new(
+                Code(40_105),
+                "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and 'connectToField' to be specified.",
+            )
+        };
+        Ok(GraphLookup {
+            from: from.ok_or_else(missing)?,
+            connect_to: connect_to.ok_or_else(missing)?,
+            depth_max,
+            start_with: start_with.ok_or_else(missing)?,
+            connect_from: connect_from.ok_or_else(missing)?,
+            into: into.ok_or_else(missing)?,
+            depth_field,
+            restrict,
+        })
+    }
+
+    /// Begins the walk from a document.
+    ///
+    /// # Errors
+    /// What `startWith` fails with.
+    pub fn start(&self, document: &RawDocument, context: &Context) -> Result<Walk<'_>> {
+        let mut walk = Walk {
+            stage: self,
+            depth: 0,
+            frontier: Vec::new(),
+            asked: HashSet::new(),
+            seen: HashSet::new(),
+            found: Vec::new(),
+            memory: Memory::new("$graphLookup"),
+        };
+        let value = self.start_with.evaluate(document, context)?;
+        walk.reach(value.or_null())?;
+        Ok(walk)
+    }
+}
+
+fn max_depth(item: RawBsonRef<'_>) -> Result<u64> {
+    if !crate::expression::is_number(item) {
+        return Err(Error::new(Code(40_100), format!("maxDepth must be numeric, found type: {}", type_name(item))));
+    }
+    let depth = integer_of(item).ok_or_else(|| {
+        Error::new(Code(40_102), format!("maxDepth could not be represented as a long long: {}", show(item)))
+    })?;
+    u64::try_from(depth)
+        .map_err(|_| Error::new(Code(40_101), format!("maxDepth requires a nonnegative argument, found: {depth}")))
+}
+
+/// One walk: ask with [`Walk::filter`], tell what came with [`Walk::arrive`], until there is nothing more to ask.
+///
+/// A value is asked for once and a document (by its `_id`) counts once, so that cycles end.
+#[derive(Debug)]
+pub struct Walk<'p> {
+    stage: &'p GraphLookup,
+    depth: u64,
+    frontier: Vec<RawBson>,
+    asked: HashSet<Vec<u8>>,
+    seen: HashSet<Vec<u8>>,
+    found: Vec<RawDocumentBuf>,
+    memory: Memory,
+}
+
+impl Walk<'_> {
+    /// The filter for the next level; none if the walk is at its end.
+    ///
+    /// # Errors
+    /// A value that BSON cannot hold.
+    pub fn filter(&self) -> Result<Option<RawDocumentBuf>> {
+        if self.frontier.is_empty() || self.stage.depth_max.is_some_and(|max| self.depth > max) {
+            return Ok(None);
+        }
+        let values: RawArrayBuf = self.frontier.iter().map(RawBson::as_raw_bson_ref).collect();
+        let mut condition = RawDocumentBuf::new();
+        condition.append(cstr!("$in"), values);
+        let mut step = RawDocumentBuf::new();
+        value::append(&mut step, &self.stage.connect_to, RawBsonRef::Document(&condition))?;
+        let Some(restrict) = &self.stage.restrict else { return Ok(Some(step)) };
+        let mut both = RawArrayBuf::new();
+        both.push(step);
+        both.push(restrict.clone());
+        let mut filter = RawDocumentBuf::new();
+        filter.append(cstr!("$and"), both);
+        Ok(Some(filter))
+    }
+
+    /// Takes the documents of a level; the next level begins.
+    ///
+    /// # Errors
+    /// 292 if the walk holds more than 100 MB.
+    pub fn arrive(&mut self, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Result<()> {
+        self.frontier.clear();
+        for document in documents {
+            let mut identity = Vec::new();
+            key::encode(document.get("_id")?.unwrap_or(RawBsonRef::Null), &mut identity);
+            self.memory.take(identity.len() + ENTRY_BYTES)?;
+            if !self.seen.insert(identity) {
+                continue;
+            }
+            self.memory.take(document.as_bytes().len())?;
+            let next = value_at(&document, &self.stage.connect_from)?;
+            if let Some(next) = next.get() {
+                self.reach(next)?;
+            }
+            let document = match &self.stage.depth_field {
+                Some(path) => with_path(&document, path, Some(RawBsonRef::Int64(self.depth as i64)))?,
+                None => document,
+            };
+            self.found.push(document);
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// Puts a value, or the values of an array, on the next level's list.
+    fn reach(&mut self, value: RawBsonRef<'_>) -> Result<()> {
+        let RawBsonRef::Array(array) = value else { return self.reach_one(value) };
+        for item in value::items(array) {
+            self.reach_one(item?)?;
+        }
+        Ok(())
+    }
+
+    fn reach_one(&mut self, value: RawBsonRef<'_>) -> Result<()> {
+        let mut identity = Vec::new();
+        key::encode(value, &mut identity);
+        self.memory.take(2 * identity.len() + ENTRY_BYTES)?;
+        if self.asked.insert(identity) {
+            self.frontier.push(value::to_owned(value));
+        }
+        Ok(())
+    }
+
+    /// The document the walk began with, with what was found in its place.
+    ///
+    /// # Errors
+    /// `Overflow` (15) if it nests too deep.
+    pub fn attach(self, document: &RawDocument) -> Result<RawDocumentBuf> {
+        let array: RawArrayBuf = self.found.into_iter().collect();
+        let out = with_path(document, &self.stage.into, Some(RawBsonRef::Array(&array)))?;
+        limits::check_depth(RawBsonRef::Document(&out))?;
+        Ok(out)
+    }
+}

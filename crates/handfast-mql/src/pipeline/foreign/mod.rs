@@ -1,0 +1,207 @@
+//! The stages that need other collections, compiled: what to ask a store for, and what to make of its answer.
+//!
+//! Nothing here waits for anything. Who carries the stages out does the asking:
+//!
+//! ```text
+//! $lookup      per document: collection.find(lookup.filter(document)), pipeline with lookup.context(document, ..),
+//!              then lookup.attach(document, results)
+//! $unionWith   after the last document: the collection through the pipeline
+//! $graphLookup per document: level by level collection.find(graph.filter(values)), then graph.attach(..)
+//! $out         all documents into a new collection that then takes the place of the old one
+//! $merge       per document: find one by merge.filter(document), then merge.outcome(..) says what to write
+//! ```
+
+mod graph;
+mod lookup;
+mod merge;
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+
+pub use self::{
+    graph::{GraphLookup, Walk},
+    lookup::{Local, Lookup},
+    merge::{Merge, MergeOutcome, Out, WhenMatched, WhenNotMatched},
+};
+use super::{
+    Pipeline,
+    compile::{Place, Surroundings, of_array},
+};
+use crate::{
+    context::{CompileOptions, Context, Random},
+    error::{Code, Error, Result},
+    expression::{
+        Expression, Value,
+        value::{self, type_name},
+        variable::check_own_name,
+    },
+};
+
+/// A collection that a stage names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The database, if it is not the one the command runs on.
+    pub database: Option<String>,
+    /// The collection.
+    pub collection: String,
+}
+
+/// Variables of a `let`: names with the expressions that give their values, per document.
+#[derive(Debug, Default)]
+pub struct Let {
+    variables: Vec<(String, Expression)>,
+}
+
+impl Let {
+    fn compile(source: Option<RawBsonRef<'_>>, stage: &str, options: &CompileOptions) -> Result<Let> {
+        let document = match source {
+            None => return Ok(Let::default()),
+            Some(RawBsonRef::Document(document)) => document,
+            Some(other) => {
+                return Err(Error::new(
+                    Code::FailedToParse,
+                    format!(
+                        "{stage} argument 'let: {}' must be an object, is type {}",
+                        value::show(other),
+                        type_name(other)
+                    ),
+                ));
+            }
+        };
+        let mut variables = Vec::new();
+        for field in value::fields(document) {
+            let (name, item) = field?;
+            check_own_name(name.as_str())?;
+            variables.push((name.as_str().to_owned(), Expression::compile(item, options)?));
+        }
+        Ok(Let { variables })
+    }
+
+    /// The options under which an inner pipeline is compiled: it sees the variables around and these.
+    fn declared(&self, options: &CompileOptions) -> CompileOptions {
+        let mut variables = options.variables.clone();
+        variables.extend(self.variables.iter().map(|(name, _)| name.clone()));
+        CompileOptions { variables }
+    }
+
+    /// The values of all variables for a document: the ones around, and these over them.
+    ///
+    /// # Errors
+    /// What the expressions fail with.
+    pub fn bind(&self, document: &RawDocument, context: &Context) -> Result<RawDocumentBuf> {
+        let mut bound = RawDocumentBuf::new();
+        for field in value::fields(&context.variables) {
+            let (name, item) = field?;
+            if !self.variables.iter().any(|(own, _)| own == name.as_str()) {
+                bound.append(name, item);
+            }
+        }
+        for (name, expression) in &self.variables {
+            // A missing variable stays missing.
+            if let Some(item) = expression.evaluate(document, context)?.get() {
+                value::append(&mut bound, name, item)?;
+            }
+        }
+        Ok(bound)
+    }
+
+    /// Whether there are no variables, so that an inner pipeline gives the same for every document.
+    pub fn is_empty(&self) -> bool {
+        self.variables.is_empty()
+    }
+
+    /// The context in which an inner pipeline runs for a document.
+    ///
+    /// # Errors
+    /// As [`Let::bind`].
+    pub fn context(&self, document: &RawDocument, outer: &Context) -> Result<Context> {
+        let variables = self.bind(document, outer)?;
+        Ok(Context {
+            now: outer.now,
+            cluster_time: outer.cluster_time,
+            variables,
+            random: Random::new(outer.random.next_u64()),
+        })
+    }
+}
+
+/// `$unionWith`: the documents of another collection, or of a pipeline over it, after those that flow in.
+#[derive(Debug)]
+pub struct UnionWith {
+    /// The collection; none if the pipeline begins with `$documents`.
+    pub collection: Option<String>,
+    /// What its documents go through.
+    pub pipeline: Pipeline,
+}
+
+impl UnionWith {
+    pub(super) fn compile(argument: RawBsonRef<'_>, surroundings: Surroundings<'_>) -> Result<UnionWith> {
+        let document = match argument {
+            RawBsonRef::String(name) => {
+                let pipeline = Pipeline { stages: Vec::new() };
+                return Ok(UnionWith { collection: Some(collection_name("$unionWith", name)?), pipeline });
+            }
+            RawBsonRef::Document(document) => document,
+            other => {
+                return Err(Error::new(
+                    Code::FailedToParse,
+                    format!(
+                        "the $unionWith stage specification must be an object or string, but found {}",
+                        type_name(other)
+                    ),
+                ));
+            }
+        };
+        let (mut collection, mut pipeline) = (None, None);
+        for field in value::fields(document) {
+            let (key, item) = field?;
+            match key.as_str() {
+                "coll" => collection = Some(collection_name("$unionWith", string("$unionWith", "coll", item)?)?),
+                "pipeline" => {
+                    let inner = surroundings.inner(Place::Nested, surroundings.options)?;
+                    pipeline = Some(of_array(item, inner)?);
+                }
+                other => return Err(unknown("$unionWith", other)),
+            }
+        }
+        let pipeline = pipeline.unwrap_or(Pipeline { stages: Vec::new() });
+        let has_source = matches!(pipeline.stages().first(), Some(super::Stage::Documents(_)));
+        if collection.is_none() && !has_source {
+            return Err(Error::new(
+                Code::FailedToParse,
+                "$unionWith stage without explicit collection must have a pipeline with $documents as first stage",
+            ));
+        }
+        Ok(UnionWith { collection, pipeline })
+    }
+}
+
+fn unknown(stage: &str, name: &str) -> Error {
+    Error::new(Code::FailedToParse, format!("unknown argument to {stage}: {name}"))
+}
+
+fn string<'s>(stage: &str, name: &str, item: RawBsonRef<'s>) -> Result<&'s str> {
+    match item {
+        RawBsonRef::String(text) => Ok(text),
+        other => Err(Error::new(
+            Code::FailedToParse,
+            format!("{stage} argument '{name}: {}' must be a string, is type {}", value::show(other), type_name(other)),
+        )),
+    }
+}
+
+fn collection_name(stage: &str, name: &str) -> Result<String> {
+    if name.is_empty() || name.contains('\0') || name.contains('$') {
+        return Err(Error::new(Code::InvalidNamespace, format!("{stage}: invalid collection name '{name}'")));
+    }
+    Ok(name.to_owned())
+}
+
+/// A dotted path without `$`.
+fn path_of(stage: &str, name: &str, item: RawBsonRef<'_>) -> Result<Vec<String>> {
+    crate::expression::path::split(string(stage, name, item)?)
+}
+
+/// The value at a path, arrays on the way mapped, as the local side of a join reads it.
+fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Value<'a>> {
+    crate::expression::path::walk(RawBsonRef::Document(document), path)
+}

@@ -1,0 +1,218 @@
+//! How documents flow: push operators and the chain that joins them.
+//!
+//! A document is pushed in at the top; what comes out at the bottom is appended to `out`. Three answers: `Continue`
+//! (push the next one), `More` (this input has more to give: call `resume`), `Done` (no further input changes anything,
+//! as after `$limit`: call `finish`). `More` keeps memory bounded where one document becomes many, as with `$unwind`.
+//!
+//! ```text
+//! source -> $match -> $unwind -> $limit -> out
+//!              |         |          `-- Done: the source need not be read on
+//!              |         `-- More: out of one document come many, a portion at a time
+//!              `-- Continue, with or without an output
+//! ```
+
+use std::collections::VecDeque;
+
+use bson::RawDocumentBuf;
+
+use crate::error::Result;
+
+/// What an operator says after it took its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Flow {
+    /// Ready for the next document.
+    Continue,
+    /// There is more output of what was pushed: call `resume` before anything else.
+    More,
+    /// No further input changes the result: call `finish`.
+    Done,
+}
+
+/// One stage at work.
+pub trait Operator: Send {
+    /// Takes a document; what comes of it is appended to `out`.
+    ///
+    /// # Errors
+    /// An expression that fails, or a bound of memory (292).
+    fn push(&mut self, document: RawDocumentBuf, out: &mut Vec<RawDocumentBuf>) -> Result<Flow>;
+
+    /// Goes on after `More`.
+    ///
+    /// # Errors
+    /// As `push`.
+    fn resume(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        let _ = out;
+        Ok(Flow::Continue)
+    }
+
+    /// The input is at its end: what was held back is appended to `out`. Answers `More` or `Done`.
+    ///
+    /// # Errors
+    /// As `push`.
+    fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        let _ = out;
+        Ok(Flow::Done)
+    }
+}
+
+/// A chain answers `More` when it has appended this many bytes, so that a reader can hand out a batch.
+const OUTPUT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Operators one behind the other; itself an operator.
+pub struct Chain<'p> {
+    links: Vec<Link<'p>>,
+    /// The link whose end of input was told last; links before it have finished.
+    finished: usize,
+}
+
+struct Link<'p> {
+    operator: Box<dyn Operator + 'p>,
+    waiting: VecDeque<RawDocumentBuf>,
+    state: LinkState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LinkState {
+    Ready,
+    /// It answered `More` to an input.
+    HasMore,
+    /// It answered `More` to the end of its input.
+    HasMoreAtEnd,
+    /// It wants no input.
+    Done,
+}
+
+impl<'p> Chain<'p> {
+    /// Joins operators; none at all hands its input on.
+    pub fn new(operators: Vec<Box<dyn Operator + 'p>>) -> Self {
+        let link = |operator| Link { operator, waiting: VecDeque::new(), state: LinkState::Ready };
+        Chain { links: operators.into_iter().map(link).collect(), finished: 0 }
+    }
+
+    /// Works off what waits, the last link first, so that little piles up; stops when enough has come out.
+    fn work(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        let mut made_bytes = 0;
+        while let Some(index) = self.links.iter().rposition(Link::has_work) {
+            if made_bytes >= OUTPUT_BYTES {
+                return Ok(Flow::More);
+            }
+            let mut made = Vec::new();
+            let state = self.links[index].step(&mut made)?;
+            self.links[index].state = state;
+            if state == LinkState::Done {
+                // What is before this link has nobody to work for.
+                for link in &mut self.links[..=index] {
+                    link.waiting.clear();
+                    link.state = LinkState::Done;
+                }
+            }
+            match self.links.get_mut(index + 1) {
+                Some(next) if next.state == LinkState::Done => {}
+                Some(next) => next.waiting.extend(made),
+                None => {
+                    made_bytes += made.iter().map(|document| document.as_bytes().len()).sum::<usize>();
+                    out.extend(made);
+                }
+            }
+        }
+        let done = self.links.first().is_some_and(|link| link.state == LinkState::Done);
+        Ok(if done { Flow::Done } else { Flow::Continue })
+    }
+
+    /// Pushes every document, then finishes: all that comes out.
+    ///
+    /// # Errors
+    /// As the operators.
+    pub fn run(mut self, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
+        let mut out = Vec::new();
+        for document in documents {
+            let mut flow = self.push(document, &mut out)?;
+            while flow == Flow::More {
+                flow = self.resume(&mut out)?;
+            }
+            if flow == Flow::Done {
+                break;
+            }
+        }
+        while self.finish(&mut out)? == Flow::More {}
+        Ok(out)
+    }
+}
+
+impl Link<'_> {
+    fn has_work(&self) -> bool {
+        match self.state {
+            LinkState::HasMore | LinkState::HasMoreAtEnd => true,
+            LinkState::Ready => !self.waiting.is_empty(),
+            LinkState::Done => false,
+        }
+    }
+
+    fn step(&mut self, made: &mut Vec<RawDocumentBuf>) -> Result<LinkState> {
+        let flow = match self.state {
+            LinkState::HasMore => self.operator.resume(made)?,
+            LinkState::HasMoreAtEnd => {
+                return Ok(match self.operator.finish(made)? {
+                    Flow::More => LinkState::HasMoreAtEnd,
+                    Flow::Continue | Flow::Done => LinkState::Ready,
+                });
+            }
+            LinkState::Ready | LinkState::Done => match self.waiting.pop_front() {
+                Some(document) => self.operator.push(document, made)?,
+                None => Flow::Continue,
+            },
+        };
+        Ok(match flow {
+            Flow::Continue => LinkState::Ready,
+            Flow::More => LinkState::HasMore,
+            Flow::Done => LinkState::Done,
+        })
+    }
+}
+
+impl Operator for Chain<'_> {
+    fn push(&mut self, document: RawDocumentBuf, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        match self.links.first_mut() {
+            None => {
+                out.push(document);
+                Ok(Flow::Continue)
+            }
+            Some(first) if first.state == LinkState::Done => Ok(Flow::Done),
+            Some(first) => {
+                first.waiting.push_back(document);
+                self.work(out)
+            }
+        }
+    }
+
+    fn resume(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        self.work(out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        loop {
+            if self.work(out)? == Flow::More {
+                return Ok(Flow::More);
+            }
+            let index = self.finished;
+            if index == self.links.len() {
+                return Ok(Flow::Done);
+            }
+            self.finished += 1;
+            if self.links.get(index + 1).is_some_and(|next| next.state == LinkState::Done) {
+                continue;
+            }
+            let mut made = Vec::new();
+            let flow = self.links[index].operator.finish(&mut made)?;
+            if flow == Flow::More {
+                self.links[index].state = LinkState::HasMoreAtEnd;
+            }
+            match self.links.get_mut(index + 1) {
+                Some(next) if next.state == LinkState::Done => {}
+                Some(next) => next.waiting.extend(made),
+                None => out.extend(made),
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `$sample`: n documents, each set of n as likely as any other, in random order.
+
+use bson::RawDocumentBuf;
+
+use super::{
+    memory::{ENTRY_BYTES, Memory},
+    operator::{Flow, Operator},
+};
+use crate::{context::Context, error::Result};
+
+/// A reservoir: the n-th document of the input takes the place of a random one with the chance size/n.
+pub(super) struct Sampling<'p> {
+    size: u64,
+    seen: u64,
+    reservoir: Vec<RawDocumentBuf>,
+    memory: Memory,
+    context: &'p Context,
+}
+
+impl<'p> Sampling<'p> {
+    pub(super) fn new(size: u64, context: &'p Context) -> Self {
+        Sampling { size, seen: 0, reservoir: Vec::new(), memory: Memory::new("$sample"), context }
+    }
+}
+
+fn cost(document: &RawDocumentBuf) -> usize {
+    ENTRY_BYTES + document.as_bytes().len()
+}
+
+impl Operator for Sampling<'_> {
+    fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        self.seen += 1;
+        if (self.reservoir.len() as u64) < self.size {
+            self.memory.take(cost(&document))?;
+            self.reservoir.push(document);
+            return Ok(Flow::Continue);
+        }
+        let place = self.context.random.next_below(self.seen);
+        if let Some(held) = usize::try_from(place).ok().and_then(|place| self.reservoir.get_mut(place)) {
+            self.memory.give_back(cost(held));
+            self.memory.take(cost(&document))?;
+            *held = document;
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        // Fisher and Yates: the reservoir still leans towards the order of the input.
+        for last in (1..self.reservoir.len()).rev() {
+            let other = self.context.random.next_below(last as u64 + 1) as usize;
+            self.reservoir.swap(last, other);
+        }
+        out.append(&mut self.reservoir);
+        Ok(Flow::Done)
+    }
+}

@@ -1,0 +1,70 @@
+//! `$sort`, which keeps only what a `$limit` behind it lets through.
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use super::operator::{Flow, Operator};
+use crate::{
+    error::Result,
+    sort::{Sort, Sorter},
+};
+
+/// A compiled `$sort`.
+#[derive(Debug)]
+pub struct SortStage {
+    sort: Sort,
+    /// How many documents are wanted at most: from a `$limit` behind the sort.
+    limit: Option<u64>,
+}
+
+impl SortStage {
+    /// Compiles `{<field>: 1 or -1, ..}`.
+    ///
+    /// # Errors
+    /// As [`Sort::compile`], and 15976 for no field at all.
+    pub fn compile(document: &RawDocument) -> Result<SortStage> {
+        if document.is_empty() {
+            return Err(crate::Error::new(crate::Code(15_976), "$sort stage must have at least one sort key"));
+        }
+        Ok(SortStage { sort: Sort::compile(document)?, limit: None })
+    }
+
+    /// The order.
+    pub fn sort(&self) -> &Sort {
+        &self.sort
+    }
+
+    /// How many documents are wanted at most.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    pub(super) fn set_limit(&mut self, limit: u64) {
+        self.limit = Some(self.limit.map_or(limit, |known| known.min(limit)));
+    }
+
+    pub(super) fn operator(&self) -> Box<dyn Operator + '_> {
+        let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        Box::new(Sorting { sort: &self.sort, limit, sorter: Sorter::new(limit) })
+    }
+}
+
+struct Sorting<'p> {
+    sort: &'p Sort,
+    limit: Option<usize>,
+    sorter: Sorter<RawDocumentBuf>,
+}
+
+impl Operator for Sorting<'_> {
+    fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        let key = self.sort.key(&document)?;
+        let bytes = document.as_bytes().len();
+        self.sorter.push(key, document, bytes)?;
+        Ok(Flow::Continue)
+    }
+
+    fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        let sorter = std::mem::replace(&mut self.sorter, Sorter::new(self.limit));
+        out.extend(sorter.into_sorted());
+        Ok(Flow::Done)
+    }
+}

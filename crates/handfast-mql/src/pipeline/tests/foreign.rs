@@ -1,0 +1,274 @@
+use bson::{Bson, Document, RawDocumentBuf, bson, doc, rawdoc};
+
+use super::{check_error, compile, raw};
+use crate::{
+    CompileOptions, Context, Filter,
+    expression::testing::context,
+    pipeline::{
+        GraphLookup, Lookup, Merge, Stage, UnionWith,
+        foreign::{MergeOutcome, WhenNotMatched},
+    },
+};
+
+fn matching(collection: &[RawDocumentBuf], filter: &RawDocumentBuf, context: &Context) -> Vec<RawDocumentBuf> {
+    let filter = Filter::compile(filter, &CompileOptions::default()).unwrap();
+    collection.iter().filter(|document| filter.matches(document, context).unwrap()).cloned().collect()
+}
+
+fn with_lookup<T>(stage: Document, use_it: impl FnOnce(&Lookup) -> T) -> T {
+    let pipeline = compile(bson!([{ "$lookup": stage }])).unwrap();
+    match &pipeline.stages()[0] {
+        Stage::Lookup(lookup) => use_it(lookup),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Carries a lookup out over collections in memory.
+fn look_up(stage: Document, document: Document, collection: &[Document]) -> Document {
+    let context = context();
+    let document = RawDocumentBuf::try_from(document).unwrap();
+    let collection = raw(collection.iter().cloned());
+    with_lookup(stage, |lookup| {
+        let mut found = matching(&collection, &lookup.filter(&document).unwrap(), &context);
+        if let Some(pipeline) = &lookup.pipeline {
+            found = pipeline.run(found, &lookup.context(&document, &context).unwrap()).unwrap();
+        }
+        Document::try_from(lookup.attach(&document, found).unwrap()).unwrap()
+    })
+}
+
+#[test]
+fn lookup_joins_by_equal_values() {
+    let stage = doc! { "from": "c", "localField": "a", "foreignField": "b.x", "as": "r" };
+    let foreign = [
+        doc! { "_id": 1, "b": { "x": 1 } },
+        doc! { "_id": 2, "b": { "x": [1, 2] } },
+        doc! { "_id": 3 },
+        doc! { "_id": 4, "b": { "x": null } },
+    ];
+    let ids = |document: Document| {
+        let result = look_up(stage.clone(), document, &foreign);
+        result
+            .get_array("r")
+            .unwrap()
+            .iter()
+            .map(|item| item.as_document().unwrap().get_i32("_id").unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids(doc! { "a": 1 }), [1, 2]);
+    assert_eq!(ids(doc! { "a": 1.0 }), [1, 2]);
+    assert_eq!(ids(doc! { "a": [2, 9] }), [2]);
+    assert_eq!(ids(doc! { "a": null }), [3, 4]);
+    assert_eq!(ids(doc! {}), [3, 4]);
+    assert_eq!(ids(doc! { "a": [] }), [0_i32; 0]);
+    assert_eq!(ids(doc! { "a": { "$gt": 0 } }), [0_i32; 0]);
+}
+
+#[test]
+fn lookup_keeps_the_document_and_sets_a_nested_field() {
+    let stage = doc! { "from": "c", "localField": "a", "foreignField": "_id", "as": "r.s" };
+    assert_eq!(
+        look_up(stage, doc! { "a": 1, "r": { "t": 5, "s": 0 }, "z": 1 }, &[doc! { "_id": 1 }]),
+        doc! { "a": 1, "r": { "t": 5, "s": [{ "_id": 1 }] }, "z": 1 },
+    );
+}
+
+#[test]
+fn lookup_runs_a_pipeline_with_variables() {
+    let stage = doc! {
+        "from": "c",
+        "let": { "limit": "$max" },
+        "pipeline": [{ "$match": { "$expr": { "$lte": ["$v", "$$limit"] } } }, { "$project": { "_id": 0, "v": 1, "limit": "$$limit" } }],
+        "as": "r",
+    };
+    let foreign = [doc! { "_id": 1, "v": 5 }, doc! { "_id": 2, "v": 15 }];
+    assert_eq!(
+        look_up(stage.clone(), doc! { "max": 10 }, &foreign),
+        doc! { "max": 10, "r": [{ "v": 5, "limit": 10 }] },
+    );
+    assert_eq!(look_up(stage, doc! { "max": 20 }, &foreign).get_array("r").unwrap().len(), 2);
+    // Fields and a pipeline together.
+    let stage = doc! { "from": "c", "localField": "k", "foreignField": "k", "pipeline": [{ "$limit": 1 }], "as": "r" };
+    assert_eq!(
+        look_up(stage, doc! { "k": 1 }, &[doc! { "k": 2 }, doc! { "k": 1, "n": 1 }, doc! { "k": 1, "n": 2 }]),
+        doc! { "k": 1, "r": [{ "k": 1, "n": 1 }] },
+    );
+}
+
+#[test]
+fn lookup_is_refused() {
+    for stage in [
+        bson!({ "from": "c", "localField": "a", "as": "r" }),
+        bson!({ "from": "c", "as": "r" }),
+        bson!({ "localField": "a", "foreignField": "b", "as": "r" }),
+        bson!({ "from": "c", "localField": "a", "foreignField": "b" }),
+        bson!({ "from": 1, "localField": "a", "foreignField": "b", "as": "r" }),
+        bson!({ "from": "c", "localField": "a", "foreignField": "b", "as": "r", "x": 1 }),
+        bson!({ "from": "c", "let": {}, "localField": "a", "foreignField": "b", "as": "r" }),
+        bson!(1),
+    ] {
+        check_error(bson!([{ "$lookup": stage }]), 9);
+    }
+    check_error(bson!([{ "$lookup": { "from": "c", "pipeline": [{ "$out": "x" }], "as": "r" } }]), 51047);
+    check_error(
+        bson!([{ "$lookup": { "from": "c", "pipeline": [{ "$match": { "$expr": "$$nobody" } }], "as": "r" } }]),
+        17276,
+    );
+    check_error(bson!([{ "$lookup": { "from": "c", "pipeline": [{ "$foo": 1 }], "as": "r" } }]), 40324);
+    // A stage of another collection is no pure one.
+    check_error(bson!([{ "$lookup": { "from": "c", "pipeline": [], "as": "r" } }]), 20);
+    let mut nested = bson!([]);
+    for _ in 0..22 {
+        nested = bson!([{ "$lookup": { "from": "c", "pipeline": nested, "as": "r" } }]);
+    }
+    check_error(nested, 146);
+}
+
+#[test]
+fn union_with() {
+    let union = |stage: Bson| match compile(bson!([{ "$unionWith": stage }])).unwrap().stages {
+        stages if stages.len() == 1 => match stages.into_iter().next() {
+            Some(Stage::UnionWith(union)) => union,
+            other => panic!("{other:?}"),
+        },
+        stages => panic!("{stages:?}"),
+    };
+    let UnionWith { collection, pipeline } = union(bson!("c"));
+    assert_eq!((collection.as_deref(), pipeline.stages().len()), (Some("c"), 0));
+    let UnionWith { collection, pipeline } = union(bson!({ "coll": "c", "pipeline": [{ "$limit": 1 }] }));
+    assert_eq!((collection.as_deref(), pipeline.stages().len()), (Some("c"), 1));
+    let UnionWith { collection, .. } = union(bson!({ "pipeline": [{ "$documents": [{ "a": 1 }] }] }));
+    assert_eq!(collection, None);
+    check_error(bson!([{ "$unionWith": { "pipeline": [] } }]), 9);
+    check_error(bson!([{ "$unionWith": 1 }]), 9);
+    check_error(bson!([{ "$unionWith": "" }]), 73);
+}
+
+fn graph(stage: Document) -> Box<GraphLookup> {
+    match compile(bson!([{ "$graphLookup": stage }])).unwrap().stages.into_iter().next() {
+        Some(Stage::GraphLookup(graph)) => graph,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn walk(stage: Document, document: Document, collection: &[Document]) -> Vec<Document> {
+    let context = context();
+    let graph = graph(stage);
+    let document = RawDocumentBuf::try_from(document).unwrap();
+    let collection = raw(collection.iter().cloned());
+    let mut walk = graph.start(&document, &context).unwrap();
+    while let Some(filter) = walk.filter().unwrap() {
+        walk.arrive(matching(&collection, &filter, &context)).unwrap();
+    }
+    let result = Document::try_from(walk.attach(&document).unwrap()).unwrap();
+    result.get_array("r").unwrap().iter().map(|item| item.as_document().unwrap().clone()).collect()
+}
+
+#[test]
+fn graph_lookup_walks_until_nothing_is_new() {
+    let people = [
+        doc! { "_id": 1, "name": "dev", "boss": "eliot" },
+        doc! { "_id": 2, "name": "eliot", "boss": "ron" },
+        doc! { "_id": 3, "name": "ron", "boss": ["eliot", "andrew"] },
+        doc! { "_id": 4, "name": "andrew" },
+    ];
+    let stage = doc! { "from": "people", "startWith": "$boss", "connectFromField": "boss", "connectToField": "name", "as": "r", "depthField": "d" };
+    let found = walk(stage.clone(), people[0].clone(), &people);
+    let summary: Vec<_> =
+        found.iter().map(|person| (person.get_str("name").unwrap(), person.get_i64("d").unwrap())).collect();
+    assert_eq!(summary, [("eliot", 0), ("ron", 1), ("andrew", 2)]);
+    let mut bounded = stage.clone();
+    bounded.insert("maxDepth", 0);
+    assert_eq!(walk(bounded, people[0].clone(), &people).len(), 1);
+    let mut restricted = stage;
+    restricted.insert("restrictSearchWithMatch", doc! { "name": { "$ne": "ron" } });
+    assert_eq!(walk(restricted, people[0].clone(), &people).len(), 1);
+    check_error(bson!([{ "$graphLookup": { "from": "c" } }]), 40105);
+    check_error(bson!([{ "$graphLookup": { "maxDepth": -1 } }]), 40101);
+    check_error(bson!([{ "$graphLookup": { "maxDepth": "x" } }]), 40100);
+    check_error(bson!([{ "$graphLookup": { "maxDepth": 1.5 } }]), 40102);
+}
+
+#[test]
+fn out_names_a_collection() {
+    for (stage, database, collection) in [(bson!("c"), None, "c"), (bson!({ "db": "d", "coll": "c" }), Some("d"), "c")]
+    {
+        match &compile(bson!([{ "$out": stage }])).unwrap().stages()[0] {
+            Stage::Out(out) => {
+                assert_eq!((out.target.database.as_deref(), out.target.collection.as_str()), (database, collection));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    check_error(bson!([{ "$out": 1 }]), 16990);
+}
+
+fn merge(stage: impl Into<Bson>) -> Box<Merge> {
+    match compile(bson!([{ "$merge": stage.into() }])).unwrap().stages.into_iter().next() {
+        Some(Stage::Merge(merge)) => merge,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn merge_says_what_to_write() {
+    let context = context();
+    let existing = rawdoc! { "_id": 1, "a": 1, "b": 2 };
+    let result = rawdoc! { "_id": 1, "b": 3, "c": 4 };
+    let outcome = |stage: Bson, existing: Option<&RawDocumentBuf>| {
+        merge(stage).outcome(&result, existing.map(AsRef::as_ref), &context)
+    };
+    assert_eq!(
+        outcome(bson!("c"), Some(&existing)),
+        Ok(MergeOutcome::Replace(rawdoc! { "_id": 1, "a": 1, "b": 3, "c": 4 })),
+    );
+    assert_eq!(outcome(bson!("c"), None), Ok(MergeOutcome::Insert(result.clone())));
+    assert_eq!(
+        outcome(bson!({ "into": "c", "whenMatched": "replace" }), Some(&existing)),
+        Ok(MergeOutcome::Replace(result.clone()))
+    );
+    assert_eq!(
+        outcome(bson!({ "into": "c", "whenMatched": "keepExisting" }), Some(&existing)),
+        Ok(MergeOutcome::Nothing)
+    );
+    assert_eq!(outcome(bson!({ "into": "c", "whenMatched": "fail" }), Some(&existing)).unwrap_err().code().0, 11000);
+    assert_eq!(outcome(bson!({ "into": "c", "whenNotMatched": "discard" }), None), Ok(MergeOutcome::Nothing));
+    assert_eq!(outcome(bson!({ "into": "c", "whenNotMatched": "fail" }), None).unwrap_err().code().0, 13113);
+    assert_eq!(
+        outcome(
+            bson!({ "into": "c", "whenMatched": [{ "$set": { "sum": { "$add": ["$b", "$$new.b"] } } }] }),
+            Some(&existing)
+        ),
+        Ok(MergeOutcome::Replace(rawdoc! { "_id": 1, "a": 1, "b": 2, "sum": 5 })),
+    );
+    assert_eq!(
+        outcome(
+            bson!({ "into": "c", "let": { "x": "$c" }, "whenMatched": [{ "$set": { "x": "$$x" } }] }),
+            Some(&existing)
+        ),
+        Ok(MergeOutcome::Replace(rawdoc! { "_id": 1, "a": 1, "b": 2, "x": 4 })),
+    );
+    let stage = merge(bson!({ "into": { "db": "d", "coll": "c" }, "on": ["a", "b.c"], "whenNotMatched": "discard" }));
+    assert_eq!((stage.on.len(), stage.when_not_matched), (2, WhenNotMatched::Discard));
+    assert_eq!(
+        stage.filter(&rawdoc! { "a": 1, "b": { "c": 2 } }),
+        Ok(rawdoc! { "a": { "$eq": 1 }, "b.c": { "$eq": 2 } }),
+    );
+    assert_eq!(stage.filter(&rawdoc! { "a": 1 }).unwrap_err().code().0, 51132);
+    assert_eq!(stage.filter(&rawdoc! { "a": [1], "b": { "c": 1 } }).unwrap_err().code().0, 51185);
+}
+
+#[test]
+fn merge_is_refused() {
+    check_error(bson!([{ "$merge": 1 }]), 51182);
+    check_error(bson!([{ "$merge": {} }]), 40414);
+    check_error(bson!([{ "$merge": { "into": 1 } }]), 51178);
+    check_error(bson!([{ "$merge": { "into": "c", "whenMatched": "x" } }]), 2);
+    check_error(bson!([{ "$merge": { "into": "c", "whenNotMatched": "x" } }]), 2);
+    check_error(bson!([{ "$merge": { "into": "c", "on": [] } }]), 51187);
+    check_error(bson!([{ "$merge": { "into": "c", "on": 1 } }]), 51186);
+    check_error(bson!([{ "$merge": { "into": "c", "on": [1] } }]), 51134);
+    check_error(bson!([{ "$merge": { "into": "c", "on": ["a", "a"] } }]), 31465);
+    check_error(bson!([{ "$merge": { "into": "c", "let": {}, "whenMatched": "merge" } }]), 51199);
+    check_error(bson!([{ "$merge": { "into": "c", "whenMatched": [{ "$match": {} }] } }]), 72);
+}

@@ -1,0 +1,48 @@
+//! Tables of cases: a pipeline, the documents that go in, those that come out.
+
+mod foreign;
+mod group;
+mod stages;
+
+use bson::{Bson, Document, RawDocumentBuf};
+
+use super::Pipeline;
+use crate::{CompileOptions, Result, expression::testing::context};
+
+fn raw(documents: impl IntoIterator<Item = Document>) -> Vec<RawDocumentBuf> {
+    documents.into_iter().map(|document| RawDocumentBuf::try_from(document).unwrap()).collect()
+}
+
+fn documents(array: impl Into<Bson>) -> Vec<Document> {
+    match array.into() {
+        Bson::Array(items) => items.into_iter().map(|item| item.as_document().unwrap().clone()).collect(),
+        Bson::Document(document) => vec![document],
+        other => panic!("{other} is no list of documents"),
+    }
+}
+
+fn compile(stages: impl Into<Bson>) -> Result<Pipeline> {
+    Pipeline::compile(&raw(documents(stages)), &CompileOptions::default())
+}
+
+fn run(stages: impl Into<Bson>, input: impl Into<Bson>) -> Result<Vec<Document>> {
+    let results = compile(stages)?.run(raw(documents(input)), &context())?;
+    Ok(results.into_iter().map(|document| Document::try_from(document).unwrap()).collect())
+}
+
+/// The pipeline makes of these documents exactly those.
+#[track_caller]
+fn check(stages: impl Into<Bson>, input: impl Into<Bson>, expected: impl Into<Bson>) {
+    let stages = stages.into();
+    assert_eq!(run(stages.clone(), input), Ok(documents(expected)), "{stages}");
+}
+
+/// The pipeline fails with this code, when compiled or at work on an empty document.
+#[track_caller]
+fn check_error(stages: impl Into<Bson>, code: i32) {
+    let stages = stages.into();
+    match run(stages.clone(), Document::new()) {
+        Err(error) => assert_eq!(error.code().0, code, "{stages}: {error}"),
+        Ok(results) => panic!("{stages} should fail with {code}, gives {results:?}"),
+    }
+}
