@@ -179,7 +179,7 @@ impl<'a> Container<'a> {
     /// Adds a field at the end of a document, or an element at an index of an array, with `null`s before it if need be.
     ///
     /// # Errors
-    /// `CannotBackfillArray` (33) if it needs too many; `PathNotViable` (28) if the name is no index: the caller, who
+    /// `CannotBackfillArray` (34) if it needs too many; `PathNotViable` (28) if the name is no index: the caller, who
     /// knows the array's name, has looked.
     pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>) -> Result<()> {
         if !self.is_array() {

@@ -18,15 +18,13 @@ use super::replacement::{id_first, replace, stamp};
 use super::tree::{Container, Value};
 use super::{Kind, UPSERT_TOO_LARGE, Update, check_size, run};
 
-/// MongoDB's `NotExactValueField`.
-const NOT_EXACT_VALUE_FIELD: Code = Code(111);
-
 impl Update {
     /// The document to insert if no document matches the filter. It has no `_id` if neither filter nor update give one;
     /// if it has one, it is the first field.
     ///
     /// # Errors
     /// `NotSingleValueField` (54) if the filter wants two values of one field, or a field and something inside it;
+    /// `NotExactValueField` (111) for a replacement, if the filter speaks of parts of `_id`;
     /// `ImmutableField` (66) if the update gives another `_id` than the filter; those of [`Update::apply`].
     pub fn upsert(&self, filter: &Filter, context: &Context) -> Result<RawDocumentBuf> {
         let made = match &self.kind {
@@ -53,7 +51,7 @@ fn equalities(filter: &Filter) -> Vec<(String, Boxed)> {
     let single = |predicate: &Predicate| match predicate {
         Predicate::Compare(Comparison::Equal, operand) => Some(Boxed::new(operand.value())),
         Predicate::In(choices) => match choices.values() {
-            [only] => Some(Boxed::new(only.value())),
+            [only] if choices.patterns().is_empty() => Some(Boxed::new(only.value())),
             _ => None,
         },
         _ => None,
@@ -123,7 +121,7 @@ fn id_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
             ids.push((path.clone(), value.clone()));
         } else if path.starts_with("_id.") {
             let message = format!("field at '_id' must be exactly specified, field at sub-path '{path}'found");
-            return Err(Error::new(NOT_EXACT_VALUE_FIELD, message));
+            return Err(Error::new(Code::NotExactValueField, message));
         }
     }
     base_document(&ids)

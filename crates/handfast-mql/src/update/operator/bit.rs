@@ -83,7 +83,7 @@ impl Bit {
                 let value = current.value()?;
                 Integer::of(value).ok_or_else(|| {
                     let message = format!(
-                        "Cannot apply $bit to a value of non-integral type.{{{}}} has the field {} of non-integer type {}",
+                        "Cannot apply $bit to a value of non-integral type.{} has the field {} of non-integer type {}",
                         id_field(scope.document),
                         target.name.as_str(),
                         text::type_name(value)

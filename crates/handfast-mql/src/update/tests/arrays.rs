@@ -158,6 +158,25 @@ fn pull() {
     );
     check(doc! { "a": [{}, { "x": 1 }, 1] }, doc! { "$pull": { "a": {} } }, doc! { "a": [1] });
     check(doc! { "a": [[1, 2], [1]] }, doc! { "$pull": { "a": [1, 2] } }, doc! { "a": [[1]] });
+    check(doc! { "a": [1, 2, 3] }, doc! { "$pull": { "a": { "$in": [1, 3, 9] } } }, doc! { "a": [2] });
+    check(doc! { "a": [1, 2, 3] }, doc! { "$pull": { "a": { "$not": { "$gt": 1 } } } }, doc! { "a": [2, 3] });
+    check(doc! { "a": [1, 2, 3] }, doc! { "$pull": { "a": { "$ne": 2 } } }, doc! { "a": [2] });
+    let pattern =
+        Bson::RegularExpression(bson::Regex { pattern: "^x".try_into().unwrap(), options: "".try_into().unwrap() });
+    check(doc! { "a": ["xy", "yx", 1] }, doc! { "$pull": { "a": pattern } }, doc! { "a": ["yx", 1] });
+    check(
+        doc! { "a": [{ "x": 1 }, { "x": 2 }, { "y": 1 }, 7] },
+        doc! { "$pull": { "a": { "$or": [{ "x": 1 }, { "y": 1 }] } } },
+        doc! { "a": [{ "x": 2 }, 7] },
+    );
+    check(
+        doc! { "r": [{ "n": 1, "l": [{ "q": 1, "a": 4 }, { "q": 2, "a": 6 }] }, { "n": 2, "l": [{ "q": 2, "a": 9 }] }] },
+        doc! { "$pull": { "r": { "l": { "$elemMatch": { "q": 2, "a": { "$gte": 8 } } } } } },
+        doc! { "r": [{ "n": 1, "l": [{ "q": 1, "a": 4 }, { "q": 2, "a": 6 }] }] },
+    );
+    check(doc! { "a": [[1, 6], [1]] }, doc! { "$pull": { "a": { "$gte": 5 } } }, doc! { "a": [[1]] });
+    let error = PLAIN.run(&doc! { "a": [1] }, &doc! { "$pull": { "a": { "$foo": 1 } } }).unwrap_err();
+    assert_eq!(error.code(), Code::BadValue);
     unchanged(doc! { "a": [1] }, doc! { "$pull": { "a": 2, "b": 1, "c.d": 1 } });
     fails(doc! { "a": 1 }, doc! { "$pull": { "a": 1 } }, Code::BadValue, "Cannot apply $pull to a non-array value");
     fails(

@@ -304,7 +304,7 @@ fn bit() {
         doc! { "_id": 1, "n": 1.0 },
         doc! { "$bit": { "n": { "or": 5 } } },
         Code::BadValue,
-        "Cannot apply $bit to a value of non-integral type.{_id: 1} has the field n of non-integer type double",
+        "Cannot apply $bit to a value of non-integral type._id: 1 has the field n of non-integer type double",
     );
     fails(
         doc! {},

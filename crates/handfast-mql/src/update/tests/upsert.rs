@@ -34,6 +34,9 @@ fn fields_of_the_filter() {
     makes(doc! { "$or": [{ "a": 1 }] }, set(), doc! { "a": 1, "x": 1 });
     makes(doc! { "a": { "$in": [1] }, "b": { "$all": [2] } }, set(), doc! { "a": 1, "b": 2, "x": 1 });
     makes(doc! { "$or": [{ "a": 1 }, { "a": 2 }], "b": { "$gt": 1 }, "c": { "$in": [1, 2] } }, set(), doc! { "x": 1 });
+    let pattern =
+        || Bson::RegularExpression(bson::Regex { pattern: "x".try_into().unwrap(), options: "".try_into().unwrap() });
+    makes(doc! { "a": pattern(), "b": { "$in": [1, pattern()] } }, set(), doc! { "x": 1 });
     makes(
         doc! { "a": { "$ne": 1 }, "b": { "$not": { "$eq": 1 } }, "$nor": [{ "c": 1 }], "d": { "$exists": true } },
         set(),
