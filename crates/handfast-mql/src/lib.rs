@@ -8,6 +8,8 @@
 //! Bytes from outside go through [`depth::check`] before anything in here sees them: everything else may recurse.
 
 mod accumulator;
+#[cfg(test)]
+mod arbitrary;
 pub mod context;
 pub mod decimal;
 pub mod depth;

@@ -14,9 +14,13 @@ pub(super) fn compile(projection: &RawDocument, options: &CompileOptions) -> Res
     let mut compiler =
         Compiler { options, root: Children::default(), kind: None, id: None, positional: false, matches: false };
     compiler.document(projection, "")?;
-    let Compiler { mut root, kind, id, positional, .. } = compiler;
-    // Alone, `_id: 1` shows nothing else, and `$slice` or `_id: 0` show everything else.
-    let kind = kind.unwrap_or(if id == Some(true) { Kind::Inclusion } else { Kind::Exclusion });
+    let Compiler { mut root, kind, id, positional, matches, .. } = compiler;
+    if id.is_some() && root.get("_id").is_some() {
+        return Err(bad(31250, "Path collision at _id"));
+    }
+    // Alone, `_id: 1` and `$elemMatch` show nothing else, and `_id: 0` and `$slice` show everything else.
+    let alone = if id == Some(true) || matches { Kind::Inclusion } else { Kind::Exclusion };
+    let kind = kind.unwrap_or(alone);
     match (kind, id) {
         (Kind::Inclusion, Some(true)) | (Kind::Exclusion, Some(false)) => {
             root.insert("_id", if kind == Kind::Inclusion { Node::Include } else { Node::Exclude })?;
@@ -76,11 +80,10 @@ impl Compiler<'_> {
     /// `1` or `0`.
     fn plain(&mut self, path: &str, shown: bool) -> Result<()> {
         if path == "_id" {
-            if self.id.is_some() || self.root.get("_id").is_some() {
-                return Err(bad(31250, "Path collision at _id"));
-            }
-            self.id = Some(shown);
-            return Ok(());
+            return match self.id.replace(shown) {
+                Some(_) => Err(bad(31250, "Path collision at _id")),
+                None => Ok(()),
+            };
         }
         if shown {
             self.include(path)?;
@@ -146,9 +149,6 @@ impl Compiler<'_> {
         if self.kind == Some(Kind::Exclusion) {
             return Err(bad(31252, "Cannot use expression other than $meta in exclusion projection"));
         }
-        if path == "_id" && self.id.is_some() {
-            return Err(bad(31250, "Path collision at _id"));
-        }
         let expression = Expression::compile(value, self.options)?;
         self.kind = Some(Kind::Inclusion);
         self.root.insert(path, Node::Compute(expression))
@@ -169,7 +169,6 @@ impl Compiler<'_> {
         query.append(CString::try_from(path)?, document);
         let filter = Filter::compile(&query, self.options)?;
         self.matches = true;
-        self.kind.get_or_insert(Kind::Inclusion);
         self.root.insert(path, Node::ElementMatch(filter))
     }
 

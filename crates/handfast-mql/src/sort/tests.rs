@@ -193,4 +193,47 @@ proptest! {
         let expected = if descending { expected.reverse() } else { expected };
         prop_assert_eq!(sort.compare(&raw(&doc! { "v": a }), &raw(&doc! { "v": b })).unwrap(), expected);
     }
+
+    #[test]
+    fn several_fields_decide_one_after_the_other(
+        documents in proptest::collection::vec((value(), value()), 2),
+        directions in (any::<bool>(), any::<bool>()),
+    ) {
+        let number = |descending: bool| if descending { -1 } else { 1 };
+        let both = Sort::compile(&raw(&doc! { "a": number(directions.0), "b": number(directions.1) })).unwrap();
+        let first = Sort::compile(&raw(&doc! { "a": number(directions.0) })).unwrap();
+        let second = Sort::compile(&raw(&doc! { "b": number(directions.1) })).unwrap();
+        let documents: Vec<RawDocumentBuf> =
+            documents.iter().map(|(a, b)| raw(&doc! { "a": a.clone(), "b": b.clone() })).collect();
+        let parallel = |document: &RawDocumentBuf| document.get_array("a").is_ok() && document.get_array("b").is_ok();
+        let actual = both.compare(&documents[0], &documents[1]);
+        if documents.iter().any(parallel) {
+            prop_assert!(actual.is_err());
+        } else {
+            let expected = first
+                .compare(&documents[0], &documents[1])
+                .unwrap()
+                .then(second.compare(&documents[0], &documents[1]).unwrap());
+            prop_assert_eq!(actual.unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn the_sorter_sorts(keys in proptest::collection::vec(0..6_u8, 0..40), limit in proptest::option::of(0..10_usize)) {
+        let mut sorter = Sorter::new(limit);
+        for (arrival, key) in keys.iter().enumerate() {
+            sorter.push(vec![*key], (*key, arrival), 1).unwrap();
+        }
+        let mut expected: Vec<(u8, usize)> = keys.into_iter().enumerate().map(|(arrival, key)| (key, arrival)).collect();
+        expected.sort();
+        expected.truncate(limit.unwrap_or(usize::MAX));
+        prop_assert_eq!(sorter.into_sorted().collect::<Vec<_>>(), expected);
+    }
+
+    /// Paths through anything: a key or an error, never a panic.
+    #[test]
+    fn any_document_has_a_key(a in value(), b in value(), path in "[ab01](\\.[ab01]){0,3}") {
+        let sort = Sort::compile(&raw(&doc! { path: 1, "a": -1 })).unwrap();
+        let _ = sort.key(&raw(&doc! { "a": a, "b": b }));
+    }
 }

@@ -170,5 +170,3 @@ fn no_array_filters(options: &UpdateOptions<'_>, kind: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) use tests::model as tests_support;

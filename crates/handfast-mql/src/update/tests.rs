@@ -70,6 +70,6 @@ fn unchanged(document: Document, update: Document) {
 mod arrays;
 mod fields;
 mod forms;
-pub(crate) mod model;
+mod model;
 mod positional;
 mod upsert;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::arbitrary::{document, value};
 
 /// One operator at one path.
 #[derive(Clone, Debug)]
@@ -169,26 +170,6 @@ fn update_of(steps: &[Step]) -> Document {
         }
     }
     update
-}
-
-pub(crate) fn value() -> impl Strategy<Value = Bson> {
-    let scalar = prop_oneof![
-        4 => (-3_i32..4).prop_map(Bson::Int32),
-        1 => Just(Bson::Null),
-        1 => "[xy]{0,2}".prop_map(Bson::String),
-        1 => (-2_i32..3).prop_map(|number| Bson::Double(number.into())),
-    ];
-    scalar.prop_recursive(3, 16, 4, |inner| {
-        prop_oneof![
-            proptest::collection::vec(inner.clone(), 0..4).prop_map(Bson::Array),
-            proptest::collection::vec(("[abc01]", inner), 0..4)
-                .prop_map(|fields| Bson::Document(fields.into_iter().collect())),
-        ]
-    })
-}
-
-pub(crate) fn document() -> impl Strategy<Value = Document> {
-    proptest::collection::vec(("[abc]", value()), 0..4).prop_map(|fields| fields.into_iter().collect())
 }
 
 fn step() -> impl Strategy<Value = Step> {
