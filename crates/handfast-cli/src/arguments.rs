@@ -64,6 +64,15 @@ pub(crate) enum Command {
         handfast restore --data /srv/other --from dump --drop --database shop")]
     Restore(Box<RestoreArguments>),
 
+    /// Measure the store or the server against a baseline in the same run
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast bench store\n  \
+        handfast bench serve --clients 16 --json"
+    )]
+    Bench(BenchArguments),
+
     /// Print the configuration in force, and where each value is from
     #[command(after_help = "Examples:\n  \
         handfast config\n  \
@@ -86,6 +95,49 @@ pub(crate) enum Command {
         /// Where to; it must exist
         directory: PathBuf,
     },
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchArguments {
+    /// The embedded store against the bare key-value engine under it
+    #[command(after_help = "Example:\n  handfast bench store --clients 64 --seconds 5 --rounds 5")]
+    Store(BenchFlags),
+    /// The server against an echo of the same messages
+    #[command(after_help = "Example:\n  handfast bench serve --clients 16 --seconds 5")]
+    Serve(BenchFlags),
+}
+
+/// How much is measured, and where.
+#[derive(Args, Debug)]
+pub(crate) struct BenchFlags {
+    /// Tasks or connections at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) clients: u16,
+    /// Documents that are read and updated
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) documents: u64,
+    /// Size of a document
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub(crate) document_bytes: usize,
+    /// How long one round of one case takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Rounds of each case, in turns with its baseline; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+    /// Bound of the cache of data blocks, of the subject and of the baseline
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) cache_bytes: Bytes,
+    /// A directory on the disk to measure; a scratch directory is made in it and removed
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report, only errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 }
 
 /// What every command that reads the configuration takes.

@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::ArgMatches;
 
 use crate::arguments::{Command, CommonFlags, OpenFlags, SettingFlags};
+use crate::bench;
 use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
 use crate::console::Console;
 use crate::exit::Exit;
@@ -33,6 +34,7 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
             let (settings, console) = prepare(&arguments.open, matches)?;
             block_on(until_stopped(dump::restore(&settings, &arguments, console)))
         }
+        Command::Bench(arguments) => block_on(until_stopped(bench::run(&arguments))),
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings, matches)?;
             config::run(&configuration, Console::new(&arguments.common))

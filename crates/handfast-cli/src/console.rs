@@ -22,7 +22,12 @@ pub(crate) struct Console {
 
 impl Console {
     pub(crate) fn new(flags: &CommonFlags) -> Self {
-        Console { json: flags.json, quiet: flags.quiet }
+        Console::plain(flags.json, flags.quiet)
+    }
+
+    /// For a command that reads no configuration.
+    pub(crate) fn plain(json: bool, quiet: bool) -> Self {
+        Console { json, quiet }
     }
 
     /// Prints a report in the form that was asked for.

@@ -1,0 +1,112 @@
+//! Runs the same operation from many tasks for a while, and says how many were done and how long each took.
+//!
+//! Timings on a shared machine wander. What is compared is therefore measured in turns within one run (subject,
+//! baseline, subject, baseline, ..), and a figure is the median over the rounds.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use handfast_store::Clock;
+use hdrhistogram::Histogram;
+
+/// Latencies beyond a minute are counted as a minute.
+const LATENCY_MAX: Duration = Duration::from_secs(60);
+/// Digits that a latency keeps.
+const LATENCY_DIGITS: u8 = 3;
+
+/// What one round measured.
+pub(crate) struct Round {
+    /// Operations done.
+    pub(crate) operations: u64,
+    /// How long the round took.
+    pub(crate) elapsed: Duration,
+    /// Nanoseconds that each operation took.
+    pub(crate) latency: Histogram<u64>,
+}
+
+impl Round {
+    /// Operations a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.operations as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// All rounds of one case.
+#[derive(Default)]
+pub(crate) struct Series {
+    rounds: Vec<Round>,
+}
+
+impl Series {
+    /// Adds a round.
+    pub(crate) fn push(&mut self, round: Round) {
+        self.rounds.push(round);
+    }
+
+    /// The median of the rounds' rates; 0 without a round.
+    pub(crate) fn rate(&self) -> f64 {
+        let mut rates: Vec<f64> = self.rounds.iter().map(Round::rate).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    /// The latency that this share of all operations stayed under.
+    pub(crate) fn latency(&self, quantile: f64) -> Duration {
+        let mut all: Option<Histogram<u64>> = None;
+        for round in &self.rounds {
+            match &mut all {
+                None => all = Some(round.latency.clone()),
+                Some(sum) => {
+                    // Same bounds, so that the addition cannot fail.
+                    let _ = sum.add(&round.latency);
+                }
+            }
+        }
+        Duration::from_nanos(all.map_or(0, |histogram| histogram.value_at_quantile(quantile)))
+    }
+}
+
+/// Runs `operation(task, step)` from `tasks` tasks, each one after the other, until `duration` is over.
+///
+/// # Errors
+/// The first error of an operation.
+pub(crate) async fn round<F, O>(clock: Arc<dyn Clock>, tasks: usize, duration: Duration, operation: F) -> Result<Round>
+where
+    F: Fn(usize, u64) -> O + Clone + Send + 'static,
+    O: Future<Output = Result<()>> + Send,
+{
+    let start = clock.elapsed();
+    let mut running = tokio::task::JoinSet::new();
+    for task in 0..tasks {
+        let (clock, operation) = (Arc::clone(&clock), operation.clone());
+        running.spawn(async move {
+            let mut latency = new_histogram()?;
+            let mut before = clock.elapsed();
+            for step in 0.. {
+                operation(task, step).await?;
+                let after = clock.elapsed();
+                latency.saturating_record(nanoseconds(after.saturating_sub(before)));
+                if after.saturating_sub(start) >= duration {
+                    break;
+                }
+                before = after;
+            }
+            anyhow::Ok(latency)
+        });
+    }
+    let mut latency = new_histogram()?;
+    while let Some(joined) = running.join_next().await {
+        latency.add(&joined??)?;
+    }
+    Ok(Round { operations: latency.len(), elapsed: clock.elapsed().saturating_sub(start), latency })
+}
+
+fn new_histogram() -> Result<Histogram<u64>> {
+    Ok(Histogram::new_with_max(nanoseconds(LATENCY_MAX), LATENCY_DIGITS)?)
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,107 @@
+//! `handfast bench`: the figures that the documentation quotes, each against a baseline in the same run.
+
+mod bare;
+mod measure;
+mod report;
+mod serve;
+mod store;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use handfast_embedded::{EmbeddedStore, Options};
+use handfast_server::{Address, Server};
+use handfast_store::{DocumentStore, Sources};
+
+use crate::arguments::{BenchArguments, BenchFlags};
+use crate::console::Console;
+use crate::exit::Exit;
+
+/// Runs the benchmark that was asked for.
+pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
+    let flags = match arguments {
+        BenchArguments::Store(flags) | BenchArguments::Serve(flags) => flags,
+    };
+    ensure!(flags.seconds > 0.0, "--seconds must be above 0");
+    let console = Console::plain(flags.json, flags.quiet);
+    let scratch = Scratch::create(&flags.directory)?;
+    let sources = Sources::system().context("the operating system gives no randomness")?;
+    let bar = console.progress("bench", "steps", 0);
+    let progress = |step: &str| {
+        bar.set_message(step.to_owned());
+        bar.inc(1);
+    };
+    let options = Options { cache_bytes: flags.cache_bytes.0, ..Options::default() };
+    let embedded = EmbeddedStore::open(scratch.path.join("store"), sources.clone(), options).await?;
+    let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
+    let plan = store_plan(flags);
+    let comparisons = match arguments {
+        BenchArguments::Store(_) => {
+            store::run(&plan, Arc::clone(&sources.clock), shared, &scratch.path.join("bare"), &progress).await?
+        }
+        BenchArguments::Serve(flags) => {
+            let listen = vec![Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
+            let server_options = handfast_server::Options { listen, ..handfast_server::Options::default() };
+            let server = Server::bind(server_options, shared, sources.clone()).await?;
+            let address = server.addresses().iter().find_map(tcp).context("the server has no address")?;
+            let handle = server.shutdown_handle();
+            let serving = tokio::spawn(server.run());
+            let serve_plan = serve::Plan {
+                connections: usize::from(flags.clients),
+                documents: flags.documents,
+                seconds: flags.seconds,
+                rounds: usize::from(flags.rounds),
+            };
+            let document = |id| plan.document(id);
+            let comparisons =
+                serve::run(&serve_plan, Arc::clone(&sources.clock), address, &document, &progress).await?;
+            handle.shutdown();
+            serving.await?;
+            comparisons
+        }
+    };
+    embedded.close().await?;
+    bar.finish_and_clear();
+    console.report(|| report::table(&comparisons), &comparisons)?;
+    Ok(Exit::Good)
+}
+
+fn store_plan(flags: &BenchFlags) -> store::Plan {
+    store::Plan {
+        tasks: usize::from(flags.clients),
+        documents: flags.documents,
+        document_bytes: flags.document_bytes,
+        seconds: flags.seconds,
+        rounds: usize::from(flags.rounds),
+        cache_bytes: flags.cache_bytes.0,
+    }
+}
+
+fn tcp(address: &Address) -> Option<SocketAddr> {
+    match address {
+        Address::Tcp(address) => Some(*address),
+        Address::Unix(_) => None,
+    }
+}
+
+/// A directory that is gone when the benchmark is over.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn create(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("handfast-bench-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Scratch { path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nobody is left to tell; the name says what it is.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,110 @@
+//! The figures as a table for people and as JSON for programs.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::measure::Series;
+
+/// One comparison: a subject against its baseline, measured in turns in the same run.
+#[derive(Serialize)]
+pub(crate) struct Comparison {
+    /// What was measured.
+    pub(crate) case: String,
+    /// What it was measured against.
+    pub(crate) baseline: String,
+    /// Operations a second.
+    pub(crate) rate: f64,
+    /// The baseline's operations a second.
+    pub(crate) baseline_rate: f64,
+    /// `rate / baseline_rate`.
+    pub(crate) ratio: f64,
+    /// The ratio to reach, where one is promised.
+    pub(crate) promised: Option<f64>,
+    /// Latencies in microseconds.
+    pub(crate) p50_us: f64,
+    /// See `p50_us`.
+    pub(crate) p99_us: f64,
+    /// See `p50_us`.
+    pub(crate) p999_us: f64,
+    /// What else was counted.
+    pub(crate) note: String,
+}
+
+impl Comparison {
+    /// Compares two series.
+    pub(crate) fn new(
+        case: &str,
+        subject: &Series,
+        baseline_name: &str,
+        baseline: &Series,
+        promised: Option<f64>,
+    ) -> Self {
+        let (rate, baseline_rate) = (subject.rate(), baseline.rate());
+        Comparison {
+            case: case.to_owned(),
+            baseline: baseline_name.to_owned(),
+            rate,
+            baseline_rate,
+            ratio: if baseline_rate > 0.0 { rate / baseline_rate } else { 0.0 },
+            promised,
+            p50_us: microseconds(subject.latency(0.5)),
+            p99_us: microseconds(subject.latency(0.99)),
+            p999_us: microseconds(subject.latency(0.999)),
+            note: String::new(),
+        }
+    }
+
+    /// Adds what else was counted.
+    pub(crate) fn with_note(mut self, note: String) -> Self {
+        self.note = note;
+        self
+    }
+}
+
+/// One line a comparison, aligned.
+pub(crate) fn table(comparisons: &[Comparison]) -> String {
+    let mut lines = vec![[
+        "case".to_owned(),
+        "per s".to_owned(),
+        "baseline".to_owned(),
+        "per s".to_owned(),
+        "ratio".to_owned(),
+        "promised".to_owned(),
+        "p50 us".to_owned(),
+        "p99 us".to_owned(),
+        "p99.9 us".to_owned(),
+        "counted".to_owned(),
+    ]];
+    for comparison in comparisons {
+        lines.push([
+            comparison.case.clone(),
+            format!("{:.0}", comparison.rate),
+            comparison.baseline.clone(),
+            format!("{:.0}", comparison.baseline_rate),
+            format!("{:.2}", comparison.ratio),
+            comparison.promised.map(|ratio| format!(">= {ratio:.2}")).unwrap_or_default(),
+            format!("{:.1}", comparison.p50_us),
+            format!("{:.1}", comparison.p99_us),
+            format!("{:.1}", comparison.p999_us),
+            comparison.note.clone(),
+        ]);
+    }
+    let mut widths = [0; 10];
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for line in &lines {
+        let cells: Vec<String> = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn microseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
