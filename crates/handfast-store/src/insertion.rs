@@ -5,7 +5,7 @@
 
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use handfast_mql::Code;
+use handfast_mql::{Code, depth};
 
 use crate::{Error, IdSource, Result};
 
@@ -20,8 +20,9 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// # Errors
 /// `InvalidIdField` (53) for an `_id` that is an array, a regular expression or undefined; `DollarPrefixedFieldName`
 /// (52) for one that is a document with a field `$..`; `BadValue` (2) for two of them; `BSONObjectTooLarge` (10334);
-/// `InvalidBSON` (22) for bytes that are none.
+/// `InvalidBSON` (22) for bytes that are none; that of [`depth::check`] for too many levels.
 pub fn prepare(document: RawDocumentBuf, ids: &dyn IdSource) -> Result<RawDocumentBuf> {
+    check_structure(&document)?;
     let mut id = None;
     for (place, element) in document.iter().enumerate() {
         let (name, value) = element.map_err(handfast_mql::Error::from)?;
@@ -80,6 +81,16 @@ fn check_id_fields(id: &RawDocument) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a document's bytes are BSON throughout, of no more levels than everything else may recurse into.
+///
+/// # Errors
+/// Those of [`depth::check`].
+pub fn check_structure(document: &RawDocument) -> Result<()> {
+    // How large it may be is for `check_size` to say, of the document with its `_id`.
+    let limits = depth::Limits { bytes_max: usize::MAX, ..depth::Limits::default() };
+    Ok(depth::check(document.as_bytes(), limits)?)
 }
 
 /// Whether a document is small enough to be stored.

@@ -1,1 +1,431 @@
+//! Stores with one defect each: the suite has to find every one of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+
+use crate::*;
+
+/// What is wrong with a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// An update reads, waits a little, and writes what it read.
+    UpdateIsNotAtomic,
+    /// A find-and-modify looks first and changes later.
+    FindAndModifyIsNotAtomic,
+    /// Unique indexes are made as plain ones.
+    UniqueIsIgnored,
+    /// Sparse indexes are made as plain ones.
+    SparseIsIgnored,
+    /// A find returns one document more than its limit.
+    LimitIsOffByOne,
+    /// A find skips one document too many.
+    SkipIsOffByOne,
+    /// A page holds one document more than allowed.
+    PageIsOffByOne,
+    /// After its end a cursor begins again.
+    CursorRestarts,
+    /// Every fiftieth insert is acknowledged and forgotten.
+    InsertIsLost,
+    /// An ordered insert goes on after an error.
+    OrderedGoesOn,
+    /// An unordered insert stops at an error.
+    UnorderedStops,
+    /// A sort is forgotten.
+    SortIsForgotten,
+    /// A projection is forgotten.
+    ProjectionIsForgotten,
+    /// A hint to no index is ignored.
+    HintIsIgnored,
+    /// A duplicate is reported as another error.
+    DuplicateHasAnotherCode,
+    /// A refusal says that it may have been applied.
+    RefusalIsInDoubt,
+    /// Modified counts what matched.
+    ModifiedCountsMatched,
+    /// An upsert says nothing of the `_id`.
+    UpsertIsSilent,
+    /// A delete of one removes all that match.
+    DeleteOneDeletesAll,
+    /// A dropped collection leaves its documents to the next of its name.
+    DropKeepsDocuments,
+    /// A rename copies, and leaves the old collection.
+    RenameCopies,
+    /// A commit does not look for conflicts.
+    CommitIgnoresConflicts,
+    /// A commit applies its writes one by one.
+    CommitIsNotAtomic,
+    /// A snapshot reads what is there now.
+    SnapshotIsNotStable,
+    /// Counts do not stop at their limit.
+    CountIgnoresLimit,
+    /// Distinct returns the values of each document, twice if they come twice.
+    DistinctRepeats,
+    /// Statistics miss the last document.
+    StatsAreOffByOne,
+}
+
+impl Defect {
+    /// All of them.
+    pub(crate) const ALL: [Defect; 27] = [
+        Defect::UpdateIsNotAtomic,
+        Defect::FindAndModifyIsNotAtomic,
+        Defect::UniqueIsIgnored,
+        Defect::SparseIsIgnored,
+        Defect::LimitIsOffByOne,
+        Defect::SkipIsOffByOne,
+        Defect::PageIsOffByOne,
+        Defect::CursorRestarts,
+        Defect::InsertIsLost,
+        Defect::OrderedGoesOn,
+        Defect::UnorderedStops,
+        Defect::SortIsForgotten,
+        Defect::ProjectionIsForgotten,
+        Defect::HintIsIgnored,
+        Defect::DuplicateHasAnotherCode,
+        Defect::RefusalIsInDoubt,
+        Defect::ModifiedCountsMatched,
+        Defect::UpsertIsSilent,
+        Defect::DeleteOneDeletesAll,
+        Defect::DropKeepsDocuments,
+        Defect::RenameCopies,
+        Defect::CommitIgnoresConflicts,
+        Defect::CommitIsNotAtomic,
+        Defect::SnapshotIsNotStable,
+        Defect::CountIgnoresLimit,
+        Defect::DistinctRepeats,
+        Defect::StatsAreOffByOne,
+    ];
+
+    /// A case that must fail because of it.
+    pub(crate) fn caught_by(self) -> &'static str {
+        match self {
+            Defect::UpdateIsNotAtomic => "concurrent_increments_are_all_counted",
+            Defect::FindAndModifyIsNotAtomic => "concurrent_claims_take_each_document_once",
+            Defect::UniqueIsIgnored => "unique_index_refuses_a_second_document",
+            Defect::SparseIsIgnored => "sparse_index_leaves_documents_out_under_a_hint",
+            Defect::LimitIsOffByOne => "cursor_limit_ends_it",
+            Defect::SkipIsOffByOne => "find_skips_and_limits_after_sorting",
+            Defect::PageIsOffByOne => "cursor_pages_hold_as_many_as_allowed",
+            Defect::CursorRestarts => "cursor_stays_at_its_end",
+            Defect::InsertIsLost => "insert_of_many_keeps_all",
+            Defect::OrderedGoesOn => "insert_ordered_stops_at_the_first_error",
+            Defect::UnorderedStops => "insert_unordered_goes_on_after_errors",
+            Defect::SortIsForgotten => "find_sorts_up_and_down",
+            Defect::ProjectionIsForgotten => "find_projects_fields",
+            Defect::HintIsIgnored => "find_refuses_a_hint_to_no_index",
+            Defect::DuplicateHasAnotherCode => "insert_of_a_duplicate_names_collection_index_and_key",
+            Defect::RefusalIsInDoubt => "insert_refuses_an_array_as_id",
+            Defect::ModifiedCountsMatched => "update_that_changes_nothing_modifies_nothing",
+            Defect::UpsertIsSilent => "upsert_takes_the_id_of_the_filter",
+            Defect::DeleteOneDeletesAll => "delete_one_removes_one",
+            Defect::DropKeepsDocuments => "collection_drop_takes_its_documents_and_indexes",
+            Defect::RenameCopies => "rename_moves_documents_and_indexes",
+            Defect::CommitIgnoresConflicts => "commit_conflicts_with_a_later_update",
+            Defect::CommitIsNotAtomic => "commit_that_violates_unique_applies_nothing",
+            Defect::SnapshotIsNotStable => "snapshot_does_not_see_later_writes",
+            Defect::CountIgnoresLimit => "count_skips_and_limits",
+            Defect::DistinctRepeats => "distinct_values_in_order",
+            Defect::StatsAreOffByOne => "stats_count_documents_and_bytes",
+        }
+    }
+}
+
+/// A store in memory with a defect.
+pub(crate) struct Broken {
+    store: MemoryStore,
+    defect: Defect,
+    inserts: AtomicU64,
+}
+
+impl Broken {
+    pub(crate) fn new(defect: Defect) -> Self {
+        Broken { store: MemoryStore::new(Sources::seeded(5)), defect, inserts: AtomicU64::new(0) }
+    }
+
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == defect
+    }
+
+    fn distort(&self, errors: &mut [WriteError]) {
+        for WriteError { error, .. } in errors {
+            if self.is(Defect::RefusalIsInDoubt) {
+                *error = Error::new(error.class(), Applied::Maybe, error.code(), error.message());
+            }
+            if self.is(Defect::DuplicateHasAnotherCode) && error.code() == Code::DuplicateKey {
+                *error = Error::command(Code::BadValue, error.message());
+            }
+        }
+    }
+
+    /// The documents that a statement would change, read now.
+    async fn read(
+        &self,
+        namespace: &Namespace,
+        filter: &RawDocumentBuf,
+        sort: &RawDocumentBuf,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let find = Find { sort: sort.clone(), ..Find::new(namespace.clone(), filter.clone()) };
+        let page = self.store.find(find).await?.next_page(BatchLimit::REPLY).await?;
+        tokio::task::yield_now().await;
+        Ok(page.documents)
+    }
+
+    async fn update_by_reading(&self, request: Update) -> Result<UpdateOutcome> {
+        let mut outcome = UpdateOutcome::default();
+        for statement in &request.statements {
+            let change = change::Change::of_statement(statement, &request.variables)?;
+            let context = Sources::seeded(1).context(&rawdoc! {});
+            for before in self.read(&request.namespace, &statement.filter, &statement.sort).await? {
+                let Some(applied) = change.apply(&before, &context)? else { continue };
+                tokio::task::yield_now().await;
+                let id = rawdoc! { "_id": RawBson::from(insertion::id(&before)?) };
+                let whole = UpdateStatement::one(id, UpdateSpec::Document(applied.document));
+                self.store.update(Update::new(request.namespace.clone(), vec![whole])).await?;
+                outcome.matched += 1;
+                outcome.modified += u64::from(applied.modified);
+                if !statement.multi {
+                    break;
+                }
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+#[async_trait]
+impl DocumentStore for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    async fn insert(&self, mut request: Insert) -> Result<InsertOutcome> {
+        let wanted = request.documents.len() as u64;
+        if self.is(Defect::InsertIsLost) {
+            request.documents.retain(|_| self.inserts.fetch_add(1, Ordering::SeqCst) % 50 != 49);
+        }
+        if self.is(Defect::OrderedGoesOn) {
+            request.ordered = false;
+        }
+        if self.is(Defect::UnorderedStops) {
+            request.ordered = true;
+        }
+        let mut outcome = self.store.insert(request).await?;
+        if self.is(Defect::InsertIsLost) {
+            outcome.inserted = wanted - outcome.errors.len() as u64;
+        }
+        self.distort(&mut outcome.errors);
+        Ok(outcome)
+    }
+
+    async fn find(&self, mut request: Find) -> Result<Box<dyn Cursor>> {
+        match self.defect {
+            Defect::LimitIsOffByOne => request.limit = request.limit.map(|limit| limit.saturating_add(1)),
+            Defect::SkipIsOffByOne if request.skip > 0 => request.skip = request.skip.saturating_add(1),
+            Defect::SortIsForgotten => request.sort = rawdoc! {},
+            Defect::ProjectionIsForgotten => request.projection = rawdoc! {},
+            Defect::HintIsIgnored => request.hint = None,
+            _ => {}
+        }
+        let cursor = self.store.find(request.clone()).await?;
+        Ok(Box::new(BrokenCursor { cursor, store: self.store.clone(), request, defect: self.defect }))
+    }
+
+    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        if self.is(Defect::UpdateIsNotAtomic) {
+            return self.update_by_reading(request).await;
+        }
+        let mut outcome = self.store.update(request).await?;
+        if self.is(Defect::ModifiedCountsMatched) {
+            outcome.modified = outcome.matched;
+        }
+        if self.is(Defect::UpsertIsSilent) {
+            outcome.upserted.clear();
+        }
+        self.distort(&mut outcome.errors);
+        Ok(outcome)
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        if !self.is(Defect::FindAndModifyIsNotAtomic) {
+            return self.store.find_and_modify(request).await;
+        }
+        let found = self.read(&request.namespace, &request.filter, &request.sort).await?;
+        let Some(first) = found.first() else { return self.store.find_and_modify(request).await };
+        tokio::task::yield_now().await;
+        let filter = rawdoc! { "_id": RawBson::from(insertion::id(first)?) };
+        self.store.find_and_modify(FindAndModify { filter, ..request }).await
+    }
+
+    async fn delete(&self, mut request: Delete) -> Result<DeleteOutcome> {
+        if self.is(Defect::DeleteOneDeletesAll) {
+            request.statements.iter_mut().for_each(|statement| statement.multi = true);
+        }
+        self.store.delete(request).await
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        self.store.aggregate(request).await
+    }
+
+    async fn count(&self, mut request: Count) -> Result<u64> {
+        if self.is(Defect::CountIgnoresLimit) {
+            request.limit = None;
+        }
+        self.store.count(request).await
+    }
+
+    async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        let mut values = self.store.distinct(request).await?;
+        if self.is(Defect::DistinctRepeats) {
+            values.extend(values.first().cloned());
+        }
+        Ok(values)
+    }
+
+    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
+        self.store.explain(request).await
+    }
+
+    async fn create_indexes(&self, mut request: CreateIndexes) -> Result<(u32, u32)> {
+        for index in &mut request.indexes {
+            index.unique &= !self.is(Defect::UniqueIsIgnored);
+            index.sparse &= !self.is(Defect::SparseIsIgnored);
+        }
+        self.store.create_indexes(request).await
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
+        self.store.drop_indexes(request).await
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
+        self.store.list_indexes(namespace).await
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
+        self.store.create_collection(namespace, options).await
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
+        self.store.modify_collection(request).await
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
+        let from = request.from.clone();
+        let documents = self.read(&from, &rawdoc! {}, &rawdoc! {}).await?;
+        self.store.rename_collection(request).await?;
+        if self.is(Defect::RenameCopies) {
+            self.store.insert(Insert::new(from, documents)).await?;
+        }
+        Ok(())
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
+        let documents = self.read(namespace, &rawdoc! {}, &rawdoc! {}).await?;
+        let dropped = self.store.drop_collection(namespace).await?;
+        if self.is(Defect::DropKeepsDocuments) && !documents.is_empty() {
+            self.store.insert(Insert::new(namespace.clone(), documents)).await?;
+        }
+        Ok(dropped)
+    }
+
+    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        self.store.list_collections(database).await
+    }
+
+    async fn list_databases(&self) -> Result<Vec<String>> {
+        self.store.list_databases().await
+    }
+
+    async fn drop_database(&self, database: &str) -> Result<bool> {
+        self.store.drop_database(database).await
+    }
+
+    async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
+        let mut stats = self.store.collection_stats(namespace).await?;
+        if self.is(Defect::StatsAreOffByOne) {
+            stats.count = stats.count.saturating_sub(1);
+        }
+        Ok(stats)
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.store.flush().await
+    }
+}
+
+struct BrokenCursor {
+    cursor: Box<dyn Cursor>,
+    store: MemoryStore,
+    request: Find,
+    defect: Defect,
+}
+
+#[async_trait]
+impl Cursor for BrokenCursor {
+    async fn next_page(&mut self, mut limit: BatchLimit) -> Result<Page> {
+        if self.defect == Defect::PageIsOffByOne {
+            limit.documents = limit.documents.saturating_add(1);
+        }
+        let page = self.cursor.next_page(limit).await?;
+        if self.defect == Defect::CursorRestarts && page.exhausted {
+            self.cursor = self.store.find(self.request.clone()).await?;
+        }
+        Ok(page)
+    }
+}
+
+#[async_trait]
+impl AtomicStore for Broken {
+    async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        let snapshot = self.store.snapshot().await?;
+        if self.is(Defect::SnapshotIsNotStable) {
+            return Ok(Box::new(Unstable { store: self.store.clone(), timestamp: snapshot.timestamp() }));
+        }
+        Ok(snapshot)
+    }
+
+    async fn commit(&self, mut batch: AtomicBatch) -> Result<CommitTimestamp> {
+        if self.is(Defect::CommitIgnoresConflicts) {
+            batch.read_at = CommitTimestamp(u64::MAX);
+        }
+        if !self.is(Defect::CommitIsNotAtomic) {
+            return self.store.commit(batch).await;
+        }
+        let mut last = batch.read_at;
+        for write in batch.writes {
+            let single = AtomicBatch { read_at: batch.read_at, writes: vec![write], durability: batch.durability };
+            last = self.store.commit(single).await?;
+        }
+        Ok(last)
+    }
+}
+
+struct Unstable {
+    store: MemoryStore,
+    timestamp: CommitTimestamp,
+}
+
+#[async_trait]
+impl Snapshot for Unstable {
+    fn timestamp(&self) -> CommitTimestamp {
+        self.timestamp
+    }
+
+    async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
+        self.store.snapshot().await?.get(namespace, id).await
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        self.store.find(request).await
+    }
+}
+
+/// A store with a defect, ready for the suite.
+pub(crate) fn subject(defect: Defect) -> super::Subject {
+    super::Subject::atomic(Arc::new(Broken::new(defect)))
+}

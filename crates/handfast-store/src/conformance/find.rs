@@ -13,6 +13,7 @@ list_cases! { Nothing:
     find_by_equality,
     find_by_id,
     find_by_ids_in_a_list,
+    find_by_ids_in_a_list_with_patterns,
     find_by_range,
     find_by_dotted_path,
     find_by_element_of_an_array,
@@ -89,6 +90,14 @@ async fn find_by_ids_in_a_list(s: &Subject) -> Result<(), Failure> {
     s.fill(numbered(50)).await?;
     ensure_eq!(s.ids(rawdoc! { "_id": { "$in": [9, 3, 3, 99, "x"] } }).await?, [3, 9]);
     ensure_eq!(s.ids(rawdoc! { "_id": { "$in": [] } }).await?, []);
+    Ok(())
+}
+
+async fn find_by_ids_in_a_list_with_patterns(s: &Subject) -> Result<(), Failure> {
+    let pattern = bson::Regex { pattern: bson::raw::cstr!("^a").into(), options: bson::raw::cstr!("").into() };
+    s.fill(["ab", "b", "ac", "c"].map(id)).await?;
+    let choices = bson::RawArrayBuf::from_iter([RawBson::RegularExpression(pattern), "c".into()]);
+    ensure_eq!(s.matching(rawdoc! { "_id": { "$in": choices } }).await?, ["ab", "ac", "c"].map(id));
     Ok(())
 }
 

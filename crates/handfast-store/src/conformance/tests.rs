@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
+use super::broken::{self, Defect};
 use super::{Report, Subject, cases, run_matching};
+use crate::decorator::{Checked, Faulty, Metered, Plan};
 use crate::{MemoryStore, Sources};
 
 /// The whole suite on real threads.
@@ -39,4 +41,76 @@ fn every_case_has_a_name_of_its_own_and_there_are_many() {
 fn the_store_in_memory_conforms() {
     let report = conforms(|| Subject::atomic(Arc::new(memory())));
     assert!(report.is_clean() && report.skipped.is_empty(), "{report}");
+}
+
+#[test]
+fn a_checked_store_conforms_and_breaks_nothing() {
+    let checked = std::sync::Mutex::new(Vec::new());
+    let report = conforms(|| {
+        let store = Arc::new(Checked::new(memory(), Sources::seeded(2)));
+        checked.lock().expect("not poisoned").push(Arc::clone(&store));
+        Subject::atomic(store)
+    });
+    assert!(report.is_clean() && report.skipped.is_empty(), "{report}");
+    let breaches: Vec<_> = checked.lock().expect("not poisoned").iter().flat_map(|store| store.breaches()).collect();
+    assert_eq!(breaches, Vec::<String>::new());
+}
+
+#[test]
+fn a_metered_store_conforms() {
+    let report = conforms(|| Subject::atomic(Arc::new(Metered::new(memory(), Sources::seeded(2).clock))));
+    assert!(report.is_clean() && report.skipped.is_empty(), "{report}");
+}
+
+#[test]
+fn a_faulty_store_without_faults_conforms() {
+    let report = conforms(|| Subject::atomic(Arc::new(Faulty::new(Arc::new(memory()), Plan::none()))));
+    assert!(report.is_clean() && report.skipped.is_empty(), "{report}");
+}
+
+#[test]
+fn decorators_around_each_other_and_around_a_shared_store_conform() {
+    let report = conforms(|| {
+        let shared: Arc<dyn crate::AtomicStore> = Arc::new(memory());
+        let checked = Checked::new(shared, Sources::seeded(2));
+        let faulty = Faulty::new(Arc::new(checked), Plan::none());
+        Subject::atomic(Arc::new(Metered::new(faulty, Sources::seeded(3).clock)))
+    });
+    assert!(report.is_clean() && report.skipped.is_empty(), "{report}");
+}
+
+#[test]
+fn a_store_without_batches_skips_their_cases_and_says_so() {
+    let report = conforms(|| Subject::new(Arc::new(memory())));
+    assert!(report.is_clean(), "{report}");
+    assert!(report.skipped.iter().any(|(name, _)| *name == "commit_applies_all_writes"), "{report}");
+}
+
+/// Runs the one case that is to catch a defect; with chance in it, a few times.
+fn catches(defect: Defect) -> bool {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("runtime");
+    (0..5).any(|_| {
+        let report =
+            runtime.block_on(run_matching(async || broken::subject(defect), |name| name == defect.caught_by()));
+        let failed: Vec<_> = report.failed.iter().map(|(name, _)| *name).collect();
+        assert_eq!(report.passed.len() + failed.len(), 1, "no case is named {}", defect.caught_by());
+        failed == [defect.caught_by()]
+    })
+}
+
+#[test]
+fn every_defect_is_caught_by_its_case() {
+    let missed: Vec<_> = Defect::ALL.into_iter().filter(|defect| !catches(*defect)).collect();
+    assert_eq!(missed, []);
+}
+
+#[test]
+fn a_report_names_what_failed_and_is_not_clean() {
+    let nothing = Report::default();
+    assert!(!nothing.is_clean(), "a run of no case shows nothing");
+    let failed =
+        Report { passed: vec!["a"], failed: vec![("b", "line 1: no".to_owned())], skipped: vec![("c", "why")] };
+    assert!(!failed.is_clean());
+    let text = "conformance: 1 passed, 1 failed, 1 skipped\n  failed b: line 1: no\n  skipped c: why\n";
+    assert_eq!(failed.to_string(), text);
 }

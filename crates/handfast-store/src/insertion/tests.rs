@@ -55,6 +55,13 @@ fn sixteen_mebibytes_are_the_limit() {
     refused(rawdoc! { "_id": 1, "a": "x".repeat(DOCUMENT_BYTES_MAX - overhead + 1) }, Code::BSONObjectTooLarge);
 }
 
+#[test]
+fn a_hundred_levels_are_the_limit() {
+    let nested = |levels| (1..levels).fold(rawdoc! {}, |inner, _| rawdoc! { "a": inner });
+    prepared(nested(100)).expect("100 levels");
+    assert!(prepared(nested(102)).is_err());
+}
+
 fn regex() -> Regex {
     Regex { pattern: cstr!("a").into(), options: cstr!("").into() }
 }

@@ -39,6 +39,7 @@ impl AtomicStore for MemoryStore {
 /// A document of a batch, under the `_id` that the batch says.
 fn checked(document: RawDocumentBuf, id: RawBsonRef<'_>) -> Result<RawDocumentBuf> {
     insertion::check_id(id)?;
+    insertion::check_structure(&document)?;
     insertion::check_size(&document)?;
     let own = document.get("_id").map_err(handfast_mql::Error::from)?;
     match own {

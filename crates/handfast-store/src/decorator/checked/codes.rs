@@ -1,0 +1,93 @@
+//! Which errors an operation may give.
+//!
+//! Errors of the network and of the machine may come from anywhere. Of the refusals, each operation has those that its
+//! documentation names; a refusal is for certain not applied. Codes of the language are many (each operator has its
+//! own), so operations that evaluate something may give any code but those that belong to other operations.
+
+use handfast_mql::Code;
+
+use super::{Verdict, require};
+use crate::decorator::Operation;
+use crate::{Applied, Error, ErrorClass};
+
+/// What belongs to certain operations only.
+const RESERVED: [(Code, &[Operation]); 10] = {
+    use Operation as O;
+    [
+        (Code::DuplicateKey, &[O::Insert, O::Update, O::FindAndModify, O::Aggregate, O::CreateIndexes, O::Commit]),
+        (Code::WriteConflict, &[O::Insert, O::Update, O::FindAndModify, O::Delete, O::Aggregate, O::Commit]),
+        (
+            Code::NamespaceNotFound,
+            &[O::ListIndexes, O::DropIndexes, O::ModifyCollection, O::RenameCollection, O::Aggregate, O::CreateIndexes],
+        ),
+        (Code::NamespaceExists, &[O::CreateCollection, O::RenameCollection, O::Aggregate]),
+        (Code::IndexNotFound, &[O::DropIndexes, O::ModifyCollection]),
+        (Code::CannotCreateIndex, &[O::CreateIndexes, O::ModifyCollection]),
+        (Code::IndexOptionsConflict, &[O::CreateIndexes]),
+        (Code::IndexKeySpecsConflict, &[O::CreateIndexes]),
+        (Code::ImmutableField, &[O::Update, O::FindAndModify, O::Aggregate]),
+        (
+            crate::index::CANNOT_INDEX_PARALLEL_ARRAYS,
+            &[O::Insert, O::Update, O::FindAndModify, O::Aggregate, O::CreateIndexes, O::Commit],
+        ),
+    ]
+};
+
+/// Operations that evaluate nothing, and can hardly be refused.
+const PLAIN: [Operation; 9] = [
+    Operation::ListIndexes,
+    Operation::DropCollection,
+    Operation::ListCollections,
+    Operation::ListDatabases,
+    Operation::DropDatabase,
+    Operation::CollectionStats,
+    Operation::Flush,
+    Operation::Snapshot,
+    Operation::SnapshotGet,
+];
+
+/// What any operation may meet: a damaged, full, closing or busy store.
+const ANYWHERE: [Code; 12] = [
+    Code::DataCorruptionDetected,
+    Code::OutOfDiskSpace,
+    Code::ShutdownInProgress,
+    Code::InterruptedAtShutdown,
+    Code::Interrupted,
+    Code::MaxTimeMSExpired,
+    Code::ExceededMemoryLimit,
+    Code::ExceededTimeLimit,
+    Code::InvalidBSON,
+    Code::InvalidNamespace,
+    Code::CommandNotSupported,
+    Code::Unauthorized,
+];
+
+/// Whether an operation may give this error.
+pub(super) fn error(operation: Operation, error: &Error) -> Verdict {
+    require!(!error.message().is_empty(), "an error without a message");
+    if error.class() != ErrorClass::Command {
+        return Ok(());
+    }
+    let code = error.code();
+    if ANYWHERE.contains(&code) {
+        return Ok(());
+    }
+    require!(
+        error.applied() == Applied::No || operation.is_write(),
+        "{code:?} is said to have been applied perhaps, by an operation that changes nothing"
+    );
+    require!(code != Code::InternalError, "an internal error: {error}");
+    if let Some((_, operations)) = RESERVED.iter().find(|(reserved, _)| *reserved == code) {
+        require!(operations.contains(&operation), "{code:?} does not belong to it: {error}");
+        require!(error.applied() == Applied::No, "{code:?} is a refusal, but is said to have been applied perhaps");
+    } else {
+        require!(!PLAIN.contains(&operation), "{code:?} does not belong to it: {error}");
+    }
+    if code == Code::DuplicateKey {
+        let details = error.details().ok_or("a duplicate key error without keyPattern and keyValue")?;
+        let both = ["keyPattern", "keyValue"].iter().all(|field| details.get_document(field).is_ok());
+        require!(both, "a duplicate key error needs keyPattern and keyValue, found {details:?}");
+        require!(error.message().starts_with("E11000 duplicate key error collection: "), "found the text '{error}'");
+    }
+    Ok(())
+}

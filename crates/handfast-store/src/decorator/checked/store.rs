@@ -1,0 +1,219 @@
+//! Each operation of the contract, and what is checked of its answer.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::{RawBson, RawBsonRef, RawDocumentBuf};
+use handfast_mql::order;
+
+use super::cursor::{CheckedCursor, Expected};
+use super::outcome::{self, Asked, Shape};
+use super::{Breaches, Checked, require};
+use crate::decorator::Operation;
+use crate::*;
+
+impl<S: DocumentStore> Checked<S> {
+    fn watch(&self, cursor: Box<dyn Cursor>, expected: Expected) -> Box<dyn Cursor> {
+        let breaches = Arc::clone(&self.breaches);
+        Box::new(CheckedCursor { cursor, breaches, store: self.store.name(), expected })
+    }
+}
+
+#[async_trait]
+impl<S: DocumentStore> DocumentStore for Checked<S> {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
+        let (count, ordered) = (request.documents.len(), request.ordered);
+        let result = self.store.insert(request).await;
+        self.judge(Operation::Insert, result, |answer| outcome::insert(count, ordered, answer))
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        let expected = Expected::of_find(&request, &self.sources);
+        let cursor = self.judge(Operation::Find, self.store.find(request).await, |_| Ok(()))?;
+        Ok(self.watch(cursor, expected))
+    }
+
+    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        let shape = |statement: &UpdateStatement| Shape { multi: statement.multi, upsert: statement.upsert };
+        let shapes: Vec<_> = request.statements.iter().map(shape).collect();
+        let ordered = request.ordered;
+        let result = self.store.update(request).await;
+        self.judge(Operation::Update, result, |answer| outcome::update(&shapes, ordered, answer))
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        let asked = match &request.modification {
+            Modification::Remove => Asked { remove: true, upsert: false, after: false },
+            Modification::Update { upsert, returns, .. } => {
+                Asked { remove: false, upsert: *upsert, after: *returns == ReturnDocument::After }
+            }
+        };
+        let result = self.store.find_and_modify(request).await;
+        self.judge(Operation::FindAndModify, result, |answer| outcome::find_and_modify(asked, answer))
+    }
+
+    async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        let multi: Vec<_> = request.statements.iter().map(|statement| statement.multi).collect();
+        let ordered = request.ordered;
+        let result = self.store.delete(request).await;
+        self.judge(Operation::Delete, result, |answer| outcome::delete(&multi, ordered, answer))
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        let cursor = self.judge(Operation::Aggregate, self.store.aggregate(request).await, |_| Ok(()))?;
+        Ok(self.watch(cursor, Expected::default()))
+    }
+
+    async fn count(&self, request: Count) -> Result<u64> {
+        let limit = request.limit;
+        let result = self.store.count(request).await;
+        self.judge(Operation::Count, result, |count| {
+            require!(limit.is_none_or(|limit| *count <= limit), "{count} with a limit of {limit:?}");
+            Ok(())
+        })
+    }
+
+    async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        let result = self.store.distinct(request).await;
+        self.judge(Operation::Distinct, result, |values| {
+            for pair in values.windows(2) {
+                let order = order::compare(pair[0].as_raw_bson_ref(), pair[1].as_raw_bson_ref());
+                require!(order.is_lt(), "{:?} after {:?}", pair[1], pair[0]);
+            }
+            Ok(())
+        })
+    }
+
+    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
+        let result = self.store.explain(request).await;
+        self.judge(Operation::Explain, result, |shown| {
+            require!(!shown.is_empty(), "an empty explanation");
+            Ok(())
+        })
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+        let wanted = request.indexes.len();
+        let result = self.store.create_indexes(request).await;
+        self.judge(Operation::CreateIndexes, result, |(before, after)| {
+            require!(before <= after, "{after} indexes where {before} were");
+            require!((after - before) as usize <= wanted + 1, "{} more for {wanted} asked for", after - before);
+            require!(*after >= 1 && *after as usize <= index::INDEXES_MAX, "{after} indexes");
+            Ok(())
+        })
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
+        let result = self.store.drop_indexes(request).await;
+        self.judge(Operation::DropIndexes, result, |before| {
+            require!(*before >= 1, "there was not even the index on _id");
+            Ok(())
+        })
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
+        let result = self.store.list_indexes(namespace).await;
+        self.judge(Operation::ListIndexes, result, |indexes| outcome::indexes(indexes))
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
+        let result = self.store.create_collection(namespace, options).await;
+        self.judge(Operation::CreateCollection, result, |()| Ok(()))
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
+        let result = self.store.modify_collection(request).await;
+        self.judge(Operation::ModifyCollection, result, |_| Ok(()))
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
+        let result = self.store.rename_collection(request).await;
+        self.judge(Operation::RenameCollection, result, |()| Ok(()))
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
+        let result = self.store.drop_collection(namespace).await;
+        self.judge(Operation::DropCollection, result, |_| Ok(()))
+    }
+
+    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        let result = self.store.list_collections(database).await;
+        self.judge(Operation::ListCollections, result, |infos| {
+            outcome::names(infos.iter().map(|info| info.name.as_str()))
+        })
+    }
+
+    async fn list_databases(&self) -> Result<Vec<String>> {
+        let result = self.store.list_databases().await;
+        self.judge(Operation::ListDatabases, result, |names| outcome::names(names.iter().map(String::as_str)))
+    }
+
+    async fn drop_database(&self, database: &str) -> Result<bool> {
+        let result = self.store.drop_database(database).await;
+        self.judge(Operation::DropDatabase, result, |_| Ok(()))
+    }
+
+    async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
+        let result = self.store.collection_stats(namespace).await;
+        self.judge(Operation::CollectionStats, result, outcome::stats)
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.judge(Operation::Flush, self.store.flush().await, |()| Ok(()))
+    }
+}
+
+#[async_trait]
+impl<S: AtomicStore> AtomicStore for Checked<S> {
+    async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        let snapshot = self.judge(Operation::Snapshot, self.store.snapshot().await, |_| Ok(()))?;
+        let (breaches, sources) = (Arc::clone(&self.breaches), self.sources.clone());
+        Ok(Box::new(CheckedSnapshot { snapshot, breaches, sources, store: self.store.name() }))
+    }
+
+    async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp> {
+        let (read_at, writes) = (batch.read_at, batch.writes.len());
+        let result = self.store.commit(batch).await;
+        self.judge(Operation::Commit, result, |at| {
+            let later = *at > read_at || (writes == 0 && *at >= read_at);
+            require!(later, "committed at {at:?}, read at {read_at:?}");
+            Ok(())
+        })
+    }
+}
+
+struct CheckedSnapshot {
+    snapshot: Box<dyn Snapshot>,
+    breaches: Arc<Breaches>,
+    sources: Sources,
+    store: &'static str,
+}
+
+#[async_trait]
+impl Snapshot for CheckedSnapshot {
+    fn timestamp(&self) -> CommitTimestamp {
+        self.snapshot.timestamp()
+    }
+
+    async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
+        let result = self.snapshot.get(namespace, id).await;
+        self.breaches.judge(self.store, Operation::SnapshotGet, result, |document| {
+            let Some(document) = document else { return Ok(()) };
+            let found = insertion::id(document).map_err(|error| error.to_string())?;
+            require!(order::compare(found, id).is_eq(), "_id {id:?} was asked for, {found:?} came");
+            Ok(())
+        })
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        let expected = Expected::of_find(&request, &self.sources);
+        let result = self.snapshot.find(request).await;
+        let cursor = self.breaches.judge(self.store, Operation::SnapshotFind, result, |_| Ok(()))?;
+        let breaches = Arc::clone(&self.breaches);
+        Ok(Box::new(CheckedCursor { cursor, breaches, store: self.store, expected }))
+    }
+}
