@@ -162,8 +162,11 @@ impl fmt::Display for Report {
         for (name, why) in &self.failed {
             writeln!(f, "  failed {name}: {why}")?;
         }
-        for (name, why) in &self.skipped {
-            writeln!(f, "  skipped {name}: {why}")?;
+        let mut reasons: Vec<&str> = self.skipped.iter().map(|(_, why)| *why).collect();
+        reasons.dedup();
+        for why in reasons {
+            let skipped = self.skipped.iter().filter(|(_, other)| *other == why).count();
+            writeln!(f, "  skipped {skipped}: {why}")?;
         }
         Ok(())
     }

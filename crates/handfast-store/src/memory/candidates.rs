@@ -165,7 +165,9 @@ fn ids(filter: &Filter) -> Option<VecDeque<IdKey>> {
     filter.predicates("_id").find_map(|predicate| match predicate {
         Predicate::Compare(Comparison::Equal, operand) => Some(VecDeque::from([id_key(operand.value())])),
         // In ascending order, each once, as the choices are.
-        Predicate::In(choices) => Some(choices.values().iter().map(|choice| id_key(choice.value())).collect()),
+        Predicate::In(choices) if choices.patterns().is_empty() => {
+            Some(choices.values().iter().map(|choice| id_key(choice.value())).collect())
+        }
         _ => None,
     })
 }

@@ -1,1 +1,145 @@
+use std::sync::Arc;
 
+use bson::rawdoc;
+use handfast_mql::Code;
+
+use super::outcome::{self, Asked, Shape};
+use super::{Checked, codes};
+use crate::conformance::broken::{Broken, Defect};
+use crate::decorator::Operation;
+use crate::*;
+
+fn c() -> Namespace {
+    Namespace::valid("d", "c")
+}
+
+fn refusal(code: Code) -> Error {
+    Error::command(code, "no")
+}
+
+#[test]
+fn codes_belong_to_operations() {
+    let allowed = |operation, code| codes::error(operation, &refusal(code)).is_ok();
+    assert!(allowed(Operation::Update, Code::ImmutableField));
+    assert!(!allowed(Operation::Find, Code::ImmutableField));
+    assert!(allowed(Operation::ListIndexes, Code::NamespaceNotFound));
+    assert!(!allowed(Operation::DropCollection, Code::NamespaceNotFound));
+    assert!(allowed(Operation::Commit, Code::WriteConflict));
+    assert!(!allowed(Operation::Snapshot, Code::WriteConflict));
+    assert!(allowed(Operation::Find, Code(40324)));
+    assert!(!allowed(Operation::Flush, Code::BadValue));
+    assert!(!allowed(Operation::Insert, Code::InternalError));
+    assert!(allowed(Operation::Flush, Code::OutOfDiskSpace));
+    let network = Error::new(ErrorClass::TransientNetwork, Applied::Maybe, Code::SocketException, "reset");
+    assert!(codes::error(Operation::Flush, &network).is_ok());
+    let doubtful = Error::new(ErrorClass::Command, Applied::Maybe, Code::ImmutableField, "no");
+    assert!(codes::error(Operation::Update, &doubtful).is_err());
+}
+
+#[test]
+fn a_duplicate_key_error_has_its_text_and_details() {
+    assert!(codes::error(Operation::Insert, &refusal(Code::DuplicateKey)).is_err());
+    let whole = index::duplicate_key(&c(), &IndexSpec::id(), &[Some(bson::RawBsonRef::Int32(1))]);
+    assert!(codes::error(Operation::Insert, &whole).is_ok());
+    let bare = Error::command(Code::DuplicateKey, whole.message());
+    assert!(codes::error(Operation::Insert, &bare).is_err());
+}
+
+fn failed(places: &[usize]) -> Vec<WriteError> {
+    places.iter().map(|&index| WriteError { index, error: refusal(Code::BadValue) }).collect()
+}
+
+#[test]
+fn numbers_of_an_insert_add_up() {
+    let check = |ordered, inserted, places: &[usize]| {
+        outcome::insert(5, ordered, &InsertOutcome { inserted, errors: failed(places) }).is_ok()
+    };
+    assert!(check(true, 5, &[]) && check(true, 2, &[2]) && check(false, 3, &[0, 4]));
+    assert!(!check(true, 4, &[]) && !check(true, 3, &[2]) && !check(false, 4, &[0, 4]));
+    assert!(!check(true, 3, &[0, 4]), "an ordered insert has at most one error");
+    assert!(!check(false, 3, &[4, 0]), "errors come in order");
+    assert!(!check(false, 4, &[5]), "there is no place 5");
+}
+
+#[test]
+fn numbers_of_an_update_add_up() {
+    let one = Shape { multi: false, upsert: false };
+    let upsert = Shape { multi: false, upsert: true };
+    let many = Shape { multi: true, upsert: false };
+    let check = |shapes: &[Shape], matched, modified, upserted: &[usize], places: &[usize]| {
+        let upserted = upserted.iter().map(|&place| (place, 1.into())).collect();
+        let answer = UpdateOutcome { matched, modified, upserted, errors: failed(places) };
+        outcome::update(shapes, true, &answer).is_ok()
+    };
+    assert!(
+        check(&[one, one], 2, 1, &[], &[]) && check(&[many], 100, 100, &[], &[]) && check(&[upsert], 0, 0, &[0], &[])
+    );
+    assert!(!check(&[one], 1, 2, &[], &[]), "more modified than matched");
+    assert!(!check(&[one], 2, 2, &[], &[]), "one statement for one document matched two");
+    assert!(!check(&[one], 0, 0, &[0], &[]), "no upsert was asked for");
+    assert!(!check(&[upsert], 1, 1, &[0], &[]), "matched and upserted");
+    assert!(!check(&[upsert, upsert], 0, 0, &[1], &[0]), "nothing is tried after an error");
+}
+
+#[test]
+fn parts_of_a_find_and_modify_fit() {
+    let after = Asked { remove: false, upsert: true, after: true };
+    let document = || Some(rawdoc! { "_id": 1 });
+    let answer = |value, matched, upserted| FindAndModifyOutcome { value, matched, upserted };
+    assert!(outcome::find_and_modify(after, &answer(document(), false, Some(1.into()))).is_ok());
+    assert!(outcome::find_and_modify(after, &answer(None, false, Some(1.into()))).is_err());
+    assert!(outcome::find_and_modify(after, &answer(document(), true, Some(1.into()))).is_err());
+    let remove = Asked { remove: true, upsert: false, after: false };
+    assert!(outcome::find_and_modify(remove, &answer(None, false, None)).is_ok());
+    assert!(outcome::find_and_modify(remove, &answer(None, true, None)).is_err());
+    assert!(outcome::find_and_modify(remove, &answer(document(), false, None)).is_err());
+}
+
+/// Whether a defect of a store shows in its answers.
+async fn notices(defect: Defect) -> bool {
+    let store = Checked::new(Arc::new(Broken::new(defect)), Sources::seeded(1));
+    let documents = (0..100).map(|n| rawdoc! { "_id": n, "n": 100 - n }).collect();
+    let _ = store.insert(Insert::new(c(), documents)).await;
+    let _ = store.insert(Insert::new(c(), vec![rawdoc! { "_id": 1 }, rawdoc! { "_id": [1] }])).await;
+    let find = Find { sort: rawdoc! { "n": 1 }, limit: Some(20), ..Find::new(c(), rawdoc! { "n": { "$gt": 10 } }) };
+    if let Ok(mut cursor) = store.find(find).await {
+        for _ in 0..5 {
+            let _ = cursor.next_page(BatchLimit { documents: 7, bytes: usize::MAX }).await;
+        }
+    }
+    let statement = DeleteStatement { filter: rawdoc! { "n": { "$gt": 50 } }, multi: false, hint: None };
+    let _ = store.delete(Delete::new(c(), vec![statement])).await;
+    let _ = store.count(Count { limit: Some(3), ..Count::new(c(), rawdoc! {}) }).await;
+    let distinct = Distinct { namespace: c(), key: "n".to_owned(), filter: rawdoc! {}, hint: None };
+    let _ = store.distinct(distinct).await;
+    !store.breaches().is_empty()
+}
+
+#[tokio::test]
+async fn defects_that_show_in_an_answer_are_noticed() {
+    for defect in [
+        Defect::LimitIsOffByOne,
+        Defect::PageIsOffByOne,
+        Defect::CursorRestarts,
+        Defect::OrderedGoesOn,
+        Defect::SortIsForgotten,
+        Defect::RefusalIsInDoubt,
+        Defect::DeleteOneDeletesAll,
+        Defect::CountIgnoresLimit,
+        Defect::DistinctRepeats,
+    ] {
+        assert!(notices(defect).await, "{defect:?} went unnoticed");
+    }
+    // And one that does not show, so that the above is not true of anything.
+    assert!(!notices(Defect::SnapshotIsNotStable).await);
+}
+
+#[tokio::test]
+async fn a_breach_takes_the_place_of_the_answer() {
+    let store = Checked::new(Broken::new(Defect::CountIgnoresLimit), Sources::seeded(1));
+    store.insert(Insert::new(c(), vec![rawdoc! {}, rawdoc! {}])).await.expect("fine");
+    let error = store.count(Count { limit: Some(1), ..Count::new(c(), rawdoc! {}) }).await.expect_err("a breach");
+    assert_eq!((error.code(), error.applied()), (Code::InternalError, Applied::Maybe));
+    let text = "the store 'broken' broke its contract in count: 2 with a limit of Some(1)";
+    assert_eq!(store.breaches(), [text]);
+}

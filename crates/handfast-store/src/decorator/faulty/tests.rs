@@ -1,1 +1,163 @@
+use std::sync::Arc;
+use std::time::Duration;
 
+use bson::{RawDocumentBuf, rawdoc};
+
+use super::{Fault, Faulty, InjectedFault, Plan};
+use crate::decorator::Operation;
+use crate::*;
+
+type Store = Faulty<MemoryStore>;
+
+fn store(plan: Plan) -> Arc<Store> {
+    Arc::new(Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(1))), plan))
+}
+
+fn c() -> Namespace {
+    Namespace::valid("d", "c")
+}
+
+fn insert(id: i32) -> Insert {
+    Insert::new(c(), vec![rawdoc! { "_id": id }])
+}
+
+fn increment() -> Update {
+    let change = UpdateSpec::Document(rawdoc! { "$inc": { "n": 1 } });
+    Update::new(c(), vec![UpdateStatement { upsert: true, ..UpdateStatement::one(rawdoc! { "_id": 1 }, change) }])
+}
+
+/// What is really in the store, without faults.
+async fn truth(store: &Store) -> Vec<RawDocumentBuf> {
+    let mut cursor = store.inner().find(Find::new(c(), rawdoc! {})).await.expect("no fault");
+    cursor.next_page(BatchLimit::REPLY).await.expect("no fault").documents
+}
+
+/// The outcome of an insert that meets a fault: class, applied, and whether the document is in.
+async fn meets(fault: Fault) -> (Option<(ErrorClass, Applied)>, bool) {
+    let store = store(Plan::at(0, fault));
+    let error = store.insert(insert(1)).await.err();
+    (error.map(|error| (error.class(), error.applied())), !truth(&store).await.is_empty())
+}
+
+#[tokio::test]
+async fn each_fault_does_what_it_says() {
+    let in_doubt = Some((ErrorClass::TransientNetwork, Applied::Maybe));
+    assert_eq!(meets(Fault::Refuse).await, (Some((ErrorClass::Outage, Applied::No)), false));
+    assert_eq!(meets(Fault::LoseRequest).await, (in_doubt, false));
+    assert_eq!(meets(Fault::LoseReply).await, (in_doubt, true));
+    assert_eq!(meets(Fault::CrashBefore).await, (in_doubt, false));
+    assert_eq!(meets(Fault::CrashAfter).await, (in_doubt, true));
+    assert_eq!(meets(Fault::DeliverLate).await, (in_doubt, false));
+    assert_eq!(meets(Fault::RepeatLater).await, (None, true));
+    assert_eq!(meets(Fault::Delay(Duration::from_millis(1))).await, (None, true));
+}
+
+#[tokio::test]
+async fn a_lost_request_and_a_lost_reply_look_the_same() {
+    let (lost_request, lost_reply) = (store(Plan::at(0, Fault::LoseRequest)), store(Plan::at(0, Fault::LoseReply)));
+    let request = lost_request.insert(insert(1)).await.expect_err("lost");
+    let reply = lost_reply.insert(insert(1)).await.expect_err("lost");
+    assert_eq!(format!("{request:?}"), format!("{reply:?}"));
+}
+
+#[tokio::test]
+async fn operations_are_numbered_with_the_pages_of_cursors() {
+    let store = store(Plan::explicit([(1, Fault::LoseRequest), (3, Fault::LoseReply)]));
+    store.insert(insert(1)).await.expect("0");
+    store.insert(insert(2)).await.expect_err("1");
+    let mut cursor = store.find(Find::new(c(), rawdoc! {})).await.expect("2");
+    let error = cursor.next_page(BatchLimit::REPLY).await.expect_err("3");
+    assert_eq!(error.applied(), Applied::No, "a read changes nothing");
+    assert_eq!(store.operations(), 4);
+    let injected = |number, operation, fault| InjectedFault { number, operation, fault };
+    let expected =
+        [injected(1, Operation::Insert, Fault::LoseRequest), injected(3, Operation::NextPage, Fault::LoseReply)];
+    assert_eq!(store.injected(), expected);
+}
+
+#[tokio::test]
+async fn a_crash_lasts_until_the_restart() {
+    let store = store(Plan::at(1, Fault::CrashAfter));
+    store.insert(insert(1)).await.expect("before");
+    store.insert(insert(2)).await.expect_err("the crash");
+    for _ in 0..3 {
+        assert_eq!(store.insert(insert(3)).await.expect_err("down").class(), ErrorClass::Outage);
+    }
+    store.restart();
+    store.insert(insert(4)).await.expect("up again");
+    assert_eq!(truth(&store).await.len(), 3);
+}
+
+#[tokio::test]
+async fn what_is_late_arrives_when_told_and_once() {
+    let store = store(Plan::explicit([(0, Fault::DeliverLate), (1, Fault::RepeatLater)]));
+    store.update(increment()).await.expect_err("late");
+    store.update(increment()).await.expect("at once");
+    assert_eq!(truth(&store).await, [rawdoc! { "_id": 1, "n": 1 }]);
+    assert_eq!(store.deliver_late().await.len(), 2);
+    assert_eq!(truth(&store).await, [rawdoc! { "_id": 1, "n": 3 }]);
+    assert_eq!(store.deliver_late().await.len(), 0);
+}
+
+#[tokio::test]
+async fn frozen_operations_wait_for_their_release() {
+    for (fault, applied) in [(Fault::FreezeBefore, false), (Fault::FreezeAfter, true)] {
+        let store = store(Plan::at(0, fault));
+        let task = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move { store.insert(insert(1)).await }
+        });
+        while store.frozen() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(!truth(&store).await.is_empty(), applied, "{fault:?}");
+        store.release();
+        task.await.expect("no panic").expect("inserted");
+        assert_eq!((truth(&store).await.len(), store.frozen()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_operation_whose_caller_gives_up_is_not_frozen_any_more() {
+    let store = store(Plan::at(0, Fault::FreezeBefore));
+    let waited = tokio::time::timeout(Duration::from_millis(5), store.insert(insert(1))).await;
+    assert!(waited.is_err(), "it did not freeze");
+    assert_eq!((store.frozen(), truth(&store).await.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_seed_gives_the_same_faults_again_and_another_seed_others() {
+    let run = async |seed| {
+        let plan = Plan::seeded(seed, 300, [Fault::LoseRequest, Fault::LoseReply]);
+        let store = store(plan);
+        for id in 0..100 {
+            let _ = store.insert(insert(id)).await;
+        }
+        store.injected()
+    };
+    let first = run(7).await;
+    assert!((15..45).contains(&first.len()), "{} of 100 with 300 in a thousand", first.len());
+    assert_eq!(first, run(7).await);
+    assert_ne!(first, run(8).await);
+}
+
+#[tokio::test]
+async fn a_plan_for_writes_spares_reads() {
+    let store = store(Plan::seeded(1, 1000, [Fault::LoseRequest]).writes_only());
+    store.find(Find::new(c(), rawdoc! {})).await.expect("spared");
+    store.insert(insert(1)).await.expect_err("hit");
+}
+
+#[tokio::test]
+async fn batches_and_snapshots_meet_faults_too() {
+    let store = store(Plan::explicit([(1, Fault::LoseReply), (3, Fault::LoseRequest)]));
+    let read_at = store.snapshot().await.expect("0").timestamp();
+    let writes = vec![(c(), 1.into(), DocumentWrite::Put(rawdoc! { "_id": 1 }))];
+    let batch = AtomicBatch { read_at, writes, durability: Durability::Journaled };
+    assert_eq!(store.commit(batch).await.expect_err("1").applied(), Applied::Maybe);
+    let snapshot = store.snapshot().await.expect("2");
+    let lost = snapshot.get(&c(), bson::RawBsonRef::Int32(1)).await;
+    assert_eq!(lost.expect_err("3").class(), ErrorClass::TransientNetwork);
+    let found = snapshot.get(&c(), bson::RawBsonRef::Int32(1)).await.expect("4");
+    assert_eq!(found, Some(rawdoc! { "_id": 1 }));
+}
