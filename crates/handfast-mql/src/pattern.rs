@@ -3,6 +3,8 @@
 //! The engine is `fancy-regex`: what a finite automaton can decide is decided by one in linear time, look-around and
 //! back-references are searched with backtracking, within a bound; a hostile pattern ends in an error, not in a hang.
 
+mod pcre;
+
 use fancy_regex::{Regex, RegexBuilder};
 
 use crate::error::{Code, Error, Result};
@@ -11,6 +13,8 @@ use crate::error::{Code, Error, Result};
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
+    /// The pattern has a `$` that means the end of the text: in PCRE also before a newline that ends the text.
+    before_last_newline: bool,
 }
 
 /// MongoDB's bound for a pattern: 32764 bytes.
@@ -34,7 +38,7 @@ impl Pattern {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(Error::new(Code(51_091), "Regular expression is too long"));
         }
-        let mut builder = RegexBuilder::new(pattern);
+        let mut builder = RegexBuilder::new(&pcre::translate(pattern));
         builder.backtrack_limit(BACKTRACKS_MAX).delegate_size_limit(COMPILED_BYTES_MAX);
         for option in options.chars() {
             match option {
@@ -51,7 +55,7 @@ impl Pattern {
         let regex = builder
             .build()
             .map_err(|error| Error::new(Code(51_091), format!("Regular expression is invalid: {error}")))?;
-        Ok(Pattern { regex })
+        Ok(Pattern { regex, before_last_newline: pattern.contains('$') && !options.contains('m') })
     }
 
     /// Whether the pattern matches anywhere in the text.
@@ -59,7 +63,11 @@ impl Pattern {
     /// # Errors
     /// 51156 if the search takes too many steps.
     pub(crate) fn matches(&self, text: &str) -> Result<bool> {
-        self.regex.is_match(text).map_err(too_hard)
+        Ok(self.regex.is_match(text).map_err(too_hard)?
+            || match self.without_last_newline(text) {
+                Some(text) => self.regex.is_match(text).map_err(too_hard)?,
+                None => false,
+            })
     }
 
     /// The first match at or after a byte: the places of the whole match and of its groups.
@@ -67,12 +75,28 @@ impl Pattern {
     /// # Errors
     /// 51156 if the search takes too many steps.
     pub(crate) fn captures_at(&self, text: &str, from: usize) -> Result<Option<Captures>> {
-        let Some(captures) = self.regex.captures_from_pos(text, from).map_err(too_hard)? else { return Ok(None) };
+        let mut captures = self.regex.captures_from_pos(text, from).map_err(too_hard)?;
+        if captures.is_none()
+            && let Some(text) = self.without_last_newline(text).filter(|text| from <= text.len())
+        {
+            captures = self.regex.captures_from_pos(text, from).map_err(too_hard)?;
+        }
+        let Some(captures) = captures else { return Ok(None) };
         let place = |index| captures.get(index).map(|group| (group.start(), group.end()));
         Ok(Some((0..captures.len()).map(place).collect()))
+    }
+}
+
+impl Pattern {
+    /// The text up to a newline at its end, if `$` may match before it.
+    fn without_last_newline<'t>(&self, text: &'t str) -> Option<&'t str> {
+        if self.before_last_newline { text.strip_suffix('\n') } else { None }
     }
 }
 
 fn too_hard(error: fancy_regex::Error) -> Error {
     Error::new(Code(51_156), format!("Error occurred while executing the regular expression: {error}"))
 }
+
+#[cfg(test)]
+mod tests;
