@@ -28,6 +28,17 @@ impl std::fmt::Debug for Element<'_> {
     }
 }
 
+/// The document `{"": null}`.
+const NULL_DOCUMENT: &[u8] = b"\x07\0\0\0\x0a\0\0";
+
+impl Element<'static> {
+    /// A `null` that belongs to no document.
+    pub(crate) fn null() -> Result<Self> {
+        let document = RawDocument::from_bytes(NULL_DOCUMENT)?;
+        Ok(Element { document, start: 4, payload: 6, end: 6 })
+    }
+}
+
 impl<'a> Element<'a> {
     /// The field's name; in an array, the index as text (not to be relied on: nobody checks it).
     pub(crate) fn name(&self) -> &'a str {

@@ -153,6 +153,10 @@ fn write_double(out: &mut String, number: f64) -> std::fmt::Result {
         write!(out, "{}", if number > 0.0 { "inf.0" } else { "-inf.0" })
     } else if number.fract() == 0.0 && number.abs() < 1e15 {
         write!(out, "{number:.1}")
+    } else if number.abs() >= 1e15 || number.abs() < 1e-5 {
+        let digits = format!("{number:e}");
+        out.push_str(&if digits.contains("e-") { digits } else { digits.replace('e', "e+") });
+        Ok(())
     } else {
         write!(out, "{number}")
     }

@@ -73,6 +73,11 @@ fn nested_documents_get_their_lengths() {
 }
 
 #[test]
+fn null_is_null() {
+    assert!(identical(Element::null().unwrap(), Boxed::new(RawBsonRef::Null).element()));
+}
+
+#[test]
 fn index_names() {
     let mut name = IndexName::new();
     for index in [0, 9, 10, 1_499_999, usize::MAX] {

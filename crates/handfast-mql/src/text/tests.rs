@@ -18,7 +18,10 @@ fn shapes() {
         "{ a: ObjectId('010101010101010101010101'), b: new Date(5) }",
     );
     check(doc! { "a": bson::Timestamp { time: 3, increment: 4 } }, "{ a: Timestamp(3, 4) }");
-    check(doc! { "a": f64::INFINITY, "b": 1e300 }, &format!("{{ a: inf.0, b: {} }}", 1e300));
+    check(
+        doc! { "a": f64::INFINITY, "b": 1e300, "c": -1.5e-9, "d": 0.001 },
+        "{ a: inf.0, b: 1e+300, c: -1.5e-9, d: 0.001 }",
+    );
 }
 
 #[test]

@@ -180,6 +180,9 @@ impl<'a> Walk<'a, '_> {
         match node {
             Node::Leaf(leaf) => {
                 let Some(operator) = self.operators.list.get(leaf.operator) else { return Ok(false) };
+                if operator.action.moves_here(&self.scope) {
+                    self.check_rename_target(&operator.path)?;
+                }
                 operator.action.apply(&operator.path, Target { container, name, at }, &mut self.scope)
             }
             Node::Fields(_) | Node::Elements(_) => match at {
@@ -284,6 +287,14 @@ impl<'a> Walk<'a, '_> {
                 };
                 Err(Error::new(Code::PathNotViable, message))
             }
+        }
+    }
+
+    /// A `$rename` may not put its value into an array, at any depth.
+    fn check_rename_target(&self, path: &UpdatePath) -> Result<()> {
+        match self.trail.iter().position(|step| step.element.is_some_and(|element| element.is_array())) {
+            Some(depth) => Err(rename_through_array("destination", path, depth + 1, &self.scope)),
+            None => Ok(()),
         }
     }
 

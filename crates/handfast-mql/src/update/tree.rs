@@ -193,8 +193,10 @@ impl<'a> Container<'a> {
             let message = format!("can't backfill more than {BACKFILL_MAX} elements");
             return Err(Error::new(Code::CannotBackfillArray, message));
         }
-        while self.slots.len() < index {
-            self.slots.push(Slot::new("", Value::Owned(Boxed::new(bson::RawBsonRef::Null))));
+        if self.slots.len() < index {
+            // A million times the same bytes: that must not be a million allocations.
+            let null = Element::null()?;
+            self.slots.resize_with(index, || Slot::Kept(null));
         }
         self.slots.push(Slot::new("", value));
         Ok(())

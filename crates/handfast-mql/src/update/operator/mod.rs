@@ -121,10 +121,15 @@ impl Action {
         match self {
             Action::Unset | Action::RenameFrom => Missing::Ignore,
             Action::SetOnInsert(_) if !scope.inserting => Missing::Ignore,
-            Action::RenameTo(place) if !matches!(scope.renamed.get(*place), Some(Some(_))) => Missing::Ignore,
+            Action::RenameTo(_) if !self.moves_here(scope) => Missing::Ignore,
             Action::Pull(_) | Action::PullAll(_) | Action::Pop(_) => Missing::Viable,
             _ => Missing::Create,
         }
+    }
+
+    /// Whether it is a `$rename` that has found something to move here.
+    pub(super) fn moves_here(&self, scope: &Scope<'_, '_>) -> bool {
+        matches!(self, Action::RenameTo(place) if matches!(scope.renamed.get(*place), Some(Some(_))))
     }
 
     /// Does it; whether anything was touched.
@@ -152,7 +157,7 @@ impl Action {
             Action::PullAll(pull) => pull.apply(target),
             Action::Pop(pop) => pop.apply(path, target),
             Action::RenameTo(place) => match scope.renamed.get_mut(*place).and_then(Option::take) {
-                Some(value) => target.rename_here(path, value, scope),
+                Some(value) => target.assign(value),
                 None => Ok(false),
             },
         }
@@ -207,13 +212,6 @@ impl<'t, 'a> Target<'t, 'a> {
             return Err(wrong_type(element.value()?));
         }
         self.container.child(at)?.ok_or_else(|| Error::new(Code::InternalError, "an update operator found no array"))
-    }
-
-    fn rename_here(self, path: &UpdatePath, value: Value<'a>, scope: &Scope<'_, '_>) -> Result<bool> {
-        if self.container.is_array() {
-            return Err(rename_through_array("destination", path, path.components.len() - 1, scope));
-        }
-        self.assign(value)
     }
 }
 

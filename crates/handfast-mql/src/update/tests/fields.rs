@@ -224,6 +224,13 @@ fn rename() {
         "The destination field cannot be an array element, 'b.0' in doc with _id: 1 has an array field called 'b'",
     );
     fails(
+        doc! { "_id": 1, "a": 1, "b": { "c": [{ "x": 1 }] } },
+        doc! { "$rename": { "a": "b.c.0.y" } },
+        Code::BadValue,
+        "The destination field cannot be an array element, 'b.c.0.y' in doc with _id: 1 has an array field called 'c'",
+    );
+    unchanged(doc! { "b": [{ "x": 1 }] }, doc! { "$rename": { "a": "b.0.y" } });
+    fails(
         doc! { "v": [{ "foo": 1 }] },
         doc! { "$rename": { "v.foo": "foo" } },
         Code::PathNotViable,
