@@ -27,6 +27,7 @@ impl Update {
     pub fn is_idempotent(&self) -> bool {
         let operators = match &self.kind {
             Kind::Replacement(_) => return true,
+            Kind::Pipeline(_) => return false,
             Kind::Operators(operators) => operators,
         };
         let mut components = operators.list.iter().flat_map(|operator| &operator.path.components);

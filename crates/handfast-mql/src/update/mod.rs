@@ -22,6 +22,7 @@ mod compile;
 mod idempotence;
 mod operator;
 mod path;
+mod pipeline;
 mod plan;
 mod replacement;
 mod tree;
@@ -36,6 +37,7 @@ use crate::{Code, CompileOptions, Context, Error, MatchPosition, Result};
 use apply::Circumstances;
 use array_filter::ArrayFilters;
 use compile::Operators;
+use pipeline::PipelineUpdate;
 pub use replacement::stamp;
 
 /// MongoDB's code for an update whose result is too large.
@@ -71,6 +73,7 @@ pub struct Update {
 enum Kind {
     Operators(Operators),
     Replacement(RawDocumentBuf),
+    Pipeline(PipelineUpdate),
 }
 
 /// What an update made of a document.
@@ -88,10 +91,9 @@ impl Update {
     /// `DollarPrefixedFieldName` (52) for names; `ConflictingUpdateOperators` (40) for paths that lead to each other.
     pub fn compile(source: UpdateSource<'_>, options: &UpdateOptions<'_>) -> Result<Self> {
         let kind = match source {
-            UpdateSource::Pipeline(_) => {
+            UpdateSource::Pipeline(stages) => {
                 no_array_filters(options, "pipeline")?;
-                let message = "updates by a pipeline come with the aggregation pipeline";
-                return Err(Error::new(Code::CommandNotSupported, message));
+                Kind::Pipeline(PipelineUpdate::compile(stages, &options.compile)?)
             }
             UpdateSource::Document(document) => {
                 let first = elements(document).next().transpose()?;
@@ -124,6 +126,7 @@ impl Update {
                 let replaced = replacement::replace(document, new)?;
                 Some(stamp(&replaced, context.cluster_time)?.unwrap_or(replaced))
             }
+            Kind::Pipeline(pipeline) => Some(pipeline.apply(document, context)?),
             Kind::Operators(operators) => {
                 let circumstances = Circumstances { position, inserting: false, context };
                 run(operators, document, circumstances)?

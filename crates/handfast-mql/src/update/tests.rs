@@ -71,5 +71,6 @@ mod arrays;
 mod fields;
 mod forms;
 mod model;
+mod pipeline;
 mod positional;
 mod upsert;

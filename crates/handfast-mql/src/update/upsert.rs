@@ -33,6 +33,7 @@ impl Update {
                 let circumstances = Circumstances { position: MatchPosition::default(), inserting: true, context };
                 run(operators, &base, circumstances)?.unwrap_or(base)
             }
+            Kind::Pipeline(pipeline) => pipeline.apply(&base_document(&equalities(filter))?, context)?,
             Kind::Replacement(new) => replace(&id_document(&equalities(filter))?, new)?,
         };
         let first = elements(&made).next().transpose()?;

@@ -20,7 +20,11 @@ fn changes<const N: usize>(document: Document, stages: [Document; N], expected: 
 #[test]
 fn stages() {
     let document = || doc! { "_id": 1, "a": 2, "b": { "c": 3 } };
-    changes(document(), [doc! { "$set": { "n": { "$add": ["$a", "$b.c"] } } }], doc! { "_id": 1, "a": 2, "b": { "c": 3 }, "n": 5 });
+    changes(
+        document(),
+        [doc! { "$set": { "n": { "$add": ["$a", "$b.c"] } } }],
+        doc! { "_id": 1, "a": 2, "b": { "c": 3 }, "n": 5 },
+    );
     changes(document(), [doc! { "$unset": "b" }, doc! { "$addFields": { "x": 1 } }], doc! { "_id": 1, "a": 2, "x": 1 });
     changes(document(), [doc! { "$project": { "a": 1, "_id": 0 } }], doc! { "_id": 1, "a": 2 });
     changes(document(), [doc! { "$replaceWith": "$b" }], doc! { "_id": 1, "c": 3 });
@@ -58,4 +62,32 @@ fn upsert() {
     let filter = Filter::compile(&raw(&doc! { "a": 1, "_id": 9 }), &CompileOptions::default()).unwrap();
     let made = update.upsert(&filter, &context()).unwrap();
     assert_eq!(made, raw(&doc! { "_id": 9, "a": 1, "n": 2 }));
+}
+
+#[test]
+fn constants() {
+    let stages = [raw(&doc! { "$set": { "n": { "$add": ["$a", "$$k"] }, "at": "$$NOW" } })];
+    let constants = raw(&doc! { "k": 5 });
+    let options = UpdateOptions { compile: CompileOptions::with_variables(&constants).unwrap(), ..Default::default() };
+    let update = Update::compile(UpdateSource::Pipeline(&stages), &options).unwrap();
+    let context = context().with_variables(constants);
+    let applied = update.apply(&raw(&doc! { "a": 1 }), MatchPosition::default(), &context).unwrap();
+    assert_eq!(applied.document, raw(&doc! { "a": 1, "n": 6, "at": DateTime::from_millis(NOW_MILLIS) }));
+    let error = Update::compile(UpdateSource::Pipeline(&stages), &UpdateOptions::default()).unwrap_err();
+    assert_eq!(error.code(), Code(17276));
+}
+
+/// What expressions put into each other may become too deep to be stored.
+#[test]
+fn too_deep() {
+    let mut deep = Bson::Int32(1);
+    for _ in 0..60 {
+        deep = Bson::Document(doc! { "x": deep });
+    }
+    let mut nested = Bson::String("$deep".into());
+    for _ in 0..50 {
+        nested = Bson::Document(doc! { "y": nested });
+    }
+    let error = run(&doc! { "_id": 1, "deep": deep }, &[doc! { "$set": { "both": nested } }]).unwrap_err();
+    assert_eq!(error.code(), Code::Overflow);
 }
