@@ -13,7 +13,8 @@ fuzz_target!(|bytes: &[u8]| {
     if depth::check(first, limits).is_err() || depth::check(second, limits).is_err() {
         return;
     }
-    let (filter, document) = (RawDocument::from_bytes(first).expect("checked"), RawDocument::from_bytes(second).expect("checked"));
+    let (filter, document) =
+        (RawDocument::from_bytes(first).expect("checked"), RawDocument::from_bytes(second).expect("checked"));
     let context = Context::new(DateTime::from_millis(0), Timestamp { time: 1, increment: 1 }, 1);
     if let Ok(filter) = Filter::compile(filter, &CompileOptions::default()) {
         let once = filter.matches(document, &context);

@@ -15,7 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
     if depth::check(first, limits).is_err() || depth::check(second, limits).is_err() {
         return;
     }
-    let (change, document) = (RawDocument::from_bytes(first).expect("checked"), RawDocument::from_bytes(second).expect("checked"));
+    let (change, document) =
+        (RawDocument::from_bytes(first).expect("checked"), RawDocument::from_bytes(second).expect("checked"));
     let Ok(update) = Update::compile(UpdateSource::Document(change), &UpdateOptions::default()) else { return };
     let context = Context::new(DateTime::from_millis(0), Timestamp { time: 1, increment: 1 }, 1);
     let position = MatchPosition { array_index: Some(0) };
