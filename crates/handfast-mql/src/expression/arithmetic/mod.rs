@@ -1,6 +1,8 @@
 //! Arithmetic: `$add` to `$mod`, roots and powers, bits. Numbers are promoted as `number` says; null makes null.
 
 pub(crate) mod rounding;
+#[cfg(test)]
+mod tests;
 
 use bson::{DateTime, RawBsonRef};
 

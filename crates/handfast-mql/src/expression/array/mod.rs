@@ -1,6 +1,8 @@
 //! Operators on arrays.
 
 pub(crate) mod forms;
+#[cfg(test)]
+mod tests;
 
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocumentBuf};
 

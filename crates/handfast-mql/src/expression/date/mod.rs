@@ -7,6 +7,8 @@ mod difference;
 mod format;
 mod parse;
 mod parts;
+#[cfg(test)]
+mod tests;
 mod truncate;
 mod unit;
 mod zone;

@@ -379,6 +379,10 @@ impl<'t> Reader<'t> {
 
     fn half_of_day(&mut self, parts: &mut Parts) -> Option<()> {
         let trimmed = self.rest.trim_start_matches(' ');
+        // `am` must not be the beginning of `America/New_York`.
+        if trimmed.as_bytes().get(2).is_some_and(u8::is_ascii_alphabetic) {
+            return Some(());
+        }
         let afternoon = match trimmed.get(..2) {
             Some(text) if text.eq_ignore_ascii_case("am") => false,
             Some(text) if text.eq_ignore_ascii_case("pm") => true,

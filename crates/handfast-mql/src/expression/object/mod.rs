@@ -1,6 +1,8 @@
 //! Operators on documents.
 
 pub(crate) mod forms;
+#[cfg(test)]
+mod tests;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 

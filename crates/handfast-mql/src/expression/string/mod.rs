@@ -2,6 +2,8 @@
 //! counts code points; case is changed for ASCII letters only.
 
 pub(crate) mod forms;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 

@@ -1,0 +1,215 @@
+use bson::{Bson, DateTime, Decimal128, bson, doc};
+use proptest::prelude::*;
+
+use crate::expression::testing::{check, check_error, evaluate, fails, gives};
+
+fn decimal(text: &str) -> Bson {
+    Bson::Decimal128(text.parse::<Decimal128>().unwrap())
+}
+
+#[test]
+fn add_and_subtract() {
+    gives(doc! { "$add": [1, 2] }, 3);
+    gives(doc! { "$add": [] }, 0);
+    gives(doc! { "$add": [1, 2_i64] }, 3_i64);
+    gives(doc! { "$add": [1, 2.5] }, 3.5);
+    gives(doc! { "$add": [0.1, decimal("0.2")] }, decimal("0.300000000000000"));
+    gives(doc! { "$add": [i32::MAX, 1] }, 2_147_483_648_i64);
+    gives(doc! { "$add": [i64::MAX, 1] }, 9_223_372_036_854_775_808.0);
+    gives(doc! { "$add": [1, null, "x"] }, Bson::Null);
+    check(doc! { "$add": ["$d", 1000] }, doc! { "d": DateTime::from_millis(5) }, DateTime::from_millis(1005));
+    check(doc! { "$add": [0.6, "$d"] }, doc! { "d": DateTime::from_millis(5) }, DateTime::from_millis(6));
+    fails(doc! { "$add": [1, "x"] }, 14, "$add only supports numeric or date types, not string");
+    check_error(doc! { "$add": ["$$NOW", "$$NOW"] }, doc! {}, 16612);
+    check_error(doc! { "$add": ["$$NOW", i64::MAX] }, doc! {}, 15);
+    gives(doc! { "$subtract": [5, 7] }, -2);
+    gives(doc! { "$subtract": [i64::MIN, 1] }, -9_223_372_036_854_775_808.0);
+    gives(doc! { "$subtract": [5, null] }, Bson::Null);
+    check(
+        doc! { "$subtract": ["$a", "$b"] },
+        doc! { "a": DateTime::from_millis(9), "b": DateTime::from_millis(4) },
+        5_i64,
+    );
+    check(doc! { "$subtract": ["$a", 4] }, doc! { "a": DateTime::from_millis(9) }, DateTime::from_millis(5));
+    fails(doc! { "$subtract": [1, "x"] }, 14, "can't $subtract string from int");
+    check_error(doc! { "$subtract": [1, "$$NOW"] }, doc! {}, 14);
+}
+
+#[test]
+fn multiply_and_divide() {
+    gives(doc! { "$multiply": [2, 3, 4] }, 24);
+    gives(doc! { "$multiply": [i32::MAX, 2] }, 4_294_967_294_i64);
+    gives(doc! { "$multiply": [2, null] }, Bson::Null);
+    fails(doc! { "$multiply": [2, "x"] }, 14, "$multiply only supports numeric types, not string");
+    gives(doc! { "$divide": [7, 2] }, 3.5);
+    gives(doc! { "$divide": [decimal("1"), 4] }, decimal("0.25"));
+    gives(doc! { "$divide": [1, null] }, Bson::Null);
+    fails(doc! { "$divide": [1, 0] }, 2, "can't $divide by zero");
+    fails(doc! { "$divide": ["x", 0] }, 14, "$divide only supports numeric types, not string and int");
+    gives(doc! { "$mod": [7, 3] }, 1);
+    gives(doc! { "$mod": [-7, 3] }, -1);
+    gives(doc! { "$mod": [7.5, 2] }, 1.5);
+    gives(doc! { "$mod": [i64::MIN, -1_i64] }, 0_i64);
+    fails(doc! { "$mod": [1, 0] }, 16610, "can't $mod by zero");
+    check_error(doc! { "$mod": [1, "x"] }, doc! {}, 16611);
+}
+
+#[test]
+fn functions_of_one_number() {
+    gives(doc! { "$abs": -5 }, 5);
+    gives(doc! { "$abs": i32::MIN }, 2_147_483_648_i64);
+    gives(doc! { "$abs": -1.5 }, 1.5);
+    gives(doc! { "$abs": decimal("-1.50") }, decimal("1.50"));
+    check_error(doc! { "$abs": i64::MIN }, doc! {}, 28680);
+    fails(doc! { "$abs": "x" }, 28765, "$abs only supports numeric types, not string");
+    gives(doc! { "$abs": null }, Bson::Null);
+    gives(doc! { "$sqrt": 16 }, 4.0);
+    gives(doc! { "$sqrt": decimal("2") }, decimal("1.414213562373095048801688724209698"));
+    gives(doc! { "$sqrt": decimal("1E+4") }, decimal("1E+2"));
+    fails(doc! { "$sqrt": -1 }, 28714, "$sqrt's argument must be greater than or equal to 0");
+    gives(doc! { "$exp": 0 }, 1.0);
+    gives(doc! { "$ln": 1 }, 0.0);
+    gives(doc! { "$log10": 1000 }, 3.0);
+    gives(doc! { "$log": [8, 2] }, 3.0);
+    check_error(doc! { "$ln": 0 }, doc! {}, 28766);
+    check_error(doc! { "$log10": -1 }, doc! {}, 28761);
+    check_error(doc! { "$log": ["x", 2] }, doc! {}, 28756);
+    check_error(doc! { "$log": [2, "x"] }, doc! {}, 28757);
+    check_error(doc! { "$log": [0, 2] }, doc! {}, 28758);
+    check_error(doc! { "$log": [2, 1] }, doc! {}, 28759);
+    gives(doc! { "$sin": 0 }, 0.0);
+    gives(doc! { "$cos": 0 }, 1.0);
+    gives(doc! { "$atan2": [1, 1] }, std::f64::consts::FRAC_PI_4);
+    gives(doc! { "$degreesToRadians": 180 }, std::f64::consts::PI);
+    gives(doc! { "$acosh": 1 }, 0.0);
+    fails(doc! { "$acos": 2 }, 50989, "cannot apply $acos to 2, value must be in [-1,1]");
+    check_error(doc! { "$sin": f64::INFINITY }, doc! {}, 50989);
+    check_error(doc! { "$atan2": ["x", 1] }, doc! {}, 51044);
+}
+
+#[test]
+fn powers() {
+    gives(doc! { "$pow": [5, 2] }, 25);
+    gives(doc! { "$pow": [2, 31] }, 2_147_483_648_i64);
+    gives(doc! { "$pow": [2_i64, 2] }, 4_i64);
+    gives(doc! { "$pow": [2, 64] }, 18_446_744_073_709_551_616.0);
+    gives(doc! { "$pow": [5, -1] }, 0.2);
+    gives(doc! { "$pow": [-1, 1_000_000_001_i64] }, -1_i64);
+    gives(doc! { "$pow": [4, 0.5] }, 2.0);
+    gives(doc! { "$pow": [decimal("1.1"), 2] }, decimal("1.21"));
+    gives(doc! { "$pow": [1, null] }, Bson::Null);
+    check_error(doc! { "$pow": ["x", 1] }, doc! {}, 28762);
+    check_error(doc! { "$pow": [1, "x"] }, doc! {}, 28763);
+    check_error(doc! { "$pow": [0, -1] }, doc! {}, 28764);
+}
+
+#[test]
+fn rounding() {
+    gives(doc! { "$ceil": 1.2 }, 2.0);
+    gives(doc! { "$floor": -1.2 }, -2.0);
+    gives(doc! { "$ceil": 5 }, 5);
+    gives(doc! { "$floor": decimal("-1.5") }, decimal("-2"));
+    gives(doc! { "$round": [10.5] }, 10.0);
+    gives(doc! { "$round": [11.5, 0] }, 12.0);
+    gives(doc! { "$round": [19.25, 1] }, 19.2);
+    gives(doc! { "$round": [28.73, -1] }, 30.0);
+    gives(doc! { "$round": [34.32, 1] }, 34.3);
+    gives(doc! { "$round": [1234, -2] }, 1200);
+    gives(doc! { "$round": [15_i64, -1] }, 20_i64);
+    gives(doc! { "$round": [decimal("2.675"), 2] }, decimal("2.68"));
+    gives(doc! { "$trunc": [-7.85, 1] }, -7.8);
+    gives(doc! { "$trunc": 7.85 }, 7.0);
+    gives(doc! { "$trunc": [1299, -2] }, 1200);
+    gives(doc! { "$round": [null, 1] }, Bson::Null);
+    gives(doc! { "$round": [i32::MAX, -1] }, 2_147_483_650_i64);
+    check_error(doc! { "$round": [i64::MAX, -1] }, doc! {}, 51080);
+    check_error(doc! { "$round": ["x"] }, doc! {}, 51081);
+    check_error(doc! { "$round": [1, 1.5] }, doc! {}, 51082);
+    check_error(doc! { "$trunc": [1, 101] }, doc! {}, 51083);
+    check_error(doc! { "$trunc": [1, -21] }, doc! {}, 51083);
+}
+
+#[test]
+fn bits() {
+    gives(doc! { "$bitAnd": [12, 10] }, 8);
+    gives(doc! { "$bitOr": [12, 10_i64] }, 14_i64);
+    gives(doc! { "$bitXor": [12, 10] }, 6);
+    gives(doc! { "$bitAnd": [] }, -1);
+    gives(doc! { "$bitNot": 5 }, -6);
+    gives(doc! { "$bitNot": 5_i64 }, -6_i64);
+    gives(doc! { "$bitAnd": [1, null] }, Bson::Null);
+    check_error(doc! { "$bitAnd": [1, 1.0] }, doc! {}, 14);
+    check_error(doc! { "$bitNot": 1.0 }, doc! {}, 28765);
+}
+
+#[test]
+fn conversions() {
+    gives(doc! { "$toInt": "12" }, 12);
+    gives(doc! { "$toInt": 1.99 }, 1);
+    gives(doc! { "$toInt": true }, 1);
+    gives(doc! { "$toLong": DateTime::from_millis(77) }, 77_i64);
+    gives(doc! { "$toLong": "-9223372036854775808" }, i64::MIN);
+    gives(doc! { "$toDouble": "1.5e3" }, 1500.0);
+    gives(doc! { "$toDecimal": "1.50" }, decimal("1.50"));
+    gives(doc! { "$toDecimal": 1 }, decimal("1"));
+    gives(doc! { "$toBool": "false" }, true);
+    gives(doc! { "$toBool": 0 }, false);
+    gives(doc! { "$toString": 2.5 }, "2.5");
+    gives(doc! { "$toString": 2.0 }, "2");
+    gives(doc! { "$toString": 1e30 }, "1e+30");
+    gives(doc! { "$toString": true }, "true");
+    gives(doc! { "$toString": DateTime::from_millis(0) }, "1970-01-01T00:00:00.000Z");
+    gives(doc! { "$toDate": 1000_i64 }, DateTime::from_millis(1000));
+    gives(doc! { "$toDate": "2018-03-03" }, DateTime::from_millis(1_520_035_200_000));
+    gives(
+        doc! { "$toObjectId": "5ab9cbfa31c2ab715d42129e" },
+        bson::oid::ObjectId::parse_str("5ab9cbfa31c2ab715d42129e").unwrap(),
+    );
+    check(doc! { "$toInt": "$x" }, doc! {}, Bson::Null);
+    gives(doc! { "$convert": { "input": "x", "to": "int", "onError": "bad" } }, "bad");
+    gives(doc! { "$convert": { "input": null, "to": "int", "onNull": "none" } }, "none");
+    gives(doc! { "$convert": { "input": "5", "to": 16 } }, 5);
+    gives(doc! { "$convert": { "input": "5", "to": null } }, Bson::Null);
+    fails(
+        doc! { "$toInt": "1x" },
+        241,
+        "Failed to parse number '1x' in $convert with no onError value: Did not consume whole string.",
+    );
+    fails(
+        doc! { "$toInt": [bson!([1])] },
+        241,
+        "Unsupported conversion from array to int in $convert with no onError value",
+    );
+    check_error(doc! { "$toInt": 3e9 }, doc! {}, 241);
+    check_error(doc! { "$toInt": f64::NAN }, doc! {}, 241);
+    check_error(doc! { "$toLong": 1e19 }, doc! {}, 241);
+    check_error(doc! { "$toInt": DateTime::from_millis(1) }, doc! {}, 241);
+    check_error(doc! { "$toDate": 5 }, doc! {}, 241);
+    check_error(doc! { "$toDate": "yesterday" }, doc! {}, 241);
+    check_error(doc! { "$toObjectId": "xyz" }, doc! {}, 241);
+    check_error(doc! { "$convert": { "input": 1, "to": "nothing" } }, doc! {}, 2);
+    check_error(doc! { "$convert": { "input": 1, "to": "array" } }, doc! {}, 241);
+    check_error(doc! { "$convert": { "input": 1 } }, doc! {}, 9);
+    check_error(doc! { "$convert": { "input": 1, "to": "int", "x": 1 } }, doc! {}, 9);
+}
+
+proptest! {
+    #[test]
+    fn whole_numbers_as_whole_numbers_are(a in any::<i32>(), b in any::<i32>()) {
+        for (operator, exact) in [
+            ("$add", i64::from(a) + i64::from(b)),
+            ("$subtract", i64::from(a) - i64::from(b)),
+            ("$multiply", i64::from(a) * i64::from(b)),
+        ] {
+            let expected = i32::try_from(exact).map_or(Bson::Int64(exact), Bson::Int32);
+            prop_assert_eq!(evaluate(doc! { operator: [a, b] }, doc! {}).unwrap(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn texts_of_doubles_read_back(number in any::<f64>().prop_filter("finite", |number| number.is_finite())) {
+        let text = evaluate(doc! { "$toString": number }, doc! {}).unwrap().unwrap();
+        let back = evaluate(doc! { "$toDouble": text }, doc! {}).unwrap().unwrap();
+        prop_assert_eq!(back.as_f64(), Some(number));
+    }
+}
