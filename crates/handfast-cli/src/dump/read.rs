@@ -60,7 +60,8 @@ pub(crate) async fn restore(
     store.flush().await?;
     match refused.first {
         Some(first) => {
-            bail!("{} documents were refused and {} restored; the first: {first}", refused.count, totals.documents)
+            let all = refused.count + totals.documents;
+            bail!("{} of {all} documents were refused; the first: {first}", refused.count)
         }
         None => Ok(totals),
     }

@@ -132,3 +132,103 @@ fn read<F: std::io::BufRead>(mut reader: Reader<F>) -> anyhow::Result<Vec<RawDoc
         documents.extend(batch);
     }
 }
+
+mod with_a_store {
+    use std::path::PathBuf;
+
+    use bson::{RawDocumentBuf, rawdoc};
+    use handfast_store::{BatchLimit, DocumentStore, Find, Insert, MemoryStore, Namespace, Sources};
+    use indicatif::ProgressBar;
+
+    use crate::arguments::{DumpFormat, Selection};
+    use crate::dump::{Totals, count_documents, dump, find_sources, restore};
+
+    const ALL: Selection = Selection { database: None, collection: None };
+
+    fn namespace() -> Namespace {
+        Namespace::new("db", "c").unwrap()
+    }
+
+    /// More documents than a page has.
+    async fn store_with(count: i32) -> MemoryStore {
+        let store = MemoryStore::new(Sources::seeded(1));
+        let documents = (0..count).map(|id| rawdoc! { "_id": id, "text": "x".repeat(100) }).collect();
+        let outcome = store.insert(Insert::new(namespace(), documents)).await.unwrap();
+        assert_eq!(outcome.inserted, u64::try_from(count).unwrap());
+        store
+    }
+
+    /// A name in a directory of the test's own.
+    fn scratch(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("handfast-dump-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir(&directory).unwrap();
+        directory
+    }
+
+    async fn all(store: &dyn DocumentStore) -> Vec<RawDocumentBuf> {
+        let mut cursor = store.find(Find::new(namespace(), RawDocumentBuf::new())).await.unwrap();
+        let page = cursor.next_page(BatchLimit { documents: usize::MAX, bytes: usize::MAX }).await.unwrap();
+        assert!(page.exhausted);
+        page.documents
+    }
+
+    #[tokio::test]
+    async fn more_than_a_page_comes_back() {
+        let directory = scratch("pages");
+        let (store, target, bar) = (store_with(2500).await, directory.join("dump"), ProgressBar::hidden());
+        assert_eq!(count_documents(&store, &ALL).await.unwrap(), 2500);
+        let dumped = dump(&store, &target, DumpFormat::Bson, &ALL, &bar).await.unwrap();
+        let size = std::fs::metadata(target.join("db/c.bson")).unwrap().len();
+        assert_eq!(dumped, Totals { collections: 1, indexes: 1, documents: 2500, bytes: size });
+
+        let copy = MemoryStore::new(Sources::seeded(2));
+        let sources = find_sources(&target, &ALL).unwrap();
+        assert_eq!(restore(&copy, &sources, false, &bar).await.unwrap(), dumped);
+        assert_eq!(all(&copy).await, all(&store).await);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_dump_that_is_broken_off_leaves_nothing() {
+        let directory = scratch("stopped");
+        let (store, target, bar) = (store_with(2500).await, directory.join("dump"), ProgressBar::hidden());
+        let entries = || std::fs::read_dir(&directory).unwrap().count();
+        let mut work = Box::pin(dump(&store, &target, DumpFormat::Bson, &ALL, &bar));
+        tokio::select! {
+            biased;
+            _ = &mut work => panic!("it pauses after a page"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(entries(), 1, "it has begun, under another name");
+        drop(work);
+        assert!(!target.exists());
+        assert_eq!(entries(), 0);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_empty_directory_is_taken_and_a_full_one_is_not() {
+        let directory = scratch("target");
+        let (store, target, bar) = (store_with(1).await, directory.join("dump"), ProgressBar::hidden());
+        std::fs::create_dir(&target).unwrap();
+        dump(&store, &target, DumpFormat::Json, &ALL, &bar).await.unwrap();
+        let error = dump(&store, &target, DumpFormat::Json, &ALL, &bar).await.unwrap_err();
+        assert!(error.to_string().ends_with("is not empty"), "{error}");
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn documents_that_are_refused_are_counted_and_the_others_are_in() {
+        let directory = scratch("refused");
+        let (store, target, bar) = (store_with(3).await, directory.join("dump"), ProgressBar::hidden());
+        dump(&store, &target, DumpFormat::Bson, &ALL, &bar).await.unwrap();
+        let copy = MemoryStore::new(Sources::seeded(2));
+        copy.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "mine": true }])).await.unwrap();
+        let sources = find_sources(&target, &ALL).unwrap();
+        let error = restore(&copy, &sources, false, &bar).await.unwrap_err().to_string();
+        assert!(error.starts_with("1 of 3 documents were refused; the first: db.c: E11000"), "{error}");
+        assert_eq!(all(&copy).await.len(), 3);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}
