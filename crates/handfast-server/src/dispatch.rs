@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bson::RawDocumentBuf;
+use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
 use tracing::{Instrument, debug, debug_span, info};
 
@@ -128,11 +128,19 @@ fn count(shared: &Shared, request: &Request<'_>, command: &'static Command, took
         _ => operations.command.increment(),
     }
     let write = command.access == Access::Write;
-    if (write || command.access == Access::Read)
-        && let Ok(namespace) = request.namespace()
-    {
-        shared.metrics.count_namespace(&namespace.to_string(), write, took);
+    if write || command.access == Access::Read {
+        shared.metrics.count_namespace(&namespace(request), write, took);
     }
+}
+
+/// What the command is about, for people: a collection, or else the database.
+fn namespace(request: &Request<'_>) -> String {
+    let collection = match request.subject() {
+        Ok(RawBsonRef::String(collection)) => collection,
+        // A getMore has the id of its cursor there.
+        _ => request.body.get_str("collection").unwrap_or("$cmd"),
+    };
+    format!("{}.{collection}", request.database)
 }
 
 fn log_slow(
@@ -143,11 +151,9 @@ fn log_slow(
     took: Duration,
     error: Option<&CommandError>,
 ) {
-    let collection = request.namespace().map(|namespace| namespace.to_string()).unwrap_or_default();
     info!(
         command = command.name,
-        namespace = collection,
-        database = request.database,
+        namespace = namespace(request),
         connection = client.id,
         client = client.remote,
         millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),

@@ -115,6 +115,11 @@ impl<'a> Request<'a> {
 
     fn read_generic(&mut self) -> Outcome<()> {
         let mut api_version = false;
+        if !matches!(self.body.get("txnNumber")?, None | Some(RawBsonRef::Null)) {
+            // What a standalone server answers: drivers turn it into advice about retryWrites=false.
+            let text = "Transaction numbers are only allowed on a replica set member or mongos";
+            return Err(CommandError::new(Code::IllegalOperation, text));
+        }
         for element in self.body.iter().skip(1) {
             let (name, value) = element?;
             if matches!(value, RawBsonRef::Null) {
@@ -125,11 +130,6 @@ impl<'a> Request<'a> {
                 "maxTimeMS" => self.max_time = max_time(value)?,
                 "writeConcern" => self.write_concern = write_concern(document("writeConcern", value)?)?,
                 "readConcern" => check_read_concern(document("readConcern", value)?)?,
-                // What a standalone server answers: drivers turn it into advice about retryWrites=false.
-                "txnNumber" => {
-                    let text = "Transaction numbers are only allowed on a replica set member or mongos";
-                    return Err(CommandError::new(Code::IllegalOperation, text));
-                }
                 "startTransaction" | "autocommit" => {
                     let text = format!("the field '{name}' belongs to a transaction and needs a txnNumber");
                     return Err(CommandError::new(Code::InvalidOptions, text));

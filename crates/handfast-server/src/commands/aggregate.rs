@@ -6,11 +6,12 @@ use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
 
 use super::get_more::{Opening, first_batch};
 use super::write::owned;
-use super::{Access, Call, Command, explain, hint};
+use super::{Access, Call, Command, coll_stats, explain, hint};
 use crate::arguments::Arguments;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::request::Request;
+use crate::writer::Writer;
 
 pub(crate) const COMMAND: Command = Command {
     name: "aggregate",
@@ -54,6 +55,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     };
     let opening = Opening { namespace, batch_size, single_batch: false, no_timeout: false };
     let began = call.shared.now();
+    let aggregate = with_statistics(call, aggregate).await?;
     let cursor = call.store().aggregate(aggregate).await?;
     first_batch(call, cursor, opening, began).await
 }
@@ -91,6 +93,25 @@ pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Ag
         variables: arguments.document_or_empty("let")?,
         durability: call.durability(),
     })
+}
+
+/// A first stage `$collStats` is answered here: what follows it runs over the one document that it makes.
+async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<Aggregate> {
+    let AggregateSource::Collection(namespace) = &aggregate.source else { return Ok(aggregate) };
+    let Some(first) = aggregate.pipeline.first() else { return Ok(aggregate) };
+    let Some(stage) = first.get("$collStats")? else { return Ok(aggregate) };
+    let Some(options) = stage.as_document() else {
+        let text = "$collStats must take a nested object";
+        return Err(CommandError::new(Code(5_447_000), text));
+    };
+    let document = coll_stats::stage(call, namespace, options).await?;
+    let mut documents = Writer::new();
+    documents.array("$documents", [&document]);
+    let source = AggregateSource::Database(namespace.database().to_owned());
+    if let Some(first) = aggregate.pipeline.first_mut() {
+        *first = documents.finish();
+    }
+    Ok(Aggregate { source, ..aggregate })
 }
 
 const CHANGE_STREAM_ON_STANDALONE: Code = Code(40_573);

@@ -1,3 +1,5 @@
+mod documents;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -27,6 +27,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.flag("full")?;
     arguments.flag("background")?;
     arguments.flag("checkBSONConformance")?;
+    // What drivers of long ago, and some of today, call the same as full.
+    arguments.flag("scandata")?;
     arguments.unsupported(&["repair", "metadata"])?;
     arguments.finish()?;
     let store = call.store();

@@ -36,6 +36,7 @@ fn sessions() {
 #[test]
 fn what_belongs_to_transactions_is_refused() {
     check(rawdoc! { "txnNumber": 1_i64 }, |_| (), Err(20));
+    check(rawdoc! { "startTransaction": true, "autocommit": false, "txnNumber": 1_i64 }, |_| (), Err(20));
     check(rawdoc! { "autocommit": false }, |_| (), Err(72));
     check(rawdoc! { "startTransaction": true }, |_| (), Err(72));
 }

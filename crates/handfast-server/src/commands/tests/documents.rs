@@ -1,0 +1,173 @@
+//! Commands over the in-memory store: what comes back from a store that knows the whole language.
+
+use handfast_store::{MemoryStore, Sources};
+
+use super::*;
+
+fn memory() -> TestServer {
+    TestServer::new(Arc::new(MemoryStore::new(Sources::seeded(3))), Options::default())
+}
+
+/// Runs a command on database `d`; its reply, without `ok: 1`, is as expected.
+async fn check(client: &mut TestClient, command: RawDocumentBuf, mut expected: RawDocumentBuf) {
+    expected.append(bson::raw::cstr!("ok"), 1.0);
+    assert_eq!(client.run("d", command.clone()).await, expected, "{command:?}");
+}
+
+#[tokio::test]
+async fn updates() {
+    let mut server = memory();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(5)).await;
+    let some = rawdoc! { "update": "c", "updates": [
+        { "q": { "_id": { "$lt": 3 } }, "u": { "$set": { "a": 1 } }, "multi": true },
+        { "q": { "_id": 0 }, "u": { "$set": { "a": 1 } } },
+    ] };
+    check(&mut client, some, rawdoc! { "n": 4, "nModified": 3 }).await;
+    let upsert = rawdoc! { "update": "c", "updates": [
+        { "q": { "_id": 4 }, "u": { "$inc": { "b": 1 } } },
+        { "q": { "_id": "new" }, "u": { "$set": { "a": 9 } }, "upsert": true },
+    ] };
+    let expected = rawdoc! { "n": 2, "upserted": [{ "index": 1, "_id": "new" }], "nModified": 1 };
+    check(&mut client, upsert, expected).await;
+    let found = client.run("d", rawdoc! { "find": "c", "filter": { "_id": 4 } }).await;
+    assert_eq!(batch(&found), [rawdoc! { "_id": 4, "b": 1 }]);
+    let wrong = rawdoc! { "update": "c", "ordered": false, "updates": [
+        { "q": { "_id": 4 }, "u": { "$set": { "_id": 5 } } },
+        { "q": { "_id": 4 }, "u": { "$inc": { "b": 1 } } },
+    ] };
+    let reply = client.run("d", wrong).await;
+    let error = reply.get_array("writeErrors").unwrap().get_document(0).unwrap();
+    assert_eq!((error.int("index"), error.int("code")), (0, 66));
+    assert_eq!((reply.int("n"), reply.int("nModified")), (1, 1));
+}
+
+#[tokio::test]
+async fn find_and_modify() {
+    let mut server = memory();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(2)).await;
+    let before = rawdoc! { "findAndModify": "c", "query": { "_id": 0 }, "update": { "$set": { "a": 1 } } };
+    let expected = rawdoc! { "lastErrorObject": { "n": 1, "updatedExisting": true }, "value": { "_id": 0 } };
+    check(&mut client, before, expected).await;
+    let after = rawdoc! {
+        "findAndModify": "c", "query": { "_id": 0 }, "update": { "$inc": { "a": 1 } }, "new": true,
+        "fields": { "_id": 0 },
+    };
+    let expected = rawdoc! { "lastErrorObject": { "n": 1, "updatedExisting": true }, "value": { "a": 2 } };
+    check(&mut client, after, expected).await;
+    let upsert =
+        rawdoc! { "findAndModify": "c", "query": { "_id": 7 }, "update": { "$set": { "a": 1 } }, "upsert": true };
+    let expected = rawdoc! {
+        "lastErrorObject": { "n": 1, "updatedExisting": false, "upserted": 7 }, "value": RawBson::Null,
+    };
+    check(&mut client, upsert, expected).await;
+    let remove = rawdoc! { "findAndModify": "c", "query": {}, "sort": { "_id": -1 }, "remove": true };
+    let expected = rawdoc! { "lastErrorObject": { "n": 1 }, "value": { "_id": 7, "a": 1 } };
+    check(&mut client, remove, expected).await;
+    let none = rawdoc! { "findAndModify": "c", "query": { "_id": 99 }, "update": { "$set": { "a": 1 } } };
+    let expected = rawdoc! { "lastErrorObject": { "n": 0, "updatedExisting": false }, "value": RawBson::Null };
+    check(&mut client, none, expected).await;
+}
+
+#[tokio::test]
+async fn indexes() {
+    let mut server = memory();
+    let mut client = server.connect();
+    let create = || {
+        rawdoc! { "createIndexes": "c", "indexes": [
+            { "key": { "a": 1 }, "name": "a_1", "unique": true, "sparse": 1 },
+            { "key": { "t": 1 }, "name": "t_1", "expireAfterSeconds": 60 },
+        ] }
+    };
+    let expected = rawdoc! { "numIndexesBefore": 1, "numIndexesAfter": 3, "createdCollectionAutomatically": true };
+    check(&mut client, create(), expected).await;
+    let expected = rawdoc! {
+        "numIndexesBefore": 3, "numIndexesAfter": 3, "createdCollectionAutomatically": false,
+        "note": "all indexes already exist",
+    };
+    check(&mut client, create(), expected).await;
+    let reply = client.run("d", rawdoc! { "listIndexes": "c" }).await;
+    let expected = [
+        rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" },
+        rawdoc! { "v": 2, "key": { "a": 1 }, "name": "a_1", "unique": true, "sparse": true },
+        rawdoc! { "v": 2, "key": { "t": 1 }, "name": "t_1", "expireAfterSeconds": 60 },
+    ];
+    assert_eq!(batch(&reply), expected);
+    let modify = rawdoc! { "collMod": "c", "index": { "name": "t_1", "expireAfterSeconds": 90 } };
+    assert_eq!(client.run("d", modify).await.double("ok"), 1.0);
+    let documents = [rawdoc! { "_id": 1, "a": 1 }, rawdoc! { "_id": 2, "a": 1 }];
+    let reply = client.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &documents)]).await;
+    let error = reply.get_array("writeErrors").unwrap().get_document(0).unwrap();
+    assert_eq!(error.text("errmsg"), "E11000 duplicate key error collection: d.c index: a_1 dup key: { a: 1 }");
+    assert_eq!(error.get_document("keyValue").unwrap(), &*rawdoc! { "a": 1 });
+    check(&mut client, rawdoc! { "dropIndexes": "c", "index": "t_1" }, rawdoc! { "nIndexesWas": 3 }).await;
+    let expected = rawdoc! { "nIndexesWas": 2, "msg": "non-_id indexes dropped for collection" };
+    check(&mut client, rawdoc! { "dropIndexes": "c", "index": "*" }, expected).await;
+    for (index, code) in [
+        (rawdoc! { "key": { "a": "text" }, "name": "x" }, 67),
+        (rawdoc! { "key": { "$**": 1 }, "name": "x" }, 67),
+        (rawdoc! { "key": { "a": 1 }, "name": "" }, 67),
+        (rawdoc! { "key": { "a": 1 } }, 9),
+        (rawdoc! { "name": "x" }, 40_414),
+        (rawdoc! { "key": { "a": 1 }, "name": "x", "wildcardProjection": {} }, 238),
+        (rawdoc! { "key": { "a": 1 }, "name": "x", "foo": 1 }, 40_415),
+    ] {
+        let body = rawdoc! { "createIndexes": "c", "indexes": [index.clone()] };
+        assert_eq!(client.refused("d", body).await.0, code, "{index:?}");
+    }
+    assert_eq!(client.refused("d", rawdoc! { "dropIndexes": "c", "index": "none" }).await.0, 27);
+    assert_eq!(client.refused("d", rawdoc! { "collMod": "none" }).await.0, 26);
+}
+
+#[tokio::test]
+async fn queries() {
+    let mut server = memory();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(10)).await;
+    let sorted =
+        rawdoc! { "find": "c", "filter": { "_id": { "$gte": 5 } }, "sort": { "_id": -1 }, "skip": 1, "limit": 2 };
+    assert_eq!(batch(&client.run("d", sorted).await), [rawdoc! { "_id": 8 }, rawdoc! { "_id": 7 }]);
+    check(
+        &mut client,
+        rawdoc! { "count": "c", "query": { "_id": { "$gt": 1 } }, "skip": 3, "limit": -4 },
+        rawdoc! { "n": 4 },
+    )
+    .await;
+    check(
+        &mut client,
+        rawdoc! { "distinct": "c", "key": "_id", "query": { "_id": { "$lt": 2 } } },
+        rawdoc! { "values": [0, 1] },
+    )
+    .await;
+    let missing = rawdoc! { "aggregate": "none", "pipeline": [{ "$collStats": {} }], "cursor": {} };
+    assert_eq!(client.refused("d", missing).await.0, 26);
+}
+
+#[tokio::test]
+async fn bulk_writes() {
+    let mut server = memory();
+    let mut client = server.connect();
+    let ops = [
+        rawdoc! { "insert": 0, "document": { "_id": 1 } },
+        rawdoc! { "update": 0, "filter": { "_id": 1 }, "updateMods": { "$set": { "a": 1 } } },
+        rawdoc! { "update": 1, "filter": { "_id": 2 }, "updateMods": { "$set": { "a": 1 } }, "upsert": true },
+        rawdoc! { "delete": 0, "filter": { "a": 1 } },
+    ];
+    let info = [rawdoc! { "ns": "d.a" }, rawdoc! { "ns": "e.b" }];
+    let reply = client.run_with("admin", rawdoc! { "bulkWrite": 1 }, &[("ops", &ops), ("nsInfo", &info)]).await;
+    let expected = rawdoc! {
+        "cursor": {
+            "firstBatch": [
+                { "ok": 1.0, "idx": 0, "n": 1 },
+                { "ok": 1.0, "idx": 1, "n": 1, "nModified": 1 },
+                { "ok": 1.0, "idx": 2, "n": 1, "nModified": 0, "upserted": { "_id": 2 } },
+                { "ok": 1.0, "idx": 3, "n": 1 },
+            ],
+            "id": 0_i64,
+            "ns": "admin.$cmd.bulkWrite",
+        },
+        "nErrors": 0, "nInserted": 1, "nMatched": 1, "nModified": 1, "nUpserted": 1, "nDeleted": 1, "ok": 1.0,
+    };
+    assert_eq!(reply, expected);
+}
