@@ -3,12 +3,17 @@
 use bson::{DateTime, RawDocumentBuf, Timestamp, oid::ObjectId, rawdoc};
 use handfast_mql::{CompileOptions, Context, Filter};
 
+/// 19.99
+fn decimal() -> bson::Decimal128 {
+    handfast_mql::Decimal::new(false, 1999, -2).encode()
+}
+
 fn document() -> RawDocumentBuf {
     rawdoc! {
         "_id": ObjectId::from_bytes([7; 12]),
         "name": "a name of some length, so that it would show if it were copied",
         "qty": 12.5,
-        "price": "19.99".parse::<bson::Decimal128>().unwrap(),
+        "price": decimal(),
         "tags": ["red", "blue", "a longer tag to be looked at"],
         "items": [{ "sku": "a", "n": 1 }, { "sku": "b", "n": [1, 2, 3] }],
         "nested": { "a": { "b": { "c": 5_i64 } } },
@@ -23,7 +28,7 @@ fn matching_allocates_nothing() {
         (rawdoc! { "_id": ObjectId::from_bytes([7; 12]) }, true),
         (rawdoc! { "qty": { "$gte": 10, "$lt": 20_i64 }, "tags": "blue" }, true),
         (rawdoc! { "price": { "$lt": 19.991 } }, true),
-        (rawdoc! { "price": { "$in": [1, 2.5, "19.99".parse::<bson::Decimal128>().unwrap()] } }, true),
+        (rawdoc! { "price": { "$in": [1, 2.5, decimal()] } }, true),
         (rawdoc! { "nested.a.b.c": 5, "nested.a.x": bson::RawBson::Null }, true),
         (rawdoc! { "items": { "$elemMatch": { "sku": "b", "n": { "$all": [1, 3] } } } }, true),
         (rawdoc! { "items.n": { "$size": 3 }, "items.0.sku": "a" }, true),

@@ -6,6 +6,7 @@
 //!   line ends in PCRE, something else or nothing in the engine.
 //! - In a class, `[` is a letter like others in PCRE and opens a nested class in the engine; `&&` and `~~` calculate with
 //!   sets there; a `-` beside `\d` is a letter; blanks count even in extended mode.
+//! - `\<` and `\>` are letters, not the ends of a word.
 //! - `\Q..\E` quotes; `\0`, `\cA` and `(*UTF8)` at the beginning exist.
 //!
 //! What is left: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused or
@@ -69,6 +70,8 @@ impl Translator<'_> {
             Some('E') => {}
             Some('0') => self.octal(),
             Some('c') => self.control(),
+            // The beginning and the end of a word in the engine.
+            Some(letter @ ('<' | '>')) => self.code(letter as u32),
             Some(letter) => match set(letter) {
                 Some((members, negated)) => self.bracketed(members, negated),
                 None => self.out.extend(['\\', letter]),
