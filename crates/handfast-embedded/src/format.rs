@@ -18,6 +18,8 @@ use handfast_store::CommitTimestamp;
 
 use crate::engine::{Bytes, KEY_BYTES_MAX, Keyspace};
 use crate::error::{Error, Result};
+#[cfg(test)]
+mod tests;
 
 /// The version of everything above, as the file `FORMAT` tells it.
 pub(crate) const FORMAT_VERSION: u32 = 1;

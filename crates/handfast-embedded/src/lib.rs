@@ -8,7 +8,9 @@
 
 #![allow(dead_code)] // the check and the planner, which use the rest, follow
 
+mod backup;
 mod catalog;
+mod check;
 mod committer;
 mod directory;
 mod engine;
@@ -20,6 +22,8 @@ mod read;
 mod store;
 mod write;
 
+pub use backup::Backup;
+pub use check::{CheckReport, Finding, Progress, Repair, check};
 pub use error::{Error, Result};
 pub use options::{JOURNAL_BYTES_MIN, Options, SEALED_BUFFERS_MAX};
 pub use store::{Costs, EmbeddedStore};

@@ -19,11 +19,14 @@
 mod conflicts;
 mod published;
 mod staged;
+#[cfg(test)]
+mod tests;
 mod writer;
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -36,7 +39,8 @@ use crate::catalog::Catalog;
 use crate::directory::witness::Witness;
 use crate::engine::{Engine, Keyspace, Readiness, View, Write};
 use crate::error::{Error, Result};
-use crate::format::{LastBatch, MetadataKey, Verify};
+use crate::format::{CollectionId, LastBatch, MetadataKey, Verify};
+use crate::write::target::Latest;
 
 pub(crate) use conflicts::Deletions;
 pub(crate) use published::{Publisher, Snapshot};
@@ -44,7 +48,7 @@ pub(crate) use staged::Staged;
 pub(crate) use writer::{Writer, duplicate_id};
 
 /// How long the committer waits before it looks again whether buffers have been written to data files.
-const BUSY_PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// The queue's bound is counted in blocks, as a semaphore cannot count to 64 MiB on every platform.
 const QUEUE_BLOCK_BYTES: usize = 256;
 
@@ -137,19 +141,17 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) publisher: Publisher,
     pub(crate) verify: Verify,
-    /// The last commit that is applied, synced or not.
-    applied: AtomicU64,
+    /// Everything that is applied, synced or not.
+    latest: Mutex<Latest>,
     /// Syncs so far, and operations answered: the price of a commit, counted.
     pub(crate) syncs: AtomicU64,
     pub(crate) operations: AtomicU64,
 }
 
 impl Shared {
-    /// Everything applied, also what is not synced: to look for candidates, never to answer from. The timestamp is a
-    /// lower bound of what the view holds.
-    pub(crate) fn latest(&self) -> (CommitTimestamp, Arc<dyn View>) {
-        let timestamp = CommitTimestamp(self.applied.load(Ordering::Acquire));
-        (timestamp, self.engine.view())
+    /// Everything applied, also what is not synced: to look for candidates, never to answer from.
+    pub(crate) fn latest(&self) -> Latest {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -160,11 +162,12 @@ impl Committer {
         let view = engine.view();
         let catalog = Arc::new(Catalog::load(view.as_ref())?);
         let publisher = Publisher::new(last.timestamp, view, catalog.clone());
+        let latest = Latest { timestamp: last.timestamp, view: engine.view(), catalog: catalog.clone() };
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             publisher,
             verify,
-            applied: AtomicU64::new(last.timestamp.0),
+            latest: Mutex::new(latest),
             syncs: AtomicU64::new(0),
             operations: AtomicU64::new(0),
         });
@@ -179,6 +182,7 @@ impl Committer {
             staged: Staged::default(),
             catalog,
             deletions: Deletions::new(last.timestamp),
+            changes: HashMap::new(),
             dirty: false,
             unpublished: false,
             stopped: None,
@@ -247,6 +251,9 @@ struct State {
     view: Arc<dyn View>,
     catalog: Arc<Catalog>,
     deletions: Deletions,
+    /// The last change of each collection since the store was opened. One that was taken back may stay: it is too late,
+    /// never too early.
+    changes: HashMap<CollectionId, CommitTimestamp>,
     /// Something is applied and not synced.
     dirty: bool,
     /// Something is applied and not published.
@@ -371,7 +378,8 @@ impl State {
         self.engine.apply(writes)?;
         self.last = batch;
         self.view = self.engine.view();
-        self.shared.applied.store(self.timestamp.0, Ordering::Release);
+        let latest = Latest { timestamp: self.timestamp, view: self.view.clone(), catalog: self.catalog.clone() };
+        *self.shared.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
         Ok(())
     }
 

@@ -71,6 +71,11 @@ impl<'s> Writer<'s> {
         }
     }
 
+    /// When a collection was changed last, as far as is known: not before the store was opened.
+    pub(crate) fn last_change(&self, collection: CollectionId) -> CommitTimestamp {
+        self.state.changes.get(&collection).copied().unwrap_or_default()
+    }
+
     /// Whether a document that is not there now may have been there after a snapshot.
     pub(crate) fn deleted_since(&self, key: &[u8], snapshot: CommitTimestamp) -> bool {
         self.state.deletions.since(key, snapshot)
@@ -175,28 +180,22 @@ impl<'s> Writer<'s> {
         before: Option<&RawDocument>,
         after: Option<&RawDocument>,
     ) -> StoreResult<IndexChange> {
-        let mut old = BTreeSet::new();
-        if let Some(before) = before {
-            // What was stored was indexed, so this does not fail; if a newer program knows better, leave it to `check`.
-            old = keys::of(&index.index, before)?.encoded();
-        }
         let mut change = IndexChange { index: index.clone(), added: Vec::new(), removed: Vec::new(), multikey: 0 };
+        // What was stored was indexed, so this does not fail.
+        let old = before.map(|before| index.index.keys(before)).transpose()?.unwrap_or_default().keys;
         let mut new = BTreeSet::new();
         if let Some(after) = after {
-            let keys = keys::of(&index.index, after)?;
-            change.multikey = keys.multikey;
-            for (encoded, values) in keys.entries() {
+            let held = index.index.keys(after)?;
+            change.multikey = held.multikey;
+            for encoded in held.keys.difference(&old) {
                 if index_key(collection.id, index.id, encoded, id_key).is_none() {
                     return Err(keys::too_long(&index.spec().name, encoded.len()));
                 }
-                if index.spec().unique
-                    && !old.contains(encoded)
-                    && self.is_taken(collection, index.id, encoded, id_key)?
-                {
-                    return Err(duplicate_key(&collection.namespace, index.spec(), values));
+                if index.spec().unique && self.is_taken(collection, index.id, encoded, id_key)? {
+                    return Err(index.index.duplicate(&collection.namespace, after, encoded));
                 }
             }
-            new = keys.encoded();
+            new = held.keys;
         }
         change.added = new.difference(&old).cloned().collect();
         change.removed = old.difference(&new).cloned().collect();
@@ -260,6 +259,8 @@ impl<'s> Writer<'s> {
     }
 
     fn count(&mut self, collection: CollectionId, before: Option<&StoredDocument>, after: Option<&RawDocument>) {
+        let timestamp = self.timestamp();
+        self.state.changes.insert(collection, timestamp);
         let mut counts = self.state.catalog.counts(collection);
         if let Some(before) = before {
             counts.documents = counts.documents.saturating_sub(1);
@@ -270,6 +271,30 @@ impl<'s> Writer<'s> {
             counts.bytes += after.as_bytes().len() as u64;
         }
         self.set_counts(collection, counts);
+    }
+
+    /// Stages the removal of the index entries that a document's new state does not have any more. The document itself
+    /// must be put in the same operation.
+    pub(crate) fn give_up_keys(
+        &mut self,
+        collection: &Arc<Collection>,
+        id_key: &[u8],
+        before: Option<&StoredDocument>,
+        after: &RawDocument,
+    ) -> StoreResult<()> {
+        let Some(before) = before else {
+            return Ok(());
+        };
+        let before = before.document()?;
+        for index in &collection.indexes {
+            let (old, new) = (index.index.keys(before)?, index.index.keys(after)?);
+            for encoded in old.keys.difference(&new.keys) {
+                if let Some(key) = index_key(collection.id, index.id, encoded, id_key) {
+                    self.state.staged.write(Keyspace::Indexes, key, None);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Stages the counts of a collection.

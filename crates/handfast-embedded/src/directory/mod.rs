@@ -13,6 +13,8 @@
 
 pub(crate) mod journal;
 mod lock;
+#[cfg(test)]
+mod tests;
 pub(crate) mod witness;
 
 use std::fs;
@@ -29,8 +31,8 @@ use witness::Witness;
 
 const FORMAT_FILE: &str = "FORMAT";
 const LOCK_FILE: &str = "lock";
-const WITNESS_FILE: &str = "witness";
-const ENGINE: &str = "engine";
+pub(crate) const WITNESS_FILE: &str = "witness";
+pub(crate) const ENGINE: &str = "engine";
 const ENGINE_UNFINISHED: &str = "engine.new";
 const FORMAT_LINE: &str = "handfast embedded store, format ";
 /// The engine's own map of maps is 0, then ours in the order of [`Keyspace`].
@@ -193,6 +195,13 @@ pub(crate) fn last_batch(engine: &dyn Engine) -> Result<LastBatch> {
         Some(value) => LastBatch::decode(&value),
         None => Ok(LastBatch::default()),
     }
+}
+
+/// The number of the last batch that the engine holds, found by opening it and nothing else.
+pub(crate) fn last_in_engine(path: &Path) -> Result<u64> {
+    check_maps(path)?;
+    let engine = FjallEngine::open(&path.join(ENGINE), &Options::small(), None)?;
+    Ok(last_batch(&engine)?.number)
 }
 
 /// Damage, with the directory and what to do.

@@ -12,6 +12,8 @@
 //! everything applied before is on the disk. That bytes come back as they were written is *not* assumed: each value
 //! carries a checksum of ours ([`crate::format`]).
 
+#[cfg(test)]
+pub(crate) mod faulty;
 mod fjall;
 
 use std::ops::Bound;

@@ -1,37 +1,143 @@
-//! Finding documents: cursors over one snapshot.
+//! Cursors over one snapshot.
 
-use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use bson::RawDocumentBuf;
-use handfast_store::{BatchLimit, Cursor, Find, Page, Result as StoreResult};
+use bson::{RawBson, RawDocumentBuf};
+use handfast_mql::Code;
+use handfast_store::distinct::DistinctValues;
+use handfast_store::page::Paged;
+use handfast_store::selection::{Documents, Given, Selection};
+use handfast_store::{BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Page, Result as StoreResult};
 
-use super::query::{Question, matching};
-use super::scan::{Access, Progress, Reader, Scan};
+use super::candidates::{Candidates, Looked, Shown, Source};
+use super::plan::{self, Plan};
+use super::scan::Access;
+use crate::catalog::Collection;
 use crate::committer::Snapshot;
-use crate::engine::Direction;
-use crate::format::Verify;
 use crate::store::EmbeddedStore;
 
+/// Reads of so few documents are done at once, without another thread.
+const INLINE_POINTS_MAX: usize = 16;
+
+/// A find with its plan.
+pub(crate) struct Prepared {
+    pub(crate) selection: Selection,
+    pub(crate) collection: Option<Arc<Collection>>,
+    pub(crate) plan: Plan,
+}
+
 impl EmbeddedStore {
+    /// Compiles a find and chooses its plan.
+    pub(crate) fn prepare(&self, snapshot: &Snapshot, request: &Find) -> StoreResult<Prepared> {
+        let selection = Selection::compile(request, &self.inner.sources)?;
+        let collection = self.collection(snapshot, &request.namespace);
+        let plan = match &collection {
+            Some(collection) => plan::choose(collection, selection.filter(), selection.sort(), request)?,
+            None => Plan::nothing(),
+        };
+        Ok(Prepared { selection, collection, plan })
+    }
+
     /// Opens a cursor over the documents that match at a snapshot.
     pub(crate) fn find_at(&self, snapshot: Snapshot, request: &Find) -> StoreResult<Box<dyn Cursor>> {
-        let question = Question::compile(&request.filter, &request.variables, &self.inner.sources)?;
-        let Some(collection) = self.collection(&snapshot, &request.namespace) else {
+        let prepared = self.prepare(&snapshot, request)?;
+        if prepared.collection.is_none() {
             return Ok(Box::new(EmptyCursor));
-        };
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let inline = matches!(&prepared.plan.access, Access::Points(keys) if keys.len() <= INLINE_POINTS_MAX);
+        let documents = self.documents(snapshot, request, prepared, Arc::default(), stop.clone())?;
+        Ok(Box::new(FindCursor { state: State::Ready(Box::new(Paged::new(documents))), stop, inline }))
+    }
+
+    /// The documents of a find, as an iterator that reads from the disk.
+    pub(crate) fn documents(
+        &self,
+        snapshot: Snapshot,
+        request: &Find,
+        prepared: Prepared,
+        looked: Arc<Looked>,
+        stop: Arc<AtomicBool>,
+    ) -> StoreResult<Documents<Candidates>> {
+        let Prepared { selection, collection, plan } = prepared;
+        let collection = collection.ok_or_else(|| crate::Error::Engine("there is no such collection".to_owned()))?;
         let expected = snapshot.catalog().counts(collection.id).documents;
-        let access = Access::everything(Direction::Forward);
-        let walk = Walk {
-            snapshot,
-            verify: self.shared().verify,
-            scan: Scan::new(collection, access, Some(expected)),
-            question,
-            skip: request.skip,
-            limit: request.limit.unwrap_or(u64::MAX),
-            held_back: None,
-        };
-        Ok(Box::new(FindCursor { walk: Some(walk) }))
+        let shown = Shown::of(&plan.access, request.return_key, request.show_record_id);
+        let source = Source::Snapshot(snapshot);
+        let candidates = Candidates::new(source, self.shared().verify, collection, plan.access, Some(expected))
+            .showing(shown)
+            .counting(looked)
+            .stopped_by(stop);
+        Ok(selection.documents(candidates, Given { sorted: plan.sorted, filtered: false }))
+    }
+
+    pub(crate) async fn count_at(&self, snapshot: Snapshot, request: Count) -> StoreResult<u64> {
+        let Count { namespace, filter, skip, limit, hint } = request;
+        let bounded = |count: u64| count.saturating_sub(skip).min(limit.unwrap_or(u64::MAX));
+        if filter.is_empty() && hint.is_none() {
+            let collection = self.collection(&snapshot, &namespace);
+            let counts = collection.map(|collection| snapshot.catalog().counts(collection.id));
+            return Ok(bounded(counts.unwrap_or_default().documents));
+        }
+        let mut find = Find::new(namespace, filter);
+        (find.skip, find.limit, find.hint) = (skip, limit, hint);
+        self.fold(snapshot, find, 0, |count, _| {
+            *count += 1;
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn distinct_at(&self, snapshot: Snapshot, request: Distinct) -> StoreResult<Vec<RawBson>> {
+        let Distinct { namespace, key, filter, hint } = request;
+        let mut find = Find::new(namespace, filter);
+        find.hint = hint;
+        let values = DistinctValues::new(&key);
+        let values = self.fold(snapshot, find, values, |values, document| values.add(&document)).await?;
+        Ok(values.finish())
+    }
+
+    /// Runs through all documents of a find on another thread.
+    async fn fold<T, F>(&self, snapshot: Snapshot, find: Find, start: T, mut step: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut T, RawDocumentBuf) -> StoreResult<()> + Send + 'static,
+    {
+        let prepared = self.prepare(&snapshot, &find)?;
+        let mut folded = start;
+        if prepared.collection.is_none() {
+            return Ok(folded);
+        }
+        let stop = StopOnDrop(Arc::default());
+        let documents = self.documents(snapshot, &find, prepared, Arc::default(), stop.0.clone())?;
+        blocking(move || {
+            for document in documents {
+                step(&mut folded, document?)?;
+            }
+            Ok(folded)
+        })
+        .await
+    }
+}
+
+/// Runs what reads from the disk on a thread where it may wait.
+pub(crate) async fn blocking<T, F>(run: F) -> StoreResult<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> StoreResult<T> + Send + 'static,
+{
+    let result = tokio::task::spawn_blocking(run).await;
+    result.map_err(|error| StoreError::command(Code::InternalError, format!("a read was broken off: {error}")))?
+}
+
+/// Tells a reader on another thread that nobody waits for it any more.
+pub(crate) struct StopOnDrop(pub(crate) Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -45,111 +151,54 @@ impl Cursor for EmptyCursor {
     }
 }
 
-/// Documents as the scan finds them.
 struct FindCursor {
-    /// None once it is done, or after an error.
-    walk: Option<Walk>,
+    state: State,
+    stop: Arc<AtomicBool>,
+    inline: bool,
 }
 
-/// Where the cursor is.
-struct Walk {
-    snapshot: Snapshot,
-    verify: Verify,
-    scan: Scan,
-    question: Question,
-    skip: u64,
-    limit: u64,
-    /// A document that was found and did not fit on the page.
-    held_back: Option<RawDocumentBuf>,
+enum State {
+    Ready(Box<Paged<Documents<Candidates>>>),
+    /// A page is being read. If it is still so when the next one is asked for, whoever asked had gone away, and what
+    /// was read went with it.
+    Reading,
+    Done,
 }
 
 #[async_trait]
 impl Cursor for FindCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
-        let mut page = Page::default();
-        let mut bytes = 0;
-        while let Some(walk) = self.walk.take() {
-            // Reading blocks; a turn is short enough that a reader who has gone away is noticed.
-            let turn = tokio::task::spawn_blocking(move || {
-                let mut walk = walk;
-                let mut documents = Vec::new();
-                let end = walk.turn(limit, bytes, &mut documents)?;
-                Ok::<_, handfast_store::Error>((walk, end, documents))
-            });
-            let (walk, end, documents) = turn.await.map_err(|error| crate::Error::Engine(error.to_string()))??;
-            bytes += documents.iter().map(|document| document.as_bytes().len()).sum::<usize>();
-            page.documents.extend(documents);
-            match end {
-                Turn::Done => page.exhausted = true,
-                Turn::PageFull => {
-                    self.walk = Some(walk);
-                    return Ok(page);
-                }
-                Turn::Over => self.walk = Some(walk),
+        let mut documents = match std::mem::replace(&mut self.state, State::Reading) {
+            State::Ready(documents) => documents,
+            State::Done => {
+                self.state = State::Done;
+                return Ok(Page { documents: Vec::new(), exhausted: true });
+            }
+            State::Reading => {
+                let text = "the cursor lost a page, as the reader went away while it was read: query again";
+                return Err(StoreError::command(Code::CursorKilled, text));
+            }
+        };
+        let read = move || {
+            let page = documents.page(limit)?;
+            Ok((documents, page))
+        };
+        let result = if self.inline { read() } else { blocking(read).await };
+        match result {
+            Ok((documents, page)) => {
+                self.state = if page.exhausted { State::Done } else { State::Ready(documents) };
+                Ok(page)
+            }
+            Err(error) => {
+                self.state = State::Done;
+                Err(error)
             }
         }
-        page.exhausted = true;
-        Ok(page)
     }
 }
 
-enum Turn {
-    /// There is nothing more.
-    Done,
-    /// The page holds what it may.
-    PageFull,
-    /// Neither; go on.
-    Over,
-}
-
-impl Walk {
-    fn turn(&mut self, limit: BatchLimit, bytes: usize, documents: &mut Vec<RawDocumentBuf>) -> StoreResult<Turn> {
-        let mut fill = Fill { limit, bytes, full: false };
-        if let Some(document) = self.held_back.take() {
-            fill.take(document, documents);
-        }
-        if self.limit == 0 {
-            return Ok(Turn::Done);
-        }
-        let reader = Reader { view: self.snapshot.view()?, verify: self.verify };
-        let (skip, left, held_back) = (&mut self.skip, &mut self.limit, &mut self.held_back);
-        let progress = matching(&mut self.scan, &reader, &self.question, &mut |_, stored| {
-            if *skip > 0 {
-                *skip -= 1;
-                return Ok(ControlFlow::Continue(()));
-            }
-            *left -= 1;
-            *held_back = fill.take(stored.document()?.to_owned(), documents);
-            let stop = fill.full || *left == 0;
-            Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        let no_more = progress == Progress::Done || self.limit == 0;
-        Ok(match (no_more && self.held_back.is_none(), fill.full) {
-            (true, _) => Turn::Done,
-            (false, true) => Turn::PageFull,
-            (false, false) => Turn::Over,
-        })
-    }
-}
-
-struct Fill {
-    limit: BatchLimit,
-    bytes: usize,
-    full: bool,
-}
-
-impl Fill {
-    /// Puts a document on the page, or gives it back if it does not fit.
-    fn take(&mut self, document: RawDocumentBuf, documents: &mut Vec<RawDocumentBuf>) -> Option<RawDocumentBuf> {
-        let size = document.as_bytes().len();
-        let is_first = self.bytes == 0 && documents.is_empty();
-        if !is_first && self.bytes.saturating_add(size) > self.limit.bytes {
-            self.full = true;
-            return Some(document);
-        }
-        self.bytes += size;
-        documents.push(document);
-        self.full = documents.len() >= self.limit.documents;
-        None
+impl Drop for FindCursor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }

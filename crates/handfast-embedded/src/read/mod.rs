@@ -1,6 +1,11 @@
-//! How the store is queried: a plan says how candidates are found ([`scan`]), the filter judges each ([`query`]), a
-//! cursor cuts the answer into pages ([`find`]).
+//! How the store is queried: [`plan`] chooses how candidates are found ([`bounds`] from the filter), [`scan`] walks
+//! them, [`candidates`] hands them out, [`find`] cuts the answer into pages.
+//!
+//! Whatever the plan says, the filter has the last word on every document: an index only spares looking.
 
+pub(crate) mod bounds;
+pub(crate) mod candidates;
+pub(crate) mod explain;
 pub(crate) mod find;
-pub(crate) mod query;
+pub(crate) mod plan;
 pub(crate) mod scan;

@@ -65,6 +65,17 @@ enum Step {
     Index(Range),
 }
 
+/// How a document was found.
+pub(crate) struct Found<'f> {
+    /// The key of its `_id`.
+    pub(crate) id_key: &'f [u8],
+    /// The key of the index that it was found by.
+    pub(crate) entry: Option<&'f [u8]>,
+}
+
+/// Gets the documents of a scan, and may break it off.
+pub(crate) type Visitor<'v> = dyn FnMut(Found<'_>, StoredDocument) -> StoreResult<ControlFlow<()>> + 'v;
+
 /// Whether there may be more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -119,13 +130,8 @@ impl Scan {
         scan
     }
 
-    /// Gives the visitor one document after the other until it breaks or there are no more. The visitor also gets the
-    /// document's `_id` key.
-    pub(crate) fn run(
-        &mut self,
-        reader: &Reader,
-        visit: &mut dyn FnMut(&[u8], StoredDocument) -> StoreResult<ControlFlow<()>>,
-    ) -> StoreResult<Progress> {
+    /// Gives the visitor one document after the other until it breaks or there are no more.
+    pub(crate) fn run(&mut self, reader: &Reader, visit: &mut Visitor<'_>) -> StoreResult<Progress> {
         while let Some(step) = self.steps.pop_front() {
             let rest = match step {
                 Step::Point(id_key) => self.point(reader, &id_key, visit)?,
@@ -153,7 +159,7 @@ impl Scan {
         &mut self,
         reader: &Reader,
         id_key: &[u8],
-        visit: &mut dyn FnMut(&[u8], StoredDocument) -> StoreResult<ControlFlow<()>>,
+        visit: &mut Visitor<'_>,
     ) -> StoreResult<ControlFlow<Option<Step>>> {
         self.examined.keys += 1;
         let Some(key) = document_key(self.collection.id, id_key) else {
@@ -162,39 +168,29 @@ impl Scan {
         match reader.get(&key)? {
             Some(stored) => {
                 self.examined.documents += 1;
-                Ok(visit(id_key, stored)?.map_break(|()| None))
+                Ok(visit(Found { id_key, entry: None }, stored)?.map_break(|()| None))
             }
             None => Ok(ControlFlow::Continue(())),
         }
     }
 
-    fn documents(
-        &mut self,
-        reader: &Reader,
-        range: Range,
-        visit: &mut dyn FnMut(&[u8], StoredDocument) -> StoreResult<ControlFlow<()>>,
-    ) -> StoreResult<ControlFlow<Step>> {
+    fn documents(&mut self, reader: &Reader, range: Range, visit: &mut Visitor<'_>) -> StoreResult<ControlFlow<Step>> {
         for row in reader.view.range(Keyspace::Documents, range.clone(), self.direction) {
             let (key, value) = row?;
             self.examined.documents += 1;
             let stored = StoredDocument::open(&key, value, reader.verify)?;
-            if visit(&key[4..], stored)?.is_break() {
+            if visit(Found { id_key: &key[4..], entry: None }, stored)?.is_break() {
                 return Ok(ControlFlow::Break(Step::Documents(self.behind(range, &key))));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    fn index(
-        &mut self,
-        reader: &Reader,
-        range: Range,
-        visit: &mut dyn FnMut(&[u8], StoredDocument) -> StoreResult<ControlFlow<()>>,
-    ) -> StoreResult<ControlFlow<Step>> {
+    fn index(&mut self, reader: &Reader, range: Range, visit: &mut Visitor<'_>) -> StoreResult<ControlFlow<Step>> {
         for row in reader.view.range(Keyspace::Indexes, range.clone(), self.direction) {
             let (key, value) = row?;
             self.examined.keys += 1;
-            let (_, id_key) = open_index_entry(&key, &value, reader.verify)?;
+            let (entry, id_key) = open_index_entry(&key, &value, reader.verify)?;
             if let Some(seen) = &mut self.seen
                 && !seen.insert(id_key.to_vec())
             {
@@ -206,7 +202,7 @@ impl Scan {
                 return Err(Error::Corrupt(format!("{entry}: there is no such document")).into());
             };
             self.examined.documents += 1;
-            if visit(id_key, stored)?.is_break() {
+            if visit(Found { id_key, entry: Some(entry) }, stored)?.is_break() {
                 return Ok(ControlFlow::Break(Step::Index(self.behind(range, &key))));
             }
         }

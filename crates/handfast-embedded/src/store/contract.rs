@@ -1,19 +1,16 @@
 //! The store behind the contract: each request goes to the module that carries it out.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
-use handfast_mql::Code;
 use handfast_store::{
     Aggregate, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete, DeleteOutcome,
-    Distinct, DocumentStore, DropIndexes, Durability, Error, Explain, Find, FindAndModify, FindAndModifyOutcome,
-    IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result, Update, UpdateOutcome,
+    Distinct, DocumentStore, DropIndexes, Durability, Explain, Find, FindAndModify, FindAndModifyOutcome, IndexInfo,
+    Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result, Update, UpdateOutcome,
 };
 
 use super::EmbeddedStore;
-
-fn later<T>(what: &str) -> Result<T> {
-    Err(Error::command(Code::CommandNotSupported, format!("the embedded store cannot {what} yet")))
-}
 
 #[async_trait]
 impl DocumentStore for EmbeddedStore {
@@ -29,32 +26,32 @@ impl DocumentStore for EmbeddedStore {
         self.find_at(self.snapshot_now(), &request)
     }
 
-    async fn update(&self, _request: Update) -> Result<UpdateOutcome> {
-        later("update")
+    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        self.run_update(request).await
     }
 
-    async fn find_and_modify(&self, _request: FindAndModify) -> Result<FindAndModifyOutcome> {
-        later("find and modify")
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        self.run_find_and_modify(request).await
     }
 
-    async fn delete(&self, _request: Delete) -> Result<DeleteOutcome> {
-        later("delete")
+    async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        self.run_delete(request).await
     }
 
-    async fn aggregate(&self, _request: Aggregate) -> Result<Box<dyn Cursor>> {
-        later("aggregate")
+    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        handfast_store::aggregation::open(Arc::new(self.clone()), &self.inner.sources, request).await
     }
 
-    async fn count(&self, _request: Count) -> Result<u64> {
-        later("count")
+    async fn count(&self, request: Count) -> Result<u64> {
+        self.count_at(self.snapshot_now(), request).await
     }
 
-    async fn distinct(&self, _request: Distinct) -> Result<Vec<RawBson>> {
-        later("list distinct values")
+    async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        self.distinct_at(self.snapshot_now(), request).await
     }
 
-    async fn explain(&self, _request: Explain) -> Result<RawDocumentBuf> {
-        later("explain")
+    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
+        self.explained(request).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {

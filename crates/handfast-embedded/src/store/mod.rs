@@ -1,5 +1,6 @@
 //! The store: a directory, opened.
 
+mod background;
 mod contract;
 mod open;
 #[cfg(test)]
@@ -19,6 +20,8 @@ use crate::read::scan::Reader;
 #[derive(Clone)]
 pub struct EmbeddedStore {
     pub(crate) inner: Arc<Inner>,
+    /// Counts the handles that users have; the background task has another one.
+    handles: Arc<()>,
 }
 
 pub(crate) struct Inner {
@@ -26,7 +29,16 @@ pub(crate) struct Inner {
     pub(crate) sources: Sources,
     pub(crate) options: Options,
     /// Told when something was dropped whose keys are to be removed.
-    pub(crate) removal: tokio::sync::Notify,
+    pub(crate) removal: Arc<tokio::sync::Notify>,
+    /// The last handle is being closed: the background task begins nothing new.
+    pub(crate) closing: std::sync::atomic::AtomicBool,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The background task sees that the store is gone.
+        self.removal.notify_one();
+    }
 }
 
 impl std::fmt::Debug for EmbeddedStore {

@@ -2,18 +2,24 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use handfast_store::{DocumentStore, Sources};
 
-use super::{EmbeddedStore, Inner};
+use super::{EmbeddedStore, Inner, background};
 use crate::Options;
 use crate::committer::Committer;
 use crate::directory;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::write::indexes::drop_index;
+
+/// How often closing looks whether the background task is done with what it began.
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 
 impl EmbeddedStore {
-    /// Opens the store in a directory, or makes one if the directory is empty or not there.
+    /// Opens the store in a directory, or makes one if the directory is empty or not there. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::NotAStore`], [`Error::NewerFormat`], [`Error::Damaged`], [`Error::Io`],
@@ -21,7 +27,26 @@ impl EmbeddedStore {
     pub async fn open(path: impl AsRef<Path>, sources: Sources, options: Options) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let opened = tokio::task::spawn_blocking(move || open(path, sources, options)).await;
-        opened.map_err(|error| Error::Engine(format!("opening was interrupted: {error}")))?
+        let store = opened.map_err(|error| Error::Engine(format!("opening was interrupted: {error}")))??;
+        store.drop_incomplete_indexes().await?;
+        background::start(&store);
+        if !store.snapshot_now().catalog().dropped.is_empty() {
+            store.removal_is_due();
+        }
+        Ok(store)
+    }
+
+    /// Indexes whose building was broken off: nobody was told that they exist.
+    async fn drop_incomplete_indexes(&self) -> Result<()> {
+        let snapshot = self.snapshot_now();
+        for collection in snapshot.catalog().collections() {
+            for index in collection.indexes.iter().filter(|index| !index.complete) {
+                let (collection, index) = (collection.id, index.id);
+                let dropped = self.change_catalog(move |writer| Ok(drop_index(writer, collection, index))).await;
+                dropped.map_err(|error| Error::Engine(format!("dropping an incomplete index: {error}")))?;
+            }
+        }
+        Ok(())
     }
 
     /// Syncs everything and, if this is the last handle, ends the store's threads and frees the directory.
@@ -30,6 +55,13 @@ impl EmbeddedStore {
     /// The last sync failed.
     pub async fn close(self) -> handfast_store::Result<()> {
         self.flush().await?;
+        if Arc::strong_count(&self.handles) == 1 {
+            self.inner.closing.store(true, Ordering::Relaxed);
+            // The background task may be at work on one step; it begins no other.
+            while Arc::strong_count(&self.inner) > 1 {
+                tokio::time::sleep(CLOSING_PAUSE).await;
+            }
+        }
         let ended = tokio::task::spawn_blocking(move || drop(self)).await;
         ended.map_err(|error| Error::Engine(format!("closing was interrupted: {error}")).into())
     }
@@ -40,6 +72,8 @@ fn open(path: PathBuf, sources: Sources, options: Options) -> Result<EmbeddedSto
     let opened = directory::open(&directory, &options)?;
     let engine: Arc<dyn Engine> = Arc::new(opened.engine);
     let committer = Committer::start(engine, opened.witness, opened.last, &options)?;
-    let removal = tokio::sync::Notify::new();
-    Ok(EmbeddedStore { inner: Arc::new(Inner { committer, sources, options, removal }) })
+    let removal = Arc::default();
+    let closing = AtomicBool::new(false);
+    let inner = Arc::new(Inner { committer, sources, options, removal, closing });
+    Ok(EmbeddedStore { inner, handles: Arc::default() })
 }

@@ -6,9 +6,10 @@ use handfast_store::{
     Result as StoreResult, index,
 };
 
+use crate::catalog::Counts;
 use crate::committer::Answer;
 use crate::engine::{Direction, Keyspace, prefix_range};
-use crate::format::index_prefix;
+use crate::format::{StoredDocument, Verify, collection_prefix, index_prefix};
 use crate::store::EmbeddedStore;
 
 /// What an operation on the catalog holds in the queue: next to nothing.
@@ -100,6 +101,30 @@ impl EmbeddedStore {
             self.removal_is_due();
         }
         Ok(dropped)
+    }
+
+    /// Counts the documents of a collection and keeps the result.
+    pub(crate) async fn count_again(&self, namespace: &Namespace) -> StoreResult<Counts> {
+        let namespace = namespace.clone();
+        // In the committer's turn, so that nobody writes in between: only a repair does this.
+        self.change_catalog(move |writer| {
+            let Some(collection) = writer.collection(&namespace) else {
+                return Ok(Counts::default());
+            };
+            let mut counts = Counts::default();
+            let view = writer.settle()?;
+            for row in
+                view.range(Keyspace::Documents, prefix_range(&collection_prefix(collection.id)), Direction::Forward)
+            {
+                let (key, value) = row?;
+                counts.documents += 1;
+                counts.bytes += StoredDocument::open(&key, value, Verify::Checksums)?.bytes().len() as u64;
+            }
+            writer.timestamp();
+            writer.set_counts(collection.id, counts);
+            Ok(counts)
+        })
+        .await
     }
 
     pub(crate) fn collections_of(&self, database: &str) -> Vec<CollectionInfo> {

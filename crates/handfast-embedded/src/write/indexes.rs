@@ -71,7 +71,7 @@ impl EmbeddedStore {
 
     /// The `_id` keys of some documents after a key, in the newest state.
     async fn next_documents(&self, collection: CollectionId, after: Option<Vec<u8>>) -> StoreResult<Vec<Vec<u8>>> {
-        let (_, view) = self.shared().latest();
+        let view = self.latest().view;
         let count = self.inner.options.step_documents_max.max(1);
         let keys = tokio::task::spawn_blocking(move || {
             let prefix = collection_prefix(collection);

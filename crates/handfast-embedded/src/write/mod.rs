@@ -1,9 +1,13 @@
 //! How the store is changed: each request becomes operations of the committer.
 
+pub(crate) mod atomic;
+pub(crate) mod change;
 pub(crate) mod collections;
+pub(crate) mod expiry;
 pub(crate) mod indexes;
 pub(crate) mod insert;
 pub(crate) mod removal;
+pub(crate) mod target;
 
 use handfast_store::{Durability, Result as StoreResult};
 

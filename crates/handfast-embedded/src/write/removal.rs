@@ -25,8 +25,10 @@ impl EmbeddedStore {
         loop {
             let dropped = self.snapshot_now().catalog().dropped.first().copied();
             match dropped {
-                Some(dropped) => self.remove_keys_of(dropped).await?,
-                None => return Ok(()),
+                Some(dropped) if !self.inner.closing.load(std::sync::atomic::Ordering::Relaxed) => {
+                    self.remove_keys_of(dropped).await?;
+                }
+                _ => return Ok(()),
             }
         }
     }
@@ -49,6 +51,10 @@ impl EmbeddedStore {
                 if keys.is_empty() {
                     break;
                 }
+                if self.inner.closing.load(std::sync::atomic::Ordering::Relaxed) {
+                    // The note in the catalog stays: the next opening goes on.
+                    return Ok(());
+                }
                 let bytes = keys.iter().map(Vec::len).sum();
                 let remove = move |writer: &mut crate::committer::Writer<'_>| {
                     writer.remove_keys(keyspace, keys);
@@ -65,7 +71,7 @@ impl EmbeddedStore {
     }
 
     async fn some_keys(&self, keyspace: Keyspace, prefix: Vec<u8>) -> StoreResult<Vec<Vec<u8>>> {
-        let (_, view) = self.shared().latest();
+        let view = self.latest().view;
         let count = self.inner.options.step_documents_max.max(1);
         let keys = tokio::task::spawn_blocking(move || {
             let rows = view.range(keyspace, prefix_range(&prefix), Direction::Forward);

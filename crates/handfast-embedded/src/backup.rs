@@ -1,0 +1,145 @@
+//! A consistent copy while the store goes on.
+//!
+//! A snapshot is copied record by record into a new store, and every checksum is verified on the way: a damaged record
+//! fails the backup instead of being handed on. The copy is made beside its final name and renamed when it is whole and
+//! synced, so there is never a half-made store under that name. It is opened like any other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Options;
+use crate::committer::Snapshot;
+use crate::directory::{self, sync_directory};
+use crate::engine::{Direction, Engine, Keyspace, Range, Readiness, Write};
+use crate::error::{Error, Result};
+use crate::format::{LastBatch, MetadataKey, StoredDocument, Verify, open_index_entry, open_metadata};
+use crate::read::find::blocking;
+use crate::store::EmbeddedStore;
+
+/// Bytes of one batch of the copy.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backup {
+    /// Documents.
+    pub documents: u64,
+    /// Entries of indexes.
+    pub entries: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+}
+
+impl EmbeddedStore {
+    /// Copies the store, as it is now, into a directory that does not exist or is empty. Writers go on meanwhile.
+    ///
+    /// # Errors
+    /// `DataCorruptionDetected` (354) for a damaged record; `SnapshotTooOld` (239) if writers fill so much memory
+    /// meanwhile that the snapshot is ended (`Options::snapshot_bytes_max`); those of the file system.
+    pub async fn backup(&self, destination: impl AsRef<Path>) -> handfast_store::Result<Backup> {
+        let destination = destination.as_ref().to_owned();
+        let (snapshot, options) = (self.snapshot_now(), self.inner.options.clone());
+        blocking(move || copy(&snapshot, &destination, &options)).await
+    }
+}
+
+fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_store::Result<Backup> {
+    let failed = |what: &str, error| Error::io(format!("{what} {}", destination.display()), error);
+    let is_taken = match fs::read_dir(destination) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(failed("reading", error).into()),
+    };
+    if is_taken {
+        return Err(Error::NotAStore { directory: destination.to_owned() }.into());
+    }
+    let unfinished = unfinished(destination);
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).map_err(|error| failed("removing an unfinished copy beside", error))?;
+    }
+    let locked = Arc::new(directory::lock(&unfinished)?);
+    let mut opened = directory::open(&locked, options)?;
+    let mut copying = Copying { engine: &opened.engine, last: LastBatch::default(), done: Backup::default() };
+    copying.last.timestamp = snapshot.timestamp();
+    for keyspace in Keyspace::ALL {
+        copying.keyspace(snapshot, keyspace)?;
+    }
+    let Copying { last, done, .. } = copying;
+    opened.engine.sync()?;
+    opened.witness.note(last.number)?;
+    opened.witness.sync()?;
+    drop(opened);
+    drop(locked);
+    let rename = || {
+        fs::rename(&unfinished, destination)?;
+        sync_directory(parent(destination))
+    };
+    rename().map_err(|error| failed("renaming the copy to", error))?;
+    Ok(done)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn unfinished(destination: &Path) -> PathBuf {
+    let mut name = destination.file_name().unwrap_or_default().to_owned();
+    name.push(".unfinished");
+    destination.with_file_name(name)
+}
+
+struct Copying<'e> {
+    engine: &'e dyn Engine,
+    last: LastBatch,
+    done: Backup,
+}
+
+impl Copying<'_> {
+    fn keyspace(&mut self, snapshot: &Snapshot, keyspace: Keyspace) -> handfast_store::Result<()> {
+        let everything: Range = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        for row in snapshot.view()?.range(keyspace, everything, Direction::Forward) {
+            let (key, value) = row?;
+            if keyspace == Keyspace::Metadata && *key == *MetadataKey::LastBatch.encode() {
+                continue;
+            }
+            match keyspace {
+                Keyspace::Documents => {
+                    StoredDocument::open(&key, value.clone(), Verify::Checksums)?;
+                    self.done.documents += 1;
+                }
+                Keyspace::Indexes => {
+                    open_index_entry(&key, &value, Verify::Checksums)?;
+                    self.done.entries += 1;
+                }
+                Keyspace::Metadata => {
+                    open_metadata(&key, &value)?;
+                }
+            }
+            bytes += key.len() + value.len();
+            self.done.bytes += (key.len() + value.len()) as u64;
+            batch.push(Write { keyspace, key: key.to_vec(), value: Some(value.to_vec()) });
+            if bytes >= BATCH_BYTES {
+                self.apply(std::mem::take(&mut batch))?;
+                bytes = 0;
+            }
+        }
+        Ok(self.apply(batch)?)
+    }
+
+    fn apply(&mut self, mut batch: Vec<Write>) -> Result<()> {
+        while self.engine.readiness()? == Readiness::Busy {
+            std::thread::park_timeout(crate::committer::BUSY_PAUSE);
+        }
+        self.last.number += 1;
+        self.last.sequence = self.engine.next_sequence();
+        batch.push(Write {
+            keyspace: Keyspace::Metadata,
+            key: MetadataKey::LastBatch.encode(),
+            value: Some(self.last.encode()),
+        });
+        self.engine.apply(batch)
+    }
+}

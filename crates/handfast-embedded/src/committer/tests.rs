@@ -1,0 +1,121 @@
+//! What the committer does when the disk fails it, and how it shares syncs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bson::rawdoc;
+use handfast_store::{Applied, Namespace};
+
+use super::{Answer, Committer};
+use crate::Options;
+use crate::directory;
+use crate::engine::faulty::FaultyEngine;
+use crate::write::insert::insert_one;
+
+fn namespace() -> Namespace {
+    Namespace::new("db", "c").unwrap()
+}
+
+fn start(path: &std::path::Path) -> (Arc<FaultyEngine>, Committer) {
+    let options = Options::small();
+    let locked = Arc::new(directory::lock(path).unwrap());
+    let opened = directory::open(&locked, &options).unwrap();
+    let engine = Arc::new(FaultyEngine {
+        inner: opened.engine,
+        fail_syncs: AtomicBool::new(false),
+        fail_batches: AtomicBool::new(false),
+    });
+    let committer = Committer::start(engine.clone(), opened.witness, opened.last, &options).unwrap();
+    (engine, committer)
+}
+
+async fn insert(committer: &Committer, n: i32, answer: Answer) -> handfast_store::Result<()> {
+    committer.submit(answer, 100, move |writer| insert_one(writer, &namespace(), [7; 16], &rawdoc! { "_id": n })).await
+}
+
+fn documents(committer: &Committer) -> u64 {
+    let snapshot = committer.shared().publisher.current();
+    let id = snapshot.catalog().get(&namespace()).map(|collection| collection.id);
+    id.map_or(0, |id| snapshot.catalog().counts(id).documents)
+}
+
+#[tokio::test]
+async fn a_sync_that_fails_stops_all_writes_and_no_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, committer) = start(directory.path());
+    insert(&committer, 1, Answer::Synced).await.unwrap();
+    engine.fail_syncs.store(true, Ordering::Relaxed);
+    let error = insert(&committer, 2, Answer::Synced).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe, "nobody knows whether it is on the disk");
+    assert_eq!(documents(&committer), 1, "what was not synced is not shown");
+    // The disk has recovered, or says so: that proves nothing about the bytes that it lost.
+    engine.fail_syncs.store(false, Ordering::Relaxed);
+    let error = insert(&committer, 3, Answer::Synced).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::No);
+    assert!(error.message().contains("must be reopened"), "{error}");
+    assert_eq!(documents(&committer), 1);
+    drop(committer);
+    drop(engine);
+
+    let (_, committer) = start(directory.path());
+    assert!((1..=2).contains(&documents(&committer)), "the second insert may be there or not");
+    insert(&committer, 3, Answer::Synced).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_stops_all_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, committer) = start(directory.path());
+    engine.fail_batches.store(true, Ordering::Relaxed);
+    let error = insert(&committer, 1, Answer::Published).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::Maybe);
+    engine.fail_batches.store(false, Ordering::Relaxed);
+    let error = insert(&committer, 2, Answer::Published).await.unwrap_err();
+    assert_eq!(error.applied(), Applied::No);
+    assert_eq!(documents(&committer), 0);
+}
+
+#[tokio::test]
+async fn operations_that_wait_together_share_a_sync() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, committer) = start(directory.path());
+    let committer = Arc::new(committer);
+    let tasks: Vec<_> = (0..200)
+        .map(|n| {
+            let committer = committer.clone();
+            tokio::spawn(async move { insert(&committer, n, Answer::Synced).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    let syncs = committer.shared().syncs.load(Ordering::Relaxed);
+    assert!(syncs < 100, "200 inserts took {syncs} syncs");
+    assert_eq!(documents(&committer), 200);
+}
+
+#[tokio::test]
+async fn an_operation_that_panics_is_taken_back_and_the_others_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, committer) = start(directory.path());
+    insert(&committer, 1, Answer::Synced).await.unwrap();
+    let broken = committer.submit(Answer::Synced, 0, |writer| {
+        insert_one(writer, &namespace(), [7; 16], &rawdoc! { "_id": 2 })?;
+        panic!("a mistake");
+        #[expect(unreachable_code, reason = "says the type")]
+        Ok(())
+    });
+    broken.await.unwrap_err();
+    insert(&committer, 3, Answer::Synced).await.unwrap();
+    assert_eq!(documents(&committer), 2);
+}
+
+#[tokio::test]
+async fn what_is_applied_is_not_shown_before_it_is_synced() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, committer) = start(directory.path());
+    insert(&committer, 1, Answer::Applied).await.unwrap();
+    assert_eq!(documents(&committer), 0);
+    committer.barrier(Answer::Synced).await.unwrap();
+    assert_eq!(documents(&committer), 1);
+}

@@ -1,0 +1,148 @@
+//! Directories that are not opened, each with the reason.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::witness::Witness;
+use super::{ENGINE, FORMAT_FILE, WITNESS_FILE, lock, open};
+use crate::Options;
+use crate::engine::{Engine, Keyspace, Write};
+use crate::error::Error;
+use crate::format::{LastBatch, MetadataKey};
+
+fn refused(path: &Path) -> Error {
+    match lock(path).and_then(|directory| open(&Arc::new(directory), &Options::small())) {
+        Ok(_) => panic!("the directory was opened"),
+        Err(error) => error,
+    }
+}
+
+/// A store with some batches.
+fn fill(path: &Path, batches: u64) {
+    let directory = Arc::new(lock(path).unwrap());
+    let mut opened = open(&directory, &Options::small()).unwrap();
+    for number in opened.last.number + 1..=opened.last.number + batches {
+        let batch = LastBatch { number, sequence: opened.engine.next_sequence(), ..opened.last };
+        let write = |key: Vec<u8>, value| Write { keyspace: Keyspace::Metadata, key, value: Some(value) };
+        opened.engine.apply(vec![write(MetadataKey::LastBatch.encode(), batch.encode())]).unwrap();
+        opened.engine.sync().unwrap();
+        opened.witness.note(number).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_ours_is_refused_and_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("thesis.tex"), "important").unwrap();
+    assert!(matches!(refused(directory.path()), Error::NotAStore { .. }));
+    let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["thesis.tex"]);
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), 1);
+    fs::write(directory.path().join(FORMAT_FILE), "handfast embedded store, format 2\n").unwrap();
+    let error = refused(directory.path());
+    assert!(matches!(error, Error::NewerFormat { found: 2, known: 1, .. }), "{error}");
+    assert!(error.to_string().contains("use a newer handfast"), "{error}");
+}
+
+#[test]
+fn a_format_file_that_says_something_else_is_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), 1);
+    fs::write(directory.path().join(FORMAT_FILE), "handfast embedded store, fXrmat 1\n").unwrap();
+    assert!(matches!(refused(directory.path()), Error::Damaged { .. }));
+}
+
+#[test]
+fn the_second_to_lock_is_told_who_was_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = lock(directory.path()).unwrap();
+    let Err(error) = lock(directory.path()) else { panic!("locked twice") };
+    assert!(matches!(error, Error::InUse { holder: Some(pid), .. } if pid == std::process::id()), "{error}");
+    assert!(error.to_string().contains(&directory.path().display().to_string()), "{error}");
+    drop(first);
+    lock(directory.path()).unwrap();
+}
+
+#[test]
+fn an_engine_that_was_half_made_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir_all(directory.path().join("engine.new/keyspaces/1")).unwrap();
+    fs::write(directory.path().join(FORMAT_FILE), "handfast embedded store, format 1\n").unwrap();
+    fill(directory.path(), 3);
+    assert_eq!(open(&Arc::new(lock(directory.path()).unwrap()), &Options::small()).unwrap().last.number, 3);
+}
+
+#[test]
+fn synced_batches_that_are_missing_from_the_end_are_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), 5);
+    // The journal of a moment ago in place of today's: whole, but too short.
+    let journal = directory.path().join(ENGINE).join("0.jnl");
+    let old = fs::read(&journal).unwrap();
+    fill(directory.path(), 5);
+    fs::write(&journal, old).unwrap();
+    let error = refused(directory.path());
+    assert!(matches!(&error, Error::Damaged { what, .. } if what.contains("batch 10 was synced")), "{error}");
+}
+
+#[test]
+fn a_torn_end_is_cut_and_the_rest_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), 5);
+    let journal = directory.path().join(ENGINE).join("0.jnl");
+    let mut bytes = fs::read(&journal).unwrap();
+    let end = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+    // The beginning of a batch that was being written when the machine stopped.
+    bytes[end..end + 9].copy_from_slice(&[1, 2, 0, 0, 0, 99, 0, 0, 0]);
+    fs::write(&journal, bytes).unwrap();
+    let opened = open(&Arc::new(lock(directory.path()).unwrap()), &Options::small()).unwrap();
+    assert_eq!(opened.last.number, 5);
+}
+
+#[test]
+fn a_map_that_lost_its_current_file_is_not_given_to_the_engine() {
+    for map in 0..4 {
+        let directory = tempfile::tempdir().unwrap();
+        fill(directory.path(), 1);
+        let map_directory = directory.path().join(ENGINE).join(format!("keyspaces/{map}"));
+        fs::remove_file(map_directory.join("current")).unwrap();
+        assert!(matches!(refused(directory.path()), Error::Damaged { .. }));
+        assert!(map_directory.exists(), "the engine would have removed it");
+    }
+}
+
+#[test]
+fn an_engine_that_is_gone_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), 2);
+    fs::remove_dir_all(directory.path().join(ENGINE)).unwrap();
+    assert!(matches!(refused(directory.path()), Error::Damaged { .. }));
+}
+
+#[test]
+fn a_witness_survives_a_torn_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(WITNESS_FILE);
+    let mut witness = Witness::open(&path).unwrap();
+    for number in [7, 8, 9] {
+        witness.note(number).unwrap();
+    }
+    assert_eq!(Witness::open(&path).unwrap().number(), 9);
+    let whole = fs::read(&path).unwrap();
+    for byte in 0..whole.len() {
+        let mut torn = whole.clone();
+        torn[byte] ^= 0x10;
+        fs::write(&path, &torn).unwrap();
+        let mut witness = Witness::open(&path).unwrap();
+        assert!([8, 9].contains(&witness.number()), "byte {byte}: {}", witness.number());
+        // And it goes on from there.
+        witness.note(10).unwrap();
+        assert_eq!(Witness::open(&path).unwrap().number(), 10, "byte {byte}");
+    }
+}

@@ -1,0 +1,285 @@
+//! From what a filter asks of a field to the part of an index where the answers are.
+//!
+//! A bound may let too much through, never too little: the filter judges every candidate again. Where a question has no
+//! useful bound, there is none.
+//!
+//! ```text
+//! {a: 5}               [5, 5]
+//! {a: {$gt: 5}}        (5, end of numbers)
+//! {a: {$in: [1, 7]}}   [1, 1] [7, 7]
+//! {a: [1, 2]}          [1, 1] [[1, 2], [1, 2]]     an array is found by its first element, or as an element
+//! {a: null}            [empty array, null]          null, missing, and undefined
+//! ```
+
+use std::ops::Bound;
+
+use bson::RawBsonRef;
+use handfast_mql::filter::{Comparison, Predicate};
+use handfast_mql::key::{self, Direction};
+use handfast_store::notation;
+
+use crate::engine::{Range, after_prefix};
+
+/// A place among the values of one field, in ascending order.
+#[derive(Clone, Debug)]
+pub(crate) enum Position {
+    Start,
+    Before(Vec<u8>, String),
+    After(Vec<u8>, String),
+    End,
+}
+
+impl Position {
+    /// Bytes that sort as the places do; none is the end. No value's bytes begin another's, so "after" a value is the
+    /// end of its prefix.
+    fn place(&self) -> Bound<Vec<u8>> {
+        match self {
+            Position::Start => Bound::Excluded(Vec::new()),
+            Position::Before(bytes, _) => Bound::Excluded(bytes.clone()),
+            Position::After(bytes, _) => after_prefix(bytes),
+            Position::End => Bound::Unbounded,
+        }
+    }
+
+    fn is_before(&self, other: &Position) -> bool {
+        match (self.place(), other.place()) {
+            (Bound::Unbounded, _) => false,
+            (_, Bound::Unbounded) => true,
+            (Bound::Excluded(own) | Bound::Included(own), Bound::Excluded(other) | Bound::Included(other)) => {
+                own < other
+            }
+        }
+    }
+}
+
+/// Values of one field, from one place to another.
+#[derive(Clone, Debug)]
+pub(crate) struct Interval {
+    pub(crate) from: Position,
+    pub(crate) to: Position,
+}
+
+impl Interval {
+    /// All values.
+    pub(crate) fn everything() -> Self {
+        Interval { from: Position::Start, to: Position::End }
+    }
+
+    fn point(bytes: Vec<u8>, text: String) -> Self {
+        Interval { from: Position::Before(bytes.clone(), text.clone()), to: Position::After(bytes, text) }
+    }
+
+    /// Whether it is one value, and which.
+    pub(crate) fn as_point(&self) -> Option<&[u8]> {
+        match (&self.from, &self.to) {
+            (Position::Before(from, _), Position::After(to, _)) if from == to => Some(from),
+            _ => None,
+        }
+    }
+
+    /// As MongoDB's explain shows it.
+    pub(crate) fn text(&self, direction: Direction) -> String {
+        let (low, low_open) = match &self.from {
+            Position::Start | Position::End => ("MinKey", "["),
+            Position::Before(_, text) => (text.as_str(), "["),
+            Position::After(_, text) => (text.as_str(), "("),
+        };
+        let (high, high_close) = match &self.to {
+            Position::Start | Position::End => ("MaxKey", "]"),
+            Position::Before(_, text) => (text.as_str(), ")"),
+            Position::After(_, text) => (text.as_str(), "]"),
+        };
+        match direction {
+            Direction::Ascending => format!("{low_open}{low}, {high}{high_close}"),
+            Direction::Descending => {
+                let open = if high_close == "]" { "[" } else { "(" };
+                let close = if low_open == "[" { "]" } else { ")" };
+                format!("{open}{high}, {low}{close}")
+            }
+        }
+    }
+
+    /// The keys of an index that begin with a prefix and have this field next.
+    pub(crate) fn range(&self, prefix: &[u8], direction: Direction) -> Range {
+        let with = |bytes: &[u8]| [prefix, bytes].concat();
+        let inverted = |bytes: &[u8]| [prefix, &bytes.iter().map(|byte| !byte).collect::<Vec<u8>>()].concat();
+        // Ends are exclusive; a start that is the end of a prefix is inclusive, and there is always one.
+        let as_start = |bound: Bound<Vec<u8>>| match bound {
+            Bound::Excluded(bytes) | Bound::Included(bytes) => Bound::Included(bytes),
+            // Behind everything.
+            Bound::Unbounded => Bound::Excluded(vec![0xff; crate::engine::KEY_BYTES_MAX]),
+        };
+        match direction {
+            Direction::Ascending => {
+                let start = match &self.from {
+                    Position::Start => Bound::Included(prefix.to_vec()),
+                    Position::Before(bytes, _) => Bound::Included(with(bytes)),
+                    Position::After(bytes, _) => as_start(after_prefix(&with(bytes))),
+                    Position::End => as_start(after_prefix(prefix)),
+                };
+                let end = match &self.to {
+                    Position::End => after_prefix(prefix),
+                    Position::Before(bytes, _) => Bound::Excluded(with(bytes)),
+                    Position::After(bytes, _) => after_prefix(&with(bytes)),
+                    Position::Start => Bound::Excluded(prefix.to_vec()),
+                };
+                (start, end)
+            }
+            Direction::Descending => {
+                let start = match &self.to {
+                    Position::End => Bound::Included(prefix.to_vec()),
+                    Position::Before(bytes, _) => as_start(after_prefix(&inverted(bytes))),
+                    Position::After(bytes, _) => Bound::Included(inverted(bytes)),
+                    Position::Start => as_start(after_prefix(prefix)),
+                };
+                let end = match &self.from {
+                    Position::Start => after_prefix(prefix),
+                    Position::Before(bytes, _) => after_prefix(&inverted(bytes)),
+                    Position::After(bytes, _) => Bound::Excluded(inverted(bytes)),
+                    Position::End => Bound::Excluded(prefix.to_vec()),
+                };
+                (start, end)
+            }
+        }
+    }
+}
+
+/// The values that fulfil a predicate; `None` if there is no useful bound. In ascending order, without overlap.
+pub(crate) fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval>> {
+    match predicate {
+        Predicate::Compare(Comparison::Equal, operand) => of_value(operand.value()),
+        Predicate::Compare(comparison, operand) => of_comparison(*comparison, operand.value()),
+        // A regular expression may match any string.
+        Predicate::In(choices) if choices.patterns().is_empty() => {
+            let mut all = Vec::new();
+            for choice in choices.values() {
+                all.extend(of_value(choice.value())?);
+            }
+            Some(in_order(all))
+        }
+        _ => None,
+    }
+}
+
+fn of_value(value: RawBsonRef<'_>) -> Option<Vec<Interval>> {
+    let text = notation::value(value);
+    let mut encoded = Vec::new();
+    match value {
+        RawBsonRef::Undefined | RawBsonRef::RegularExpression(_) => return None,
+        RawBsonRef::Null => {
+            let mut empty = Vec::new();
+            key::encode_empty_array(Direction::Ascending, &mut empty);
+            key::encode(value, &mut encoded);
+            let (from, to) = (Position::Before(empty, "undefined".to_owned()), Position::After(encoded, text));
+            return Some(vec![Interval { from, to }]);
+        }
+        RawBsonRef::Array(array) => {
+            let mut first = Vec::new();
+            let first_text = match array.into_iter().next() {
+                Some(element) => {
+                    let element = element.ok()?;
+                    key::encode(element, &mut first);
+                    notation::value(element)
+                }
+                None => {
+                    key::encode_empty_array(Direction::Ascending, &mut first);
+                    "undefined".to_owned()
+                }
+            };
+            key::encode(value, &mut encoded);
+            return Some(in_order(vec![Interval::point(first, first_text), Interval::point(encoded, text)]));
+        }
+        _ => key::encode(value, &mut encoded),
+    }
+    Some(vec![Interval::point(encoded, text)])
+}
+
+fn of_comparison(comparison: Comparison, value: RawBsonRef<'_>) -> Option<Vec<Interval>> {
+    match value {
+        // Null is also what is missing; arrays compare as a whole and are indexed by element; the ends of the order
+        // compare with every type; NaN with itself alone.
+        RawBsonRef::Null
+        | RawBsonRef::Undefined
+        | RawBsonRef::Array(_)
+        | RawBsonRef::MinKey
+        | RawBsonRef::MaxKey
+        | RawBsonRef::RegularExpression(_) => return None,
+        RawBsonRef::Double(number) if number.is_nan() => return None,
+        RawBsonRef::Decimal128(number) if number.to_string().contains("NaN") => return None,
+        _ => {}
+    }
+    let text = notation::value(value);
+    let mut encoded = Vec::new();
+    key::encode(value, &mut encoded);
+    let (first, behind) = key::type_range(value);
+    let lowest = Position::Before(first, least_text(value));
+    let highest = Position::Before(behind, greatest_text(value));
+    let interval = match comparison {
+        Comparison::Equal => return of_value(value),
+        Comparison::Less => Interval { from: lowest, to: Position::Before(encoded, text) },
+        Comparison::LessOrEqual => Interval { from: lowest, to: Position::After(encoded, text) },
+        Comparison::Greater => Interval { from: Position::After(encoded, text), to: highest },
+        Comparison::GreaterOrEqual => Interval { from: Position::Before(encoded, text), to: highest },
+    };
+    Some(vec![interval])
+}
+
+fn least_text(value: RawBsonRef<'_>) -> String {
+    match value {
+        RawBsonRef::String(_) | RawBsonRef::Symbol(_) => "\"\"",
+        RawBsonRef::Document(_) => "{}",
+        RawBsonRef::Boolean(_) => "false",
+        RawBsonRef::DateTime(_) => "new Date(-9223372036854775808)",
+        RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_) => "-inf.0",
+        _ => "the least of its type",
+    }
+    .to_owned()
+}
+
+fn greatest_text(value: RawBsonRef<'_>) -> String {
+    match value {
+        RawBsonRef::String(_) | RawBsonRef::Symbol(_) => "{}",
+        RawBsonRef::Document(_) => "[]",
+        RawBsonRef::Boolean(_) => "true",
+        RawBsonRef::DateTime(_) => "new Date(9223372036854775807)",
+        RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_) => "inf.0",
+        _ => "the greatest of its type",
+    }
+    .to_owned()
+}
+
+/// Sorted, with what overlaps joined.
+fn in_order(mut intervals: Vec<Interval>) -> Vec<Interval> {
+    intervals.sort_by(|one, other| match (one.from.is_before(&other.from), other.from.is_before(&one.from)) {
+        (true, _) => std::cmp::Ordering::Less,
+        (_, true) => std::cmp::Ordering::Greater,
+        _ => std::cmp::Ordering::Equal,
+    });
+    let mut joined: Vec<Interval> = Vec::with_capacity(intervals.len());
+    for interval in intervals {
+        match joined.last_mut() {
+            Some(last) if interval.from.is_before(&last.to) => {
+                if last.to.is_before(&interval.to) {
+                    last.to = interval.to;
+                }
+            }
+            _ => joined.push(interval),
+        }
+    }
+    joined
+}
+
+/// What is in both: for a field that no document has an array in, so that one value must fulfil everything.
+pub(crate) fn intersect(one: &[Interval], other: &[Interval]) -> Vec<Interval> {
+    let mut both = Vec::new();
+    for left in one {
+        for right in other {
+            let from = if left.from.is_before(&right.from) { &right.from } else { &left.from };
+            let to = if left.to.is_before(&right.to) { &left.to } else { &right.to };
+            if from.is_before(to) {
+                both.push(Interval { from: from.clone(), to: to.clone() });
+            }
+        }
+    }
+    in_order(both)
+}

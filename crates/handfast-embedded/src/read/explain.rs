@@ -1,0 +1,211 @@
+//! How a query is carried out, in MongoDB's form.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bson::raw::{CString, cstr};
+use bson::{RawArrayBuf, RawDocumentBuf};
+use handfast_mql::Code;
+use handfast_store::{
+    Aggregate, AggregateSource, Error as StoreError, Explain, Explained, Find, Result as StoreResult, Verbosity,
+};
+
+use super::candidates::Looked;
+use super::find::{Prepared, blocking};
+use super::plan::Plan;
+use super::scan::Access;
+use crate::engine::Direction;
+use crate::store::EmbeddedStore;
+
+/// What a run has counted.
+struct Executed {
+    returned: u64,
+    keys: u64,
+    documents: u64,
+}
+
+impl EmbeddedStore {
+    pub(crate) async fn explained(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
+        let find = match request.explained {
+            Explained::Find(find) => find,
+            Explained::Aggregate(aggregate) => first_stage(&aggregate)?,
+        };
+        let snapshot = self.snapshot_now();
+        let prepared = self.prepare(&snapshot, &find)?;
+        let stages = stages(&find, &prepared.plan);
+        let mut planner = RawDocumentBuf::new();
+        planner.append(cstr!("namespace"), find.namespace.to_string());
+        planner.append(cstr!("parsedQuery"), find.filter.clone());
+        planner.append(cstr!("winningPlan"), nested(&stages, None));
+        planner.append(cstr!("rejectedPlans"), RawArrayBuf::new());
+        let mut answer = RawDocumentBuf::new();
+        answer.append(cstr!("explainVersion"), "1");
+        answer.append(cstr!("queryPlanner"), planner);
+        if request.verbosity == Verbosity::ExecutionStats {
+            let executed = self.execute(snapshot, find, prepared).await?;
+            let mut statistics = RawDocumentBuf::new();
+            statistics.append(cstr!("executionSuccess"), true);
+            append_number(&mut statistics, "nReturned", executed.returned);
+            append_number(&mut statistics, "totalKeysExamined", executed.keys);
+            append_number(&mut statistics, "totalDocsExamined", executed.documents);
+            statistics.append(cstr!("executionStages"), nested(&stages, Some(&executed)));
+            answer.append(cstr!("executionStats"), statistics);
+        }
+        Ok(answer)
+    }
+
+    async fn execute(
+        &self,
+        snapshot: crate::committer::Snapshot,
+        find: Find,
+        prepared: Prepared,
+    ) -> StoreResult<Executed> {
+        if prepared.collection.is_none() {
+            return Ok(Executed { returned: 0, keys: 0, documents: 0 });
+        }
+        let looked: Arc<Looked> = Arc::default();
+        let stop = super::find::StopOnDrop(Arc::default());
+        let documents = self.documents(snapshot, &find, prepared, looked.clone(), stop.0.clone())?;
+        let returned = blocking(move || {
+            let mut returned = 0;
+            for document in documents {
+                document?;
+                returned += 1;
+            }
+            Ok(returned)
+        });
+        let returned = returned.await?;
+        let (keys, documents) = (looked.keys.load(Ordering::Relaxed), looked.documents.load(Ordering::Relaxed));
+        Ok(Executed { returned, keys, documents })
+    }
+}
+
+/// What the first `$match` of a pipeline looks for.
+fn first_stage(aggregate: &Aggregate) -> StoreResult<Find> {
+    let AggregateSource::Collection(namespace) = &aggregate.source else {
+        let text = "a pipeline without a collection has no plan";
+        return Err(StoreError::command(Code::CommandNotSupported, text));
+    };
+    let first = aggregate.pipeline.first().and_then(|stage| stage.get_document("$match").ok());
+    let filter = first.map(bson::RawDocument::to_owned).unwrap_or_default();
+    let mut find = Find::new(namespace.clone(), filter);
+    find.hint = aggregate.hint.clone();
+    find.variables = aggregate.variables.clone();
+    Ok(find)
+}
+
+/// The stages of a plan, the last to run first.
+fn stages(find: &Find, plan: &Plan) -> Vec<RawDocumentBuf> {
+    let named = |name: &str| {
+        let mut stage = RawDocumentBuf::new();
+        stage.append(cstr!("stage"), name);
+        stage
+    };
+    let mut stages = Vec::new();
+    if !find.projection.is_empty() {
+        let mut stage = named("PROJECTION_DEFAULT");
+        stage.append(cstr!("transformBy"), find.projection.clone());
+        stages.push(stage);
+    }
+    if let Some(limit) = find.limit {
+        let mut stage = named("LIMIT");
+        append_number(&mut stage, "limitAmount", limit);
+        stages.push(stage);
+    }
+    if find.skip > 0 {
+        let mut stage = named("SKIP");
+        append_number(&mut stage, "skipAmount", find.skip);
+        stages.push(stage);
+    }
+    if !find.sort.is_empty() && !plan.sorted {
+        let mut stage = named("SORT");
+        stage.append(cstr!("sortPattern"), find.sort.clone());
+        stages.push(stage);
+    }
+    match &plan.access {
+        Access::Nothing => stages.push(named("EOF")),
+        Access::Points(keys) if keys.len() == 1 => stages.push(named("IDHACK")),
+        Access::Points(_) => {
+            stages.push(fetch(find, named("FETCH")));
+            let mut stage = named("IXSCAN");
+            stage.append(cstr!("keyPattern"), bson::rawdoc! { "_id": 1 });
+            stage.append(cstr!("indexName"), "_id_");
+            stage.append(cstr!("direction"), "forward");
+            stages.push(stage);
+        }
+        Access::Documents { direction, .. } => {
+            let mut stage = fetch(find, named("COLLSCAN"));
+            stage.append(cstr!("direction"), direction_name(*direction));
+            stages.push(stage);
+        }
+        Access::Index { index, direction, .. } => {
+            stages.push(fetch(find, named("FETCH")));
+            let mut stage = named("IXSCAN");
+            stage.append(cstr!("keyPattern"), index.spec().key.clone());
+            stage.append(cstr!("indexName"), index.spec().name.as_str());
+            stage.append(cstr!("isMultiKey"), index.multikey != 0);
+            stage.append(cstr!("isUnique"), index.spec().unique);
+            stage.append(cstr!("isSparse"), index.spec().sparse);
+            stage.append(cstr!("isPartial"), index.spec().partial_filter.is_some());
+            stage.append(cstr!("direction"), direction_name(*direction));
+            let mut bounds = RawDocumentBuf::new();
+            for (name, intervals) in &plan.bounds {
+                let mut texts = RawArrayBuf::new();
+                intervals.iter().for_each(|text| texts.push(text.as_str()));
+                append(&mut bounds, name, texts);
+            }
+            stage.append(cstr!("indexBounds"), bounds);
+            stages.push(stage);
+        }
+    }
+    stages
+}
+
+fn fetch(find: &Find, mut stage: RawDocumentBuf) -> RawDocumentBuf {
+    if !find.filter.is_empty() {
+        stage.append(cstr!("filter"), find.filter.clone());
+    }
+    stage
+}
+
+fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Forward => "forward",
+        Direction::Backward => "backward",
+    }
+}
+
+/// Each stage inside of the one that runs after it.
+fn nested(stages: &[RawDocumentBuf], executed: Option<&Executed>) -> RawDocumentBuf {
+    let mut inner: Option<RawDocumentBuf> = None;
+    for stage in stages.iter().rev() {
+        let mut stage = stage.clone();
+        if let Some(executed) = executed {
+            // What reads is the innermost; the stages after it only pass on.
+            if inner.is_none() {
+                append_number(&mut stage, "keysExamined", executed.keys);
+                append_number(&mut stage, "docsExamined", executed.documents);
+            }
+            append_number(&mut stage, "nReturned", executed.returned);
+        }
+        if let Some(inner) = inner.take() {
+            stage.append(cstr!("inputStage"), inner);
+        }
+        inner = Some(stage);
+    }
+    inner.unwrap_or_default()
+}
+
+fn append(document: &mut RawDocumentBuf, name: &str, value: impl Into<bson::raw::RawBson>) {
+    // Names of fields come from documents, so they hold no NUL.
+    if let Ok(name) = CString::try_from(name.to_owned()) {
+        document.append(name, value.into());
+    }
+}
+
+fn append_number(document: &mut RawDocumentBuf, name: &str, number: u64) {
+    match i32::try_from(number) {
+        Ok(number) => append(document, name, number),
+        Err(_) => append(document, name, i64::try_from(number).unwrap_or(i64::MAX)),
+    }
+}

@@ -1,0 +1,462 @@
+//! Chooses how the candidates of a query are found.
+//!
+//! In this order: what a hint says; one document or a few by `_id`; the index that fixes most of its first fields and
+//! then bounds one more; an index that gives the order that was asked for; a range of `_id`; everything.
+//!
+//! What an index may not be used for, as it would miss documents:
+//! - a sparse or partial index whose documents the query does not ask for alone;
+//! - two bounds at once on a field with arrays, of which different elements may fulfil each (`{$gt: 1, $lt: 3}`);
+//! - bounds on two fields of the same array;
+//! - a path that names an array's element by number.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bson::{RawBsonRef, RawDocument};
+use handfast_mql::filter::{Comparison, Filter, Predicate};
+use handfast_mql::key::Direction as FieldDirection;
+use handfast_mql::{Code, Sort, order};
+use handfast_store::index::{Index, same_key};
+use handfast_store::selection::check_bounds;
+use handfast_store::{Error as StoreError, Find, Hint, IndexSpec, Result as StoreResult};
+
+use super::bounds::{Interval, intersect, of_predicate};
+use super::scan::Access;
+use crate::catalog::{Collection, CollectionIndex};
+use crate::engine::{Direction, Range};
+
+/// Ranges of one index scan: a product of `$in` lists beyond this is not worth seeking each.
+const RANGES_MAX: usize = 1000;
+
+/// How a query is carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) access: Access,
+    /// The candidates come in the order of the sort.
+    pub(crate) sorted: bool,
+    /// The bounds of each field of the index, for explain.
+    pub(crate) bounds: Vec<(String, Vec<String>)>,
+}
+
+impl Plan {
+    /// Of a collection that does not exist.
+    pub(crate) fn nothing() -> Self {
+        Plan::new(Access::Nothing)
+    }
+
+    fn new(access: Access) -> Self {
+        Plan { access, sorted: false, bounds: Vec::new() }
+    }
+}
+
+/// An index that could be used.
+struct Candidate {
+    plan: Plan,
+    /// Fields fixed to points, whether one more is bounded, and whether the order comes with it.
+    merit: (usize, bool, bool),
+}
+
+/// Chooses a plan.
+///
+/// # Errors
+/// `BadValue` (2) for a hint that names no index; those of `min` and `max`.
+pub(crate) fn choose(collection: &Collection, filter: &Filter, sort: &Sort, find: &Find) -> StoreResult<Plan> {
+    check_bounds(find)?;
+    if let Some(hint) = &find.hint {
+        return hinted(collection, filter, sort, find, hint);
+    }
+    if let Some(keys) = points(filter) {
+        let sorted = keys.len() < 2 || by_id(sort) == Some(Direction::Forward);
+        return Ok(Plan { sorted, ..Plan::new(Access::Points(keys)) });
+    }
+    let usable = collection.indexes.iter().filter(|index| index.complete && !index.spec().hidden);
+    let candidates = usable.filter(|index| covers(index, filter)).map(|index| with_index(index, filter, sort));
+    let best = candidates.max_by(|one, other| one.merit.cmp(&other.merit));
+    if let Some(best) = best
+        && best.merit > (0, false, false)
+        && !(best.merit == (0, false, true) && sort.is_empty())
+    {
+        return Ok(best.plan);
+    }
+    Ok(documents(filter, sort))
+}
+
+/// The `_id` keys that a filter names one by one.
+fn points(filter: &Filter) -> Option<Vec<Vec<u8>>> {
+    let points = |interval: &Interval| interval.as_point().map(<[u8]>::to_vec);
+    // No `_id` is an array, so every predicate bounds it.
+    id_intervals(filter)?.iter().map(points).collect()
+}
+
+fn id_intervals(filter: &Filter) -> Option<Vec<Interval>> {
+    filter.predicates("_id").filter_map(of_predicate).reduce(|one, other| intersect(&one, &other))
+}
+
+/// The collection in the order of `_id`, all of it or a range.
+fn documents(filter: &Filter, sort: &Sort) -> Plan {
+    let direction = by_id(sort);
+    let range = match id_intervals(filter).as_deref() {
+        Some([]) => return Plan::new(Access::Nothing),
+        Some([first, .., last]) => {
+            let around = Interval { from: first.from.clone(), to: last.to.clone() };
+            around.range(&[], FieldDirection::Ascending)
+        }
+        Some([only]) => only.range(&[], FieldDirection::Ascending),
+        None => (Bound::Unbounded, Bound::Unbounded),
+    };
+    let access = Access::Documents { range: unprefixed(range), direction: direction.unwrap_or(Direction::Forward) };
+    Plan { sorted: direction.is_some(), ..Plan::new(access) }
+}
+
+/// A range under the empty prefix starts at the empty key, which is no bound.
+fn unprefixed((start, end): Range) -> Range {
+    let start = if start == Bound::Included(Vec::new()) { Bound::Unbounded } else { start };
+    (start, end)
+}
+
+/// Which way `_id` goes if it is all that the sort asks for.
+fn by_id(sort: &Sort) -> Option<Direction> {
+    match sort.fields().first() {
+        // `_id` tells any two documents apart, so further fields do not matter.
+        Some(field) if field.path().as_str() == "_id" => Some(scan_direction(field.direction())),
+        _ => None,
+    }
+}
+
+fn scan_direction(direction: FieldDirection) -> Direction {
+    match direction {
+        FieldDirection::Ascending => Direction::Forward,
+        FieldDirection::Descending => Direction::Backward,
+    }
+}
+
+fn with_index(index: &Arc<CollectionIndex>, filter: &Filter, sort: &Sort) -> Candidate {
+    let fields = Fields::of(index, filter);
+    let (ranges, points) = fields.ranges(&index.index);
+    let order = fields.order(index, sort, points);
+    let direction = order.unwrap_or(Direction::Forward);
+    let mut ranges = ranges;
+    if direction == Direction::Backward {
+        ranges.reverse();
+    }
+    let bounds = fields.texts(index);
+    let access =
+        if fields.impossible() { Access::Nothing } else { Access::Index { index: index.clone(), ranges, direction } };
+    let bounded = fields.0.get(points).is_some_and(Option::is_some);
+    Candidate { plan: Plan { access, sorted: order.is_some(), bounds }, merit: (points, bounded, order.is_some()) }
+}
+
+/// What the filter says of each field of an index.
+struct Fields(Vec<Option<Vec<Interval>>>);
+
+impl Fields {
+    fn of(index: &CollectionIndex, filter: &Filter) -> Self {
+        let mut fields = Vec::new();
+        let mut array_bounded = false;
+        for (place, (name, _)) in index.spec().key.iter().flatten().enumerate() {
+            let has_arrays = index.multikey & (1 << place) != 0;
+            // Fields through the same array: different elements may fulfil the conditions on each.
+            if index.index.is_positional(place) || (has_arrays && array_bounded) {
+                fields.push(None);
+                continue;
+            }
+            let intervals = filter.predicates(name.as_str()).filter_map(of_predicate);
+            let chosen = if has_arrays {
+                intervals.min_by_key(|intervals| intervals.iter().any(|interval| interval.as_point().is_none()))
+            } else {
+                intervals.reduce(|one, other| intersect(&one, &other))
+            };
+            array_bounded |= has_arrays && chosen.is_some();
+            fields.push(chosen);
+        }
+        Fields(fields)
+    }
+
+    /// Whether no value can fulfil what is asked.
+    fn impossible(&self) -> bool {
+        self.0.iter().flatten().any(Vec::is_empty)
+    }
+
+    /// The ranges of keys, in order, and how many leading fields are fixed to points.
+    fn ranges(&self, index: &Index) -> (Vec<Range>, usize) {
+        let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
+        let mut points = 0;
+        for (field, direction) in self.0.iter().zip(index.directions()) {
+            let Some(values) = field.as_ref().and_then(|intervals| as_points(intervals)) else {
+                break;
+            };
+            if prefixes.len().saturating_mul(values.len()) > RANGES_MAX {
+                break;
+            }
+            prefixes =
+                prefixes.iter().flat_map(|prefix| values.iter().map(|value| join(prefix, value, *direction))).collect();
+            points += 1;
+        }
+        let next = self.0.get(points).and_then(Option::as_ref).zip(index.directions().get(points));
+        let mut ranges: Vec<Range> = match next {
+            Some((intervals, direction)) if prefixes.len().saturating_mul(intervals.len()) <= RANGES_MAX => prefixes
+                .iter()
+                .flat_map(|prefix| intervals.iter().map(|interval| interval.range(prefix, *direction)))
+                .collect(),
+            _ => prefixes.iter().map(|prefix| crate::engine::prefix_range(prefix)).collect(),
+        };
+        // Descending fields turn the order of their values; ranges do not overlap, so their starts tell.
+        ranges.sort_by(|one, other| start(one).cmp(start(other)));
+        (ranges, points)
+    }
+
+    /// Which way the index must be walked to give the order of the sort, if it can.
+    fn order(&self, index: &CollectionIndex, sort: &Sort, points: usize) -> Option<Direction> {
+        if sort.is_empty() {
+            return None;
+        }
+        let directions = index.index.directions();
+        let names: Vec<_> = index.spec().key.iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let single = |place: usize| self.0[place].as_ref().is_some_and(|intervals| intervals.len() == 1);
+        let fixed = |place: usize| place < points && single(place) && index.multikey & (1 << place) == 0;
+        // Several points on a field before the sort's: the order starts anew in each.
+        let mut place = (0..points).take_while(|&place| fixed(place)).count();
+        let first_place = place;
+        let mut turned = None;
+        for field in sort.fields() {
+            let name = field.path().as_str();
+            if names[..first_place].contains(&name) {
+                // Fixed to one value: it orders nothing.
+                continue;
+            }
+            if names.get(place) != Some(&name) || index.multikey & (1 << place) != 0 {
+                return None;
+            }
+            let opposite = directions[place] != field.direction();
+            if *turned.get_or_insert(opposite) != opposite {
+                return None;
+            }
+            place += 1;
+        }
+        Some(if turned == Some(true) { Direction::Backward } else { Direction::Forward })
+    }
+
+    fn texts(&self, index: &CollectionIndex) -> Vec<(String, Vec<String>)> {
+        let names = index.spec().key.iter().flatten().map(|(name, _)| name.as_str().to_owned());
+        let everything = vec![Interval::everything()];
+        names
+            .zip(&self.0)
+            .zip(index.index.directions())
+            .map(|((name, field), direction)| {
+                let intervals = field.as_ref().unwrap_or(&everything);
+                (name, intervals.iter().map(|interval| interval.text(*direction)).collect())
+            })
+            .collect()
+    }
+}
+
+fn start(range: &Range) -> &[u8] {
+    match &range.0 {
+        Bound::Included(start) | Bound::Excluded(start) => start,
+        Bound::Unbounded => &[],
+    }
+}
+
+fn as_points(intervals: &[Interval]) -> Option<Vec<&[u8]>> {
+    intervals.iter().map(Interval::as_point).collect()
+}
+
+fn join(prefix: &[u8], value: &[u8], direction: FieldDirection) -> Vec<u8> {
+    let mut joined = prefix.to_vec();
+    match direction {
+        FieldDirection::Ascending => joined.extend_from_slice(value),
+        FieldDirection::Descending => joined.extend(value.iter().map(|byte| !byte)),
+    }
+    joined
+}
+
+/// Whether every document that the filter matches is in the index.
+fn covers(index: &CollectionIndex, filter: &Filter) -> bool {
+    if let Some(partial) = index.index.partial() {
+        return implies(filter, partial);
+    }
+    if index.spec().sparse {
+        let mut names = index.spec().key.iter().flatten();
+        return names.any(|(name, _)| filter.predicates(name.as_str()).any(needs_value));
+    }
+    true
+}
+
+/// Whether a predicate holds for no document without the field.
+fn needs_value(predicate: &Predicate) -> bool {
+    let is_value = |value: RawBsonRef<'_>| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined);
+    match predicate {
+        // MinKey and MaxKey compare with what is missing, too.
+        Predicate::Compare(Comparison::Equal, operand) => is_value(operand.value()),
+        Predicate::Compare(_, operand) => {
+            is_value(operand.value()) && !matches!(operand.value(), RawBsonRef::MinKey | RawBsonRef::MaxKey)
+        }
+        // What a regular expression matches is a value, too.
+        Predicate::In(choices) => choices.values().iter().all(|choice| is_value(choice.value())),
+        Predicate::Exists | Predicate::Regex(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether every document that matches `filter` matches `partial`. `false` if it cannot be told.
+fn implies(filter: &Filter, partial: &Filter) -> bool {
+    let mut wanted = 0;
+    let implied = partial.conjuncts().all(|field| {
+        wanted += 1;
+        filter.predicates(field.path().as_str()).any(|given| predicate_implies(given, field.predicate()))
+    });
+    // Conditions that are no conjuncts (`$or`, a negation) cannot be told.
+    implied && wanted == leaves(partial.root())
+}
+
+/// Conditions in a tree of `$and`; any other node counts as one that no conjunct stands for.
+fn leaves(node: &handfast_mql::filter::Node) -> usize {
+    use handfast_mql::filter::Node;
+    match node {
+        Node::And(all) => all.iter().map(leaves).sum(),
+        Node::Or(one) if one.len() == 1 => leaves(&one[0]),
+        Node::Field(_) => 1,
+        _ => usize::MAX / 1024,
+    }
+}
+
+fn predicate_implies(given: &Predicate, wanted: &Predicate) -> bool {
+    match wanted {
+        Predicate::Exists => needs_value(given),
+        Predicate::Compare(wanted, bound) => match given {
+            Predicate::Compare(given, value) => comparison_implies(*given, value.value(), *wanted, bound.value()),
+            Predicate::In(choices) if choices.patterns().is_empty() => choices
+                .values()
+                .iter()
+                .all(|choice| comparison_implies(Comparison::Equal, choice.value(), *wanted, bound.value())),
+            _ => false,
+        },
+        Predicate::In(wanted) if wanted.patterns().is_empty() => {
+            let among = |value: RawBsonRef<'_>| {
+                wanted.values().iter().any(|choice| order::compare(choice.value(), value).is_eq())
+            };
+            match given {
+                Predicate::Compare(Comparison::Equal, value) => among(value.value()),
+                Predicate::In(given) if given.patterns().is_empty() => {
+                    given.values().iter().all(|choice| among(choice.value()))
+                }
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
+fn comparison_implies(given: Comparison, value: RawBsonRef<'_>, wanted: Comparison, bound: RawBsonRef<'_>) -> bool {
+    use Comparison as C;
+    // Arrays are compared whole or by element, null is also what is missing: leave those alone unless they are equal.
+    let plain = |value: RawBsonRef<'_>| {
+        !matches!(
+            value,
+            RawBsonRef::Array(_) | RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::MinKey | RawBsonRef::MaxKey
+        ) && !matches!(value, RawBsonRef::Double(number) if number.is_nan())
+            && !matches!(value, RawBsonRef::Decimal128(number) if number.to_string().contains("NaN"))
+    };
+    let ordering = order::compare(value, bound);
+    if given == C::Equal && wanted == C::Equal {
+        return ordering.is_eq();
+    }
+    if !plain(value) || !plain(bound) || order::type_rank(value) != order::type_rank(bound) {
+        return false;
+    }
+    match wanted {
+        C::Equal => false,
+        C::Greater => match given {
+            C::Equal | C::GreaterOrEqual => ordering.is_gt(),
+            C::Greater => ordering.is_ge(),
+            _ => false,
+        },
+        C::GreaterOrEqual => matches!(given, C::Equal | C::Greater | C::GreaterOrEqual) && ordering.is_ge(),
+        C::Less => match given {
+            C::Equal | C::LessOrEqual => ordering.is_lt(),
+            C::Less => ordering.is_le(),
+            _ => false,
+        },
+        C::LessOrEqual => matches!(given, C::Equal | C::Less | C::LessOrEqual) && ordering.is_le(),
+    }
+}
+
+fn hinted(collection: &Collection, filter: &Filter, sort: &Sort, find: &Find, hint: &Hint) -> StoreResult<Plan> {
+    if let Hint::Key(key) = hint
+        && let Some(direction) = natural(key)
+    {
+        if find.min.is_some() || find.max.is_some() {
+            return Err(bad_hint("min and max need the hint of an index, not $natural"));
+        }
+        let sorted = by_id(sort) == Some(direction);
+        return Ok(Plan { sorted, ..Plan::new(Access::everything(direction)) });
+    }
+    if names_id(hint) {
+        let id = Index::compile(IndexSpec::id())?;
+        let range = min_max(&id, find)?;
+        return Ok(match range {
+            Some(range) => {
+                let direction = by_id(sort);
+                let access = Access::Documents { range, direction: direction.unwrap_or(Direction::Forward) };
+                Plan { sorted: direction.is_some(), ..Plan::new(access) }
+            }
+            None => match points(filter) {
+                Some(keys) => Plan { sorted: keys.len() < 2, ..Plan::new(Access::Points(keys)) },
+                None => documents(filter, sort),
+            },
+        });
+    }
+    let named = |index: &&Arc<CollectionIndex>| match hint {
+        Hint::Name(name) => index.spec().name == *name,
+        Hint::Key(key) => same_key(&index.spec().key, key),
+    };
+    let usable = |index: &&Arc<CollectionIndex>| index.complete && !index.spec().hidden;
+    let index = collection.indexes.iter().filter(usable).find(named);
+    let index = index.ok_or_else(|| bad_hint("hint provided does not correspond to an existing index"))?;
+    if index.index.partial().is_some() && !covers(index, filter) {
+        return Err(bad_hint("the hinted partial index does not hold all documents that the query asks for"));
+    }
+    let mut plan = with_index(index, filter, sort).plan;
+    if let Some(range) = min_max(&index.index, find)? {
+        let direction =
+            if let Access::Index { direction, .. } = &plan.access { *direction } else { Direction::Forward };
+        plan.access = Access::Index { index: index.clone(), ranges: vec![range], direction };
+    }
+    Ok(plan)
+}
+
+fn bad_hint(text: &str) -> StoreError {
+    StoreError::command(Code::BadValue, format!("error processing query: planner returned error: {text}"))
+}
+
+fn names_id(hint: &Hint) -> bool {
+    match hint {
+        Hint::Name(name) => name == handfast_store::index::ID_INDEX_NAME,
+        Hint::Key(key) => same_key(&IndexSpec::id().key, key),
+    }
+}
+
+fn natural(key: &RawDocument) -> Option<Direction> {
+    let (name, value) = key.iter().next()?.ok()?;
+    let negative = match value {
+        RawBsonRef::Int32(number) => number < 0,
+        RawBsonRef::Int64(number) => number < 0,
+        RawBsonRef::Double(number) => number < 0.0,
+        _ => return None,
+    };
+    (name.as_str() == "$natural").then_some(if negative { Direction::Backward } else { Direction::Forward })
+}
+
+fn min_max(index: &Index, find: &Find) -> StoreResult<Option<Range>> {
+    if find.min.is_none() && find.max.is_none() {
+        return Ok(None);
+    }
+    let bound = |bound: &Option<bson::RawDocumentBuf>| bound.as_ref().map(|bound| index.bound(bound)).transpose();
+    let (min, max) = (bound(&find.min)?, bound(&find.max)?);
+    if let (Some(min), Some(max)) = (&min, &max)
+        && min >= max
+    {
+        return Err(StoreError::command(Code(51175), "min must be less than max"));
+    }
+    Ok(Some((min.map_or(Bound::Unbounded, Bound::Included), max.map_or(Bound::Unbounded, Bound::Excluded))))
+}

@@ -1,0 +1,139 @@
+//! Several documents in one atomic step, for transactions: snapshots, and a commit in which the first committer wins.
+
+use async_trait::async_trait;
+use bson::{RawBsonRef, RawDocumentBuf};
+use handfast_mql::Code;
+use handfast_store::{
+    AtomicBatch, AtomicStore, CommitTimestamp, Cursor, DocumentWrite, Error as StoreError, Find, Namespace,
+    Result as StoreResult, Snapshot as StoreSnapshot, insertion,
+};
+
+use crate::committer::{Snapshot, Writer};
+use crate::format::document_key;
+use crate::keys;
+use crate::read::scan::Reader;
+use crate::store::EmbeddedStore;
+
+struct OpenSnapshot {
+    store: EmbeddedStore,
+    snapshot: Snapshot,
+}
+
+#[async_trait]
+impl StoreSnapshot for OpenSnapshot {
+    fn timestamp(&self) -> CommitTimestamp {
+        self.snapshot.timestamp()
+    }
+
+    async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
+        let Some(collection) = self.store.collection(&self.snapshot, namespace) else {
+            return Ok(None);
+        };
+        let Some(key) = document_key(collection.id, &keys::of_id(id)) else {
+            return Ok(None);
+        };
+        let reader = Reader { view: self.snapshot.view()?, verify: self.store.shared().verify };
+        let stored = reader.get(&key)?;
+        Ok(stored.map(|stored| stored.document().map(bson::RawDocument::to_owned)).transpose()?)
+    }
+
+    async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+        self.store.find_at(self.snapshot.clone(), &request)
+    }
+}
+
+#[async_trait]
+impl AtomicStore for EmbeddedStore {
+    async fn snapshot(&self) -> StoreResult<Box<dyn StoreSnapshot>> {
+        Ok(Box::new(OpenSnapshot { store: self.clone(), snapshot: self.snapshot_now() }))
+    }
+
+    async fn commit(&self, batch: AtomicBatch) -> StoreResult<CommitTimestamp> {
+        let uuid = self.uuid();
+        let bytes = batch.writes.iter().map(|(_, _, write)| size(write)).sum();
+        let answer = batch.durability.into();
+        self.inner.committer.submit(answer, bytes, move |writer| commit(writer, &batch, uuid)).await
+    }
+}
+
+fn size(write: &DocumentWrite) -> usize {
+    match write {
+        DocumentWrite::Put(document) => document.as_bytes().len(),
+        DocumentWrite::Delete => 64,
+    }
+}
+
+/// All or nothing: what is staged before an error is taken back with the operation.
+fn commit(writer: &mut Writer<'_>, batch: &AtomicBatch, uuid: [u8; 16]) -> StoreResult<CommitTimestamp> {
+    // Removals first, so that a unique key can move from one document of the batch to another.
+    let is_delete = |write: &DocumentWrite| matches!(write, DocumentWrite::Delete);
+    let (deletes, puts): (Vec<_>, Vec<_>) = batch.writes.iter().partition(|(_, _, write)| is_delete(write));
+    for (namespace, id, _) in &deletes {
+        check_unchanged(writer, batch.read_at, namespace, id.as_raw_bson_ref())?;
+    }
+    for (namespace, id, _) in &puts {
+        check_unchanged(writer, batch.read_at, namespace, id.as_raw_bson_ref())?;
+    }
+    for (namespace, id, _) in deletes {
+        let id_key = keys::of_id(id.as_raw_bson_ref());
+        if let Some(collection) = writer.collection(namespace)
+            && let Some(stored) = writer.get(collection.id, &id_key)?
+        {
+            writer.remove(&collection, &id_key, &stored)?;
+        }
+    }
+    put_all(writer, &puts, uuid)?;
+    Ok(writer.timestamp())
+}
+
+fn put_all(
+    writer: &mut Writer<'_>,
+    puts: &[&(Namespace, bson::RawBson, DocumentWrite)],
+    uuid: [u8; 16],
+) -> StoreResult<()> {
+    // Unique keys may be swapped between documents of the batch: the entries that the batch gives up go first.
+    let mut prepared = Vec::with_capacity(puts.len());
+    for (namespace, id, write) in puts {
+        let DocumentWrite::Put(document) = write else {
+            continue;
+        };
+        if insertion::id(document)? != id.as_raw_bson_ref() {
+            let text = "the document of a batch has another _id than the batch says";
+            return Err(StoreError::command(Code::BadValue, text));
+        }
+        insertion::check_id(id.as_raw_bson_ref())?;
+        insertion::check_size(document)?;
+        let collection = writer.ensure_collection(namespace, uuid)?;
+        let id_key = keys::of_id(id.as_raw_bson_ref());
+        let before = writer.get(collection.id, &id_key)?;
+        writer.give_up_keys(&collection, &id_key, before.as_ref(), document)?;
+        prepared.push((namespace, id_key, before, document));
+    }
+    for (namespace, id_key, before, document) in prepared {
+        let collection = writer.ensure_collection(namespace, uuid)?;
+        writer.put(&collection, &id_key, before.as_ref(), document)?;
+    }
+    Ok(())
+}
+
+fn check_unchanged(
+    writer: &Writer<'_>,
+    read_at: CommitTimestamp,
+    namespace: &Namespace,
+    id: RawBsonRef<'_>,
+) -> StoreResult<()> {
+    let Some(collection) = writer.collection(namespace) else {
+        // Dropped or renamed since, or never there: nothing to conflict with.
+        return Ok(());
+    };
+    let id_key = keys::of_id(id);
+    let changed = match writer.get(collection.id, &id_key)? {
+        Some(stored) => stored.timestamp > read_at,
+        None => document_key(collection.id, &id_key).is_some_and(|key| writer.deleted_since(&key, read_at)),
+    };
+    if changed {
+        let text = format!("write conflict: a document of {namespace} was changed after the snapshot");
+        return Err(StoreError::command(Code::WriteConflict, text));
+    }
+    Ok(())
+}

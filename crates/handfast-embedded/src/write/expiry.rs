@@ -1,0 +1,72 @@
+//! Removes documents that have expired under a TTL index.
+//!
+//! A document expires when the earliest date of the index's field is the index's lifetime in the past. What a search
+//! finds is judged again by the committer, so a document whose date was moved in the meantime stays.
+
+use std::sync::Arc;
+
+use bson::raw::CString;
+use bson::{DateTime, RawDocumentBuf, rawdoc};
+use handfast_mql::{CompileOptions, Filter, Sort};
+use handfast_store::{Durability, Result as StoreResult};
+
+use super::target::{Apply, Target};
+use crate::catalog::{Collection, CollectionIndex};
+use crate::store::EmbeddedStore;
+
+impl EmbeddedStore {
+    /// Removes all documents that have expired at a moment; returns how many.
+    ///
+    /// # Errors
+    /// Those of a write. What was removed before the error stays removed.
+    pub async fn expire(&self, now: DateTime) -> StoreResult<u64> {
+        let snapshot = self.snapshot_now();
+        let mut expired = 0;
+        for collection in snapshot.catalog().collections() {
+            for index in collection.indexes.iter().filter(|index| index.spec().expire_after_seconds.is_some()) {
+                expired += self.expire_under(collection, index, now).await?;
+            }
+        }
+        if expired > 0 {
+            self.settle(Durability::Journaled).await?;
+        }
+        Ok(expired)
+    }
+
+    async fn expire_under(
+        &self,
+        collection: &Arc<Collection>,
+        index: &Arc<CollectionIndex>,
+        now: DateTime,
+    ) -> StoreResult<u64> {
+        let field = index.spec().key.iter().flatten().next().map(|(name, _)| CString::from(name));
+        let lifetime = index.spec().expire_after_seconds.and_then(|seconds| seconds.checked_mul(1000));
+        let (Some(field), Some(lifetime)) = (field, lifetime) else {
+            return Ok(0);
+        };
+        let latest = DateTime::from_millis(now.timestamp_millis().saturating_sub(lifetime));
+        let mut filter = RawDocumentBuf::new();
+        filter.append(field, rawdoc! { "$lte": latest });
+        let target = Arc::new(Target {
+            namespace: collection.namespace.clone(),
+            filter: Filter::compile(&filter, &CompileOptions::default())?,
+            sort: Sort::compile(&RawDocumentBuf::new())?,
+            hint: None,
+            context: self.inner.sources.context(&RawDocumentBuf::new()),
+        });
+        let id = index.id;
+        let apply: Arc<Apply<()>> = Arc::new(move |writer, collection, id_key, stored| {
+            let Some(index) = collection.indexes.iter().find(|index| index.id == id) else {
+                return Ok(None);
+            };
+            let document = stored.document()?;
+            let expired = index.index.expires_at(document).is_some_and(|at| at <= now);
+            if !expired || !index.index.holds(document)? {
+                return Ok(None);
+            }
+            writer.remove(collection, id_key, stored).map(Some)
+        });
+        let (removed, error) = self.change_all(target, 0, apply).await?;
+        error.map_or(Ok(removed.len() as u64), Err)
+    }
+}

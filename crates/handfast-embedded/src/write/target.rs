@@ -1,0 +1,282 @@
+//! Finds the documents that a write is about, and changes each in its newest state.
+//!
+//! A search reads a view and may be slow, so it is not done while the committer waits. What it finds is then judged again
+//! by the committer: the filter and the change see the document as it is at that moment. If it does not match any more,
+//! the search is repeated; after some attempts it is done in the committer's own turn, where nothing can come between.
+//!
+//! "None matches" is a true answer for the moment of the view. Before an upsert inserts, the committer makes sure that the
+//! collection has not changed since that moment.
+
+use std::sync::Arc;
+
+use handfast_mql::{Context, Filter, Sort, Sorter};
+use handfast_store::{CommitTimestamp, Find, Hint, Namespace, Result as StoreResult};
+
+use crate::catalog::{Catalog, Collection};
+use crate::committer::{Answer, Writer};
+use crate::engine::View;
+use crate::format::{StoredDocument, Verify};
+use crate::read::candidates::{Candidates, Source};
+use crate::read::find::blocking;
+use crate::read::plan;
+use crate::read::scan::Access;
+use crate::store::EmbeddedStore;
+
+/// Searches beside the committer before one in its turn.
+const SEARCHES_MAX: usize = 3;
+/// Documents named by `_id` that are looked at in the committer's turn without a search.
+const POINTS_MAX: usize = 16;
+
+/// Which document is meant.
+pub(crate) struct Target {
+    pub(crate) namespace: Namespace,
+    pub(crate) filter: Filter,
+    pub(crate) sort: Sort,
+    pub(crate) hint: Option<Hint>,
+    pub(crate) context: Context,
+}
+
+/// What is done with a document in its newest state; none if it does not match any more.
+pub(crate) type Apply<T> =
+    dyn Fn(&mut Writer<'_>, &Arc<Collection>, &[u8], &StoredDocument) -> StoreResult<Option<T>> + Send + Sync;
+
+/// What is done if no document matches.
+pub(crate) type Absent<T> = dyn Fn(&mut Writer<'_>) -> StoreResult<T> + Send + Sync;
+
+/// A turn's result.
+enum Turn<T> {
+    Done(T),
+    /// Search again.
+    Again,
+}
+
+/// The newest state, as one.
+#[derive(Clone)]
+pub(crate) struct Latest {
+    pub(crate) timestamp: CommitTimestamp,
+    pub(crate) view: Arc<dyn View>,
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+impl Target {
+    /// Everything that matches, in any order, in a state.
+    fn candidates(&self, latest: &Latest, verify: Verify) -> StoreResult<Option<Candidates>> {
+        let Some(collection) = latest.catalog.get(&self.namespace).cloned() else {
+            return Ok(None);
+        };
+        let access = self.access(&collection)?;
+        let source = Source::Latest(latest.view.clone());
+        Ok(Some(Candidates::new(source, verify, collection, access, None)))
+    }
+
+    fn access(&self, collection: &Collection) -> StoreResult<Access> {
+        let mut find = Find::new(self.namespace.clone(), bson::rawdoc! {});
+        find.hint = self.hint.clone();
+        // The order is made here: a document is chosen among all that match.
+        Ok(plan::choose(collection, &self.filter, &self.sort, &find)?.access)
+    }
+
+    fn matches(&self, stored: &StoredDocument) -> StoreResult<bool> {
+        Ok(self.filter.matches(stored.document()?, &self.context)?)
+    }
+
+    /// The first that matches, by the sort, in a state.
+    fn first(&self, latest: &Latest, verify: Verify) -> StoreResult<Option<Vec<u8>>> {
+        let Some(mut candidates) = self.candidates(latest, verify)? else {
+            return Ok(None);
+        };
+        let mut sorter = Sorter::new(Some(1));
+        while let Some((id_key, stored, _)) = candidates.next_record()? {
+            if !self.matches(&stored)? {
+                continue;
+            }
+            if self.sort.is_empty() {
+                return Ok(Some(id_key));
+            }
+            let bytes = id_key.len();
+            sorter.push(self.sort.key(stored.document()?)?, id_key, bytes)?;
+        }
+        Ok(sorter.into_sorted().next())
+    }
+
+    /// The documents that the filter names by `_id`, if it names few and the order does not matter.
+    fn few_points(&self, latest: &Latest) -> StoreResult<Option<Vec<Vec<u8>>>> {
+        let Some(collection) = latest.catalog.get(&self.namespace) else {
+            return Ok(None);
+        };
+        Ok(match self.access(collection)? {
+            Access::Points(keys) if keys.len() == 1 || (self.sort.is_empty() && keys.len() <= POINTS_MAX) => Some(keys),
+            _ => None,
+        })
+    }
+}
+
+impl EmbeddedStore {
+    /// The newest state, applied though perhaps not synced: to search in, never to answer from.
+    pub(crate) fn latest(&self) -> Latest {
+        self.shared().latest()
+    }
+
+    /// Changes the first document that matches; if none does, does `absent`, if there is something to do.
+    pub(crate) async fn change_one<T: Send + 'static>(
+        &self,
+        target: Arc<Target>,
+        answer: Answer,
+        bytes: usize,
+        apply: Arc<Apply<T>>,
+        absent: Option<Arc<Absent<T>>>,
+    ) -> StoreResult<Option<T>> {
+        if let Some(keys) = target.few_points(&self.latest())? {
+            let turn = move |writer: &mut Writer<'_>| try_points(writer, &target, &keys, &*apply, absent.as_deref());
+            return self.inner.committer.submit(answer, bytes, turn).await;
+        }
+        let verify = self.shared().verify;
+        for _ in 0..SEARCHES_MAX {
+            let latest = self.latest();
+            let (searched, at) = (target.clone(), latest.clone());
+            let found = blocking(move || searched.first(&at, verify)).await?;
+            let (target, apply, absent) = (target.clone(), apply.clone(), absent.clone());
+            let turn = match (found, absent) {
+                (Some(id_key), _) => {
+                    let turn = move |writer: &mut Writer<'_>| try_one(writer, &target.namespace, &id_key, &*apply);
+                    self.inner.committer.submit(answer, bytes, turn).await?
+                }
+                (None, None) => return Ok(None),
+                (None, Some(absent)) => {
+                    let turn = move |writer: &mut Writer<'_>| try_absent(writer, &target.namespace, &latest, &*absent);
+                    self.inner.committer.submit(answer, bytes, turn).await?
+                }
+            };
+            if let Turn::Done(value) = turn {
+                return Ok(Some(value));
+            }
+        }
+        let turn = move |writer: &mut Writer<'_>| in_turn(writer, &target, verify, &*apply, absent.as_deref());
+        self.inner.committer.submit(answer, bytes, turn).await
+    }
+
+    /// Changes all documents that match in the newest state, some at a time; stops at the first error, which comes with
+    /// what was done before it.
+    pub(crate) async fn change_all<T: Send + 'static>(
+        &self,
+        target: Arc<Target>,
+        bytes: usize,
+        apply: Arc<Apply<T>>,
+    ) -> StoreResult<(Vec<T>, Option<handfast_store::Error>)> {
+        let (latest, verify) = (self.latest(), self.shared().verify);
+        let mut all = Vec::new();
+        let Some(mut candidates) = target.candidates(&latest, verify)? else {
+            return Ok((all, None));
+        };
+        let count = self.inner.options.step_documents_max.max(1);
+        loop {
+            let searched = target.clone();
+            let search = blocking(move || {
+                let mut keys = Vec::new();
+                while keys.len() < count {
+                    match candidates.next_record()? {
+                        Some((id_key, stored, _)) if searched.matches(&stored)? => keys.push(id_key),
+                        Some(_) => {}
+                        None => break,
+                    }
+                }
+                Ok((candidates, keys))
+            });
+            let (rest, keys) = match search.await {
+                Ok(found) => found,
+                Err(error) => return Ok((all, Some(error))),
+            };
+            candidates = rest;
+            if keys.is_empty() {
+                return Ok((all, None));
+            }
+            let (target, apply) = (target.clone(), apply.clone());
+            let turn = move |writer: &mut Writer<'_>| Ok(each(writer, &target.namespace, &keys, &*apply));
+            let (done, error) = self.inner.committer.submit(Answer::Applied, bytes, turn).await?;
+            all.extend(done);
+            if error.is_some() {
+                return Ok((all, error));
+            }
+        }
+    }
+}
+
+fn try_points<T>(
+    writer: &mut Writer<'_>,
+    target: &Target,
+    keys: &[Vec<u8>],
+    apply: &Apply<T>,
+    absent: Option<&Absent<T>>,
+) -> StoreResult<Option<T>> {
+    if let Some(collection) = writer.collection(&target.namespace) {
+        for id_key in keys {
+            if let Some(stored) = writer.get(collection.id, id_key)?
+                && let Some(value) = apply(writer, &collection, id_key, &stored)?
+            {
+                return Ok(Some(value));
+            }
+        }
+    }
+    absent.map(|absent| absent(writer)).transpose()
+}
+
+fn try_one<T>(writer: &mut Writer<'_>, namespace: &Namespace, id_key: &[u8], apply: &Apply<T>) -> StoreResult<Turn<T>> {
+    let Some(collection) = writer.collection(namespace) else {
+        return Ok(Turn::Again);
+    };
+    let Some(stored) = writer.get(collection.id, id_key)? else {
+        return Ok(Turn::Again);
+    };
+    Ok(apply(writer, &collection, id_key, &stored)?.map_or(Turn::Again, Turn::Done))
+}
+
+fn try_absent<T>(
+    writer: &mut Writer<'_>,
+    namespace: &Namespace,
+    searched: &Latest,
+    absent: &Absent<T>,
+) -> StoreResult<Turn<T>> {
+    let searched_id = searched.catalog.get(namespace).map(|collection| collection.id);
+    let unchanged = match writer.collection(namespace) {
+        Some(collection) => {
+            searched_id == Some(collection.id) && writer.last_change(collection.id) <= searched.timestamp
+        }
+        None => searched_id.is_none(),
+    };
+    if unchanged { absent(writer).map(Turn::Done) } else { Ok(Turn::Again) }
+}
+
+fn in_turn<T>(
+    writer: &mut Writer<'_>,
+    target: &Target,
+    verify: Verify,
+    apply: &Apply<T>,
+    absent: Option<&Absent<T>>,
+) -> StoreResult<Option<T>> {
+    let view = writer.settle()?;
+    let latest = Latest { timestamp: writer.last_timestamp(), view, catalog: writer.catalog().clone() };
+    if let Some(id_key) = target.first(&latest, verify)?
+        && let Turn::Done(value) = try_one(writer, &target.namespace, &id_key, apply)?
+    {
+        return Ok(Some(value));
+    }
+    absent.map(|absent| absent(writer)).transpose()
+}
+
+fn each<T>(
+    writer: &mut Writer<'_>,
+    namespace: &Namespace,
+    keys: &[Vec<u8>],
+    apply: &Apply<T>,
+) -> (Vec<T>, Option<handfast_store::Error>) {
+    let mut done = Vec::with_capacity(keys.len());
+    for id_key in keys {
+        match try_one(writer, namespace, id_key, apply) {
+            Ok(Turn::Done(value)) => done.push(value),
+            // It does not match any more.
+            Ok(Turn::Again) => {}
+            Err(error) => return (done, Some(error)),
+        }
+    }
+    (done, None)
+}
