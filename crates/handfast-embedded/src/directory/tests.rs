@@ -99,7 +99,8 @@ fn a_torn_end_is_cut_and_the_rest_is_there() {
     let mut bytes = fs::read(&journal).unwrap();
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
     // The beginning of a batch that was being written when the machine stopped.
-    bytes[end..end + 9].copy_from_slice(&[1, 2, 0, 0, 0, 99, 0, 0, 0]);
+    bytes.truncate(end);
+    bytes.extend([1, 2, 0, 0, 0, 99, 0, 0, 0]);
     fs::write(&journal, bytes).unwrap();
     let opened = open(&Arc::new(lock(directory.path()).unwrap()), &Options::small()).unwrap();
     assert_eq!(opened.last.number, 5);
