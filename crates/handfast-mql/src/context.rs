@@ -15,11 +15,14 @@
 //! # Ok::<(), handfast_mql::Error>(())
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI32, AtomicU64, Ordering},
+};
 
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
-use crate::Result;
+use crate::{Code, Error, Result};
 
 /// What the compilers of filters, updates, projections and pipelines are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,12 +61,58 @@ pub struct Context {
     pub variables: RawDocumentBuf,
     /// Where `$rand` and `$sample` draw from.
     pub random: Random,
+    /// Ends the work from outside.
+    pub interrupt: Interrupt,
+    /// Bytes of large values that the evaluation under way has made.
+    made_bytes: AtomicU64,
 }
 
 impl Context {
     /// A context without variables.
     pub fn new(now: DateTime, cluster_time: Timestamp, seed: u64) -> Self {
-        Context { now, cluster_time, variables: RawDocumentBuf::new(), random: Random::new(seed) }
+        Context {
+            now,
+            cluster_time,
+            variables: RawDocumentBuf::new(),
+            random: Random::new(seed),
+            interrupt: Interrupt::default(),
+            made_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// A context for work inside this one's, with variables of its own: the same times, the same interrupt, and chance
+    /// that depends on this one's.
+    pub fn nested(&self, variables: RawDocumentBuf) -> Self {
+        let mut nested = Context::new(self.now, self.cluster_time, self.random.next_u64()).with_variables(variables);
+        nested.interrupt = self.interrupt.clone();
+        nested
+    }
+
+    /// Lets somebody outside end the work.
+    #[must_use]
+    pub fn with_interrupt(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = interrupt;
+        self
+    }
+
+    /// A new evaluation has made nothing yet.
+    pub(crate) fn begin_evaluation(&self) {
+        self.made_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a large value that an evaluation made.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` (146) if they are too many.
+    pub(crate) fn count_made(&self, bytes: usize) -> Result<()> {
+        let made = self.made_bytes.fetch_add(bytes as u64, Ordering::Relaxed).saturating_add(bytes as u64);
+        if made <= MADE_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::ExceededMemoryLimit,
+            format!("an expression made more than {MADE_BYTES_MAX} bytes of large values for one document"),
+        ))
     }
 
     /// Gives the variables their values.
@@ -76,6 +125,38 @@ impl Context {
     /// The value of a variable; none if it is not declared.
     pub fn variable(&self, name: &str) -> Option<RawBsonRef<'_>> {
         self.variables.get(name).ok().flatten()
+    }
+}
+
+/// How many bytes of large values the evaluation of one expression may make, in all: 1 GB. What lives at once is less;
+/// what is made takes time as well.
+const MADE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// A switch that ends evaluations: for a time limit, or a client that is gone. Copies are one switch.
+///
+/// An expression of a few bytes can ask for years of work (`$map` in `$map` over `$range`). This crate knows no clock;
+/// who has one turns the switch, and the evaluation ends with the given code at its next item or document.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicI32>);
+
+impl Interrupt {
+    /// Ends all work under this switch with a code, such as `MaxTimeMSExpired` (50).
+    pub fn stop(&self, code: Code) {
+        self.0.store(code.0, Ordering::Relaxed);
+    }
+
+    /// Whether to go on.
+    ///
+    /// # Errors
+    /// The code given to [`Interrupt::stop`].
+    pub fn check(&self) -> Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            code if code == Code::MaxTimeMSExpired.0 => {
+                Err(Error::new(Code::MaxTimeMSExpired, "operation exceeded time limit"))
+            }
+            code => Err(Error::new(Code(code), "operation was interrupted")),
+        }
     }
 }
 

@@ -5,57 +5,51 @@ use std::collections::{BinaryHeap, VecDeque};
 use bson::RawBson;
 
 use super::compile::Pick;
-use crate::order;
+use crate::key::{self, Direction};
 
 /// The n values that `$firstN`, `$lastN`, `$minN` or `$maxN` keeps.
 #[derive(Debug)]
-pub(crate) struct Several {
-    n: usize,
-    pick: Pick,
-    kept: VecDeque<RawBson>,
+pub(crate) enum Several {
+    Arrived { n: usize, last: bool, kept: VecDeque<RawBson> },
+    Ranked { largest: bool, top: Top },
 }
 
 impl Several {
     pub(crate) fn new(n: usize, pick: Pick) -> Self {
-        Several { n, pick, kept: VecDeque::new() }
+        match pick {
+            Pick::First | Pick::Last => Several::Arrived { n, last: pick == Pick::Last, kept: VecDeque::new() },
+            Pick::Smallest | Pick::Largest => {
+                Several::Ranked { largest: pick == Pick::Largest, top: Top::new(n, false) }
+            }
+        }
     }
 
     /// Whether a further value could still change the result.
     pub(crate) fn wants_more(&self) -> bool {
-        self.pick != Pick::First || self.kept.len() < self.n
+        !matches!(self, Several::Arrived { n, last: false, kept } if kept.len() >= *n)
     }
 
     /// Adds a value; gives the one that had to go.
     pub(crate) fn add(&mut self, value: RawBson) -> Option<RawBson> {
-        match self.pick {
-            Pick::First if self.kept.len() < self.n => self.kept.push_back(value),
-            Pick::First => return Some(value),
-            Pick::Last => {
-                self.kept.push_back(value);
-                if self.kept.len() > self.n {
-                    return self.kept.pop_front();
-                }
+        match self {
+            Several::Arrived { n, kept, .. } => {
+                kept.push_back(value);
+                if kept.len() > *n { kept.pop_front() } else { None }
             }
-            Pick::Smallest | Pick::Largest => {
-                let direction = self.pick;
-                let place = self.kept.partition_point(|known| {
-                    let order = order::compare(known.as_raw_bson_ref(), value.as_raw_bson_ref());
-                    if direction == Pick::Smallest { order.is_le() } else { order.is_ge() }
-                });
-                if place >= self.n {
-                    return Some(value);
-                }
-                self.kept.insert(place, value);
-                if self.kept.len() > self.n {
-                    return self.kept.pop_back();
-                }
+            Several::Ranked { largest, top } => {
+                let direction = if *largest { Direction::Descending } else { Direction::Ascending };
+                let mut key = Vec::new();
+                key::encode_directed(value.as_raw_bson_ref(), direction, &mut key);
+                top.add(key, value).map(|(_, value)| value)
             }
         }
-        None
     }
 
-    pub(crate) fn into_values(self) -> impl Iterator<Item = RawBson> {
-        self.kept.into_iter()
+    pub(crate) fn into_values(self) -> Vec<RawBson> {
+        match self {
+            Several::Arrived { kept, .. } => kept.into(),
+            Several::Ranked { top, .. } => top.into_outputs(),
+        }
     }
 }
 

@@ -173,7 +173,7 @@ impl State {
             }
             Gathered::Merged(document) => RawBson::Document(document),
             Gathered::Count(count) => i32::try_from(count).map_or(RawBson::Int64(count), RawBson::Int32),
-            Gathered::Several(several) => RawBson::Array(several.into_values().collect()),
+            Gathered::Several(several) => RawBson::Array(several.into_values().into_iter().collect()),
             Gathered::Top(top) => {
                 let outputs = top.into_outputs();
                 match accumulator.kind {

@@ -61,6 +61,7 @@ impl Form for Map {
         };
         let mut mapped = RawArrayBuf::new();
         for item in value::items(array) {
+            scope.context.interrupt.check()?;
             let values = [Value::Ref(item?)];
             let frame = Frame { values: &values, outer: scope.frame };
             let result = self.body.evaluate(Scope { frame: Some(&frame), ..scope })?;
@@ -106,6 +107,7 @@ impl Form for Filter {
         let mut kept = RawArrayBuf::new();
         let mut count = 0;
         for item in value::items(array) {
+            scope.context.interrupt.check()?;
             let item = item?;
             let values = [Value::Ref(item)];
             let frame = Frame { values: &values, outer: scope.frame };
@@ -176,6 +178,7 @@ impl Form for Reduce {
         };
         let mut result: Value<'a> = self.initial.evaluate(scope)?;
         for item in value::items(array) {
+            scope.context.interrupt.check()?;
             let values = [Value::Ref(item?), result];
             let frame = Frame { values: &values, outer: scope.frame };
             let next = self.body.evaluate(Scope { frame: Some(&frame), ..scope })?;

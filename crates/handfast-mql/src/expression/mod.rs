@@ -107,6 +107,7 @@ impl Expression {
         root: &'a RawDocument,
         context: &'a Context,
     ) -> Result<Value<'a>> {
+        context.begin_evaluation();
         self.node.evaluate(Scope { root, current, context, frame: None })
     }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::CString};
 
 use super::{
+    limits,
     path::FieldPath,
     value::{self, Value},
 };
@@ -75,14 +76,19 @@ impl Node {
     }
 
     pub(crate) fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
-        match self {
-            Node::Constant(value) => Ok(value.as_ref().map(RawBson::as_raw_bson_ref).into()),
-            Node::Path(path) => path.evaluate(scope),
-            Node::Object(fields) => object(fields, scope),
-            Node::Array(items) => array(items, scope),
-            Node::Call(function, arguments) => function.call(arguments, scope),
-            Node::Form(form) => form.evaluate(scope),
+        let value = match self {
+            Node::Constant(value) => return Ok(value.as_ref().map(RawBson::as_raw_bson_ref).into()),
+            Node::Path(path) => path.evaluate(scope)?,
+            Node::Object(fields) => object(fields, scope)?,
+            Node::Array(items) => array(items, scope)?,
+            Node::Call(function, arguments) => function.call(arguments, scope)?,
+            Node::Form(form) => form.evaluate(scope)?,
+        };
+        // One value is bounded where it grows; a large number of large ones is bounded here.
+        if let Some(bytes) = value.made_bytes().filter(|bytes| *bytes >= limits::LARGE_BYTES) {
+            scope.context.count_made(bytes)?;
         }
+        Ok(value)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Operators that read arrays as sets: equal values (in the order of values, so `1` and `1.0`) count once.
 
+use std::collections::HashSet;
+
 use bson::RawBsonRef;
 
 use super::{
@@ -9,7 +11,7 @@ use super::{
 };
 use crate::{
     error::{Code, Error, Result},
-    order,
+    key, order,
 };
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -86,15 +88,16 @@ fn difference<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
         format!("both operands of $setDifference must be arrays. Second argument is of type: {kind}")
     })?;
     // The items stay in the order of the first array.
-    let mut seen: Vec<RawBsonRef<'_>> = Vec::new();
+    let mut seen = HashSet::new();
     let mut kept = Vec::new();
     for item in value::items(items) {
         let item = item?;
         if holds(&right, item) {
             continue;
         }
-        if let Err(place) = seen.binary_search_by(|known| order::compare(*known, item)) {
-            seen.insert(place, item);
+        let mut identity = Vec::new();
+        key::encode(item, &mut identity);
+        if seen.insert(identity) {
             kept.push(item);
         }
     }

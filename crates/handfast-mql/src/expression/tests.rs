@@ -1,7 +1,11 @@
-use bson::{Bson, DateTime, Timestamp, bson, doc};
+use bson::{Bson, DateTime, RawBsonRef, RawDocumentBuf, Timestamp, bson, doc};
 use proptest::prelude::*;
 
-use super::testing::{check, check_error, check_missing, evaluate, fails, gives};
+use super::{
+    Expression,
+    testing::{check, check_error, check_missing, context, evaluate, fails, gives},
+};
+use crate::{Code, CompileOptions, context::Interrupt};
 
 #[test]
 fn literals_are_themselves() {
@@ -225,6 +229,55 @@ fn accumulators_as_expressions() {
         doc! { "a": [10, 20, 30, 40] },
         bson!([10.0, 20.0, 40.0, 40.0]),
     );
+}
+
+#[test]
+fn deep_expressions_are_evaluated() {
+    type Wrap = fn(Bson) -> bson::Document;
+    let wraps: [(Wrap, usize); 5] = [
+        (|inner| doc! { "$abs": inner }, 95),
+        (|inner| doc! { "$cond": [true, inner, 0] }, 95),
+        (|inner| doc! { "$let": { "vars": { "x": 1 }, "in": inner } }, 95),
+        (|inner| doc! { "$arrayElemAt": [{ "$map": { "input": [1], "in": inner } }, 0] }, 30),
+        (|inner| doc! { "$reduce": { "input": [1], "initialValue": 0, "in": inner } }, 95),
+    ];
+    // In half the stack that a thread of a server has, and without the compiler's help.
+    const STACK_BYTES: usize = 1024 * 1024;
+    for (wrap, depth) in wraps {
+        let mut expression = Bson::from(7);
+        for _ in 0..depth {
+            expression = Bson::from(wrap(expression));
+        }
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let value = thread.spawn(move || evaluate(expression, doc! {})).unwrap().join().unwrap();
+        assert_eq!(value, Ok(Some(Bson::from(7))));
+    }
+}
+
+#[test]
+fn an_endless_evaluation_can_be_ended() {
+    use std::{sync::mpsc, time::Duration};
+    let loops = doc! { "$map": { "input": { "$range": [0, 1_000_000] }, "in": { "$size": { "$filter": { "input": { "$range": [0, 1_000_000] }, "cond": false } } } } };
+    let loops = RawDocumentBuf::try_from(loops).unwrap();
+    let interrupt = Interrupt::default();
+    let context = context().with_interrupt(interrupt.clone());
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let expression = Expression::compile(RawBsonRef::Document(&loops), &CompileOptions::default()).unwrap();
+        let code = expression.evaluate(&RawDocumentBuf::new(), &context).map(drop).unwrap_err().code();
+        done.send(code).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));
+    interrupt.stop(Code::MaxTimeMSExpired);
+    assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(Code::MaxTimeMSExpired));
+}
+
+#[test]
+fn many_large_values_have_a_bound() {
+    let large = doc! { "$reduce": { "input": { "$range": [0, 22] }, "initialValue": "0123456789", "in": { "$concat": ["$$value", "$$value"] } } };
+    let lengths = |count: i32| doc! { "$size": { "$map": { "input": { "$range": [0, count] }, "in": { "$strLenBytes": large.clone() } } } };
+    gives(lengths(3), 3);
+    check_error(lengths(30), doc! {}, 146);
 }
 
 #[test]

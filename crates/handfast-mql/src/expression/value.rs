@@ -9,10 +9,10 @@ use std::cmp::Ordering;
 use bson::{
     DateTime, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf,
     raw::{CStr, RawElement},
-    spec::ElementType,
 };
 
 use super::limits;
+pub(crate) use crate::text::type_name;
 use crate::{
     error::{Code, Error, Result},
     order,
@@ -52,6 +52,17 @@ impl<'a> Value<'a> {
             Value::Missing => None,
             Value::Ref(value) => Some(to_owned(value)),
             Value::Owned(value) => Some(value),
+        }
+    }
+
+    /// The bytes of a string, document, array or binary that an operator made.
+    pub(crate) fn made_bytes(&self) -> Option<usize> {
+        match self {
+            Value::Owned(RawBson::String(text)) => Some(text.len()),
+            Value::Owned(RawBson::Array(array)) => Some(array.as_bytes().len()),
+            Value::Owned(RawBson::Document(document)) => Some(document.as_bytes().len()),
+            Value::Owned(RawBson::Binary(binary)) => Some(binary.bytes.len()),
+            _ => None,
         }
     }
 
@@ -214,33 +225,6 @@ pub(crate) fn compare(left: Option<RawBsonRef<'_>>, right: Option<RawBsonRef<'_>
     }
 }
 
-/// MongoDB's alias of the value's type.
-pub(crate) fn type_name(value: RawBsonRef<'_>) -> &'static str {
-    match value.element_type() {
-        ElementType::Double => "double",
-        ElementType::String => "string",
-        ElementType::EmbeddedDocument => "object",
-        ElementType::Array => "array",
-        ElementType::Binary => "binData",
-        ElementType::Undefined => "undefined",
-        ElementType::ObjectId => "objectId",
-        ElementType::Boolean => "bool",
-        ElementType::DateTime => "date",
-        ElementType::Null => "null",
-        ElementType::RegularExpression => "regex",
-        ElementType::DbPointer => "dbPointer",
-        ElementType::JavaScriptCode => "javascript",
-        ElementType::Symbol => "symbol",
-        ElementType::JavaScriptCodeWithScope => "javascriptWithScope",
-        ElementType::Int32 => "int",
-        ElementType::Timestamp => "timestamp",
-        ElementType::Int64 => "long",
-        ElementType::Decimal128 => "decimal",
-        ElementType::MinKey => "minKey",
-        ElementType::MaxKey => "maxKey",
-    }
-}
-
 /// How MongoDB prints a value in messages; long ones are cut.
 pub(crate) fn show(value: RawBsonRef<'_>) -> String {
     const SHOWN_CHARS_MAX: usize = 200;
@@ -288,7 +272,7 @@ fn show_into(value: RawBsonRef<'_>, out: &mut String) {
         RawBsonRef::Int32(x) => out.push_str(&x.to_string()),
         RawBsonRef::Int64(x) => out.push_str(&x.to_string()),
         RawBsonRef::Double(x) => out.push_str(&super::convert::double_text(x)),
-        RawBsonRef::Decimal128(x) => out.push_str(&x.to_string()),
+        RawBsonRef::Decimal128(x) => out.push_str(&super::convert::decimal_text(x)),
         RawBsonRef::ObjectId(x) => out.push_str(&format!("ObjectId('{x}')")),
         RawBsonRef::DateTime(x) => out.push_str(&super::date::iso_text(x.timestamp_millis())),
         RawBsonRef::MinKey => out.push_str("MinKey"),

@@ -90,13 +90,25 @@ fn of_stages<'s>(
         }
         for stage in stage(source, surroundings)? {
             check_place(&stage, index, surroundings.place)?;
-            if let (Stage::Limit(limit), Some(Stage::Sort(sort))) = (&stage, stages.last_mut()) {
-                sort.set_limit(*limit);
+            if let Stage::Limit(limit) = stage {
+                limit_sort(&mut stages, limit);
             }
             stages.push(stage);
         }
     }
     Ok(Pipeline { stages })
+}
+
+/// Tells a `$sort` how many documents the `$limit` behind it lets through, with those that a `$skip` between leaves out.
+fn limit_sort(stages: &mut [Stage], limit: u64) {
+    let mut wanted = limit;
+    for stage in stages.iter_mut().rev() {
+        match stage {
+            Stage::Skip(skip) => wanted = wanted.saturating_add(*skip),
+            Stage::Sort(sort) => return sort.set_limit(wanted),
+            _ => return,
+        }
+    }
 }
 
 fn check_place(stage: &Stage, index: usize, place: Place) -> Result<()> {

@@ -163,7 +163,8 @@ impl Pipeline {
 /// # Errors
 /// `IllegalOperation` (20) if a stage is not pure.
 pub fn chain<'p>(stages: &'p [Stage], context: &'p Context) -> Result<Chain<'p>> {
-    Ok(Chain::new(stages.iter().map(|stage| stage.operator(context)).collect::<Result<_>>()?))
+    let operators = stages.iter().map(|stage| stage.operator(context)).collect::<Result<_>>()?;
+    Ok(Chain::new(operators, context.interrupt.clone()))
 }
 
 /// The documents that a `$documents` stage gives.

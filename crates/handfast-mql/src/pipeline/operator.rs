@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use bson::RawDocumentBuf;
 
-use crate::error::Result;
+use crate::{context::Interrupt, error::Result};
 
 /// What an operator says after it took its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,7 @@ const OUTPUT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Operators one behind the other; itself an operator.
 pub struct Chain<'p> {
+    interrupt: Interrupt,
     links: Vec<Link<'p>>,
     /// The link whose end of input was told last; links before it have finished.
     finished: usize,
@@ -84,10 +85,10 @@ enum LinkState {
 }
 
 impl<'p> Chain<'p> {
-    /// Joins operators; none at all hands its input on.
-    pub fn new(operators: Vec<Box<dyn Operator + 'p>>) -> Self {
+    /// Joins operators; none at all hands its input on. The interrupt is asked before each step.
+    pub fn new(operators: Vec<Box<dyn Operator + 'p>>, interrupt: Interrupt) -> Self {
         let link = |operator| Link { operator, waiting: VecDeque::new(), state: LinkState::Ready };
-        Chain { links: operators.into_iter().map(link).collect(), finished: 0 }
+        Chain { interrupt, links: operators.into_iter().map(link).collect(), finished: 0 }
     }
 
     /// Works off what waits, the last link first, so that little piles up; stops when enough has come out.
@@ -97,6 +98,7 @@ impl<'p> Chain<'p> {
             if made_bytes >= OUTPUT_BYTES {
                 return Ok(Flow::More);
             }
+            self.interrupt.check()?;
             let mut made = Vec::new();
             let state = self.links[index].step(&mut made)?;
             self.links[index].state = state;

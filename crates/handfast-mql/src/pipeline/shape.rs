@@ -309,7 +309,8 @@ impl Builder<'_> {
                     ));
                 }
                 self.mode = Some(Mode::Include);
-                let expression = Expression::compile(computed, self.options)?;
+                let expression =
+                    Expression::compile(computed, self.options).map_err(|error| unknown(error, computed))?;
                 self.tree.insert(path, Child::Compute(expression))
             }
         }
@@ -376,6 +377,17 @@ impl Builder<'_> {
             }
         }
         Ok(Shape { tree: self.tree, mode })
+    }
+}
+
+/// An unknown operator right in the projection has a code of its own.
+fn unknown(error: Error, computed: RawBsonRef<'_>) -> Error {
+    let name = computed.as_document().and_then(|document| document.iter().flatten().next());
+    match name {
+        Some((name, _)) if error.message() == format!("Unrecognized expression '{name}'") => {
+            Error::new(Code(31_325), format!("Invalid $project :: caused by :: Unknown expression {name}"))
+        }
+        _ => error,
     }
 }
 

@@ -132,11 +132,9 @@ fn subtract<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
 
 fn multiply<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     let mut product = Number::Int(1);
-    let mut null = false;
     for argument in &arguments {
         if argument.is_nullish() {
-            null = true;
-            continue;
+            return Ok(Value::NULL);
         }
         let number = number_of(argument).ok_or_else(|| {
             Error::new(
@@ -146,7 +144,7 @@ fn multiply<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
         })?;
         product = product.multiply(number);
     }
-    Ok(if null { Value::NULL } else { as_value(product) })
+    Ok(as_value(product))
 }
 
 /// Two numbers; `None` if either is null.

@@ -71,13 +71,16 @@ impl Form for ToString {
             return self.null(scope);
         }
         let format = match &format {
-            // Without a format, the Z of UTC is written only if no time zone is asked for.
-            None if self.zone.is_some() => ISO_FORMAT_LOCAL,
-            None => ISO_FORMAT,
-            Some(value) => value.as_str().ok_or_else(|| no_format(value))?,
+            None => None,
+            Some(value) => Some(value.as_str().ok_or_else(|| no_format(value))?),
         };
         let Some(zone) = zone("$dateToString", self.zone.as_ref(), scope)? else { return Ok(Value::NULL) };
         let Some(millis) = instant(&date)? else { return self.null(scope) };
+        let format = match format {
+            Some(format) => format,
+            None if zone.is_utc() => ISO_FORMAT,
+            None => ISO_FORMAT_LOCAL,
+        };
         Ok(write(format, millis, &zone)?.into())
     }
 }

@@ -34,6 +34,11 @@ impl Zone {
         TimeZoneDatabase::bundled().get(text).map(Zone::Named).map_err(|_| unknown())
     }
 
+    /// Whether this is UTC itself.
+    pub(crate) fn is_utc(&self) -> bool {
+        matches!(self, Zone::Offset(0))
+    }
+
     /// Milliseconds east of UTC at an instant.
     pub(crate) fn offset_at(&self, millis: i64) -> i64 {
         match self {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bson::{RawArrayBuf, RawBsonRef};
 
 use super::{
-    convert::{double_text, integer_of},
+    convert::{decimal_text, double_text, integer_of},
     date,
     node::{Arity, Function},
     value::{self, Value, type_name},
@@ -59,7 +59,7 @@ pub(crate) fn coerce<'v>(value: &'v Value<'_>) -> Result<Cow<'v, str>> {
         RawBsonRef::Int32(number) => Cow::Owned(number.to_string()),
         RawBsonRef::Int64(number) => Cow::Owned(number.to_string()),
         RawBsonRef::Double(number) => Cow::Owned(double_text(number)),
-        RawBsonRef::Decimal128(number) => Cow::Owned(number.to_string()),
+        RawBsonRef::Decimal128(number) => Cow::Owned(decimal_text(number)),
         RawBsonRef::DateTime(time) => Cow::Owned(date::iso_text(time.timestamp_millis())),
         RawBsonRef::Timestamp(stamp) => Cow::Owned(date::iso_text(i64::from(stamp.time) * 1000)),
         other => {

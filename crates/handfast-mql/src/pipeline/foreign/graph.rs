@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::cstr};
 
-use super::{collection_name, path_of, string, unknown, value_at};
+use super::{collection_name, path_of, string, unknown, visit_values};
 use crate::{
     context::{CompileOptions, Context},
     error::{Code, Error, Result},
@@ -163,6 +163,7 @@ impl Walk<'_> {
     /// # Errors
     /// 292 if the walk holds more than 100 MB.
     pub fn arrive(&mut self, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Result<()> {
+        let stage = self.stage;
         self.frontier.clear();
         for document in documents {
             let mut identity = Vec::new();
@@ -172,10 +173,8 @@ impl Walk<'_> {
                 continue;
             }
             self.memory.take(document.as_bytes().len())?;
-            let next = value_at(&document, &self.stage.connect_from)?;
-            if let Some(next) = next.get() {
-                self.reach(next)?;
-            }
+            let from = RawBsonRef::Document(&document);
+            visit_values(from, &stage.connect_from, &mut |next| self.reach_one(next))?;
             let document = match &self.stage.depth_field {
                 Some(path) => with_path(&document, path, Some(RawBsonRef::Int64(self.depth as i64)))?,
                 None => document,

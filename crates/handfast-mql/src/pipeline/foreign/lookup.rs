@@ -2,7 +2,7 @@
 
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, raw::cstr};
 
-use super::{Let, collection_name, path_of, string, unknown, value_at};
+use super::{Let, collection_name, path_of, string, unknown, visit_values};
 use crate::{
     context::{CompileOptions, Context},
     error::{Code, Error, Result},
@@ -99,23 +99,25 @@ impl Lookup {
     }
 
     /// The filter for the documents of the other collection that belong to a document: their field has the value of the
-    /// local one, or (if that is an array) one of its values; null if the local field is missing. Empty if the join is
-    /// not by fields.
+    /// local one, or (if that is an array) one of its values; null if the local field is missing or an empty array.
+    /// Empty if the join is not by fields.
     ///
     /// # Errors
     /// `InvalidBSON` (22) for broken bytes.
     pub fn filter(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
         let mut filter = RawDocumentBuf::new();
         let Some(Local { local_field, foreign_field }) = &self.local else { return Ok(filter) };
-        let value = value_at(document, local_field)?;
-        match value.get() {
-            Some(RawBsonRef::Array(array)) => {
-                value::append(&mut filter, "$or", RawBsonRef::Array(&alternatives(foreign_field, array)?))?;
-            }
-            Some(RawBsonRef::Undefined) | None => {
+        let mut values = Vec::new();
+        visit_values(RawBsonRef::Document(document), local_field, &mut |value| {
+            values.push(value);
+            Ok(())
+        })?;
+        match values[..] {
+            [] | [RawBsonRef::Undefined] => {
                 value::append(&mut filter, foreign_field, RawBsonRef::Document(&equals(RawBsonRef::Null)))?;
             }
-            Some(other) => value::append(&mut filter, foreign_field, RawBsonRef::Document(&equals(other)))?,
+            [only] => value::append(&mut filter, foreign_field, RawBsonRef::Document(&equals(only)))?,
+            _ => value::append(&mut filter, "$or", RawBsonRef::Array(&alternatives(foreign_field, &values)?))?,
         }
         Ok(filter)
     }
@@ -156,7 +158,7 @@ fn equals(value: RawBsonRef<'_>) -> RawDocumentBuf {
 }
 
 /// `[{field: {$in: [..]}}]`; regular expressions, which `$in` would take as patterns, by `$eq`.
-fn alternatives(field: &str, array: &bson::RawArray) -> Result<RawArrayBuf> {
+fn alternatives(field: &str, values: &[RawBsonRef<'_>]) -> Result<RawArrayBuf> {
     let mut plain = RawArrayBuf::new();
     let mut alternatives = RawArrayBuf::new();
     let mut alternative = |condition: &RawDocumentBuf| -> Result<()> {
@@ -165,8 +167,8 @@ fn alternatives(field: &str, array: &bson::RawArray) -> Result<RawArrayBuf> {
         alternatives.push(filter);
         Ok(())
     };
-    for item in value::items(array) {
-        match item? {
+    for value in values {
+        match *value {
             regex @ RawBsonRef::RegularExpression(_) => alternative(&equals(regex))?,
             RawBsonRef::Undefined => plain.push(RawBsonRef::Null),
             other => plain.push(other),

@@ -27,7 +27,7 @@ use super::{
     compile::{Place, Surroundings, of_array},
 };
 use crate::{
-    context::{CompileOptions, Context, Random},
+    context::{CompileOptions, Context},
     error::{Code, Error, Result},
     expression::{
         Expression, Value,
@@ -114,13 +114,7 @@ impl Let {
     /// # Errors
     /// As [`Let::bind`].
     pub fn context(&self, document: &RawDocument, outer: &Context) -> Result<Context> {
-        let variables = self.bind(document, outer)?;
-        Ok(Context {
-            now: outer.now,
-            cluster_time: outer.cluster_time,
-            variables,
-            random: Random::new(outer.random.next_u64()),
-        })
+        Ok(outer.nested(self.bind(document, outer)?))
     }
 }
 
@@ -201,7 +195,36 @@ fn path_of(stage: &str, name: &str, item: RawBsonRef<'_>) -> Result<Vec<String>>
     crate::expression::path::split(string(stage, name, item)?)
 }
 
-/// The value at a path, arrays on the way mapped, as the local side of a join reads it.
+/// The value at a path, arrays on the way mapped.
 fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Value<'a>> {
     crate::expression::path::walk(RawBsonRef::Document(document), path)
+}
+
+/// All values along a path, as the local side of a join reads them: of an array on the way those of each of its items
+/// (and of the item at an index, if the path says one), of an array at the end its items.
+fn visit_values<'a>(
+    value: RawBsonRef<'a>,
+    path: &[String],
+    visit: &mut dyn FnMut(RawBsonRef<'a>) -> Result<()>,
+) -> Result<()> {
+    match (value, path) {
+        (RawBsonRef::Array(array), []) => value::items(array).try_for_each(|item| visit(item?)),
+        (other, []) => visit(other),
+        (RawBsonRef::Document(document), [name, rest @ ..]) => match crate::expression::path::field(document, name)? {
+            Some(inner) => visit_values(inner, rest, visit),
+            None => Ok(()),
+        },
+        (RawBsonRef::Array(array), [name, rest @ ..]) => {
+            if let Some(item) = crate::path::array_index(name).and_then(|index| crate::path::element(array, index)) {
+                visit_values(item, rest, visit)?;
+            }
+            for item in value::items(array) {
+                if let item @ RawBsonRef::Document(_) = item? {
+                    visit_values(item, path, visit)?;
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }

@@ -60,8 +60,29 @@ fn lookup_joins_by_equal_values() {
     assert_eq!(ids(doc! { "a": [2, 9] }), [2]);
     assert_eq!(ids(doc! { "a": null }), [3, 4]);
     assert_eq!(ids(doc! {}), [3, 4]);
-    assert_eq!(ids(doc! { "a": [] }), [0_i32; 0]);
+    assert_eq!(ids(doc! { "a": [] }), [3, 4]);
+    assert_eq!(ids(doc! { "a": [[2], 9] }), [0_i32; 0]);
+    assert_eq!(ids(doc! { "a": [null, 2] }), [2, 3, 4]);
     assert_eq!(ids(doc! { "a": { "$gt": 0 } }), [0_i32; 0]);
+}
+
+#[test]
+fn lookup_reads_local_values_through_arrays() {
+    let stage = doc! { "from": "c", "localField": "a.b", "foreignField": "_id", "as": "r" };
+    let foreign = [doc! { "_id": 1 }, doc! { "_id": 2 }, doc! { "_id": 3 }, doc! { "_id": null }];
+    let ids = |document: Document| {
+        let result = look_up(stage.clone(), document, &foreign);
+        result
+            .get_array("r")
+            .unwrap()
+            .iter()
+            .map(|item| item.as_document().unwrap().get_i32("_id").ok())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids(doc! { "a": [{ "b": [1, 2] }, { "b": 3 }] }), [Some(1), Some(2), Some(3)]);
+    assert_eq!(ids(doc! { "a": [{ "b": 2 }, 5] }), [Some(2)]);
+    assert_eq!(ids(doc! { "a": [5] }), [None]);
+    assert_eq!(ids(doc! { "a": 5 }), [None]);
 }
 
 #[test]

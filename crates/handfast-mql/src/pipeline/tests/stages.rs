@@ -330,7 +330,9 @@ fn pipelines_are_refused_by_name_and_place() {
     check_error(bson!([{ "$out": "x" }, { "$match": {} }]), 40601);
     check_error(bson!([{ "$merge": "x" }, { "$match": {} }]), 40601);
     check_error(bson!([{ "$setWindowFields": {} }]), 238);
-    check_error(bson!([{ "$project": { "a": { "$foo": 1 } } }]), 168);
+    check_error(bson!([{ "$project": { "a": { "$foo": 1 } } }]), 31325);
+    check_error(bson!([{ "$project": { "a": { "$add": [{ "$foo": 1 }] } } }]), 168);
+    check_error(bson!([{ "$addFields": { "a": { "$foo": 1 } } }]), 168);
     let many: Vec<Document> = (0..1001).map(|_| doc! { "$match": {} }).collect();
     check_error(bson::Bson::from(many), 7749501);
 }
@@ -383,6 +385,95 @@ fn stages_that_hold_too_much_are_stopped() {
 fn nesting_by_stages_has_a_bound() {
     let stages: Vec<Document> = (0..900).map(|_| doc! { "$replaceWith": { "a": "$$ROOT" } }).collect();
     check_error(bson::Bson::from(stages), 15);
+}
+
+/// Any stage with any argument: documents or an error, never a panic.
+fn any_stage() -> impl Strategy<Value = Document> {
+    const STAGES: &[&str] = &[
+        "$match",
+        "$project",
+        "$addFields",
+        "$unset",
+        "$unwind",
+        "$group",
+        "$sort",
+        "$limit",
+        "$skip",
+        "$count",
+        "$sortByCount",
+        "$replaceRoot",
+        "$replaceWith",
+        "$bucket",
+        "$bucketAuto",
+        "$sample",
+        "$facet",
+        "$redact",
+        "$documents",
+        "$lookup",
+        "$unionWith",
+        "$graphLookup",
+        "$out",
+        "$merge",
+    ];
+    const NAMES: &[&str] = &[
+        "_id",
+        "a",
+        "b.c",
+        "$sum",
+        "$push",
+        "$first",
+        "$topN",
+        "path",
+        "includeArrayIndex",
+        "groupBy",
+        "boundaries",
+        "default",
+        "buckets",
+        "output",
+        "size",
+        "newRoot",
+        "from",
+        "as",
+        "localField",
+        "foreignField",
+        "let",
+        "pipeline",
+        "into",
+        "on",
+        "whenMatched",
+        "n",
+        "input",
+        "sortBy",
+        "$add",
+        "$gt",
+        "$expr",
+    ];
+    let leaf = prop_oneof![
+        Just(bson::Bson::Null),
+        any::<bool>().prop_map(bson::Bson::from),
+        (-2..9_i32).prop_map(bson::Bson::from),
+        any::<f64>().prop_map(bson::Bson::from),
+        prop::sample::select(vec!["$a", "$b.c", "$$ROOT", "$$KEEP", "$$PRUNE", "a", "b.c", "", "$"])
+            .prop_map(bson::Bson::from),
+    ];
+    let value = leaf.prop_recursive(3, 20, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec((prop::sample::select(NAMES), inner.clone()), 0..4).prop_map(|fields| {
+                bson::Bson::from(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Document>())
+            }),
+            prop::collection::vec(inner, 0..3).prop_map(bson::Bson::from),
+        ]
+    });
+    (prop::sample::select(STAGES), value).prop_map(|(name, argument)| doc! { name: argument })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #[test]
+    fn arbitrary_pipelines_do_not_panic(stages in prop::collection::vec(any_stage(), 1..4)) {
+        let input = bson!([{ "_id": 1, "a": [1, { "b": 2 }], "b": { "c": [3] } }, { "a": "x" }, {}]);
+        let _ = run(bson::Bson::from(stages), input);
+    }
 }
 
 /// What the stages mean, one document list after the other.
