@@ -52,6 +52,12 @@ pub(crate) enum Command {
         HANDFAST_DURABILITY=memory handfast serve --unix-socket /run/handfast.sock")]
     Serve(Box<ServeArguments>),
 
+    /// Check that every record of a data directory is whole and every index agrees with its documents
+    #[command(after_help = "Examples:\n  \
+        handfast check --data /srv/handfast\n  \
+        handfast check --data /srv/handfast --repair --json")]
+    Check(Box<CheckArguments>),
+
     /// Write documents and index definitions of a data directory to files
     #[command(after_help = "Examples:\n  \
         handfast dump --data /srv/handfast --to dump\n  \
@@ -72,6 +78,10 @@ pub(crate) enum Command {
         handfast bench serve --clients 16 --json"
     )]
     Bench(BenchArguments),
+
+    /// Copy a data directory to another one, byte for byte consistent
+    #[command(after_help = "Example:\n  handfast backup --data /srv/handfast --to /backup/handfast-monday")]
+    Backup(Box<BackupArguments>),
 
     /// Print the configuration in force, and where each value is from
     #[command(after_help = "Examples:\n  \
@@ -285,6 +295,16 @@ pub(crate) struct OpenFlags {
     pub(crate) log: LogFlags,
 }
 
+/// `handfast check`.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    /// Mend what can be mended (indexes from documents, the end of the journal), and say what is lost
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
+
 /// Which documents a dump or a restore is about.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Selection {
@@ -333,4 +353,14 @@ pub(crate) struct RestoreArguments {
     pub(crate) drop: bool,
     #[command(flatten)]
     pub(crate) selection: Selection,
+}
+
+/// `handfast backup`.
+#[derive(Args, Debug)]
+pub(crate) struct BackupArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    /// Directory to write to; created, and refused if it holds anything
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: PathBuf,
 }

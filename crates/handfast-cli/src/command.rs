@@ -1,5 +1,7 @@
 //! The commands, one file each. A command takes its settings and arguments and returns how it ended.
 
+mod backup;
+mod check;
 mod config;
 mod documents;
 mod dump;
@@ -26,6 +28,10 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
             logging::start(settings.log_format, settings.log_level);
             block_on(serve::run(&settings, Console::new(&arguments.common)))
         }
+        Command::Check(arguments) => {
+            let (settings, console) = prepare(&arguments.open, matches)?;
+            block_on(until_stopped(check::run(&settings, &arguments, console)))
+        }
         Command::Dump(arguments) => {
             let (settings, console) = prepare(&arguments.open, matches)?;
             block_on(until_stopped(dump::dump(&settings, &arguments, console)))
@@ -35,6 +41,10 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
             block_on(until_stopped(dump::restore(&settings, &arguments, console)))
         }
         Command::Bench(arguments) => block_on(until_stopped(bench::run(&arguments))),
+        Command::Backup(arguments) => {
+            let (settings, console) = prepare(&arguments.open, matches)?;
+            block_on(until_stopped(backup::run(&settings, &arguments, console)))
+        }
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings, matches)?;
             config::run(&configuration, Console::new(&arguments.common))

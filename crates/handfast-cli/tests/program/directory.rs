@@ -1,5 +1,7 @@
 //! The commands about a data directory: check, dump, restore, backup.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use bson::{Bson, doc};
 
@@ -58,6 +60,49 @@ fn content(scratch: &Scratch, data: &str) -> Result<Vec<Bson>> {
 }
 
 #[test]
+fn a_sound_directory_is_sound() -> Result<()> {
+    let scratch = with_data("check")?;
+    let report = report(&scratch, &["check", "--data", "data"])?;
+    assert_eq!(report["documents"], 3, "{report}");
+    let output = handfast(&scratch, &["check", "--data", "data", "--quiet"]).output()?;
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
+    Ok(())
+}
+
+#[test]
+fn damage_is_exit_code_3() -> Result<()> {
+    let scratch = with_data("damage")?;
+    let damaged = flip_a_bit_of(&scratch.path("data"), b"two")?;
+    assert!(damaged > 0, "the document is on disk");
+    let output = handfast(&scratch, &["check", "--data", "data"]).output()?;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    Ok(())
+}
+
+/// Flips a bit in every place of every file that holds these bytes; returns in how many.
+fn flip_a_bit_of(directory: &Path, needle: &[u8]) -> Result<usize> {
+    let mut places = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            places += flip_a_bit_of(&path, needle)?;
+            continue;
+        }
+        let mut bytes = std::fs::read(&path)?;
+        let found: Vec<usize> =
+            bytes.windows(needle.len()).enumerate().filter(|(_, window)| *window == needle).map(|(at, _)| at).collect();
+        for at in &found {
+            bytes[*at] ^= 1;
+        }
+        if !found.is_empty() {
+            std::fs::write(&path, bytes)?;
+            places += found.len();
+        }
+    }
+    Ok(places)
+}
+
+#[test]
 fn what_is_dumped_is_restored() -> Result<()> {
     let scratch = with_data("dump")?;
     let expected = content(&scratch, "data")?;
@@ -94,12 +139,23 @@ fn a_selection_is_dumped_alone() -> Result<()> {
 }
 
 #[test]
+fn a_backup_is_opened_like_the_original() -> Result<()> {
+    let scratch = with_data("backup")?;
+    report(&scratch, &["backup", "--data", "data", "--to", "backup"])?;
+    assert_eq!(content(&scratch, "backup")?, content(&scratch, "data")?);
+    report(&scratch, &["check", "--data", "backup"])?;
+    Ok(())
+}
+
+#[test]
 fn nothing_is_written_over() -> Result<()> {
     let scratch = with_data("full-target")?;
     std::fs::create_dir(scratch.path("target"))?;
     std::fs::write(scratch.path("target/mine"), "")?;
-    let output = handfast(&scratch, &["dump", "--data", "data", "--to", "target"]).output()?;
-    assert_one_line(&output, 2, "target is not empty");
+    for command in ["dump", "backup"] {
+        let output = handfast(&scratch, &[command, "--data", "data", "--to", "target"]).output()?;
+        assert_one_line(&output, 2, "target is not empty");
+    }
     assert_eq!(std::fs::read_dir(scratch.path("target"))?.count(), 1);
     Ok(())
 }
@@ -107,8 +163,8 @@ fn nothing_is_written_over() -> Result<()> {
 #[test]
 fn a_directory_that_is_not_there_is_not_made() -> Result<()> {
     let scratch = Scratch::new("absent")?;
-    {
-        let output = handfast(&scratch, &["dump", "--to", "t"]).args(["--data", "absent"]).output()?;
+    for arguments in [&["check"][..], &["dump", "--to", "t"], &["backup", "--to", "t"]] {
+        let output = handfast(&scratch, arguments).args(["--data", "absent"]).output()?;
         assert_one_line(&output, 1, "absent");
         assert!(!scratch.path("absent").exists());
         assert!(!scratch.path("t").exists());
@@ -120,8 +176,8 @@ fn a_directory_that_is_not_there_is_not_made() -> Result<()> {
 fn a_directory_in_use_is_one_line() -> Result<()> {
     let scratch = Scratch::new("in-use")?;
     let _serve = serve(&scratch, "data")?;
-    {
-        let output = handfast(&scratch, &["dump", "--to", "t"]).args(["--data", "data"]).output()?;
+    for arguments in [&["check"][..], &["dump", "--to", "t"], &["backup", "--to", "t"]] {
+        let output = handfast(&scratch, arguments).args(["--data", "data"]).output()?;
         assert_one_line(&output, 1, "is in use by");
     }
     Ok(())

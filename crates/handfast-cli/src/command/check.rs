@@ -1,0 +1,57 @@
+//! `handfast check`: proves that a data directory is whole, or says what is not.
+
+use handfast_embedded::{CheckReport, Repair};
+use handfast_store::Sources;
+use serde_json::json;
+
+use crate::arguments::CheckArguments;
+use crate::configuration::Settings;
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::store;
+
+pub(super) async fn run(settings: &Settings, arguments: &CheckArguments, console: Console) -> anyhow::Result<Exit> {
+    store::must_exist(settings)?;
+    let repair = if arguments.repair { Repair::Yes } else { Repair::No };
+    let bar = console.progress("check", "records", 1);
+    let shown = bar.clone();
+    let progress = move |now: &handfast_embedded::Progress| {
+        shown.set_length(now.records_expected.max(now.records));
+        shown.set_position(now.records);
+        shown.set_message(now.stage.clone());
+    };
+    let options = store::options(settings);
+    let report = handfast_embedded::check(&settings.data, Sources::system()?, options, repair, progress).await?;
+    bar.finish_and_clear();
+    console.report(|| text(&report), &json(&report))?;
+    // Also when all of it was repaired: something had not held. A second check says what is left.
+    Ok(if report.is_clean() { Exit::Good } else { Exit::GuaranteeBroken })
+}
+
+fn text(report: &CheckReport) -> String {
+    let CheckReport { collections, documents, entries, .. } = report;
+    let looked_at = format!("{documents} documents and {entries} index entries of {collections} collections");
+    if report.is_clean() {
+        return format!("clean: {looked_at}");
+    }
+    let mut lines: Vec<String> = report.findings.iter().map(|finding| format!("found: {}", finding.text)).collect();
+    if report.findings_beyond > 0 {
+        lines.push(format!("found: {} more", report.findings_beyond));
+    }
+    lines.extend(report.repaired.iter().map(|repaired| format!("repaired: {repaired}")));
+    lines.push(format!("not clean: {looked_at}"));
+    lines.join("\n")
+}
+
+fn json(report: &CheckReport) -> serde_json::Value {
+    let findings: Vec<&str> = report.findings.iter().map(|finding| finding.text.as_str()).collect();
+    json!({
+        "clean": report.is_clean(),
+        "collections": report.collections,
+        "documents": report.documents,
+        "entries": report.entries,
+        "findings": findings,
+        "findings_beyond": report.findings_beyond,
+        "repaired": report.repaired,
+    })
+}
