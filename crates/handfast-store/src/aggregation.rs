@@ -1,20 +1,175 @@
 //! Aggregation pipelines over any store.
+//!
+//! The language has the stages (handfast-mql's `pipeline`); this module feeds them. The beginning of a pipeline is
+//! pushed down into a find, so that the backend's indexes serve it; stages that need other collections ask the store:
+//!
+//! ```text
+//! [$match, $sort] -> find      [$unwind, $group] -> chain      $lookup -> finds, 100 keys at a time      ...
+//!      source   ──────────────>   documents   ──────────────>   documents   ──>   cursor, $out or $merge
+//! ```
+//!
+//! Each step is a [`documents::Documents`]: asked for a batch, it asks the one before it. So what is in memory is a few
+//! batches, and what single stages hold, which is bounded (100 MB each, as in MongoDB without disk use).
+//!
+//! What is not a snapshot: a pipeline reads each collection as that find sees it. `$out` replaces its target in one
+//! step; `$merge` writes document by document.
 
-use crate::*;
-use bson::RawDocumentBuf;
+mod cursor;
+mod documents;
+mod lookup;
+mod source;
+#[cfg(test)]
+mod tests;
+mod write;
+
 use std::sync::Arc;
 
-/// Opens a cursor over the output of a pipeline.
-pub async fn open(_store: Arc<dyn DocumentStore>, _sources: &Sources, _request: Aggregate) -> Result<Box<dyn Cursor>> {
-    Err(Error::command(handfast_mql::Code::CommandNotSupported, "not yet"))
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawDocumentBuf};
+use handfast_mql::pipeline::{Pipeline, Stage};
+use handfast_mql::{Code, CompileOptions, Context};
+
+use self::documents::Documents;
+use self::source::Source;
+use crate::*;
+
+/// Documents of a batch between two steps at most.
+const BATCH_DOCUMENTS: usize = 1000;
+/// Bytes of a batch between two steps at most; one document may be larger.
+const BATCH_BYTES: usize = 1024 * 1024;
+const BATCH: BatchLimit = BatchLimit { documents: BATCH_DOCUMENTS, bytes: BATCH_BYTES };
+
+/// Opens a cursor over the output of a pipeline, with the first batch already made. With `$out` or `$merge` all is done
+/// when this returns, and the cursor is empty.
+///
+/// # Errors
+/// Those of the language and of the store; `InvalidNamespace` (73) for a pipeline that needs a collection but has none.
+pub async fn open(store: Arc<dyn DocumentStore>, sources: &Sources, request: Aggregate) -> Result<Box<dyn Cursor>> {
+    let options = CompileOptions::with_variables(&request.variables)?;
+    let pipeline = Pipeline::compile(&request.pipeline, &options)?;
+    check_source(&request.source, &pipeline)?;
+    let context = sources.context(&request.variables);
+    let environment = Environment {
+        store,
+        sources: sources.clone(),
+        database: match &request.source {
+            AggregateSource::Collection(namespace) => namespace.database().to_owned(),
+            AggregateSource::Database(database) => database.clone(),
+        },
+        durability: request.durability,
+    };
+    cursor::open(environment, pipeline, context, request).await
 }
 
-/// Explains.
-pub async fn explain(
-    _store: &dyn DocumentStore,
-    _sources: &Sources,
-    _request: Aggregate,
-    _verbosity: Verbosity,
-) -> Result<RawDocumentBuf> {
-    Err(Error::command(handfast_mql::Code::CommandNotSupported, "not yet"))
+/// What steps need beside documents.
+struct Environment {
+    store: Arc<dyn DocumentStore>,
+    sources: Sources,
+    database: String,
+    durability: Durability,
+}
+
+impl Environment {
+    /// A collection that a stage names.
+    fn namespace(&self, database: Option<&str>, collection: &str) -> Result<Namespace> {
+        Namespace::new(database.unwrap_or(&self.database), collection)
+    }
+}
+
+/// The steps of a pipeline, the last of which gives its output.
+///
+/// `raw` are the stages as they were written, for what is pushed down.
+fn steps<'p>(
+    environment: &'p Environment,
+    pipeline: &'p Pipeline,
+    raw: &[RawDocumentBuf],
+    from: Option<Find>,
+    context: &'p Context,
+) -> Result<Box<dyn Documents + 'p>> {
+    let mut rest = pipeline.stages();
+    let source = match (rest.first(), from) {
+        (Some(Stage::Documents(literal)), _) => {
+            rest = &rest[1..];
+            Source::literal(handfast_mql::pipeline::literal_documents(literal, context)?)
+        }
+        (_, Some(find)) => {
+            let (find, taken) = source::push_down(find, pipeline, raw);
+            rest = rest.get(taken..).unwrap_or_default();
+            Source::find(&environment.store, find)
+        }
+        (_, None) => Source::literal(Vec::new()),
+    };
+    steps_after(environment, Box::new(source), rest, context)
+}
+
+/// Puts stages behind a step.
+fn steps_after<'p>(
+    environment: &'p Environment,
+    mut last: Box<dyn Documents + 'p>,
+    rest: &'p [Stage],
+    context: &'p Context,
+) -> Result<Box<dyn Documents + 'p>> {
+    let mut pure_from = 0;
+    for (place, stage) in rest.iter().enumerate() {
+        if stage.is_pure() {
+            continue;
+        }
+        last = documents::piped(last, &rest[pure_from..place], context)?;
+        pure_from = place + 1;
+        last = match stage {
+            Stage::Lookup(lookup) => Box::new(lookup::LookingUp::new(environment, lookup, last, context)),
+            Stage::GraphLookup(graph) => Box::new(lookup::Walking::new(environment, graph, last, context)),
+            Stage::UnionWith(union) => Box::new(lookup::Uniting::new(environment, union, last, context)),
+            Stage::Facet(facet) => Box::new(documents::Faceting::new(environment, facet, last, context)),
+            Stage::Out(out) => Box::new(write::Replacing::new(environment, out, last)),
+            Stage::Merge(merge) => Box::new(write::Merging::new(environment, merge, last, context)),
+            _ => return Err(Error::command(Code::IllegalOperation, format!("{} may not stand here", stage.name()))),
+        };
+    }
+    documents::piped(last, &rest[pure_from..], context)
+}
+
+/// Whether a pipeline has what it reads.
+fn check_source(source: &AggregateSource, pipeline: &Pipeline) -> Result<()> {
+    let literal = matches!(pipeline.stages().first(), Some(Stage::Documents(_)));
+    let text = match source {
+        AggregateSource::Collection(_) if literal => {
+            "'$documents' can only be run with {aggregate: 1}; this aggregation names a collection"
+        }
+        AggregateSource::Database(_) if !literal => {
+            "{aggregate: 1} is only valid for a pipeline that begins with a source of its own, such as $documents"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::command(Code::InvalidNamespace, text))
+}
+
+/// How a pipeline would be carried out: the explanation of the find that its beginning becomes, and the stages after it
+/// as they were written.
+///
+/// # Errors
+/// Those of the language, and of the store's explanation.
+pub async fn explain(store: &dyn DocumentStore, request: Aggregate, verbosity: Verbosity) -> Result<RawDocumentBuf> {
+    let options = CompileOptions::with_variables(&request.variables)?;
+    let pipeline = Pipeline::compile(&request.pipeline, &options)?;
+    check_source(&request.source, &pipeline)?;
+    let mut stages = RawArrayBuf::new();
+    let mut taken = 0;
+    if let Some(find) = source::find_of(&request) {
+        let (find, pushed) = source::push_down(find, &pipeline, &request.pipeline);
+        taken = pushed;
+        let explained = store.explain(Explain { explained: Explained::Find(find), verbosity }).await?;
+        if taken == request.pipeline.len() {
+            return Ok(explained);
+        }
+        let mut cursor = RawDocumentBuf::new();
+        cursor.append(cstr!("$cursor"), explained);
+        stages.push(cursor);
+    }
+    for stage in request.pipeline.into_iter().skip(taken) {
+        stages.push(stage);
+    }
+    let mut shown = RawDocumentBuf::new();
+    shown.append(cstr!("stages"), stages);
+    Ok(shown)
 }

@@ -1,21 +1,14 @@
 use std::sync::Arc;
 
 use super::broken::{self, Defect};
-use super::{Report, Subject, cases, run_matching};
+use super::{Report, Subject, cases, run, run_matching};
 use crate::decorator::{Checked, Faulty, Metered, Plan};
 use crate::{MemoryStore, Sources};
 
 /// The whole suite on real threads.
 fn conforms(make: impl Fn() -> Subject) -> Report {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("runtime");
-    runtime.block_on(run_matching(async || make(), |name| !waits_for_pipelines(name)))
-}
-
-/// Cases of what the language does not have yet.
-fn waits_for_pipelines(name: &str) -> bool {
-    name.starts_with("aggregate_")
-        || ["update_with_pipeline_and_constants", "find_and_modify_with_pipeline", "explain_of_an_aggregation"]
-            .contains(&name)
+    runtime.block_on(run(async || make()))
 }
 
 fn memory() -> MemoryStore {

@@ -130,7 +130,7 @@ impl DocumentStore for MemoryStore {
         let find = match request.explained {
             Explained::Find(find) => find,
             Explained::Aggregate(aggregate) => {
-                return aggregation::explain(self, self.sources(), aggregate, request.verbosity).await;
+                return aggregation::explain(self, aggregate, request.verbosity).await;
             }
         };
         let selection = Selection::compile(&find, self.sources())?;

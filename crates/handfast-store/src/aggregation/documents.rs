@@ -1,0 +1,160 @@
+//! Steps that hand documents on, batch by batch.
+
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use bson::RawDocumentBuf;
+use handfast_mql::Context;
+use handfast_mql::pipeline::{Chain, Facet, Flow, Operator, Stage, chain};
+
+use super::source::Source;
+use super::{BATCH_BYTES, Environment};
+use crate::{Error, Result};
+
+/// Bytes of documents that one stage holds at most: MongoDB's 100 MB for a stage without disk use.
+pub(super) const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// A step of a pipeline.
+#[async_trait]
+pub(super) trait Documents: Send {
+    /// The next documents, at least one; none at the end, and after it.
+    async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>>;
+}
+
+/// All documents of a step, as many as a stage may hold.
+pub(super) async fn collect(documents: &mut (dyn Documents + '_), stage: &str) -> Result<Vec<RawDocumentBuf>> {
+    let (mut all, mut bytes) = (Vec::new(), 0);
+    while let Some(batch) = documents.next_batch().await? {
+        bytes += batch.iter().map(|document| document.as_bytes().len()).sum::<usize>();
+        if bytes > STAGE_BYTES_MAX {
+            return Err(too_much(stage));
+        }
+        all.extend(batch);
+    }
+    Ok(all)
+}
+
+pub(super) fn too_much(stage: &str) -> Error {
+    Error::command(
+        handfast_mql::Code::QueryExceededMemoryLimitNoDiskUseAllowed,
+        format!("exceeded the memory limit of {STAGE_BYTES_MAX} bytes for {stage}; external spilling is not supported"),
+    )
+}
+
+/// Puts pure stages behind a step.
+pub(super) fn piped<'p>(
+    input: Box<dyn Documents + 'p>,
+    stages: &'p [Stage],
+    context: &'p Context,
+) -> Result<Box<dyn Documents + 'p>> {
+    if stages.is_empty() {
+        return Ok(input);
+    }
+    Ok(Box::new(Piped { input, waiting: VecDeque::new(), chain: chain(stages, context)?, state: State::Ready }))
+}
+
+struct Piped<'p> {
+    input: Box<dyn Documents + 'p>,
+    /// From the input, not yet pushed.
+    waiting: VecDeque<RawDocumentBuf>,
+    chain: Chain<'p>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// The chain has more to give of what was pushed.
+    HasMore,
+    /// The input is at its end, or no longer wanted.
+    Finishing,
+    Ended,
+}
+
+impl Piped<'_> {
+    /// One turn of the chain.
+    async fn turn(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<()> {
+        let flow = match self.state {
+            State::Ended => return Ok(()),
+            State::Finishing => {
+                let flow = self.chain.finish(out)?;
+                self.state = if flow == Flow::More { State::Finishing } else { State::Ended };
+                return Ok(());
+            }
+            State::HasMore => self.chain.resume(out)?,
+            State::Ready => {
+                if self.waiting.is_empty() {
+                    match self.input.next_batch().await? {
+                        Some(batch) => self.waiting.extend(batch),
+                        None => {
+                            self.state = State::Finishing;
+                            return Ok(());
+                        }
+                    }
+                }
+                match self.waiting.pop_front() {
+                    Some(document) => self.chain.push(document, out)?,
+                    None => Flow::Continue,
+                }
+            }
+        };
+        self.state = match flow {
+            Flow::Continue => State::Ready,
+            Flow::More => State::HasMore,
+            Flow::Done => State::Finishing,
+        };
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Documents for Piped<'_> {
+    async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
+        let mut out: Vec<RawDocumentBuf> = Vec::new();
+        let (mut counted, mut bytes) = (0, 0);
+        while self.state != State::Ended && bytes < BATCH_BYTES {
+            // A batch ends where the input has to be asked again, so that the first results come early.
+            if self.state == State::Ready && self.waiting.is_empty() && !out.is_empty() {
+                break;
+            }
+            self.turn(&mut out).await?;
+            bytes += out[counted..].iter().map(|document| document.as_bytes().len()).sum::<usize>();
+            counted = out.len();
+        }
+        Ok((!out.is_empty()).then_some(out))
+    }
+}
+
+/// A `$facet` with stages that need other collections: holds its input, and runs each of its pipelines over it.
+pub(super) struct Faceting<'p> {
+    environment: &'p Environment,
+    facet: &'p Facet,
+    input: Option<Box<dyn Documents + 'p>>,
+    context: &'p Context,
+}
+
+impl<'p> Faceting<'p> {
+    pub(super) fn new(
+        environment: &'p Environment,
+        facet: &'p Facet,
+        input: Box<dyn Documents + 'p>,
+        context: &'p Context,
+    ) -> Self {
+        Faceting { environment, facet, input: Some(input), context }
+    }
+}
+
+#[async_trait]
+impl Documents for Faceting<'_> {
+    async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
+        let Some(mut input) = self.input.take() else { return Ok(None) };
+        let documents = collect(&mut *input, "$facet").await?;
+        let mut results = Vec::new();
+        for (_, pipeline) in self.facet.pipelines() {
+            let source: Box<dyn Documents + '_> = Box::new(Source::literal(documents.clone()));
+            let mut steps = super::steps_after(self.environment, source, pipeline.stages(), self.context)?;
+            results.push(collect(&mut *steps, "$facet").await?);
+        }
+        Ok(Some(vec![self.facet.document(results)?]))
+    }
+}

@@ -1,0 +1,252 @@
+//! Stages that read other collections: `$lookup`, `$graphLookup`, `$unionWith`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::pipeline::{GraphLookup, Lookup, UnionWith};
+use handfast_mql::{CompileOptions, Context, Filter};
+
+use super::documents::{Documents, STAGE_BYTES_MAX, collect, too_much};
+use super::source::Source;
+use super::{Environment, steps};
+use crate::*;
+
+/// Documents whose keys are looked up with one find.
+const LOOKUP_DOCUMENTS: usize = 100;
+/// Bytes of results that a `$lookup` keeps for documents with the same key.
+const LOOKUP_CACHE_BYTES: usize = 16 * 1024 * 1024;
+
+/// `$lookup`.
+pub(super) struct LookingUp<'p> {
+    environment: &'p Environment,
+    lookup: &'p Lookup,
+    input: Box<dyn Documents + 'p>,
+    context: &'p Context,
+    waiting: Vec<RawDocumentBuf>,
+    /// Results by the filter that they were found with, where the filter says it all.
+    known: HashMap<Vec<u8>, Arc<Vec<RawDocumentBuf>>>,
+    known_bytes: usize,
+}
+
+impl<'p> LookingUp<'p> {
+    pub(super) fn new(
+        environment: &'p Environment,
+        lookup: &'p Lookup,
+        input: Box<dyn Documents + 'p>,
+        context: &'p Context,
+    ) -> Self {
+        let known = HashMap::new();
+        LookingUp { environment, lookup, input, context, waiting: Vec::new(), known, known_bytes: 0 }
+    }
+
+    fn find(&self, filter: RawDocumentBuf) -> Result<Option<Find>> {
+        let Some(from) = &self.lookup.from else { return Ok(None) };
+        Ok(Some(Find::new(self.environment.namespace(None, from)?, filter)))
+    }
+
+    async fn attach_all(&mut self, documents: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
+        let mut filters = Vec::with_capacity(documents.len());
+        for document in &documents {
+            filters.push(self.lookup.filter(document)?);
+        }
+        if self.lookup.pipeline.is_none() {
+            self.learn(&filters).await?;
+        }
+        let mut attached = Vec::with_capacity(documents.len());
+        for (document, filter) in documents.iter().zip(filters) {
+            let found = self.found(document, filter).await?;
+            attached.push(self.lookup.attach(document, found.iter().cloned())?);
+        }
+        Ok(attached)
+    }
+
+    /// What belongs to one document.
+    async fn found(&mut self, document: &RawDocument, filter: RawDocumentBuf) -> Result<Arc<Vec<RawDocumentBuf>>> {
+        if let Some(known) = self.known.get(filter.as_bytes()) {
+            return Ok(Arc::clone(known));
+        }
+        let found = match &self.lookup.pipeline {
+            None => {
+                collect(&mut Source::find(&self.environment.store, self.existing(filter.clone())?), "$lookup").await?
+            }
+            Some(pipeline) => {
+                let context = self.lookup.context(document, self.context)?;
+                let from = self.find(filter.clone())?;
+                let mut steps = steps(self.environment, pipeline, &[], from, &context)?;
+                collect(&mut *steps, "$lookup").await?
+            }
+        };
+        let found = Arc::new(found);
+        // Variables of the document make another result of the same filter.
+        if self.lookup.variables.is_empty() {
+            self.keep(&filter, &found);
+        }
+        Ok(found)
+    }
+
+    fn existing(&self, filter: RawDocumentBuf) -> Result<Find> {
+        let missing = || Error::command(handfast_mql::Code::FailedToParse, "must specify 'from' field for a $lookup");
+        self.find(filter)?.ok_or_else(missing)
+    }
+
+    fn keep(&mut self, filter: &RawDocument, found: &Arc<Vec<RawDocumentBuf>>) {
+        let bytes = found.iter().map(|document| document.as_bytes().len() + 64).sum::<usize>();
+        let bytes = bytes + filter.as_bytes().len() + 64;
+        if self.known_bytes + bytes <= LOOKUP_CACHE_BYTES {
+            self.known_bytes += bytes;
+            self.known.insert(filter.as_bytes().to_vec(), Arc::clone(found));
+        }
+    }
+
+    /// Finds with one request what belongs to several documents.
+    async fn learn(&mut self, filters: &[RawDocumentBuf]) -> Result<()> {
+        let (mut values, mut asked) = (RawArrayBuf::new(), Vec::<&RawDocumentBuf>::new());
+        let Some(local) = &self.lookup.local else { return Ok(()) };
+        for filter in filters {
+            let new = !self.known.contains_key(filter.as_bytes()) && !asked.contains(&filter);
+            if new && take_values(filter, local.foreign_field(), &mut values) {
+                asked.push(filter);
+            }
+        }
+        if asked.len() < 2 {
+            return Ok(());
+        }
+        let mut condition = RawDocumentBuf::new();
+        condition.append(cstr!("$in"), values);
+        let mut all = RawDocumentBuf::new();
+        let name = bson::raw::CString::try_from(local.foreign_field().to_owned()).map_err(handfast_mql::Error::from)?;
+        all.append(name, condition);
+        let found = collect(&mut Source::find(&self.environment.store, self.existing(all)?), "$lookup").await?;
+        let mut bytes = 0;
+        for filter in asked {
+            let compiled = Filter::compile(filter, &CompileOptions::default())?;
+            let mut own = Vec::new();
+            for document in &found {
+                if compiled.matches(document, self.context)? {
+                    bytes += document.as_bytes().len();
+                    own.push(document.clone());
+                }
+            }
+            if bytes > STAGE_BYTES_MAX {
+                return Err(too_much("$lookup"));
+            }
+            self.keep(filter, &Arc::new(own));
+        }
+        Ok(())
+    }
+}
+
+/// Adds the values that a filter of [`Lookup::filter`] asks for; `false` for one that asks for more than values.
+fn take_values(filter: &RawDocument, field: &str, values: &mut RawArrayBuf) -> bool {
+    match filter.get(field) {
+        Ok(Some(RawBsonRef::Document(condition))) => match condition.get("$eq") {
+            // A list would take it for a pattern.
+            Ok(Some(RawBsonRef::RegularExpression(_))) | Ok(None) | Err(_) => false,
+            Ok(Some(value)) => {
+                values.push(value);
+                true
+            }
+        },
+        _ => false,
+    }
+}
+
+#[async_trait]
+impl Documents for LookingUp<'_> {
+    async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
+        if self.waiting.is_empty() {
+            match self.input.next_batch().await? {
+                Some(batch) => self.waiting = batch,
+                None => return Ok(None),
+            }
+        }
+        let rest = self.waiting.split_off(LOOKUP_DOCUMENTS.min(self.waiting.len()));
+        let documents = std::mem::replace(&mut self.waiting, rest);
+        self.attach_all(documents).await.map(Some)
+    }
+}
+
+/// `$graphLookup`.
+pub(super) struct Walking<'p> {
+    environment: &'p Environment,
+    graph: &'p GraphLookup,
+    input: Box<dyn Documents + 'p>,
+    context: &'p Context,
+}
+
+impl<'p> Walking<'p> {
+    pub(super) fn new(
+        environment: &'p Environment,
+        graph: &'p GraphLookup,
+        input: Box<dyn Documents + 'p>,
+        context: &'p Context,
+    ) -> Self {
+        Walking { environment, graph, input, context }
+    }
+
+    async fn walk(&mut self, document: &RawDocument) -> Result<RawDocumentBuf> {
+        let from = self.environment.namespace(None, &self.graph.from)?;
+        let mut walk = self.graph.start(document, self.context)?;
+        while let Some(filter) = walk.filter()? {
+            let find = Find { variables: self.context.variables.clone(), ..Find::new(from.clone(), filter) };
+            let found = collect(&mut Source::find(&self.environment.store, find), "$graphLookup").await?;
+            walk.arrive(found)?;
+        }
+        Ok(walk.attach(document)?)
+    }
+}
+
+#[async_trait]
+impl Documents for Walking<'_> {
+    async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
+        let Some(batch) = self.input.next_batch().await? else { return Ok(None) };
+        let mut walked = Vec::with_capacity(batch.len());
+        for document in &batch {
+            walked.push(self.walk(document).await?);
+        }
+        Ok(Some(walked))
+    }
+}
+
+/// `$unionWith`: first the input, then the other collection.
+pub(super) struct Uniting<'p> {
+    environment: &'p Environment,
+    union: &'p UnionWith,
+    context: &'p Context,
+    current: Box<dyn Documents + 'p>,
+    second: bool,
+}
+
+impl<'p> Uniting<'p> {
+    pub(super) fn new(
+        environment: &'p Environment,
+        union: &'p UnionWith,
+        input: Box<dyn Documents + 'p>,
+        context: &'p Context,
+    ) -> Self {
+        Uniting { environment, union, context, current: input, second: false }
+    }
+}
+
+#[async_trait]
+impl Documents for Uniting<'_> {
+    async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
+        loop {
+            match self.current.next_batch().await? {
+                Some(batch) => return Ok(Some(batch)),
+                None if self.second => return Ok(None),
+                None => {
+                    self.second = true;
+                    let from = match &self.union.collection {
+                        Some(name) => Some(Find::new(self.environment.namespace(None, name)?, RawDocumentBuf::new())),
+                        None => None,
+                    };
+                    self.current = steps(self.environment, &self.union.pipeline, &[], from, self.context)?;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Stages that write: `$out` and `$merge`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::raw::{CString, cstr};
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::pipeline::foreign::{MergeOutcome, WhenMatched};
+use handfast_mql::pipeline::{Merge, Out};
+use handfast_mql::{Code, Context};
+
+use super::documents::Documents;
+use super::{BATCH, Environment};
+use crate::*;
+
+/// How often a `$merge` looks at a document again that others keep changing.
+const MERGE_ATTEMPTS_MAX: usize = 100;
+/// MongoDB's code for a `$merge` on fields that no unique index makes a key.
+const MERGE_NEEDS_UNIQUE_INDEX: Code = Code(51183);
+
+/// `$out`: a new collection with the indexes of the old one is filled, and then takes its place in one step.
+pub(super) struct Replacing<'p> {
+    environment: &'p Environment,
+    out: &'p Out,
+    /// None when all is done.
+    input: Option<Box<dyn Documents + 'p>>,
+}
+
+impl<'p> Replacing<'p> {
+    pub(super) fn new(environment: &'p Environment, out: &'p Out, input: Box<dyn Documents + 'p>) -> Self {
+        Replacing { environment, out, input: Some(input) }
+    }
+
+    async fn replace(&mut self, mut input: Box<dyn Documents + 'p>) -> Result<()> {
+        let Environment { store, sources, .. } = self.environment;
+        let target = self.environment.namespace(self.out.target.database.as_deref(), &self.out.target.collection)?;
+        let unique = format!("tmp.agg_out.{:016x}{:016x}", sources.random.next_u64(), sources.random.next_u64());
+        let mut new =
+            Temporary { store: Arc::clone(store), namespace: Some(Namespace::new(target.database(), unique)?) };
+        let result = self.fill(&new, &target, &mut *input).await;
+        match result {
+            // It has the target's name now, and is no longer temporary.
+            Ok(()) => new.namespace = None,
+            Err(_) => new.remove().await,
+        }
+        result
+    }
+
+    async fn fill(&mut self, new: &Temporary, target: &Namespace, input: &mut (dyn Documents + 'p)) -> Result<()> {
+        let (store, Some(namespace)) = (&self.environment.store, &new.namespace) else { return Ok(()) };
+        store.create_collection(namespace, CollectionOptions::default()).await?;
+        let indexes: Vec<_> = match store.list_indexes(target).await {
+            Ok(indexes) => indexes.into_iter().map(|info| info.spec).filter(|spec| !spec.is_id()).collect(),
+            Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if !indexes.is_empty() {
+            store.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes }).await?;
+        }
+        while let Some(documents) = input.next_batch().await? {
+            let durability = self.environment.durability;
+            let insert = Insert { durability, ..Insert::new(namespace.clone(), documents) };
+            if let Some(refused) = store.insert(insert).await?.errors.into_iter().next() {
+                return Err(refused.error);
+            }
+        }
+        let rename = RenameCollection { from: namespace.clone(), to: target.clone(), drop_target: true };
+        store.rename_collection(rename).await
+    }
+}
+
+#[async_trait]
+impl Documents for Replacing<'_> {
+    async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
+        if let Some(input) = self.input.take() {
+            self.replace(input).await?;
+        }
+        Ok(None)
+    }
+}
+
+/// A collection that is gone at the end, also if the caller gives up half-way.
+struct Temporary {
+    store: Arc<dyn DocumentStore>,
+    /// None once it is gone.
+    namespace: Option<Namespace>,
+}
+
+impl Temporary {
+    async fn remove(&mut self) {
+        if let Some(namespace) = self.namespace.take() {
+            drop_quietly(&*self.store, &namespace).await;
+        }
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let (Some(namespace), Ok(runtime)) = (self.namespace.take(), tokio::runtime::Handle::try_current()) {
+            let store = Arc::clone(&self.store);
+            runtime.spawn(async move { drop_quietly(&*store, &namespace).await });
+        }
+    }
+}
+
+/// What led here is the error that counts.
+async fn drop_quietly(store: &dyn DocumentStore, namespace: &Namespace) {
+    if let Err(error) = store.drop_collection(namespace).await {
+        tracing::warn!(%namespace, %error, "a temporary collection of $out is left behind: drop it");
+    }
+}
+
+/// `$merge`: writes each result over, into or beside the document it belongs to, each in one atomic step.
+pub(super) struct Merging<'p> {
+    environment: &'p Environment,
+    merge: &'p Merge,
+    input: Option<Box<dyn Documents + 'p>>,
+    context: &'p Context,
+}
+
+impl<'p> Merging<'p> {
+    pub(super) fn new(
+        environment: &'p Environment,
+        merge: &'p Merge,
+        input: Box<dyn Documents + 'p>,
+        context: &'p Context,
+    ) -> Self {
+        Merging { environment, merge, input: Some(input), context }
+    }
+
+    async fn check_unique(&mut self, target: &Namespace) -> Result<()> {
+        if self.merge.on == ["_id"] {
+            return Ok(());
+        }
+        let indexes = match self.environment.store.list_indexes(target).await {
+            Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),
+            indexes => indexes?,
+        };
+        let is_key = |info: &IndexInfo| {
+            let fields: Vec<_> = info.spec.key.iter().flatten().map(|(name, _)| name.as_str().to_owned()).collect();
+            info.spec.unique
+                && info.spec.partial_filter.is_none()
+                && fields.len() == self.merge.on.len()
+                && self.merge.on.iter().all(|field| fields.contains(field))
+        };
+        if indexes.iter().any(is_key) {
+            return Ok(());
+        }
+        let text = "Cannot find index to verify that join fields will be unique";
+        Err(Error::command(MERGE_NEEDS_UNIQUE_INDEX, text))
+    }
+
+    async fn merge_one(&mut self, target: &Namespace, result: RawDocumentBuf) -> Result<()> {
+        let store = &self.environment.store;
+        let joins_by_id = self.merge.on.iter().any(|field| field == "_id");
+        let result = if joins_by_id { insertion::prepare(result, &*self.environment.sources.ids)? } else { result };
+        let filter = self.merge.filter(&result)?;
+        for _ in 0..MERGE_ATTEMPTS_MAX {
+            let find = Find { limit: Some(1), ..Find::new(target.clone(), filter.clone()) };
+            let existing = store.find(find).await?.next_page(BATCH).await?.documents.into_iter().next();
+            if let (Some(_), WhenMatched::Fail) = (&existing, &self.merge.when_matched) {
+                return Err(self.taken(target, &filter));
+            }
+            let done = match self.merge.outcome(&result, existing.as_deref(), self.context)? {
+                MergeOutcome::Nothing => true,
+                MergeOutcome::Insert(document) => self.insert(target, document).await?,
+                MergeOutcome::Replace(document) => match &existing {
+                    Some(existing) => self.replace(target, existing, document).await?,
+                    None => true,
+                },
+            };
+            if done {
+                return Ok(());
+            }
+        }
+        let text = format!("$merge gave up: a document in {target} changed {MERGE_ATTEMPTS_MAX} times meanwhile");
+        Err(Error::command(Code::WriteConflict, text))
+    }
+
+    /// `false` if such a document has come meanwhile.
+    async fn insert(&mut self, target: &Namespace, document: RawDocumentBuf) -> Result<bool> {
+        let durability = self.environment.durability;
+        let insert = Insert { durability, ..Insert::new(target.clone(), vec![document]) };
+        match self.environment.store.insert(insert).await?.errors.into_iter().next() {
+            None => Ok(true),
+            Some(refused) if self.is_race(&refused.error) => Ok(false),
+            Some(refused) => Err(refused.error),
+        }
+    }
+
+    /// Whether a duplicate key is that of the fields that are joined on, and not another one.
+    fn is_race(&self, error: &Error) -> bool {
+        let pattern = error.details().and_then(|details| details.get_document("keyPattern").ok());
+        let fields: Vec<_> =
+            pattern.into_iter().flat_map(|pattern| pattern.iter().flatten()).map(|(name, _)| name.as_str()).collect();
+        error.code() == Code::DuplicateKey
+            && fields.len() == self.merge.on.len()
+            && self.merge.on.iter().all(|field| fields.contains(&field.as_str()))
+    }
+
+    /// Replaces a document if it is still as it was read; `false` if not.
+    async fn replace(&mut self, target: &Namespace, read: &RawDocument, document: RawDocumentBuf) -> Result<bool> {
+        let mut filter = rawdoc! { "_id": RawBson::from(insertion::id(read)?) };
+        let mut literal = RawDocumentBuf::new();
+        literal.append(cstr!("$literal"), read.to_owned());
+        let same: RawArrayBuf = [RawBson::from("$$ROOT"), literal.into()].into_iter().collect();
+        filter.append(cstr!("$expr"), rawdoc! { "$eq": same });
+        let statement = UpdateStatement::one(filter, UpdateSpec::Document(document));
+        let durability = self.environment.durability;
+        let update = Update { durability, ..Update::new(target.clone(), vec![statement]) };
+        let outcome = self.environment.store.update(update).await?;
+        match outcome.errors.into_iter().next() {
+            Some(refused) if refused.error.code() == Code::WriteConflict => Ok(false),
+            Some(refused) => Err(refused.error),
+            None => Ok(outcome.matched == 1),
+        }
+    }
+
+    /// The error of `whenMatched: "fail"`.
+    fn taken(&self, target: &Namespace, filter: &RawDocument) -> Error {
+        let mut key = RawDocumentBuf::new();
+        let mut values = Vec::new();
+        for (field, value) in filter.iter().flatten() {
+            let name: CString = field.into();
+            key.append(name, 1);
+            values.push(value.as_document().and_then(|condition| condition.get("$eq").ok().flatten()));
+        }
+        let index = IndexSpec::new(key);
+        let index = if index.is_id() { IndexSpec::id() } else { index };
+        let values: Vec<Option<RawBsonRef<'_>>> = values;
+        index::duplicate_key(target, &index, &values)
+    }
+}
+
+#[async_trait]
+impl Documents for Merging<'_> {
+    async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
+        let Some(mut input) = self.input.take() else { return Ok(None) };
+        let target = self.merge.target.clone();
+        let target = self.environment.namespace(target.database.as_deref(), &target.collection)?;
+        self.check_unique(&target).await?;
+        while let Some(batch) = input.next_batch().await? {
+            for result in batch {
+                self.merge_one(&target, result).await?;
+            }
+        }
+        Ok(None)
+    }
+}
