@@ -123,9 +123,9 @@ fn count(shared: &Shared, request: &Request<'_>, command: &'static Command, took
     match command.name {
         // These count their documents and statements themselves.
         "insert" | "update" | "delete" | "bulkWrite" => {}
-        "find" => operations.query.increment(),
-        "getMore" => operations.getmore.increment(),
-        _ => operations.command.increment(),
+        "find" => operations.query.add(1),
+        "getMore" => operations.getmore.add(1),
+        _ => operations.command.add(1),
     }
     let write = command.access == Access::Write;
     if write || command.access == Access::Read {

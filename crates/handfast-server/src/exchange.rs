@@ -92,7 +92,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         if compressor != Compressor::Noop && !self.shared.options.compressors.contains(&compressor) {
             return Err(handfast_wire::Error::Inflate(format!("{} is not enabled", compressor.name())));
         }
-        let reserved = self.shared.requests.reserve(plain_bytes).await;
+        let reserved = self.shared.inflated.reserve(plain_bytes).await;
         let inflate = move || compressed::Compressed::decode(&bytes, &limits)?.inflate();
         let plain = if plain_bytes <= INFLATE_INLINE_BYTES {
             inflate()?
@@ -219,7 +219,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
         self.shared.metrics.bytes_out.add(bytes.len() as u64);
-        write_all(self.writer, bytes, self.shared.options.connections.stall_timeout).await
+        write_all(self.writer, bytes, &self.shared.options.connections).await
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) enum ReadError {
     Idle(Duration),
     #[error("a message stopped in the middle for {0:?}")]
     Stalled(Duration),
-    #[error("a message took longer than {0:?} to arrive")]
+    #[error("a message took longer than {0:?}")]
     TooSlow(Duration),
 }
 
@@ -110,18 +110,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Reads some bytes, within the time that is left.
     async fn read(&mut self, missing: usize) -> Result<(), ReadError> {
-        let now = Instant::now();
         let (deadline, error) = match self.begun {
-            None => (now + self.times.idle_timeout, ReadError::Idle(self.times.idle_timeout)),
-            Some(begun) => {
-                let stalled = now + self.times.stall_timeout;
-                let too_slow = begun + self.times.message_timeout;
-                if stalled <= too_slow {
-                    (stalled, ReadError::Stalled(self.times.stall_timeout))
-                } else {
-                    (too_slow, ReadError::TooSlow(self.times.message_timeout))
-                }
-            }
+            None => (Instant::now() + self.times.idle_timeout, ReadError::Idle(self.times.idle_timeout)),
+            Some(begun) => self.times.deadline(begun),
         };
         // Doubling keeps the copies few; the announced rest bounds it.
         let room = missing.min(self.buffer.len()).max(READ_BYTES);
@@ -153,22 +144,35 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// Writes all bytes. A client that takes none for `stall_timeout` is given up.
+/// Writes all bytes. A client that takes none for the time of a stall, or not all in that of a message, is given up.
 pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
     writer: &mut W,
     mut bytes: &[u8],
-    stall_timeout: Duration,
+    times: &ConnectionLimits,
 ) -> Result<(), ReadError> {
+    let begun = Instant::now();
     while bytes.has_remaining() {
-        let deadline = Instant::now() + stall_timeout;
-        let written =
-            timeout_at(deadline, writer.write(bytes)).await.map_err(|_| ReadError::Stalled(stall_timeout))??;
+        let (deadline, error) = times.deadline(begun);
+        let written = timeout_at(deadline, writer.write(bytes)).await.map_err(|_| error)??;
         if written == 0 {
             return Err(ReadError::Io(std::io::ErrorKind::WriteZero.into()));
         }
         bytes.advance(written);
     }
     Ok(())
+}
+
+impl ConnectionLimits {
+    /// Until when the next bytes of a message that has begun have to move, and what it is called if they do not.
+    fn deadline(&self, begun: Instant) -> (Instant, ReadError) {
+        let stalled = Instant::now() + self.stall_timeout;
+        let too_slow = begun + self.message_timeout;
+        if stalled <= too_slow {
+            (stalled, ReadError::Stalled(self.stall_timeout))
+        } else {
+            (too_slow, ReadError::TooSlow(self.message_timeout))
+        }
+    }
 }
 
 #[cfg(test)]

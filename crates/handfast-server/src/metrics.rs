@@ -15,9 +15,9 @@ const NAMESPACES_MAX: usize = 10_000;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds one.
-    pub fn increment(&self) {
-        self.add(1);
+    /// Adds one, and returns how many there are now.
+    pub fn increment(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Adds several.

@@ -58,9 +58,10 @@ pub struct ConnectionLimits {
     pub idle_timeout: Duration,
     /// A message, once begun, has to come on with each of these.
     pub stall_timeout: Duration,
-    /// A message, once begun, has to be whole within this.
+    /// A message, once begun, has to be whole within this; a reply has to be taken within it.
     pub message_timeout: Duration,
-    /// Bytes of large requests (over 64 KiB) in memory at once, over all connections. Further ones wait unread.
+    /// Bytes of large requests (over 64 KiB) in memory at once, over all connections. Further ones wait unread. What
+    /// compressed ones inflate to is bounded by the same number once more.
     pub request_bytes_max: usize,
     /// Bytes of large replies in memory at once, over all connections. Further ones wait.
     pub reply_bytes_max: usize,

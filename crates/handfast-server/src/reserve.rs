@@ -1,8 +1,8 @@
 //! A bound on the bytes that large messages hold in memory, over all connections.
 //!
 //! Small messages are free: their number is bounded by that of connections. A large one reserves its size before it is
-//! read (or built) and waits for its turn. Requests and replies have a reserve each: a command that holds its request
-//! and waits for room for its reply must not wait for other requests that wait for the same.
+//! read (or built) and waits for its turn. Requests, what compressed ones inflate to, and replies have a reserve each:
+//! who holds room in one waits for the next one only, so that no two wait for each other.
 
 use std::sync::Arc;
 

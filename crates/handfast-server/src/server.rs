@@ -7,8 +7,9 @@
 //!           what still runs after the grace period is cut off
 //! ```
 
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A silent client is asked whether it is still there after this, and then each [`KEEPALIVE_INTERVAL`].
 const KEEPALIVE_TIME: Duration = Duration::from_secs(120);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Only the user who runs the server may connect through a Unix socket.
+const SOCKET_MODE: u32 = 0o700;
 
 enum Listener {
     Tcp(TcpListener),
@@ -95,8 +99,10 @@ impl Server {
                 Address::Unix(path) => {
                     remove_abandoned(path).await?;
                     let listener = UnixListener::bind(path).map_err(failed)?;
+                    let file = SocketFile(path.clone());
+                    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
                     addresses.push(address.clone());
-                    listeners.push(Listener::Unix(listener, SocketFile(path.clone())));
+                    listeners.push(Listener::Unix(listener, file));
                 }
             }
         }
@@ -182,8 +188,7 @@ async fn accept_one(listener: &Listener) -> io::Result<Stream> {
 }
 
 fn start(shared: &Arc<Shared>, stream: Stream, connections: &mut JoinSet<()>) {
-    shared.metrics.connections_created.increment();
-    let id = shared.metrics.connections_created.get();
+    let id = shared.metrics.connections_created.increment();
     match stream {
         Stream::Tcp(stream, remote) => {
             if let Err(error) = set_up(&stream) {

@@ -28,6 +28,9 @@ pub(crate) struct Shared {
     pub(crate) operations: Operations,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) requests: Reserve,
+    /// What compressed requests inflate to. Not the reserve of the requests themselves: a request waits for this one
+    /// while it holds its own.
+    pub(crate) inflated: Reserve,
     pub(crate) replies: Reserve,
     /// Connections that are open.
     pub(crate) connections: AtomicUsize,
@@ -50,6 +53,7 @@ impl Shared {
             operations: Operations::new(),
             metrics: Arc::default(),
             requests: Reserve::new(options.connections.request_bytes_max),
+            inflated: Reserve::new(options.connections.request_bytes_max),
             replies: Reserve::new(options.connections.reply_bytes_max),
             connections: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),

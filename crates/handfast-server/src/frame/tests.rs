@@ -152,6 +152,21 @@ async fn a_peer_that_goes_is_noticed_and_one_that_talks_is_not_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_given_up() {
     let (_client, mut server) = duplex(1024);
-    let result = write_all(&mut server, &[0; 10_000], 10 * SECOND).await;
+    let result = write_all(&mut server, &[0; 10_000], &times()).await;
     assert!(matches!(result, Err(ReadError::Stalled(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_a_drop_at_a_time_is_given_up() {
+    let (mut client, mut server) = duplex(16);
+    let reading = tokio::spawn(async move {
+        let mut byte = [0];
+        while matches!(client.read(&mut byte).await, Ok(1)) {
+            tokio::time::sleep(SECOND).await;
+        }
+    });
+    let result = write_all(&mut server, &[0; 10_000], &times()).await;
+    assert!(matches!(result, Err(ReadError::TooSlow(_))));
+    drop(server);
+    reading.await.unwrap();
 }

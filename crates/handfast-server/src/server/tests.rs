@@ -95,6 +95,7 @@ async fn a_unix_socket_comes_and_goes() {
     let running = tokio::spawn(server.run());
     let mut stream = UnixStream::connect(&path).await.unwrap();
     assert_eq!(run(&mut stream, ping()).await.double("ok"), 1.0);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
     assert!(matches!(bind(options()).await, Err(Error::SocketPath { why: "a server listens there already", .. })));
     handle.shutdown();
     running.await.unwrap();
