@@ -1,4 +1,5 @@
 mod documents;
+mod server;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -101,66 +102,6 @@ async fn what_is_not_there() {
     assert_eq!(text, "listDatabases may only be run against the admin database.");
     let strict = rawdoc! { "serverStatus": 1, "apiVersion": "1", "apiStrict": true };
     assert_eq!(client.refused("admin", strict).await.0, 323);
-}
-
-#[tokio::test]
-async fn hello_says_what_drivers_need() {
-    let mut server = TestServer::tiny();
-    let mut client = server.connect();
-    for (name, primary) in [("hello", "isWritablePrimary"), ("isMaster", "ismaster"), ("ismaster", "ismaster")] {
-        let mut body = RawDocumentBuf::new();
-        body.append(CString::try_from(name).unwrap(), 1);
-        body.append(bson::raw::cstr!("backpressure"), true);
-        body.append(
-            bson::raw::cstr!("compression"),
-            ["snappy", "lz4", "zlib", "snappy"].map(RawBson::from).into_iter().collect::<bson::RawArrayBuf>(),
-        );
-        let reply = client.run("admin", body).await;
-        assert!(reply.flag(primary), "{reply:?}");
-        assert_eq!(reply.int("maxBsonObjectSize"), 16_777_216);
-        assert_eq!(reply.int("maxMessageSizeBytes"), 48_000_000);
-        assert_eq!(reply.int("maxWriteBatchSize"), 100_000);
-        assert_eq!(reply.int("logicalSessionTimeoutMinutes"), 30);
-        assert_eq!(reply.int("maxWireVersion"), 25);
-        assert_eq!(
-            reply.get_array("compression").unwrap(),
-            &*bson::rawbson!(["snappy", "zlib"]).as_array().unwrap().to_owned()
-        );
-        assert!(reply.get("setName").unwrap().is_none() && reply.get("msg").unwrap().is_none());
-    }
-}
-
-#[tokio::test]
-async fn hello_in_other_shapes() {
-    let shape = |topology| async {
-        let options = Options { topology, ..Options::default() };
-        let mut server = TestServer::new(Arc::new(TinyStore::default()), options);
-        server.connect().run("admin", rawdoc! { "hello": 1 }).await
-    };
-    let reply = shape(Topology::ReplicaSet { name: "rs".to_owned(), advertise: None }).await;
-    assert_eq!((reply.text("setName"), reply.text("primary")), ("rs", "localhost:27017"));
-    assert_eq!(reply.get_array("hosts").unwrap().get_str(0).unwrap(), "localhost:27017");
-    let reply = shape(Topology::ReplicaSet { name: "rs".to_owned(), advertise: Some("db:1".to_owned()) }).await;
-    assert_eq!((reply.text("me"), reply.text("primary")), ("db:1", "db:1"));
-    assert_eq!(shape(Topology::Mongos).await.text("msg"), "isdbgrid");
-}
-
-#[tokio::test(start_paused = true)]
-async fn hello_waits_for_what_does_not_change() {
-    let mut server = TestServer::tiny();
-    let mut client = server.connect();
-    let reply = client.run("admin", rawdoc! { "hello": 1 }).await;
-    let version = reply.get_document("topologyVersion").unwrap().to_owned();
-    let began = tokio::time::Instant::now();
-    let wait = rawdoc! { "hello": 1, "topologyVersion": version.clone(), "maxAwaitTimeMS": 10_000 };
-    client.run("admin", wait).await;
-    assert!(began.elapsed() >= Duration::from_secs(10));
-    // A client that knows another run of the server is answered at once.
-    let began = tokio::time::Instant::now();
-    let other = rawdoc! { "processId": bson::oid::ObjectId::from_bytes([9; 12]), "counter": 0_i64 };
-    client.run("admin", rawdoc! { "hello": 1, "topologyVersion": other, "maxAwaitTimeMS": 10_000 }).await;
-    assert!(began.elapsed() < Duration::from_secs(1));
-    assert_eq!(client.refused("admin", rawdoc! { "hello": 1, "topologyVersion": version }).await.0, 31_368);
 }
 
 #[tokio::test]
@@ -322,63 +263,6 @@ async fn cursors_end_in_many_ways() {
     assert_eq!(batch(&server.connect().run("d", find()).await).len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn time_is_bounded() {
-    let store = Arc::new(TinyStore::default());
-    let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
-    let mut client = server.connect();
-    insert(&mut client, "c", &numbered(10)).await;
-    *lock(&store.delay) = Duration::from_secs(5);
-    let expected = (50, "MaxTimeMSExpired".to_owned(), "operation exceeded time limit".to_owned());
-    assert_eq!(client.refused("d", rawdoc! { "find": "c", "maxTimeMS": 4_000 }).await, expected);
-    assert_eq!(batch(&client.run("d", rawdoc! { "find": "c", "maxTimeMS": 6_000 }).await).len(), 10);
-    assert_eq!(client.refused("d", rawdoc! { "count": "c", "maxTimeMS": 1 }).await.0, 50);
-    assert_eq!(client.run("d", rawdoc! { "count": "c" }).await.int("n"), 10);
-}
-
-#[tokio::test(start_paused = true)]
-async fn commands_can_be_seen_and_killed() {
-    let store = Arc::new(TinyStore::default());
-    let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
-    let (mut client, mut admin) = (server.connect(), server.connect());
-    *lock(&store.delay) = Duration::from_secs(1_000);
-    client.send(handfast_wire::Flags::default(), "d", rawdoc! { "find": "c" }, &[]).await;
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    let reply = admin.run("admin", rawdoc! { "currentOp": 1, "ns": "d.c" }).await;
-    let running = reply.get_array("inprog").unwrap();
-    assert_eq!(running.into_iter().count(), 1);
-    let id = running.get_document(0).unwrap().int("opid");
-    assert_eq!(admin.run("admin", rawdoc! { "killOp": 1, "op": id }).await.double("ok"), 1.0);
-    let (_, _, reply) = client.receive().await.unwrap();
-    assert_eq!(error_of(&reply), (11_601, "Interrupted".to_owned(), "operation was interrupted".to_owned()));
-    let reply = admin.run("admin", rawdoc! { "currentOp": 1, "ns": "d.c" }).await;
-    assert!(reply.get_array("inprog").unwrap().is_empty());
-
-    let find = rawdoc! { "find": "c", "lsid": lsid(3) };
-    client.send(handfast_wire::Flags::default(), "d", find, &[]).await;
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    admin.run("admin", rawdoc! { "killSessions": [lsid(3)] }).await;
-    assert_eq!(error_of(&client.receive().await.unwrap().2).0, 11_601);
-}
-
-#[tokio::test]
-async fn durability_follows_server_and_client() {
-    for (default, concern, expected) in [
-        (Durability::Journaled, rawdoc! {}, Durability::Journaled),
-        (Durability::Journaled, rawdoc! { "j": false }, Durability::Journaled),
-        (Durability::Memory, rawdoc! {}, Durability::Memory),
-        (Durability::Memory, rawdoc! { "j": true }, Durability::Journaled),
-        (Durability::Memory, rawdoc! { "w": "majority" }, Durability::Journaled),
-    ] {
-        let store = Arc::new(TinyStore::default());
-        let options = Options { durability: default, ..Options::default() };
-        let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, options);
-        let body = rawdoc! { "insert": "c", "writeConcern": concern };
-        server.connect().run_with("d", body, &[("documents", &numbered(1))]).await;
-        assert_eq!(*lock(&store.inserts), [expected]);
-    }
-}
-
 #[tokio::test]
 async fn the_stores_errors_arrive_as_they_are() {
     let store = Arc::new(TinyStore::default());
@@ -517,26 +401,6 @@ async fn bulk_writes_over_collections() {
 }
 
 #[tokio::test]
-async fn sessions() {
-    let mut server = TestServer::tiny();
-    let mut client = server.connect();
-    let reply = client.run("admin", rawdoc! { "startSession": 1 }).await;
-    let id = reply.get_document("id").unwrap();
-    assert_eq!(id.get_binary("id").unwrap().bytes.len(), 16);
-    client.run("d", rawdoc! { "ping": 1, "lsid": lsid(1) }).await;
-    assert_eq!(server.shared.sessions.len(), 2);
-    server.advance(Duration::from_secs(20 * 60));
-    client.run("admin", rawdoc! { "refreshSessions": [lsid(1)] }).await;
-    server.advance(Duration::from_secs(20 * 60));
-    assert_eq!(server.shared.sessions.len(), 1);
-    client.run("admin", rawdoc! { "endSessions": [lsid(1), lsid(2)] }).await;
-    assert_eq!(server.shared.sessions.len(), 0);
-    let text = "Transaction numbers are only allowed on a replica set member or mongos";
-    let body = rawdoc! { "insert": "c", "documents": [{}], "lsid": lsid(1), "txnNumber": 1_i64 };
-    assert_eq!(client.refused("d", body).await, (20, "IllegalOperation".to_owned(), text.to_owned()));
-}
-
-#[tokio::test]
 async fn aggregations() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
@@ -576,45 +440,4 @@ async fn explanations() {
     assert!(reply.get_document("queryPlanner").is_ok());
     assert_eq!(client.refused("d", rawdoc! { "explain": { "ping": 1 } }).await.0, 59);
     assert_eq!(client.refused("d", rawdoc! { "explain": { "find": "c" }, "verbosity": "x" }).await.0, 2);
-}
-
-#[tokio::test]
-async fn what_the_server_says_of_itself() {
-    let mut server = TestServer::tiny();
-    let mut client = server.connect();
-    insert(&mut client, "c", &numbered(3)).await;
-    client.run("d", rawdoc! { "find": "c" }).await;
-    let hello = rawdoc! { "hello": 1, "client": { "application": { "name": "app" } } };
-    client.run("admin", hello).await;
-    let reply = client.run("admin", rawdoc! { "currentOp": 1 }).await;
-    let own = reply.get_array("inprog").unwrap().get_document(0).unwrap();
-    assert_eq!(own.text("appName"), "app");
-    let reply = client.run("admin", rawdoc! { "serverStatus": 1, "repl": 0 }).await;
-    let operations = reply.get_document("opcounters").unwrap();
-    assert_eq!((operations.long("insert"), operations.long("query")), (3, 1));
-    assert_eq!(reply.get_document("network").unwrap().long("numRequests"), 5);
-    let find = reply.get_document("metrics").unwrap().get_document("commands").unwrap().get_document("find").unwrap();
-    assert_eq!((find.long("total"), find.long("failed")), (1, 0));
-    let top = client.run("admin", rawdoc! { "top": 1 }).await;
-    let used = top.get_document("totals").unwrap().get_document("d.c").unwrap();
-    assert_eq!(used.get_document("writeLock").unwrap().long("count"), 1);
-    let stats = client.run("d", rawdoc! { "collStats": "c" }).await;
-    assert_eq!((stats.int("count"), stats.int("avgObjSize")), (3, 14));
-    let stats = client.run("d", rawdoc! { "dbStats": 1, "scale": 2 }).await;
-    assert_eq!((stats.long("objects"), stats.double("dataSize")), (3, 21.0));
-    let reply = client.run("d", rawdoc! { "validate": "c" }).await;
-    assert_eq!((reply.flag("valid"), reply.int("nrecords")), (true, 3));
-    assert_eq!(client.refused("d", rawdoc! { "validate": "none" }).await.0, 26);
-    for command in ["buildInfo", "hostInfo", "connectionStatus", "whatsmyuri", "listCommands", "getCmdLineOpts"] {
-        let mut body = RawDocumentBuf::new();
-        body.append(CString::try_from(command).unwrap(), 1);
-        assert_eq!(client.run("admin", body).await.double("ok"), 1.0, "{command}");
-    }
-    let reply = client.run("admin", rawdoc! { "getLog": "*" }).await;
-    assert_eq!(reply.get_array("names").unwrap().into_iter().count(), 2);
-    assert_eq!(client.refused("admin", rawdoc! { "getLog": "x" }).await.0, 96);
-    let reply = client.run("admin", rawdoc! { "getParameter": 1, "featureCompatibilityVersion": 1 }).await;
-    assert_eq!(reply, rawdoc! { "featureCompatibilityVersion": { "version": "8.0" }, "ok": 1.0 });
-    assert_eq!(client.refused("admin", rawdoc! { "getParameter": 1, "nothing": 1 }).await.0, 72);
-    assert!(client.run("admin", rawdoc! { "getParameter": "*" }).await.get_bool("requireApiVersion").is_ok());
 }

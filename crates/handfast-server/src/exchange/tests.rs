@@ -107,6 +107,23 @@ async fn compressed_messages_are_answered_in_kind() {
     assert!(matches!(message, Message::Msg(msg) if msg.body.int("n") == 1));
 }
 
+/// A message waits for the room that it inflates to while it holds the room that it came in.
+#[tokio::test(start_paused = true)]
+async fn what_is_inflated_does_not_wait_for_itself() {
+    let connections = ConnectionLimits { request_bytes_max: 1024 * 1024, ..ConnectionLimits::default() };
+    let options = Options { connections, ..Options::default() };
+    let mut server = TestServer::new(Arc::new(TinyStore::default()), options);
+    let mut client = server.connect();
+    let body = rawdoc! { "insert": "c", "$db": "d", "documents": [{ "_id": 1, "x": "y".repeat(700_000) }] };
+    let mut plain = Vec::new();
+    OpMsg::new(PLAIN, &body).encode(1, 0, &mut plain);
+    let mut bytes = Vec::new();
+    assert!(compress(&plain, Compressor::Noop, &mut bytes));
+    client.send_bytes(&bytes).await;
+    let reply = tokio::time::timeout(SECOND, client.receive_frame()).await.expect("no deadlock");
+    assert!(reply.is_some());
+}
+
 #[tokio::test]
 async fn a_compressor_that_is_not_enabled() {
     let options = Options { compressors: vec![Compressor::Snappy], ..Options::default() };

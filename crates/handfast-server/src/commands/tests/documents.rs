@@ -171,3 +171,14 @@ async fn bulk_writes() {
     };
     assert_eq!(reply, expected);
 }
+
+#[tokio::test]
+async fn expressions_and_updates_by_pipeline() {
+    let mut server = memory();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(10)).await;
+    let computed = rawdoc! { "find": "c", "filter": { "$expr": { "$eq": ["$_id", "$$want"] } }, "let": { "want": 3 } };
+    assert_eq!(batch(&client.run("d", computed).await), [rawdoc! { "_id": 3 }]);
+    let pipeline = rawdoc! { "update": "c", "updates": [{ "q": { "_id": 4 }, "u": [{ "$set": { "c": "$_id" } }] }] };
+    check(&mut client, pipeline, rawdoc! { "n": 1, "nModified": 1 }).await;
+}
