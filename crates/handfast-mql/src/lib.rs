@@ -1,11 +1,4 @@
-//! MongoDB's language over BSON, as pure functions: filters, updates, projections, sorts, aggregation, the order of
-//! values, and keys whose byte order is that order.
-//!
-//! This crate knows no I/O, no clock, no randomness and no threads: time and chance arrive in a [`Context`]. What a
-//! caller compiles once ([`Filter`], [`Update`], [`Projection`], [`Sort`], [`Pipeline`]) it can apply to any number of
-//! documents from any number of threads.
-//!
-//! Bytes from outside go through [`depth::check`] before anything in here sees them: everything else may recurse.
+#![doc = include_str!("../README.md")]
 
 mod accumulator;
 #[cfg(test)]
@@ -40,3 +33,6 @@ pub use pipeline::Pipeline;
 pub use projection::Projection;
 pub use sort::{Sort, Sorter};
 pub use update::{Applied, Update, UpdateOptions, UpdateSource};
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -126,4 +126,6 @@ impl Filter {
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;

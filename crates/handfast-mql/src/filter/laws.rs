@@ -1,0 +1,157 @@
+//! Laws that hold for all filters and documents, and harm that no input may do.
+
+use bson::{DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, Timestamp, raw::CString, rawdoc};
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use crate::{
+    CompileOptions, Context, Filter, Number, Path, depth, key, order,
+    path::Leaf,
+    testing::{document, name, value},
+};
+
+fn context() -> Context {
+    Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0)
+}
+
+fn path() -> impl Strategy<Value = String> {
+    vec(name(), 1..4).prop_map(|names| names.iter().map(|name: &CString| name.as_str()).collect::<Vec<_>>().join("."))
+}
+
+fn single(name: &str, value: impl Into<RawBson>) -> RawDocumentBuf {
+    let mut document = RawDocumentBuf::new();
+    document.append(CString::try_from(name).unwrap(), value.into());
+    document
+}
+
+fn array(values: impl IntoIterator<Item = RawBson>) -> RawBson {
+    let mut array = RawArrayBuf::new();
+    values.into_iter().for_each(|value| array.push(value));
+    RawBson::Array(array)
+}
+
+/// `{$operator: operand}`, mostly valid.
+fn operators() -> impl Strategy<Value = RawDocumentBuf> {
+    let compare = (select(vec!["$eq", "$ne", "$lt", "$lte", "$gt", "$gte"]), value());
+    let lists = (select(vec!["$in", "$nin", "$all"]), vec(value(), 0..4).prop_map(array));
+    let others = prop_oneof![
+        Just(("$exists", RawBson::Boolean(true))),
+        (0..4).prop_map(|size| ("$size", RawBson::Int32(size))),
+        (1..4, 0..3).prop_map(|(by, left)| ("$mod", array([RawBson::Int32(by), RawBson::Int32(left)]))),
+        (0..256).prop_map(|mask| ("$bitsAnyClear", RawBson::Int32(mask))),
+        select(vec!["number", "array", "null", "string"]).prop_map(|name| ("$type", RawBson::String(name.into()))),
+    ];
+    let leaf = prop_oneof![4 => compare, 2 => lists, 2 => others];
+    let leaf = leaf.prop_map(|(operator, operand)| single(operator, operand)).boxed();
+    leaf.prop_recursive(2, 4, 1, |inner| {
+        (select(vec!["$not", "$elemMatch"]), inner).prop_map(|(operator, inner)| single(operator, inner))
+    })
+}
+
+fn compiled(filter: &RawDocumentBuf) -> Option<Filter> {
+    Filter::compile(filter, &CompileOptions::default()).ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_negation_holds_exactly_where_the_condition_does_not(path in path(), operators in operators(), document in document()) {
+        let positive = compiled(&single(&path, operators.clone()));
+        let negative = compiled(&single(&path, single("$not", operators.clone())));
+        let nor = compiled(&single("$nor", array([single(&path, operators).into()])));
+        let answers = [&positive, &negative, &nor].map(|filter| filter.as_ref().map(|filter| filter.matches(&document, &context()).unwrap()));
+        prop_assert_eq!(answers[0], answers[1].map(|answer| !answer));
+        prop_assert_eq!(answers[0], answers[2].map(|answer| !answer));
+    }
+
+    #[test]
+    fn and_and_or_are_what_they_say(a in (path(), operators()), b in (path(), operators()), document in document()) {
+        let (left, right) = (single(&a.0, a.1), single(&b.0, b.1));
+        let both = array([left.clone().into(), right.clone().into()]);
+        let answer = |filter: &RawDocumentBuf| compiled(filter).map(|filter| filter.matches(&document, &context()).unwrap());
+        if let (Some(left), Some(right)) = (answer(&left), answer(&right)) {
+            prop_assert_eq!(answer(&single("$and", both.clone())), Some(left && right));
+            prop_assert_eq!(answer(&single("$or", both)), Some(left || right));
+        }
+    }
+
+    /// A filter is found by what it asks for, and the order of values decides ranges.
+    #[test]
+    fn comparisons_agree_with_the_order(a in value(), b in value()) {
+        let (left, right) = (a.as_raw_bson_ref(), b.as_raw_bson_ref());
+        prop_assume!(!matches!(left, RawBsonRef::Array(_) | RawBsonRef::Undefined));
+        prop_assume!(!matches!(right, RawBsonRef::RegularExpression(_) | RawBsonRef::Undefined | RawBsonRef::MinKey | RawBsonRef::MaxKey));
+        let document = rawdoc! { "a": a.clone() };
+        let ask = |operator: &str| compiled(&single("a", single(operator, b.clone()))).unwrap().matches(&document, &context()).unwrap();
+        let comparable = order::type_rank(left) == order::type_rank(right);
+        let order = order::compare(left, right);
+        let nan = [left, right].iter().any(|value| Number::of(*value).is_some_and(Number::is_nan));
+        prop_assert_eq!(ask("$eq"), comparable && order.is_eq());
+        prop_assert_eq!(ask("$lt"), comparable && !nan && order.is_lt());
+        prop_assert_eq!(ask("$gt"), comparable && !nan && order.is_gt());
+        prop_assert_eq!(ask("$lte"), ask("$lt") || ask("$eq"));
+        prop_assert_eq!(ask("$gte"), ask("$gt") || ask("$eq"));
+    }
+
+    #[test]
+    fn in_is_equality_with_one_of_them(values in vec(value(), 0..4), path in path(), document in document()) {
+        let each: Option<Vec<bool>> = values.iter().map(|value| {
+            // Documents of operators and regular expressions are something else.
+            let literal = !matches!(value, RawBson::RegularExpression(_) | RawBson::Undefined);
+            let filter = literal.then(|| compiled(&single(&path, single("$eq", value.clone())))).flatten();
+            filter.map(|filter| filter.matches(&document, &context()).unwrap())
+        }).collect();
+        let together = compiled(&single(&path, single("$in", array(values))));
+        if let (Some(each), Some(together)) = (each, together) {
+            prop_assert_eq!(together.matches(&document, &context()).unwrap(), each.contains(&true));
+        }
+    }
+
+    /// The position names an element through which the filter still matches.
+    #[test]
+    fn a_position_is_within_the_array(operators in operators(), elements in vec(value(), 0..5)) {
+        let count = elements.len();
+        let document = rawdoc! { "a": array(elements) };
+        if let Some(filter) = compiled(&single("a", operators))
+            && let Some(position) = filter.matches_position(&document, &context()).unwrap()
+        {
+            prop_assert!(position.array_index.is_none_or(|index| index < count));
+        }
+    }
+
+    #[test]
+    fn arbitrary_documents_as_filters_do_no_harm(filter in document(), document in document()) {
+        if let Some(filter) = compiled(&filter) {
+            let _ = filter.matches(&document, &context());
+        }
+    }
+
+    /// Bytes that pass the check go through everything; those that do not, never get there.
+    #[test]
+    fn damaged_documents_do_no_harm(
+        document in document(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        path in path(),
+        operators in operators(),
+    ) {
+        let mut bytes = document.into_bytes();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if depth::check(&bytes, depth::Limits::default()).is_ok() {
+            let document = RawDocumentBuf::from_bytes(bytes).unwrap();
+            if let Some(filter) = compiled(&single(&path, operators)) {
+                let _ = filter.matches(&document, &context());
+            }
+            let _ = compiled(&document).map(|filter| filter.matches(&document, &context()));
+            let _ = Path::new(&path).visit(&document, Leaf::Elements, &mut |visited| {
+                if let Some(value) = visited.value {
+                    key::encode(value, &mut Vec::new());
+                }
+                std::ops::ControlFlow::<()>::Continue(())
+            });
+            prop_assert!(order::compare_documents(&document, &document).is_eq());
+        }
+    }
+}
