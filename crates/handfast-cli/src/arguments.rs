@@ -184,6 +184,9 @@ pub(crate) struct StoreFlags {
     /// Bound of all journal files; a store that was killed reads as much when it is opened
     #[arg(long, env = "HANDFAST_JOURNAL_BYTES", value_name = "SIZE")]
     pub(crate) journal_bytes: Option<Bytes>,
+    /// Bound of the write buffers that cursors and snapshots in use keep in memory; beyond it the oldest ends
+    #[arg(long, env = "HANDFAST_SNAPSHOT_BYTES", value_name = "SIZE")]
+    pub(crate) snapshot_bytes: Option<Bytes>,
     /// Bound of the documents that one sort or group holds in memory
     #[arg(long, env = "HANDFAST_SORT_BYTES", value_name = "SIZE")]
     pub(crate) sort_bytes: Option<Bytes>,

@@ -17,6 +17,7 @@ pub(crate) struct Settings {
     pub(crate) cache_bytes: Bytes,
     pub(crate) write_buffer_bytes: Bytes,
     pub(crate) journal_bytes: Bytes,
+    pub(crate) snapshot_bytes: Bytes,
     pub(crate) sort_bytes: Bytes,
     pub(crate) expiry_interval: Span,
     pub(crate) listen: String,
@@ -54,6 +55,7 @@ impl Default for Settings {
             cache_bytes: Bytes(store.cache_bytes),
             write_buffer_bytes: Bytes(store.write_buffer_bytes),
             journal_bytes: Bytes(store.journal_bytes_max),
+            snapshot_bytes: Bytes(store.snapshot_bytes_max),
             sort_bytes: Bytes(store.sort_bytes_max as u64),
             expiry_interval: Span(store.expiry_interval.unwrap_or(EXPIRY_INTERVAL)),
             // MongoDB's port; nobody else can reach it.
@@ -96,6 +98,7 @@ impl Settings {
             (self.cache_bytes, ENGINE_BYTES_MIN),
             (self.write_buffer_bytes, ENGINE_BYTES_MIN),
             (self.journal_bytes, Bytes(handfast_embedded::JOURNAL_BYTES_MIN)),
+            (self.snapshot_bytes, ENGINE_BYTES_MIN),
             (self.sort_bytes, ENGINE_BYTES_MIN),
             (self.request_bytes, MESSAGE_BYTES_MIN),
             (self.reply_bytes, MESSAGE_BYTES_MIN),
