@@ -175,6 +175,7 @@ fn sets_ignore_order_and_repeats() {
     check_error(doc! { "$setDifference": [1, [1]] }, doc! {}, 17048);
     check_error(doc! { "$setDifference": [[1], 1] }, doc! {}, 17049);
     check_error(doc! { "$setEquals": [[1], 1] }, doc! {}, 17044);
+    check_error(doc! { "$setEquals": ["$a"] }, doc! {}, 17045);
     check_error(doc! { "$setIsSubset": [1, [1]] }, doc! {}, 17046);
     check_error(doc! { "$setIsSubset": [[1], 1] }, doc! {}, 17042);
     check_error(doc! { "$anyElementTrue": [null] }, doc! {}, 17041);

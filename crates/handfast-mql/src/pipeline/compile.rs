@@ -304,14 +304,11 @@ fn new_root(argument: RawBsonRef<'_>, options: &CompileOptions) -> Result<Expres
     for field in value::fields(document) {
         let (key, item) = field?;
         if key.as_str() != "newRoot" {
-            return Err(Error::new(
-                Code(40_230),
-                format!("unrecognized option to $replaceRoot stage: {key}, only valid option is 'newRoot'."),
-            ));
+            return Err(Error::new(Code(40_415), format!("BSON field '$replaceRoot.{key}' is an unknown field.")));
         }
         root = Some(Expression::compile(item, options)?);
     }
-    root.ok_or_else(|| Error::new(Code(40_231), "no newRoot specified for the $replaceRoot stage"))
+    root.ok_or_else(|| Error::new(Code(40_414), "BSON field '$replaceRoot.newRoot' is missing but a required field"))
 }
 
 fn sample(argument: RawBsonRef<'_>) -> Result<u64> {

@@ -246,8 +246,8 @@ fn replace_root() {
     );
     check_error(bson!([{ "$replaceRoot": { "newRoot": "$a" } }]), 40228);
     check_error(bson!([{ "$replaceRoot": 1 }]), 40229);
-    check_error(bson!([{ "$replaceRoot": {} }]), 40231);
-    check_error(bson!([{ "$replaceRoot": { "x": 1 } }]), 40230);
+    check_error(bson!([{ "$replaceRoot": {} }]), 40414);
+    check_error(bson!([{ "$replaceRoot": { "x": 1 } }]), 40415);
 }
 
 #[test]
