@@ -1,7 +1,7 @@
 //! Bytes whose order is the order of values: the keys of documents and of index entries.
 //!
 //! A key-value engine compares keys byte by byte. [`encode`] turns a value into bytes that compare so exactly as
-//! [`order::compare`](crate::order::compare) compares the values; equal values, also those of different number types,
+//! [`order::compare`] compares the values; equal values, also those of different number types,
 //! have equal bytes. No encoding is a prefix of another one, so that encodings can be put one behind the other
 //! ([`encode_compound`], a key and a record behind it) and still compare place by place. A descending place is the same
 //! bytes, inverted.

@@ -5,7 +5,7 @@
 //! IEEE 754 asks: `1.10 + 2.20` is `3.30`.
 //!
 //! The idea: every operation first finds its exact result as coefficient, exponent and "something smaller is left over",
-//! then one function ([`finish`]) rounds it, half to even, into the format. 256 bits hold every exact coefficient that
+//! then one function (`finish`) rounds it, half to even, into the format. 256 bits hold every exact coefficient that
 //! comes up: a product has at most 68 digits, a sum at most 73 after operands that are too far apart are told apart.
 //!
 //! `bson` stores the 16 bytes in the binary integer encoding (BID) and converts them from and to text, but does not

@@ -1,7 +1,7 @@
 //! Projections of `find`: which fields of a document an answer shows.
 //!
-//! A projection is compiled to a tree of field names ([`compile`]); applying it walks the document along the tree and
-//! copies what is shown, range by range of its bytes ([`apply`]).
+//! A projection is compiled to a tree of field names (`compile`); applying it walks the document along the tree and
+//! copies what is shown, range by range of its bytes (`apply`).
 //!
 //! ```text
 //! {a: 1, "b.c": 1, l: {$slice: 2}}            inclusion: _id, a, b with only c, the first two of l
