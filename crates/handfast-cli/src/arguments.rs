@@ -1,7 +1,7 @@
 //! The command line: what `handfast --help` shows.
 //!
 //! Settings have no defaults here: whoever is silent leaves the word to the next source (see
-//! [`configuration`](crate::configuration)). A flag's field name is its key there.
+//! [`configuration`]). A flag's field name is its key there.
 
 #[cfg(test)]
 mod tests;
