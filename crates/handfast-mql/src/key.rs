@@ -107,7 +107,7 @@ pub fn encode_directed(value: RawBsonRef<'_>, direction: Direction, out: &mut Ve
     encode_typed(value, direction, out, &mut TypeBits::default());
 }
 
-/// Appends the key of one place, and what [`decode`] needs beside it.
+/// Appends the key of one place, and what [`decode()`] needs beside it.
 pub fn encode_typed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u8>, bits: &mut TypeBits) {
     directed(direction, out, |out| append(value, out, bits));
 }
