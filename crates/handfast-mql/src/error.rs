@@ -86,6 +86,7 @@ codes! {
     NoSuchSession = 206,
     IllegalOpMsgFlag = 223,
     TooManyDocumentSequences = 224,
+    QueryFeatureNotAllowed = 224,
     TransactionTooOld = 225,
     ExceededTimeLimit = 262,
     OperationNotSupportedInTransaction = 263,

@@ -14,12 +14,12 @@ pub(super) fn compile(projection: &RawDocument, options: &CompileOptions) -> Res
     let mut compiler =
         Compiler { options, root: Children::default(), kind: None, id: None, positional: false, matches: false };
     compiler.document(projection, "")?;
-    let Compiler { mut root, kind, id, positional, matches, .. } = compiler;
+    let Compiler { mut root, kind, id, positional, .. } = compiler;
     if id.is_some() && root.get("_id").is_some() {
         return Err(bad(31250, "Path collision at _id"));
     }
-    // Alone, `_id: 1` and `$elemMatch` show nothing else, and `_id: 0` and `$slice` show everything else.
-    let alone = if id == Some(true) || matches { Kind::Inclusion } else { Kind::Exclusion };
+    // Alone, `_id: 1` shows nothing else, and `_id: 0` and `$slice` show everything else.
+    let alone = if id == Some(true) { Kind::Inclusion } else { Kind::Exclusion };
     let kind = kind.unwrap_or(alone);
     match (kind, id) {
         (Kind::Inclusion, Some(true)) | (Kind::Exclusion, Some(false)) => {
@@ -140,7 +140,9 @@ impl Compiler<'_> {
             "$slice" if fields.next().is_none() => self.slice(path, document, value),
             "$elemMatch" if fields.next().is_none() => self.element_match(path, document, value),
             "$meta" => Err(bad(2, "$meta is not supported in projections: there are no text scores or sort keys")),
-            operator if operator.starts_with('$') => self.compute(path, RawBsonRef::Document(document)),
+            operator if operator.starts_with('$') => {
+                self.compute(path, RawBsonRef::Document(document)).map_err(|error| unknown_expression(operator, error))
+            }
             _ => self.document(document, path),
         }
     }
@@ -168,6 +170,7 @@ impl Compiler<'_> {
         let mut query = RawDocumentBuf::new();
         query.append(CString::try_from(path)?, document);
         let filter = Filter::compile(&query, self.options)?;
+        self.include(path)?;
         self.matches = true;
         self.root.insert(path, Node::ElementMatch(filter))
     }
@@ -191,6 +194,15 @@ impl Compiler<'_> {
             },
         }
     }
+}
+
+/// MongoDB's code where an unknown operator is the projection of a field, and not somewhere inside an expression.
+fn unknown_expression(operator: &str, error: Error) -> Error {
+    const INVALID_PIPELINE_OPERATOR: Code = Code(168);
+    if error.code() == INVALID_PIPELINE_OPERATOR && error.message().ends_with(&format!("'{operator}'")) {
+        return bad(31325, format!("Unknown expression {operator}"));
+    }
+    error
 }
 
 fn slice(argument: RawBsonRef<'_>) -> Result<Slice> {

@@ -115,6 +115,11 @@ fn element_match() {
         doc! { "_id": 1, "b": 5, "s": [{ "k": 1, "v": 1 }] },
     );
     check(doc! { "_id": 1, "s": [1, 5, 7] }, doc! { "s": { "$elemMatch": { "$gt": 4 } } }, doc! { "_id": 1, "s": [5] });
+    check(
+        doc! { "_id": 1, "s": [{ "k": 1 }], "b": 5 },
+        doc! { "s": { "$elemMatch": { "k": 1 } }, "_id": 0 },
+        doc! { "s": [{ "k": 1 }] },
+    );
 }
 
 #[test]
@@ -144,6 +149,12 @@ fn errors() {
     fails(doc! { "a": 1, "a.b": 1 }, 31249, "Path collision at a.b remaining portion b");
     fails(doc! { "a.b": 1, "a": 1 }, 31250, "Path collision at a");
     fails(doc! { "a.b": 1, "a.b.c.d": 1 }, 31249, "Path collision at a.b.c.d remaining portion c.d");
+    let matched = || doc! { "$elemMatch": { "x": 1 } };
+    fails(doc! { "a": 0, "b": matched() }, 31253, "Cannot do inclusion on field b in exclusion projection");
+    fails(doc! { "b": matched(), "a": 0 }, 31254, "Cannot do exclusion on field a in inclusion projection");
+    fails(doc! { "a": { "$unknown": 1 } }, 31325, "Unknown expression $unknown");
+    let error = run(&doc! { "a": { "$add": [1, { "$unknown": 1 }] } }, None, &doc! {}).unwrap_err();
+    assert_eq!(error.code(), Code(168));
     fails(doc! { "_id": 0, "_id.x": 1 }, 31250, "Path collision at _id");
     fails(doc! { "_id": "$x", "_id.x": 1 }, 31249, "Path collision at _id.x remaining portion x");
     fails(doc! { "_id": "x", "a": 0 }, 31254, "Cannot do exclusion on field a in inclusion projection");

@@ -39,6 +39,7 @@ use array_filter::ArrayFilters;
 use compile::Operators;
 use pipeline::PipelineUpdate;
 pub use replacement::stamp;
+pub use upsert::check_upsert_filter;
 
 /// MongoDB's code for an update whose result is too large.
 const UPDATE_TOO_LARGE: Code = Code(17419);

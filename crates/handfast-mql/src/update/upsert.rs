@@ -9,7 +9,7 @@
 use bson::RawDocumentBuf;
 
 use crate::element::{Boxed, elements, find};
-use crate::filter::{Comparison, Filter, Predicate};
+use crate::filter::{Comparison, Filter, Node, Predicate};
 use crate::{Code, Context, Error, MatchPosition, Result};
 
 use super::apply::Circumstances;
@@ -25,8 +25,9 @@ impl Update {
     /// # Errors
     /// `NotSingleValueField` (54) if the filter wants two values of one field, or a field and something inside it;
     /// `NotExactValueField` (111) for a replacement, if the filter speaks of parts of `_id`;
-    /// `ImmutableField` (66) if the update gives another `_id` than the filter; those of [`Update::apply`].
+    /// `QueryFeatureNotAllowed` (224) for a filter with `$expr`; `ImmutableField` (66) if the update gives another `_id` than the filter; those of [`Update::apply`].
     pub fn upsert(&self, filter: &Filter, context: &Context) -> Result<RawDocumentBuf> {
+        check_upsert_filter(filter)?;
         let made = match &self.kind {
             Kind::Operators(operators) => {
                 let base = base_document(&equalities(filter))?;
@@ -45,6 +46,27 @@ impl Update {
         check_size(&made, UPSERT_TOO_LARGE, "Document to upsert")?;
         Ok(made)
     }
+}
+
+/// Checks that an upsert may have this filter: whether or not a document matches, so that the answer does not depend on
+/// what is stored.
+///
+/// # Errors
+/// `QueryFeatureNotAllowed` (224) for `$expr`.
+pub fn check_upsert_filter(filter: &Filter) -> Result<()> {
+    let mut pending = vec![filter.root()];
+    while let Some(node) = pending.pop() {
+        match node {
+            Node::And(nodes) | Node::Or(nodes) | Node::Nor(nodes) => pending.extend(nodes),
+            Node::Not(node) => pending.push(node),
+            Node::Expression(_) => {
+                let message = "$expr is not allowed in the query predicate for an upsert";
+                return Err(Error::new(Code::QueryFeatureNotAllowed, message));
+            }
+            Node::Field(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// What a filter says by equality: `{a: 1}`, `{a: {$eq: 1}}`, `{a: {$in: [1]}}`, `{a: {$all: [1]}}`, alone or in `$and`.

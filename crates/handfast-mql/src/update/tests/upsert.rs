@@ -106,6 +106,9 @@ fn contradictions() {
         Code::BadValue,
         "The field 'a' must be an array but is of type int in document {no id}",
     );
+    for filter in [doc! { "$expr": true }, doc! { "a": 1, "$or": [{ "b": 1 }, { "$expr": true }] }] {
+        refuses(filter, set(), Code(224), "$expr is not allowed in the query predicate for an upsert");
+    }
     let large = "x".repeat(crate::depth::DOCUMENT_BYTES_MAX);
     refuses(doc! {}, doc! { "$set": { "a": large } }, Code(17420), "Document to upsert is larger than 16777216");
 }
