@@ -4,7 +4,7 @@
 //! moment of the write: it matches the filter once more, so that a document that no longer matches is left alone.
 
 use bson::{RawDocument, RawDocumentBuf};
-use handfast_mql::update::{Applied, UpdateOptions, UpdateSource};
+use handfast_mql::update::{Applied, UpdateOptions, UpdateSource, check_upsert_filter};
 use handfast_mql::{Code, CompileOptions, Context, Filter, Projection, Sort, Update};
 
 use crate::{
@@ -41,6 +41,9 @@ impl Change {
         };
         if change.multi && change.update.is_replacement() {
             return Err(failed_to_parse("multi update is not supported for replacement-style update"));
+        }
+        if change.upsert {
+            check_upsert_filter(&change.filter)?;
         }
         if change.multi && !change.sort.is_empty() {
             return Err(failed_to_parse("Cannot specify sort with multi=true"));
@@ -147,6 +150,9 @@ impl Claim {
             Modification::Update { update, upsert, returns, array_filters } => {
                 let update = compile(update, array_filters, options)?;
                 let (filter, sort) = (filter.clone(), Sort::compile(&request.sort)?);
+                if *upsert {
+                    check_upsert_filter(&filter)?;
+                }
                 (Some(Change { filter, update, sort, multi: false, upsert: *upsert }), *returns)
             }
         };
