@@ -4,7 +4,40 @@
 //! whether the operation may have been applied all the same. Nothing else is assumed, so that a directory on a disk, a
 //! standalone server and a sharded cluster all serve (spec: store).
 //!
-//! Read [`contract`] first, then [`request`] and [`outcome`]; [`error`] says what can go wrong.
+//! ```
+//! use bson::rawdoc;
+//! use handfast_store::{MemoryStore, Namespace, Sources, StoreExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> handfast_store::Result<()> {
+//! let store = MemoryStore::new(Sources::seeded(1));
+//! let accounts = Namespace::new("bank", "accounts")?;
+//! store.insert_one(&accounts, rawdoc! { "_id": "alice", "balance": 100 }).await?;
+//!
+//! // Atomic: the balance is looked at and changed in one step.
+//! let enough = rawdoc! { "_id": "alice", "balance": { "$gte": 30 } };
+//! let outcome = store.update_one(&accounts, enough, rawdoc! { "$inc": { "balance": -30 } }).await?;
+//! assert_eq!(outcome.modified, 1);
+//!
+//! let alice = store.find_one(&accounts, rawdoc! { "_id": "alice" }).await?;
+//! assert_eq!(alice, Some(rawdoc! { "_id": "alice", "balance": 70 }));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is here
+//!
+//! | for | look at |
+//! | --- | --- |
+//! | whoever uses a store | [`contract`], then [`request`], [`outcome`], [`error`]; [`StoreExt`] for short forms |
+//! | whoever writes a backend | [`insertion`], [`index`], [`selection`], [`change`], [`distinct`], [`aggregation`]: what every backend does in the same way, as functions; [`page`]; and the suite of the module `conformance` (feature `conformance`), which every backend passes |
+//! | whoever tests what stands on a store | [`memory`], [`decorator::Faulty`], [`decorator::Checked`], [`Sources::seeded`] |
+//! | whoever runs one | [`decorator::Metered`], [`expiry`] |
+//!
+//! # What is not
+//!
+//! No backend that keeps anything on a disk or reaches a network (those are crates of their own), no transactions (they
+//! stand on this), and no clock or chance but that of [`source`].
 
 pub mod aggregation;
 pub mod change;
@@ -14,6 +47,8 @@ pub mod contract;
 pub mod decorator;
 pub mod distinct;
 pub mod error;
+pub mod expiry;
+pub mod ext;
 pub mod index;
 pub mod insertion;
 pub mod memory;
@@ -26,6 +61,7 @@ pub mod source;
 
 pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot};
 pub use error::{Applied, Error, ErrorClass, Result};
+pub use ext::StoreExt;
 pub use memory::MemoryStore;
 pub use outcome::*;
 pub use request::*;

@@ -1,1 +1,182 @@
+use std::sync::Arc;
 
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::pipeline::Pipeline;
+use handfast_mql::{Code, CompileOptions};
+
+use super::source::push_down;
+use crate::decorator::{Fault, Faulty, Operation, Plan};
+use crate::*;
+
+fn c() -> Namespace {
+    Namespace::valid("d", "c")
+}
+
+/// What becomes of the beginning of a pipeline: filter, sort, skip, limit, and how many stages that is.
+fn pushed(stages: Vec<RawDocumentBuf>) -> (RawDocumentBuf, RawDocumentBuf, u64, Option<u64>, usize) {
+    let pipeline = Pipeline::compile(&stages, &CompileOptions::default()).expect("valid");
+    let (find, taken) = push_down(Find::new(c(), rawdoc! {}), &pipeline, &stages);
+    (find.filter, find.sort, find.skip, find.limit, taken)
+}
+
+#[test]
+fn the_beginning_of_a_pipeline_becomes_a_find() {
+    let none = rawdoc! {};
+    let stages = vec![rawdoc! { "$match": { "a": 1 } }, rawdoc! { "$sort": { "b": 1 } }, rawdoc! { "$limit": 3 }];
+    assert_eq!(pushed(stages), (rawdoc! { "a": 1 }, rawdoc! { "b": 1 }, 0, Some(3), 3));
+    let two = vec![rawdoc! { "$match": { "a": 1 } }, rawdoc! { "$match": { "a": 2 } }, rawdoc! { "$unwind": "$a" }];
+    assert_eq!(pushed(two), (rawdoc! { "$and": [{ "a": 1 }, { "a": 2 }] }, none.clone(), 0, None, 2));
+    // After a limit, a filter means something else.
+    let late = vec![rawdoc! { "$limit": 3 }, rawdoc! { "$match": { "a": 1 } }];
+    assert_eq!(pushed(late), (none.clone(), none.clone(), 0, Some(3), 1));
+    let reshaped = vec![rawdoc! { "$set": { "a": 1 } }, rawdoc! { "$match": { "a": 1 } }];
+    assert_eq!(pushed(reshaped), (none.clone(), none.clone(), 0, None, 0));
+}
+
+#[test]
+fn expressions_stay_in_the_pipeline_with_what_comes_after_them() {
+    let computed = rawdoc! { "$match": { "$or": [{ "b": 1 }, { "$expr": { "$eq": ["$a", "$b"] } }] } };
+    let stages = vec![rawdoc! { "$match": { "a": 1 } }, computed, rawdoc! { "$limit": 3 }];
+    assert_eq!(pushed(stages), (rawdoc! { "a": 1 }, rawdoc! {}, 0, None, 1));
+}
+
+type Watched = Faulty<MemoryStore>;
+
+/// A store that numbers operations, with documents in it.
+async fn watched(plan: Plan) -> Arc<Watched> {
+    let store = MemoryStore::new(Sources::seeded(1));
+    let documents = (0..500).map(|n| rawdoc! { "_id": n, "k": n % 50 }).collect();
+    store.insert(Insert::new(c(), documents)).await.expect("inserted");
+    let others = (0..50).map(|n| rawdoc! { "_id": n, "name": n.to_string() }).collect();
+    store.insert(Insert::new(Namespace::valid("d", "others"), others)).await.expect("inserted");
+    Arc::new(Faulty::new(Arc::new(store), plan))
+}
+
+async fn run(store: &Arc<Watched>, pipeline: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
+    let shared: Arc<dyn DocumentStore> = store.clone();
+    let mut cursor = super::open(shared, &Sources::seeded(1), Aggregate::new(c(), pipeline)).await?;
+    let mut found = Vec::new();
+    loop {
+        let page = cursor.next_page(BatchLimit { documents: 7, bytes: usize::MAX }).await?;
+        found.extend(page.documents);
+        if page.exhausted {
+            return Ok(found);
+        }
+    }
+}
+
+fn lookup() -> RawDocumentBuf {
+    rawdoc! { "$lookup": { "from": "others", "localField": "k", "foreignField": "_id", "as": "o" } }
+}
+
+/// Round trips are counted: 500 documents with 50 keys take one find for the source, and one for all keys.
+#[tokio::test]
+async fn a_lookup_asks_for_many_keys_at_once() {
+    let store = watched(Plan::none()).await;
+    let found = run(&store, vec![lookup()]).await.expect("found");
+    assert_eq!(found.len(), 500);
+    for document in &found {
+        let own = document.get_array("o").expect("an array");
+        let first = own.get_document(0).expect("one");
+        assert_eq!(first.get_i32("_id").ok(), document.get_i32("k").ok());
+    }
+    assert!(store.operations() <= 4, "{} operations", store.operations());
+}
+
+#[tokio::test]
+async fn an_error_of_the_store_ends_the_pipeline() {
+    for number in 0..4 {
+        let store = watched(Plan::at(number, Fault::Refuse)).await;
+        let error = run(&store, vec![lookup()]).await.expect_err("refused");
+        assert_eq!(error.class(), ErrorClass::Outage, "operation {number}");
+    }
+}
+
+/// Whichever operation fails, the target is the old one or the new one, and nothing temporary stays.
+#[tokio::test]
+async fn out_is_all_or_nothing_at_every_operation() {
+    let out = || vec![rawdoc! { "$match": { "_id": { "$lt": 10 } } }, rawdoc! { "$out": "others" }];
+    let counting = watched(Plan::none()).await;
+    run(&counting, out()).await.expect("replaced");
+    let count = counting.operations();
+    assert!(count >= 6, "{count} operations");
+    for number in 0..count {
+        for fault in [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply] {
+            let store = watched(Plan::at(number, fault)).await;
+            let result = run(&store, out()).await;
+            let target =
+                store.inner().count_matching(&Namespace::valid("d", "others"), rawdoc! {}).await.expect("read");
+            let hit = store.injected();
+            assert!(target == 50 || target == 10, "{target} documents after {hit:?}");
+            if result.is_ok() {
+                assert_eq!(target, 10, "{hit:?}");
+            }
+            let lost_the_drop = hit.iter().any(|hit| hit.operation == Operation::DropCollection);
+            let names: Vec<_> =
+                store.inner().list_collections("d").await.expect("read").into_iter().map(|info| info.name).collect();
+            assert!(lost_the_drop || names == ["c", "others"], "{names:?} after {hit:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_merge_beside_other_writers_loses_none_of_their_changes() {
+    let store = watched(Plan::none()).await;
+    let merge = rawdoc! { "$merge": { "into": "others", "whenMatched": [{ "$set": { "seen": true } }] } };
+    let pipeline = vec![rawdoc! { "$match": { "_id": { "$lt": 50 } } }, merge];
+    let writer = {
+        let store = Arc::clone(&store);
+        async move {
+            for round in 0..20 {
+                let target = Namespace::valid("d", "others");
+                for id in 0..50 {
+                    let change = rawdoc! { "$set": { "round": round } };
+                    store.inner().update_one(&target, rawdoc! { "_id": id }, change).await.expect("changed");
+                    if id % 10 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+        }
+    };
+    let merger = {
+        let store = Arc::clone(&store);
+        async move { run(&store, pipeline).await.expect("merged") }
+    };
+    let (writer, merger) = (tokio::spawn(writer), tokio::spawn(merger));
+    writer.await.expect("no panic");
+    merger.await.expect("no panic");
+    let whole = rawdoc! { "seen": true, "round": 19 };
+    assert_eq!(store.inner().count_matching(&Namespace::valid("d", "others"), whole).await.expect("counted"), 50);
+}
+
+#[tokio::test]
+async fn a_pipeline_that_is_given_up_leaves_nothing_temporary() {
+    // The insert into the temporary collection freezes; then the caller gives up.
+    let counting = watched(Plan::none()).await;
+    run(&counting, vec![rawdoc! { "$out": "others" }]).await.expect("replaced");
+    let store = watched(Plan::at(4, Fault::FreezeBefore)).await;
+    let pipeline = run(&store, vec![rawdoc! { "$out": "others" }]);
+    let given_up = tokio::time::timeout(std::time::Duration::from_millis(20), pipeline).await;
+    assert!(given_up.is_err(), "it did not freeze: {:?}", store.injected());
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let names: Vec<_> =
+        store.inner().list_collections("d").await.expect("read").into_iter().map(|info| info.name).collect();
+    assert_eq!(names, ["c", "others"]);
+}
+
+#[tokio::test]
+async fn a_pipeline_has_the_source_that_it_needs() {
+    let store: Arc<dyn DocumentStore> = watched(Plan::none()).await;
+    let open = async |source, pipeline| {
+        let request = Aggregate { source, ..Aggregate::new(c(), pipeline) };
+        super::open(Arc::clone(&store), &Sources::seeded(1), request).await.map(|_| ()).map_err(|error| error.code())
+    };
+    let documents = || vec![rawdoc! { "$documents": [{ "a": 1 }] }];
+    let database = || AggregateSource::Database("d".to_owned());
+    assert_eq!(open(database(), documents()).await, Ok(()));
+    assert_eq!(open(AggregateSource::Collection(c()), documents()).await, Err(Code::InvalidNamespace));
+    assert_eq!(open(database(), vec![rawdoc! { "$match": {} }]).await, Err(Code::InvalidNamespace));
+}

@@ -54,7 +54,7 @@ impl DocumentStore for MemoryStore {
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
         let mut outcome = InsertOutcome::default();
         for (index, document) in request.documents.into_iter().enumerate() {
-            match self.insert_one(&request.namespace, document) {
+            match self.insert_document(&request.namespace, document) {
                 Ok(()) => outcome.inserted += 1,
                 Err(error) => {
                     outcome.errors.push(WriteError { index, error });

@@ -1,1 +1,90 @@
+use bson::{RawBsonRef, rawdoc};
+use handfast_mql::Code;
 
+use super::DELETIONS_KEPT_MAX;
+use crate::*;
+
+fn c() -> Namespace {
+    Namespace::valid("d", "c")
+}
+
+fn batch(read_at: CommitTimestamp, id: i32) -> AtomicBatch {
+    let writes = vec![(c(), id.into(), DocumentWrite::Put(rawdoc! { "_id": id }))];
+    AtomicBatch { read_at, writes, durability: Durability::Memory }
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_and_counts_nothing() {
+    let store = MemoryStore::with_bytes_max(Sources::seeded(1), 1000);
+    let large = |id: i32| rawdoc! { "_id": id, "pad": "x".repeat(600) };
+    store.insert_one(&c(), large(1)).await.expect("fits");
+    let outcome = store.insert(Insert::new(c(), vec![large(2)])).await.expect("an outcome");
+    assert_eq!((outcome.inserted, outcome.errors[0].error.code()), (0, Code::OutOfDiskSpace));
+    let change = UpdateSpec::Document(rawdoc! { "$set": { "more": "x".repeat(600) } });
+    let update = Update::new(c(), vec![UpdateStatement::one(rawdoc! { "_id": 1 }, change)]);
+    let outcome = store.update(update).await.expect("an outcome");
+    assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (0, 0, 1));
+    assert_eq!(store.find_all(Find::new(c(), rawdoc! {})).await.expect("found"), [large(1)]);
+    // What makes room is allowed.
+    assert!(store.delete_one(&c(), rawdoc! { "_id": 1 }).await.expect("deleted"));
+    store.insert_one(&c(), large(2)).await.expect("fits");
+}
+
+/// More deletions than are remembered: an old snapshot can no longer tell, and conflicts to be on the safe side.
+#[tokio::test]
+async fn a_commit_older_than_the_deletions_that_are_remembered_conflicts() {
+    let store = MemoryStore::new(Sources::seeded(1));
+    let old = store.snapshot().await.expect("a snapshot").timestamp();
+    let count = i32::try_from(DELETIONS_KEPT_MAX).expect("small") + 1;
+    let all = |put: bool| {
+        let write = move |id: i32| {
+            let write = if put { DocumentWrite::Put(rawdoc! { "_id": id }) } else { DocumentWrite::Delete };
+            (c(), id.into(), write)
+        };
+        (0..count).map(write).collect()
+    };
+    for put in [true, false] {
+        let read_at = store.snapshot().await.expect("a snapshot").timestamp();
+        let durability = Durability::Memory;
+        store.commit(AtomicBatch { read_at, writes: all(put), durability }).await.expect("committed");
+    }
+    let refused = store.commit(batch(old, -1)).await.expect_err("too old to tell");
+    assert_eq!(refused.code(), Code::WriteConflict);
+    let now = store.snapshot().await.expect("a snapshot").timestamp();
+    store.commit(batch(now, -1)).await.expect("a new snapshot can tell");
+}
+
+#[tokio::test]
+async fn clones_share_their_documents_and_stores_do_not() {
+    let (store, other) = (MemoryStore::new(Sources::seeded(1)), MemoryStore::new(Sources::seeded(1)));
+    store.clone().insert_one(&c(), rawdoc! { "_id": 1 }).await.expect("inserted");
+    assert_eq!(store.count_matching(&c(), rawdoc! {}).await.expect("counted"), 1);
+    assert_eq!(other.count_matching(&c(), rawdoc! {}).await.expect("counted"), 0);
+}
+
+#[tokio::test]
+async fn the_same_seed_makes_the_same_store() {
+    let run = async || {
+        let store = MemoryStore::new(Sources::seeded(7));
+        for n in 0..5 {
+            store.insert_one(&c(), rawdoc! { "n": n }).await.expect("inserted");
+        }
+        let uuid = store.list_collections("d").await.expect("listed")[0].uuid;
+        (store.find_all(Find::new(c(), rawdoc! {})).await.expect("found"), uuid)
+    };
+    assert_eq!(run().await, run().await);
+}
+
+#[tokio::test]
+async fn a_snapshot_does_not_hold_up_writers_or_the_other_way_round() {
+    let store = MemoryStore::new(Sources::seeded(1));
+    store.insert_one(&c(), rawdoc! { "_id": 1, "n": 0 }).await.expect("inserted");
+    let snapshot = store.snapshot().await.expect("a snapshot");
+    for _ in 0..100 {
+        store.update_one(&c(), rawdoc! { "_id": 1 }, rawdoc! { "$inc": { "n": 1 } }).await.expect("changed");
+    }
+    let then = snapshot.get(&c(), RawBsonRef::Int32(1)).await.expect("read");
+    assert_eq!(then, Some(rawdoc! { "_id": 1, "n": 0 }));
+    let now = store.find_one(&c(), rawdoc! {}).await.expect("read");
+    assert_eq!(now, Some(rawdoc! { "_id": 1, "n": 100 }));
+}

@@ -14,7 +14,7 @@ use crate::*;
 
 impl MemoryStore {
     /// Inserts one document.
-    pub(super) fn insert_one(&self, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
+    pub(super) fn insert_document(&self, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
         let document = insertion::prepare(document, &*self.sources().ids)?;
         self.write(|state| self.add(state, namespace, document))
     }

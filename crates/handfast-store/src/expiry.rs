@@ -1,0 +1,72 @@
+//! TTL indexes at work: documents whose time has come are deleted.
+//!
+//! Nothing here runs by itself: whoever serves a store calls [`expire`] every so often (MongoDB: every 60 seconds). It
+//! needs no more than the contract, so it serves every backend; each document is judged again at the moment of its
+//! deletion, so one whose date was moved meanwhile stays.
+
+use bson::raw::{CString, cstr};
+use bson::{DateTime, RawArrayBuf, RawBson, RawDocumentBuf};
+use handfast_mql::Code;
+
+use crate::{Delete, DeleteStatement, DocumentStore, Durability, IndexSpec, Namespace, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// Deletes all documents that have expired by `now`; returns how many.
+///
+/// # Errors
+/// Those of the store. What was deleted before the error stays deleted.
+///
+/// # Cancellation
+/// Documents are deleted one by one; a future that is dropped has deleted some.
+pub async fn expire(store: &dyn DocumentStore, now: DateTime) -> Result<u64> {
+    let mut expired = 0;
+    for database in store.list_databases().await? {
+        for info in store.list_collections(&database).await? {
+            let namespace = Namespace::new(database.clone(), info.name)?;
+            let indexes = match store.list_indexes(&namespace).await {
+                // Dropped meanwhile.
+                Err(error) if error.code() == Code::NamespaceNotFound => continue,
+                indexes => indexes?,
+            };
+            for filter in indexes.iter().filter_map(|index| expired_by(&index.spec, now)) {
+                expired += delete(store, &namespace, filter).await?;
+            }
+        }
+    }
+    Ok(expired)
+}
+
+async fn delete(store: &dyn DocumentStore, namespace: &Namespace, filter: RawDocumentBuf) -> Result<u64> {
+    let statement = DeleteStatement { filter, multi: true, hint: None };
+    // A deletion that a crash takes back is made again.
+    let delete = Delete { durability: Durability::Memory, ..Delete::new(namespace.clone(), vec![statement]) };
+    let outcome = store.delete(delete).await?;
+    match outcome.errors.into_iter().next() {
+        Some(refused) => Err(refused.error),
+        None => Ok(outcome.deleted),
+    }
+}
+
+/// The filter for what a TTL index lets expire by `now`: an array expires with its earliest date, and a field without
+/// a date never, as comparisons are within a type.
+fn expired_by(index: &IndexSpec, now: DateTime) -> Option<RawDocumentBuf> {
+    let lifetime_millis = index.expire_after_seconds?.checked_mul(1000)?;
+    let (field, _) = index.key.iter().flatten().next()?;
+    let before = DateTime::from_millis(now.timestamp_millis().checked_sub(lifetime_millis)?);
+    let mut date = RawDocumentBuf::new();
+    date.append(cstr!("$lte"), before);
+    let mut filter = RawDocumentBuf::new();
+    let name: CString = field.into();
+    filter.append(name, date);
+    Some(match &index.partial_filter {
+        None => filter,
+        Some(partial) => {
+            let both: RawArrayBuf = [filter, partial.clone()].map(RawBson::from).into_iter().collect();
+            let mut filter = RawDocumentBuf::new();
+            filter.append(cstr!("$and"), both);
+            filter
+        }
+    })
+}
