@@ -6,8 +6,6 @@
 //!
 //! What it is not: a store for several processes at once, or for several machines.
 
-#![allow(dead_code)] // the check and the planner, which use the rest, follow
-
 mod backup;
 mod catalog;
 mod check;

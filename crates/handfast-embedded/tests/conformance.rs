@@ -1,5 +1,7 @@
 //! The embedded store does what every backend must.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
+
 use std::sync::Arc;
 
 use handfast_embedded::{EmbeddedStore, Options};

@@ -6,6 +6,8 @@
 //! That the test can fail is shown by a store that does not verify its checksums, on bytes that were changed past the
 //! engine's own checksums.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

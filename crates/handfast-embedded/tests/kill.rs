@@ -6,6 +6,8 @@
 //!
 //! That the test can fail is shown by a store that acknowledges before it syncs: it must lose something.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

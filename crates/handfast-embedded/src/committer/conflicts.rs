@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use handfast_store::CommitTimestamp;
+use handfast_store::{CommitTimestamp, Namespace};
 
 /// Deletions remembered at most: some 100 MB with keys of a usual length.
 const DELETIONS_MAX: usize = 1_000_000;
@@ -17,6 +17,8 @@ pub(crate) struct Deletions {
     by_age: VecDeque<Deletion>,
     /// Deletions up to here may be forgotten.
     floor: CommitTimestamp,
+    /// Collections that were dropped, or got another name: all their documents went away at once.
+    namespaces: HashMap<Namespace, CommitTimestamp>,
 }
 
 struct Deletion {
@@ -28,7 +30,7 @@ struct Deletion {
 
 impl Deletions {
     pub(crate) fn new(floor: CommitTimestamp) -> Self {
-        Deletions { by_key: HashMap::new(), by_age: VecDeque::new(), floor }
+        Deletions { by_key: HashMap::new(), by_age: VecDeque::new(), floor, namespaces: HashMap::new() }
     }
 
     pub(crate) fn note(&mut self, key: &[u8], timestamp: CommitTimestamp) {
@@ -47,8 +49,20 @@ impl Deletions {
         }
     }
 
+    /// Notes that no document is under this name any more. If the operation is taken back the note stays: a conflict too
+    /// many.
+    pub(crate) fn note_namespace(&mut self, namespace: &Namespace, timestamp: CommitTimestamp) {
+        self.namespaces.insert(namespace.clone(), timestamp);
+    }
+
+    /// Whether the collection of this name went away after a snapshot, whatever is there now.
+    pub(crate) fn namespace_since(&self, namespace: &Namespace, snapshot: CommitTimestamp) -> bool {
+        self.namespaces.get(namespace).is_some_and(|&gone| gone > snapshot)
+    }
+
     /// Forgets what no snapshot can still need.
     pub(crate) fn forget_before(&mut self, oldest: CommitTimestamp) {
+        self.namespaces.retain(|_, gone| *gone > oldest);
         while self.by_age.front().is_some_and(|deletion| deletion.timestamp <= oldest) {
             self.forget_oldest();
         }

@@ -8,12 +8,15 @@ use std::ops::Bound;
 
 use crate::engine::{Keyspace, Write};
 
+/// A value to be written; `None` removes the key.
+type NewValue = Option<Vec<u8>>;
+
 /// Keys with their new values, per map.
 #[derive(Default)]
 pub(crate) struct Staged {
-    maps: [BTreeMap<Vec<u8>, Option<Vec<u8>>>; 3],
+    maps: [BTreeMap<Vec<u8>, NewValue>; 3],
     /// What each key of the operation at work had before, newest last.
-    undo: Vec<(Keyspace, Vec<u8>, Option<Option<Vec<u8>>>)>,
+    undo: Vec<(Keyspace, Vec<u8>, Option<NewValue>)>,
     bytes: usize,
 }
 

@@ -81,6 +81,11 @@ impl<'s> Writer<'s> {
         self.state.deletions.since(key, snapshot)
     }
 
+    /// Whether the collection of this name was dropped or renamed after a snapshot.
+    pub(crate) fn dropped_since(&self, namespace: &Namespace, snapshot: CommitTimestamp) -> bool {
+        self.state.deletions.namespace_since(namespace, snapshot)
+    }
+
     /// Applies what earlier operations of the group staged, so that the engine's newest view holds everything: before a
     /// search inside of this turn. This operation must not have staged anything yet.
     pub(crate) fn settle(&mut self) -> StoreResult<Arc<dyn crate::engine::View>> {
@@ -330,6 +335,8 @@ impl<'s> Writer<'s> {
 
     /// Stages a collection's new name.
     pub(crate) fn rename_collection(&mut self, collection: &Collection, to: &Namespace) {
+        let timestamp = self.timestamp();
+        self.state.deletions.note_namespace(&collection.namespace, timestamp);
         let mut renamed = Collection::clone(collection);
         renamed.namespace = to.clone();
         Arc::make_mut(&mut self.state.catalog).remove_name(&collection.namespace);
@@ -338,7 +345,8 @@ impl<'s> Writer<'s> {
 
     /// Stages that a collection is dropped. Its keys are removed later; its number is not given again.
     pub(crate) fn drop_collection(&mut self, collection: &Collection) {
-        self.timestamp();
+        let timestamp = self.timestamp();
+        self.state.deletions.note_namespace(&collection.namespace, timestamp);
         let id = collection.id;
         self.state.staged.write(Keyspace::Metadata, MetadataKey::Collection(id).encode(), None);
         self.state.staged.write(Keyspace::Metadata, MetadataKey::Counts(id).encode(), None);

@@ -87,8 +87,9 @@ fn only_unfinished(path: &Path) -> Result<bool> {
 
 fn check_format(path: &Path) -> Result<()> {
     let file = path.join(FORMAT_FILE);
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
+    let text = match fs::read(&file) {
+        // Damaged bytes are shown, too.
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let line = format!("{FORMAT_LINE}{FORMAT_VERSION}\n");
             return write_whole(&file, line.as_bytes());
@@ -175,7 +176,8 @@ fn create_engine(path: &Path, options: &Options) -> Result<()> {
     rename().map_err(|error| writing(&unfinished, error))
 }
 
-/// The engine removes a map that has lost its `current` file, and all maps if its map of maps has: so look first.
+/// The engine removes a map that has lost its `current` file, and all maps if its map of maps has; and it trusts the list
+/// of data files that `current` names, although the checksum of that list is in there, too. So look first.
 fn check_maps(path: &Path) -> Result<()> {
     let engine = path.join(ENGINE);
     let present = |file: &Path| file.try_exists().map_err(|error| reading(file, error));
@@ -185,6 +187,35 @@ fn check_maps(path: &Path) -> Result<()> {
         if !present(&file)? {
             return Err(damaged(path, format!("the file {} is missing", file.display())));
         }
+    }
+    for map in 0..ENGINE_MAPS {
+        check_file_list(path, &engine.join("keyspaces").join(map.to_string()))?;
+    }
+    Ok(())
+}
+
+/// `current` is the number of the list in force (u64), the XXH3 of its file `vN` (u128), and the kind of that checksum (0).
+///
+/// Source: lsm-tree 3.1, `version/persist.rs`.
+fn check_file_list(path: &Path, map: &Path) -> Result<()> {
+    let current_path = map.join("current");
+    let current = fs::read(&current_path).map_err(|error| reading(&current_path, error))?;
+    let wrong = || damaged(path, format!("the file {} is not what was written", current_path.display()));
+    let (number, rest) = current.split_first_chunk::<8>().ok_or_else(wrong)?;
+    let (sum, kind) = rest.split_first_chunk::<16>().ok_or_else(wrong)?;
+    if kind != [0] {
+        return Err(wrong());
+    }
+    let list_path = map.join(format!("v{}", u64::from_le_bytes(*number)));
+    let list = match fs::read(&list_path) {
+        Ok(list) => list,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(damaged(path, format!("the file {} is missing", list_path.display())));
+        }
+        Err(error) => return Err(reading(&list_path, error)),
+    };
+    if xxhash_rust::xxh3::xxh3_128(&list) != u128::from_le_bytes(*sum) {
+        return Err(damaged(path, format!("the file {} is not what was written", list_path.display())));
     }
     Ok(())
 }

@@ -200,10 +200,11 @@ fn translate(what: &'static str, error: fjall::Error) -> Error {
     use fjall::Error as E;
     match error {
         E::Io(error) | E::Storage(fjall::LsmError::Io(error)) => match error.kind() {
-            // What should be in a file is not: it was cut, or a length in it is wrong.
-            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData | std::io::ErrorKind::NotFound => {
-                Error::Corrupt(format!("{what}: {error}"))
-            }
+            // What should be in a file is not: it was cut, or a length or a place in it is wrong.
+            std::io::ErrorKind::UnexpectedEof
+            | std::io::ErrorKind::InvalidData
+            | std::io::ErrorKind::InvalidInput
+            | std::io::ErrorKind::NotFound => Error::Corrupt(format!("{what}: {error}")),
             _ => Error::io(what, error),
         },
         E::Poisoned => Error::Stopped(format!("{what}: an earlier write or sync of the storage engine failed")),

@@ -5,10 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bson::raw::{CString, cstr};
 use bson::{RawArrayBuf, RawDocumentBuf};
-use handfast_mql::Code;
-use handfast_store::{
-    Aggregate, AggregateSource, Error as StoreError, Explain, Explained, Find, Result as StoreResult, Verbosity,
-};
+use handfast_store::{Explain, Explained, Find, Result as StoreResult, Verbosity};
 
 use super::candidates::Looked;
 use super::find::{Prepared, blocking};
@@ -28,7 +25,9 @@ impl EmbeddedStore {
     pub(crate) async fn explained(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
         let find = match request.explained {
             Explained::Find(find) => find,
-            Explained::Aggregate(aggregate) => first_stage(&aggregate)?,
+            Explained::Aggregate(aggregate) => {
+                return handfast_store::aggregation::explain(self, aggregate, request.verbosity).await;
+            }
         };
         let snapshot = self.snapshot_now();
         let prepared = self.prepare(&snapshot, &find)?;
@@ -78,20 +77,6 @@ impl EmbeddedStore {
         let (keys, documents) = (looked.keys.load(Ordering::Relaxed), looked.documents.load(Ordering::Relaxed));
         Ok(Executed { returned, keys, documents })
     }
-}
-
-/// What the first `$match` of a pipeline looks for.
-fn first_stage(aggregate: &Aggregate) -> StoreResult<Find> {
-    let AggregateSource::Collection(namespace) = &aggregate.source else {
-        let text = "a pipeline without a collection has no plan";
-        return Err(StoreError::command(Code::CommandNotSupported, text));
-    };
-    let first = aggregate.pipeline.first().and_then(|stage| stage.get_document("$match").ok());
-    let filter = first.map(bson::RawDocument::to_owned).unwrap_or_default();
-    let mut find = Find::new(namespace.clone(), filter);
-    find.hint = aggregate.hint.clone();
-    find.variables = aggregate.variables.clone();
-    Ok(find)
 }
 
 /// The stages of a plan, the last to run first.

@@ -8,12 +8,11 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use handfast_store::{Namespace, Result as StoreResult, Sources};
+use handfast_store::{Namespace, Sources};
 
 use crate::Options;
 use crate::catalog::Collection;
 use crate::committer::{Committer, Shared, Snapshot};
-use crate::read::scan::Reader;
 
 /// The embedded document store. A clone is another handle on the same store; the directory is free again when the last
 /// handle, and the last cursor or snapshot of it, are gone.
@@ -73,11 +72,6 @@ impl EmbeddedStore {
     /// The snapshot for a reader that begins now.
     pub(crate) fn snapshot_now(&self) -> Snapshot {
         self.shared().publisher.current()
-    }
-
-    /// A reader of a snapshot.
-    pub(crate) fn reader(&self, snapshot: &Snapshot) -> StoreResult<Reader> {
-        Ok(Reader { view: snapshot.view()?, verify: self.shared().verify })
     }
 
     /// A collection at a snapshot.

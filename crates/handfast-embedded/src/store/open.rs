@@ -42,7 +42,7 @@ impl EmbeddedStore {
         for collection in snapshot.catalog().collections() {
             for index in collection.indexes.iter().filter(|index| !index.complete) {
                 let (collection, index) = (collection.id, index.id);
-                let dropped = self.change_catalog(move |writer| Ok(drop_index(writer, collection, index))).await;
+                let dropped = self.change_catalog(move |writer| drop_index(writer, collection, index)).await;
                 dropped.map_err(|error| Error::Engine(format!("dropping an incomplete index: {error}")))?;
             }
         }

@@ -122,14 +122,14 @@ fn check_unchanged(
     namespace: &Namespace,
     id: RawBsonRef<'_>,
 ) -> StoreResult<()> {
-    let Some(collection) = writer.collection(namespace) else {
-        // Dropped or renamed since, or never there: nothing to conflict with.
-        return Ok(());
-    };
     let id_key = keys::of_id(id);
-    let changed = match writer.get(collection.id, &id_key)? {
-        Some(stored) => stored.timestamp > read_at,
-        None => document_key(collection.id, &id_key).is_some_and(|key| writer.deleted_since(&key, read_at)),
+    let changed = match writer.collection(namespace) {
+        _ if writer.dropped_since(namespace, read_at) => true,
+        None => false,
+        Some(collection) => match writer.get(collection.id, &id_key)? {
+            Some(stored) => stored.timestamp > read_at,
+            None => document_key(collection.id, &id_key).is_some_and(|key| writer.deleted_since(&key, read_at)),
+        },
     };
     if changed {
         let text = format!("write conflict: a document of {namespace} was changed after the snapshot");

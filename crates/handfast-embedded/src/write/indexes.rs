@@ -40,7 +40,7 @@ impl EmbeddedStore {
         for (place, (collection, index)) in added.build.iter().enumerate() {
             if let Err(error) = self.build(*collection, *index).await {
                 for (collection, index) in added.build[place..].iter().copied() {
-                    self.change_catalog(move |writer| Ok(drop_index(writer, collection, index))).await?;
+                    self.change_catalog(move |writer| drop_index(writer, collection, index)).await?;
                 }
                 self.removal_is_due();
                 return Err(error);
@@ -96,7 +96,7 @@ impl EmbeddedStore {
                 for place in places {
                     // Place 0 is `_id_`, which is refused above.
                     if let Some(index) = place.checked_sub(1).and_then(|place| collection.indexes.get(place)) {
-                        drop_index(writer, collection.id, index.id);
+                        drop_index(writer, collection.id, index.id)?;
                     }
                 }
                 Ok(specs.len())
@@ -227,8 +227,8 @@ fn change_index(
     }
 }
 
-/// Takes an index out of the catalog; its entries are removed later.
-pub(crate) fn drop_index(writer: &mut Writer<'_>, collection: CollectionId, index: IndexId) {
+/// Takes an index out of the catalog, if it is there; its entries are removed later.
+pub(crate) fn drop_index(writer: &mut Writer<'_>, collection: CollectionId, index: IndexId) -> StoreResult<()> {
     if let Some((collection, _)) = find_index(writer, collection, index) {
         let mut changed = Collection::clone(&collection);
         changed.indexes.retain(|entry| entry.id != index);
@@ -236,4 +236,5 @@ pub(crate) fn drop_index(writer: &mut Writer<'_>, collection: CollectionId, inde
         writer.put_collection(Arc::new(changed));
         writer.note_dropped(MetadataKey::DroppedIndex(id, index));
     }
+    Ok(())
 }

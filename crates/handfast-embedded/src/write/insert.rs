@@ -16,7 +16,7 @@ impl EmbeddedStore {
         let mut outcome = InsertOutcome::default();
         let mut documents = documents.into_iter().enumerate().peekable();
         let mut last_answer = None;
-        while documents.peek().is_some() && !(ordered && !outcome.errors.is_empty()) {
+        while documents.peek().is_some() && (outcome.errors.is_empty() || !ordered) {
             let step: Vec<Prepared> = documents
                 .by_ref()
                 .take(self.inner.options.step_documents_max.max(1))
