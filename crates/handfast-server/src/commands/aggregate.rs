@@ -6,7 +6,7 @@ use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
 
 use super::get_more::{Opening, first_batch};
 use super::write::owned;
-use super::{Access, Call, Command, coll_stats, explain, hint};
+use super::{Access, Call, Command, coll_stats, current_op, explain, hint};
 use crate::arguments::Arguments;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
@@ -95,22 +95,33 @@ pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Ag
     })
 }
 
-/// A first stage `$collStats` is answered here: what follows it runs over the one document that it makes.
+/// The first stages `$collStats` and `$currentOp` are answered here: what follows runs over the documents that they make.
 async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<Aggregate> {
-    let AggregateSource::Collection(namespace) = &aggregate.source else { return Ok(aggregate) };
     let Some(first) = aggregate.pipeline.first() else { return Ok(aggregate) };
-    let Some(stage) = first.get("$collStats")? else { return Ok(aggregate) };
-    let Some(options) = stage.as_document() else {
-        let text = "$collStats must take a nested object";
-        return Err(CommandError::new(Code(5_447_000), text));
+    let (name, options) = match first.iter().next().transpose()? {
+        Some((name, value)) => (name.as_str(), value.as_document()),
+        None => return Ok(aggregate),
     };
-    let document = coll_stats::stage(call, namespace, options).await?;
+    // A literal, because a command that runs may itself hold what looks like an expression.
     let mut documents = Writer::new();
-    documents.array("$documents", [&document]);
-    let source = AggregateSource::Database(namespace.database().to_owned());
+    documents.begin_document("$documents");
+    match (name, options, &aggregate.source) {
+        ("$collStats", Some(options), AggregateSource::Collection(namespace)) => {
+            documents.array("$literal", [&coll_stats::stage(call, namespace, options).await?]);
+        }
+        ("$currentOp", Some(_), AggregateSource::Database(database)) if database == "admin" => {
+            documents.array("$literal", &current_op::running(call));
+        }
+        ("$currentOp", ..) => {
+            let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";
+            return Err(CommandError::new(Code::InvalidNamespace, text));
+        }
+        _ => return Ok(aggregate),
+    }
     if let Some(first) = aggregate.pipeline.first_mut() {
         *first = documents.finish();
     }
+    let source = AggregateSource::Database(call.request.database.to_owned());
     Ok(Aggregate { source, ..aggregate })
 }
 

@@ -1,6 +1,6 @@
 //! `currentOp`: the commands that run.
 
-use bson::DateTime;
+use bson::{DateTime, RawDocumentBuf};
 
 use super::list_filter::ListFilter;
 use super::{Access, Call, Command};
@@ -36,8 +36,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     writer.begin_array("inprog");
     let mut digits = [0; 20];
     let mut place = 0;
-    for running in call.shared.operations.list() {
-        let document = describe(call, &running).finish();
+    for document in running(call) {
         if filter.matches(&document)? {
             writer.put(decimal(place, &mut digits), &document);
             place += 1;
@@ -45,6 +44,11 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     }
     writer.end();
     Ok(writer.into())
+}
+
+/// The commands that run, as documents.
+pub(super) fn running(call: &Call<'_>) -> Vec<RawDocumentBuf> {
+    call.shared.operations.list().iter().map(|running| describe(call, running).finish()).collect()
 }
 
 fn describe(call: &Call<'_>, running: &Running) -> Writer {

@@ -182,3 +182,30 @@ async fn expressions_and_updates_by_pipeline() {
     let pipeline = rawdoc! { "update": "c", "updates": [{ "q": { "_id": 4 }, "u": [{ "$set": { "c": "$_id" } }] }] };
     check(&mut client, pipeline, rawdoc! { "n": 1, "nModified": 1 }).await;
 }
+
+#[tokio::test]
+async fn pipelines() {
+    let mut server = memory();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(10)).await;
+    let group = rawdoc! {
+        "aggregate": "c", "cursor": {},
+        "pipeline": [{ "$match": { "_id": { "$lt": 4 } } }, { "$group": { "_id": null, "sum": { "$sum": "$_id" } } }],
+    };
+    assert_eq!(batch(&client.run("d", group).await), [rawdoc! { "_id": RawBson::Null, "sum": 6 }]);
+    let alone = rawdoc! { "aggregate": 1, "pipeline": [{ "$documents": [{ "a": 1 }] }], "cursor": {} };
+    let reply = client.run("d", alone).await;
+    assert_eq!(batch(&reply), [rawdoc! { "a": 1 }]);
+    assert_eq!(reply.get_document("cursor").unwrap().text("ns"), "d.$cmd.aggregate");
+    let statistics = rawdoc! {
+        "aggregate": "c", "cursor": {},
+        "pipeline": [{ "$collStats": { "storageStats": {}, "count": {} } }, { "$project": { "count": 1, "n": "$storageStats.count" } }],
+    };
+    assert_eq!(batch(&client.run("d", statistics).await), [rawdoc! { "count": 10, "n": 10 }]);
+    let running = rawdoc! {
+        "aggregate": 1, "cursor": {},
+        "pipeline": [{ "$currentOp": { "allUsers": true } }, { "$project": { "_id": 0, "ns": 1 } }],
+    };
+    assert_eq!(batch(&client.run("admin", running.clone()).await), [rawdoc! { "ns": "admin.$cmd" }]);
+    assert_eq!(client.refused("d", running).await.0, 73);
+}
