@@ -110,7 +110,7 @@ async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<A
             documents.array("$literal", [&coll_stats::stage(call, namespace, options).await?]);
         }
         ("$currentOp", Some(_), AggregateSource::Database(database)) if database == "admin" => {
-            documents.array("$literal", &current_op::running(call));
+            documents.array("$literal", current_op::running(call));
         }
         ("$currentOp", ..) => {
             let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";
