@@ -3,6 +3,8 @@
 //!
 //! What is atomic: each inserted, updated, replaced or deleted document, together with its entries in every index. A
 //! request that names several documents is a sequence of such steps; after an error its outcome says how far it came.
+//! What a statement or a document of a request is refused for (a bad filter, a duplicate key) stands in the outcome's
+//! `errors`; an operation returns an error of its own if it could not carry out the request at all.
 //!
 //! What an error means: [`Error::class`](crate::Error::class) says whether to retry,
 //! [`Error::applied`](crate::Error::applied) whether the step that failed may have happened.

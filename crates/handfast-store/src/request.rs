@@ -150,7 +150,7 @@ pub struct Find {
     pub return_key: bool,
     /// Add the store's own record id as `$recordId`.
     pub show_record_id: bool,
-    /// The variables of `let`, for `$expr`.
+    /// The variables of `let`, for `$expr`: values ([`Sources::evaluate`](crate::Sources::evaluate)), not expressions.
     pub variables: RawDocumentBuf,
 }
 

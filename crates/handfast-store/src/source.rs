@@ -22,8 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::oid::ObjectId;
-use bson::{DateTime, RawDocument, Timestamp};
-use handfast_mql::Context;
+use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
+use handfast_mql::{CompileOptions, Context, Expression};
+
+use crate::Result;
 
 pub use manual::{CountingIds, ManualClock, SeededRandom};
 pub use object_ids::ObjectIds;
@@ -89,6 +91,24 @@ impl Sources {
 }
 
 impl Sources {
+    /// The values of a command's `let`, whose fields are expressions without a document. Requests carry values: who
+    /// reads a command calls this once for it.
+    ///
+    /// # Errors
+    /// Those of the expressions.
+    pub fn evaluate(&self, variables: &RawDocument) -> Result<RawDocumentBuf> {
+        let (nothing, mut values) = (RawDocumentBuf::new(), RawDocumentBuf::new());
+        let context = self.context(&nothing);
+        for element in variables {
+            let (name, expression) = element.map_err(handfast_mql::Error::from)?;
+            let expression = Expression::compile(expression, &CompileOptions::default())?;
+            // As in MongoDB, a variable whose value is missing is null.
+            let value = expression.evaluate(&nothing, &context)?;
+            values.append(name, value.get().unwrap_or(RawBsonRef::Null));
+        }
+        Ok(values)
+    }
+
     /// What the language needs for one request: its time, its chance, and the values of its variables.
     pub fn context(&self, variables: &RawDocument) -> Context {
         let now = self.clock.now();
