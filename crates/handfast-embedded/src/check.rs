@@ -13,6 +13,8 @@
 //! nobody can know what was in it.
 
 mod scrub;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::sync::Arc;

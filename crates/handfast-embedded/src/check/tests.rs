@@ -1,0 +1,122 @@
+//! What a check finds, and what a repair does about it: records are changed behind the store's back.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bson::rawdoc;
+use handfast_store::{CreateIndexes, DocumentStore, Durability, Find, Hint, IndexSpec, Insert, Sources};
+
+use super::{CheckReport, Remedy, Repair, check};
+use crate::Options;
+use crate::directory;
+use crate::engine::{Direction, Engine, Keyspace, Write, prefix_range};
+use crate::format::LastBatch;
+use crate::format::MetadataKey;
+use crate::store::tests::{all, find_all, namespace, open};
+
+async fn build(path: &Path) {
+    let store = open(path).await;
+    let indexes = vec![IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "a": 1 }) }];
+    store.create_indexes(CreateIndexes { namespace: namespace(), indexes }).await.unwrap();
+    let documents = (0..20).map(|n| rawdoc! { "_id": n, "a": n }).collect();
+    store.insert(Insert { durability: Durability::Journaled, ..Insert::new(namespace(), documents) }).await.unwrap();
+    store.close().await.unwrap();
+}
+
+/// Changes the first record of a map.
+fn change(path: &Path, keyspace: Keyspace, new: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
+    let locked = Arc::new(directory::lock(path).unwrap());
+    let mut opened = directory::open(&locked, &Options::small()).unwrap();
+    let row = opened.engine.view().range(keyspace, prefix_range(&[]), Direction::Forward).next();
+    let (key, value) = row.unwrap().unwrap();
+    let batch = LastBatch {
+        number: opened.last.number + 1,
+        sequence: opened.engine.next_sequence(),
+        timestamp: opened.last.timestamp,
+    };
+    let last =
+        Write { keyspace: Keyspace::Metadata, key: MetadataKey::LastBatch.encode(), value: Some(batch.encode()) };
+    let write = Write { keyspace, key: key.to_vec(), value: new(value.to_vec()) };
+    opened.engine.apply(vec![write, last]).unwrap();
+    opened.engine.sync().unwrap();
+    opened.witness.note(batch.number).unwrap();
+}
+
+async fn look(path: &Path, repair: Repair) -> CheckReport {
+    check(path, Sources::seeded(1), Options::small(), repair, |_| {}).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_whole_store_is_clean() {
+    let directory = tempfile::tempdir().unwrap();
+    build(directory.path()).await;
+    let report = look(directory.path(), Repair::No).await;
+    assert!(report.is_clean(), "{:?}", report.findings);
+    assert_eq!((report.collections, report.documents, report.entries), (1, 20, 20));
+}
+
+#[tokio::test]
+async fn an_index_entry_that_is_gone_is_found_and_built_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    build(directory.path()).await;
+    change(directory.path(), Keyspace::Indexes, |_| None);
+    let report = look(directory.path(), Repair::No).await;
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+    assert!(matches!(&report.findings[0].remedy, Remedy::BuildIndex(_, name) if name == "a_1"));
+    let report = look(directory.path(), Repair::Yes).await;
+    assert_eq!(report.repaired, ["built index a_1 of db.c anew"]);
+    let report = look(directory.path(), Repair::No).await;
+    assert!(report.is_clean(), "{:?}", report.findings);
+    let store = open(directory.path()).await;
+    let mut find = Find::new(namespace(), rawdoc! {});
+    find.hint = Some(Hint::Name("a_1".to_owned()));
+    assert_eq!(all(store.find(find).await.unwrap()).await.len(), 20);
+}
+
+#[tokio::test]
+async fn a_changed_document_is_reported_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    build(directory.path()).await;
+    let flip = |mut value: Vec<u8>| {
+        let last = value.len() - 3;
+        value[last] ^= 1;
+        Some(value)
+    };
+    change(directory.path(), Keyspace::Documents, flip);
+    let report = look(directory.path(), Repair::Yes).await;
+    assert!(report.findings.iter().any(|finding| finding.remedy == Remedy::None), "{:?}", report.findings);
+    let store = open(directory.path()).await;
+    let mut cursor = store.find(Find::new(namespace(), rawdoc! {})).await.unwrap();
+    let error = cursor.next_page(handfast_store::BatchLimit::REPLY).await.unwrap_err();
+    assert_eq!(error.code(), handfast_mql::Code::DataCorruptionDetected);
+    assert!(error.message().contains("collection 1, key"), "{error}");
+}
+
+#[tokio::test]
+async fn a_document_that_is_gone_is_missed() {
+    let directory = tempfile::tempdir().unwrap();
+    build(directory.path()).await;
+    change(directory.path(), Keyspace::Documents, |_| None);
+    let report = look(directory.path(), Repair::No).await;
+    assert!(report.findings.iter().any(|finding| matches!(finding.remedy, Remedy::Count(_))), "{:?}", report.findings);
+    let store = open(directory.path()).await;
+    let mut cursor = store.find(Find::new(namespace(), rawdoc! {})).await.unwrap();
+    let error = cursor.next_page(handfast_store::BatchLimit::REPLY).await.unwrap_err();
+    assert_eq!(error.code(), handfast_mql::Code::DataCorruptionDetected, "nineteen documents are no answer");
+}
+
+#[tokio::test]
+async fn a_backup_is_whole_and_leaves_the_store_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    build(&directory.path().join("store")).await;
+    let store = open(&directory.path().join("store")).await;
+    let copy = directory.path().join("copy");
+    let backup = store.backup(&copy).await.unwrap();
+    assert_eq!((backup.documents, backup.entries), (20, 20));
+    store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 99, "a": 99 }])).await.unwrap();
+    store.backup(&copy).await.unwrap_err();
+    let report = look(&copy, Repair::No).await;
+    assert!(report.is_clean(), "{:?}", report.findings);
+    assert_eq!(find_all(&open(&copy).await).await.len(), 20);
+    assert_eq!(find_all(&store).await.len(), 21);
+}
