@@ -92,16 +92,21 @@ const total = db.tx
 assert.deepEqual(total, [{ _id: "total", total: -100 + 40 + 60 }]);
 
 // The background process commits a transaction when every one with a smaller number of the same accounts is committed.
-for (const one of db.tx.find({ proc: "UNCOMMITTED" }).sort({ "changes.seqId": 1 }).toArray()) {
-  let before = 0;
-  for (const each of one.changes) {
-    before += db.tx.countDocuments({ proc: "UNCOMMITTED", changes: { $elemMatch: { account: each.account, seqId: { $lt: each.seqId } } } });
+let committed;
+do {
+  committed = 0;
+  for (const one of db.tx.find({ proc: "UNCOMMITTED" }).sort({ "changes.seqId": 1 }).toArray()) {
+    let before = 0;
+    for (const each of one.changes) {
+      before += db.tx.countDocuments({ proc: "UNCOMMITTED", changes: { $elemMatch: { account: each.account, seqId: { $lt: each.seqId } } } });
+    }
+    if (before === 0) {
+      const result = db.tx.updateOne({ _id: one._id, proc: "UNCOMMITTED" }, { $set: { proc: "COMMITTED" } });
+      assert.equal(result.modifiedCount, 1);
+      committed++;
+    }
   }
-  if (before === 0) {
-    const result = db.tx.updateOne({ _id: one._id, proc: "UNCOMMITTED" }, { $set: { proc: "COMMITTED" } });
-    assert.equal(result.modifiedCount, 1);
-  }
-}
+} while (committed > 0);
 assert.equal(db.tx.countDocuments({ proc: "UNCOMMITTED", "changes.account": 1234 }), 0);
 
 db.dropDatabase();

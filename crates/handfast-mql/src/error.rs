@@ -111,6 +111,7 @@ codes! {
     Interrupted = 11601,
     InterruptedDueToReplStateChange = 11602,
     NotWritablePrimary = 10107,
+    MergeStageNoMatchingDocument = 13113,
     OutOfDiskSpace = 14031,
     SocketException = 9001,
 }

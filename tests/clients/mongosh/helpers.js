@@ -26,7 +26,7 @@ assert.equal(db.adminCommand({ ping: 1 }).ok, 1);
 assert.equal(db.hello().isWritablePrimary, true);
 assert.ok(db.serverStatus().uptime >= 0);
 assert.ok(db.hostInfo().ok);
-assert.ok(Array.isArray(db.currentOp().inprog));
+assert.ok(Array.isArray(db.adminCommand({ currentOp: 1 }).inprog));
 assert.equal(db.first.validate().valid, true);
 
 // Bulk API.

@@ -54,8 +54,11 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 
 fn read(document: &RawDocument) -> Outcome<IndexSpec> {
     let mut arguments = Arguments::of_document("createIndexes.indexes", document)?;
-    let key = arguments.document("key")?;
-    let key = arguments.required("key", key)?.to_owned();
+    let Some(key) = arguments.document("key")?.map(ToOwned::to_owned) else {
+        let text =
+            "Error in specification :: caused by :: The 'key' field is a required property of an index specification";
+        return Err(CommandError::new(Code::FailedToParse, text));
+    };
     let name = arguments.text("name")?;
     let name = match name {
         Some("") => return Err(CommandError::new(Code::CannotCreateIndex, "The index name cannot be empty")),
@@ -113,7 +116,8 @@ fn read(document: &RawDocument) -> Outcome<IndexSpec> {
         "wildcardProjection",
     ])?;
     check_kinds(&spec)?;
-    arguments.finish()?;
+    // Commands say 40415 of what they do not know, definitions of indexes have a code of their own.
+    arguments.finish().map_err(|error| CommandError { code: Code::InvalidIndexSpecificationOption, ..error })?;
     Ok(spec)
 }
 

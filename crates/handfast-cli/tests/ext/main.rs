@@ -1,0 +1,68 @@
+//! The real program against clients and servers that nobody here wrote.
+//!
+//! Each test starts `handfast serve` on a free loopback port with a directory of its own, runs a program of `tests/` or
+//! `examples/` with `MONGODB_URI` naming it, and passes when the program exits with 0. A program that is not installed
+//! (`scripts/install-test-tools` puts them into `target/test-tools`) is skipped aloud, and is a failure where `CI=true`.
+//! Afterwards the server is stopped with SIGTERM and must have gone cleanly, and `handfast check` must find nothing.
+
+mod support;
+
+use support::{Handfast, Tool, examples, run, run_with_own_servers};
+
+/// pymongo through its own methods: results, bulk errors, cursors, sessions, compression, large documents.
+#[test]
+fn ext_pymongo() {
+    let Some(python) = Tool::Python.find() else { return };
+    run(&python, &["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/clients/python"]);
+}
+
+/// The Node driver likewise.
+#[test]
+fn ext_node() {
+    let Some(node) = Tool::Node.find() else { return };
+    run(&node, &["--test", "tests/clients/node/"]);
+}
+
+/// The Rust driver likewise.
+#[test]
+fn ext_rust_driver() {
+    let Some(program) = Tool::RustDriver.find() else { return };
+    run(&program, &[]);
+}
+
+/// mongosh: what its start asks, its helpers, its printing of results and errors.
+#[test]
+fn ext_mongosh() {
+    let Some(node) = Tool::Node.find() else { return };
+    let Some(mongosh) = Tool::Mongosh.find() else { return };
+    for script in examples("tests/clients/mongosh", "js") {
+        let server = Handfast::start();
+        server.run(&node, &[&mongosh, "--quiet", "--norc", &server.uri(), "--file", &script]);
+        server.stop();
+    }
+}
+
+/// The statements of the documents that Handfast is made from, each file with what the document says comes back.
+#[test]
+fn ext_examples() {
+    let (Some(node), Some(mongosh), Some(python)) = (Tool::Node.find(), Tool::Mongosh.find(), Tool::Python.find())
+    else {
+        return;
+    };
+    let server = Handfast::start();
+    for script in examples("examples", "js") {
+        server.run(&node, &[&mongosh, "--quiet", "--norc", &server.uri(), "--file", &script]);
+    }
+    for script in examples("examples", "py") {
+        server.run(&python, &[&script]);
+    }
+    server.stop();
+}
+
+/// The same commands to every server, MongoDB's documented answers as the judge.
+#[test]
+fn ext_differential() {
+    let Some(python) = Tool::Python.find() else { return };
+    let Some(_) = Tool::FerretDb.find() else { return };
+    run_with_own_servers(&python, &["tests/differential/run.py", "--handfast", env!("CARGO_BIN_EXE_handfast")]);
+}

@@ -1,0 +1,205 @@
+//! Starting the server and the programs around it.
+
+use std::fs::File;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// How long a server may take to answer after its start; generous, for machines under load.
+const START_SECONDS_MAX: u64 = 30;
+/// How long one program may run; the longest takes about two minutes on two cores.
+const PROGRAM_SECONDS_MAX: u64 = 900;
+/// How long a server may take to stop after SIGTERM.
+const STOP_SECONDS_MAX: u64 = 30;
+/// How often a condition is looked at while waiting for it.
+const POLL: Duration = Duration::from_millis(20);
+
+/// What `scripts/install-test-tools` puts in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tool {
+    Python,
+    Node,
+    Mongosh,
+    RustDriver,
+    FerretDb,
+}
+
+impl Tool {
+    fn path(self) -> PathBuf {
+        let tools =
+            std::env::var_os("HANDFAST_TEST_TOOLS").map_or_else(|| root().join("target/test-tools"), PathBuf::from);
+        match self {
+            Self::Python => tools.join("venv/bin/python"),
+            Self::Node => tools.join("venv/bin/node"),
+            Self::Mongosh => root().join("tests/clients/node/node_modules/mongosh/bin/mongosh.js"),
+            Self::RustDriver => tools.join("rust/debug/handfast-client-tests"),
+            Self::FerretDb => tools.join("ferretdb"),
+        }
+    }
+
+    /// The tool's path; without it the caller returns, having said so, and where `CI=true` nothing may be missing.
+    pub(crate) fn find(self) -> Option<String> {
+        let path = self.path();
+        if path.exists() {
+            return Some(path.to_string_lossy().into_owned());
+        }
+        let missing = format!("{self:?} is not installed at {}: scripts/install-test-tools", path.display());
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing}");
+        println!("skipped: {missing}");
+        None
+    }
+}
+
+/// The repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The files of a folder with an extension, in order of their names; none is a mistake of the test.
+pub(crate) fn examples(folder: &str, extension: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(folder)).expect("the folder is in the repository");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|found| found == extension));
+    paths.sort();
+    assert!(!paths.is_empty(), "no .{extension} file in {folder}");
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+/// Runs a program against a server of its own, and requires both to end well.
+pub(crate) fn run(program: &str, arguments: &[&str]) {
+    let server = Handfast::start();
+    server.run(program, arguments);
+    server.stop();
+}
+
+/// Runs a program that starts its servers itself.
+pub(crate) fn run_with_own_servers(program: &str, arguments: &[&str]) {
+    execute(Command::new(program).args(arguments));
+}
+
+/// A running `handfast serve`.
+pub(crate) struct Handfast {
+    child: Child,
+    directory: PathBuf,
+    port: u16,
+}
+
+impl Handfast {
+    /// Starts the server on a free port and waits until it takes connections.
+    pub(crate) fn start() -> Self {
+        let port = free_port();
+        let directory = std::env::temp_dir().join(format!("handfast-ext-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the server");
+        let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
+        let child = Command::new(env!("CARGO_BIN_EXE_handfast"))
+            .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+            .arg(directory.join("data"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle of the log"))
+            .stderr(log)
+            .spawn()
+            .expect("the server starts");
+        let mut server = Self { child, directory, port };
+        let answered =
+            wait_until(START_SECONDS_MAX, || TcpStream::connect(("127.0.0.1", port)).is_ok() || !server.alive());
+        assert!(answered && server.alive(), "the server did not start:\n{}", server.log());
+        server
+    }
+
+    /// What clients connect to.
+    pub(crate) fn uri(&self) -> String {
+        format!("mongodb://127.0.0.1:{}/", self.port)
+    }
+
+    /// Runs a program with `MONGODB_URI` naming this server; it must exit with 0.
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
+        println!("{program} {}", arguments.join(" "));
+        execute(
+            Command::new(program).args(arguments).env("MONGODB_URI", self.uri()).env("DB_PORT", self.port.to_string()),
+        );
+    }
+
+    /// Stops the server, which must have been alive and go cleanly, and checks what it leaves behind.
+    pub(crate) fn stop(mut self) {
+        assert!(self.alive(), "the server died:\n{}", self.log());
+        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+        assert!(wait_until(STOP_SECONDS_MAX, || !self.alive()), "the server does not stop:\n{}", self.log());
+        let status = self.child.wait().expect("the server's exit code");
+        assert!(status.success(), "the server went with {status}:\n{}", self.log());
+        assert!(!self.log().contains("panicked at"), "a panic in the server:\n{}", self.log());
+        let check = Command::new(env!("CARGO_BIN_EXE_handfast"))
+            .args(["check", "--quiet", "--data"])
+            .arg(self.directory.join("data"))
+            .output()
+            .expect("the check runs");
+        assert!(check.status.success(), "the data directory is not clean: {check:?}");
+    }
+
+    fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("log.txt")).unwrap_or_default()
+    }
+}
+
+impl Drop for Handfast {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+        let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Runs a program from the repository's root; its output is shown where it does not exit with 0.
+fn execute(command: &mut Command) {
+    let mut child = command
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdout = child.stdout.take().expect("its output");
+    let mut stderr = child.stderr.take().expect("its errors");
+    let readers = [std::thread::spawn(move || text(&mut stdout)), std::thread::spawn(move || text(&mut stderr))];
+    let mut status: Option<ExitStatus> = None;
+    let ended = wait_until(PROGRAM_SECONDS_MAX, || {
+        status = child.try_wait().expect("a child to wait for");
+        status.is_some()
+    });
+    if !ended {
+        let _gone = child.kill();
+    }
+    let output: String = readers.into_iter().map(|reader| reader.join().expect("a reader")).collect();
+    println!("{output}");
+    assert!(status.is_some_and(|status| status.success()), "{command:?} ended with {status:?}");
+}
+
+fn text(from: &mut impl std::io::Read) -> String {
+    let mut bytes = Vec::new();
+    let _until_the_end = from.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+#[expect(clippy::disallowed_methods, reason = "waits for other processes, which no injected clock moves")]
+fn wait_until(seconds_max: u64, mut condition: impl FnMut() -> bool) -> bool {
+    let started = std::time::Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if started.elapsed() >= Duration::from_secs(seconds_max) {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+}
