@@ -4,7 +4,7 @@
 //! moment of the write: it matches the filter once more, so that a document that no longer matches is left alone.
 
 use bson::{RawDocument, RawDocumentBuf};
-use handfast_mql::update::{Applied, UpdateOptions, UpdateSource};
+use handfast_mql::update::{Applied, UpdateOptions, UpdateSource, check_upsert_filter};
 use handfast_mql::{Code, CompileOptions, Context, Filter, Projection, Sort, Update};
 
 use crate::{
@@ -14,9 +14,6 @@ use crate::{
 
 #[cfg(test)]
 mod tests;
-
-/// MongoDB's `QueryFeatureNotAllowed`.
-const QUERY_FEATURE_NOT_ALLOWED: Code = Code(224);
 
 /// A filter and what happens to the documents that match it.
 #[derive(Debug)]
@@ -32,8 +29,7 @@ impl Change {
     /// Compiles a statement of an update with these variables of `let`.
     ///
     /// # Errors
-    /// Those of the language; `FailedToParse` (9) for a replacement of many documents, or a sort of many;
-    /// `QueryFeatureNotAllowed` (224) for `$expr` in an upsert's filter.
+    /// Those of the language; `FailedToParse` (9) for a replacement of many documents, or a sort of many.
     pub fn of_statement(statement: &UpdateStatement, variables: &RawDocument) -> Result<Self> {
         let options = CompileOptions::with_variables(&joined(variables, &statement.constants)?)?;
         let change = Change {
@@ -43,23 +39,16 @@ impl Change {
             multi: statement.multi,
             upsert: statement.upsert,
         };
-        change.check_upsert()?;
         if change.multi && change.update.is_replacement() {
             return Err(failed_to_parse("multi update is not supported for replacement-style update"));
+        }
+        if change.upsert {
+            check_upsert_filter(&change.filter)?;
         }
         if change.multi && !change.sort.is_empty() {
             return Err(failed_to_parse("Cannot specify sort with multi=true"));
         }
         Ok(change)
-    }
-
-    /// An upsert takes fields from its filter, and an expression could want any.
-    fn check_upsert(&self) -> Result<()> {
-        if self.upsert && self.filter.uses_expression() {
-            let text = "$expr is not allowed in the query predicate for an upsert";
-            return Err(Error::command(QUERY_FEATURE_NOT_ALLOWED, text));
-        }
-        Ok(())
     }
 
     /// Which documents.
@@ -161,9 +150,10 @@ impl Claim {
             Modification::Update { update, upsert, returns, array_filters } => {
                 let update = compile(update, array_filters, options)?;
                 let (filter, sort) = (filter.clone(), Sort::compile(&request.sort)?);
-                let change = Change { filter, update, sort, multi: false, upsert: *upsert };
-                change.check_upsert()?;
-                (Some(change), *returns)
+                if *upsert {
+                    check_upsert_filter(&filter)?;
+                }
+                (Some(Change { filter, update, sort, multi: false, upsert: *upsert }), *returns)
             }
         };
         Ok(Claim { filter, sort, projection, change, returns })

@@ -108,20 +108,6 @@ impl Filter {
         })
     }
 
-    /// Whether an aggregation expression (`$expr`) stands anywhere in it.
-    pub fn uses_expression(&self) -> bool {
-        let mut pending = vec![&self.root];
-        while let Some(node) = pending.pop() {
-            match node {
-                Node::Expression(_) => return true,
-                Node::And(nodes) | Node::Or(nodes) | Node::Nor(nodes) => pending.extend(nodes),
-                Node::Not(node) => pending.push(node),
-                _ => {}
-            }
-        }
-        false
-    }
-
     /// The field conditions that hold for every matching document: the root, and what `$and` (and an `$or` of one) nests.
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
         let mut pending = vec![&self.root];
