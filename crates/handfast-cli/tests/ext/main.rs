@@ -5,6 +5,12 @@
 //! (`scripts/install-test-tools` puts them into `target/test-tools`) is skipped aloud, and is a failure where `CI=true`.
 //! Afterwards the server is stopped with SIGTERM and must have gone cleanly, and `handfast check` must find nothing.
 
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "helpers of tests are tests too: they fail and report aloud"
+)]
+
 mod support;
 
 use support::{Handfast, Tool, examples, run, run_with_own_servers};
