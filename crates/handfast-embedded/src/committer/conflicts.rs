@@ -19,6 +19,8 @@ pub(crate) struct Deletions {
     floor: CommitTimestamp,
     /// Collections that were dropped, or got another name: all their documents went away at once.
     namespaces: HashMap<Namespace, CommitTimestamp>,
+    /// Drops up to here may be forgotten.
+    namespaces_floor: CommitTimestamp,
 }
 
 struct Deletion {
@@ -30,7 +32,13 @@ struct Deletion {
 
 impl Deletions {
     pub(crate) fn new(floor: CommitTimestamp) -> Self {
-        Deletions { by_key: HashMap::new(), by_age: VecDeque::new(), floor, namespaces: HashMap::new() }
+        Deletions {
+            by_key: HashMap::new(),
+            by_age: VecDeque::new(),
+            floor,
+            namespaces: HashMap::new(),
+            namespaces_floor: floor,
+        }
     }
 
     pub(crate) fn note(&mut self, key: &[u8], timestamp: CommitTimestamp) {
@@ -57,12 +65,18 @@ impl Deletions {
 
     /// Whether the collection of this name went away after a snapshot, whatever is there now.
     pub(crate) fn namespace_since(&self, namespace: &Namespace, snapshot: CommitTimestamp) -> bool {
-        self.namespaces.get(namespace).is_some_and(|&gone| gone > snapshot)
+        self.namespaces.get(namespace).map_or(snapshot < self.namespaces_floor, |&gone| gone > snapshot)
     }
 
     /// Forgets what no snapshot can still need.
     pub(crate) fn forget_before(&mut self, oldest: CommitTimestamp) {
-        self.namespaces.retain(|_, gone| *gone > oldest);
+        self.namespaces.retain(|_, gone| {
+            let needed = *gone > oldest;
+            if !needed {
+                self.namespaces_floor = self.namespaces_floor.max(*gone);
+            }
+            needed
+        });
         while self.by_age.front().is_some_and(|deletion| deletion.timestamp <= oldest) {
             self.forget_oldest();
         }
