@@ -13,7 +13,8 @@ use handfast_store::{BatchLimit, Count, Cursor, Distinct, Error as StoreError, F
 
 use super::candidates::{Candidates, Looked, Shown, Source};
 use super::plan::{self, Plan};
-use super::scan::Access;
+use super::point::{self, PointCursor};
+use super::scan::{Access, Reader};
 use crate::catalog::Collection;
 use crate::committer::Snapshot;
 use crate::store::EmbeddedStore;
@@ -42,6 +43,13 @@ impl EmbeddedStore {
 
     /// Opens a cursor over the documents that match at a snapshot.
     pub(crate) fn find_at(&self, snapshot: Snapshot, request: &Find) -> StoreResult<Box<dyn Cursor>> {
+        if let Some(id) = point::id_alone(request) {
+            let Some(collection) = snapshot.catalog().get(&request.namespace) else {
+                return Ok(Box::new(EmptyCursor));
+            };
+            let reader = Reader { view: snapshot.view()?, verify: self.shared().verify };
+            return Ok(Box::new(PointCursor(point::read(&reader, collection, id)?)));
+        }
         let prepared = self.prepare(&snapshot, request)?;
         if prepared.collection.is_none() {
             return Ok(Box::new(EmptyCursor));

@@ -1,5 +1,5 @@
 //! How the store is queried: [`plan`] chooses how candidates are found ([`bounds`] from the filter), [`scan`] walks
-//! them, [`candidates`] hands them out, [`find`] cuts the answer into pages.
+//! them, [`candidates`] hands them out, [`find`] cuts the answer into pages. [`point`] is the short way to one document.
 //!
 //! Whatever the plan says, the filter has the last word on every document: an index only spares looking.
 
@@ -8,4 +8,5 @@ pub(crate) mod candidates;
 pub(crate) mod explain;
 pub(crate) mod find;
 pub(crate) mod plan;
+mod point;
 pub(crate) mod scan;
