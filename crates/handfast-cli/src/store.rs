@@ -34,8 +34,6 @@ pub(crate) fn options(settings: &Settings) -> Options {
         write_buffer_bytes: settings.write_buffer_bytes.0,
         journal_bytes_max: settings.journal_bytes.0,
         snapshot_bytes_max: settings.snapshot_bytes.0,
-        // More than the machine can address is as good as all of it.
-        sort_bytes_max: usize::try_from(settings.sort_bytes.0).unwrap_or(usize::MAX),
         expiry_interval: Some(settings.expiry_interval.0),
         ..Options::default()
     }

@@ -35,8 +35,6 @@ pub struct Options {
     /// Documents of one step of a large change (`multi` update or delete, expiry, index build, drop), between which
     /// other writers have their turn.
     pub step_documents_max: usize,
-    /// Bytes of documents that a sort or a group may hold in memory.
-    pub sort_bytes_max: usize,
     /// Whether checksums of records are verified on every read. Only a test of the tests switches it off.
     #[doc(hidden)]
     pub verify_checksums: bool,
@@ -66,7 +64,6 @@ impl Default for Options {
             memory_sync_interval: Duration::from_millis(100),
             expiry_interval: Some(Duration::from_secs(60)),
             step_documents_max: 1000,
-            sort_bytes_max: (100 * MIB) as usize,
             verify_checksums: true,
             acknowledge_after_sync: true,
         }

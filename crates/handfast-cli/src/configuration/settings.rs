@@ -18,7 +18,6 @@ pub(crate) struct Settings {
     pub(crate) write_buffer_bytes: Bytes,
     pub(crate) journal_bytes: Bytes,
     pub(crate) snapshot_bytes: Bytes,
-    pub(crate) sort_bytes: Bytes,
     pub(crate) expiry_interval: Span,
     pub(crate) listen: String,
     pub(crate) insecure: bool,
@@ -56,7 +55,6 @@ impl Default for Settings {
             write_buffer_bytes: Bytes(store.write_buffer_bytes),
             journal_bytes: Bytes(store.journal_bytes_max),
             snapshot_bytes: Bytes(store.snapshot_bytes_max),
-            sort_bytes: Bytes(store.sort_bytes_max as u64),
             expiry_interval: Span(store.expiry_interval.unwrap_or(EXPIRY_INTERVAL)),
             // MongoDB's port; nobody else can reach it.
             listen: "127.0.0.1:27017".to_owned(),
@@ -99,7 +97,6 @@ impl Settings {
             (self.write_buffer_bytes, ENGINE_BYTES_MIN),
             (self.journal_bytes, Bytes(handfast_embedded::JOURNAL_BYTES_MIN)),
             (self.snapshot_bytes, ENGINE_BYTES_MIN),
-            (self.sort_bytes, ENGINE_BYTES_MIN),
             (self.request_bytes, MESSAGE_BYTES_MIN),
             (self.reply_bytes, MESSAGE_BYTES_MIN),
         ] {
