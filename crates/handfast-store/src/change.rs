@@ -74,13 +74,18 @@ impl Change {
     /// What becomes of a document; none if it does not match.
     ///
     /// # Errors
-    /// Those of the operators, `ImmutableField` (66), 17419 for a document that would be too large. It stays as it was.
+    /// Those of the operators, `ImmutableField` (66), 17419 for a document that would be too large, `Overflow` (15) for
+    /// one that would be nested too deeply. It stays as it was.
     pub fn apply(&self, document: &RawDocument, context: &Context) -> Result<Option<Applied>> {
         let Some(position) = self.filter.matches_position(document, context)? else { return Ok(None) };
         let applied = self.update.apply(document, position, context)?;
         if applied.modified && insertion::id(document)? != insertion::id(&applied.document)? {
             let text = "Performing an update on the path '_id' would modify the immutable field '_id'";
             return Err(Error::command(Code::ImmutableField, text));
+        }
+        if applied.modified {
+            // An update can nest deeper than the document and the update were: what is stored must be safe to walk.
+            insertion::check_structure(&applied.document)?;
         }
         Ok(Some(applied))
     }

@@ -40,6 +40,28 @@ fn the_id_stays() {
 }
 
 #[test]
+fn a_document_does_not_grow_deeper_than_can_be_walked() {
+    let nested = |levels: usize| {
+        let path = bson::raw::CString::try_from(vec!["a"; levels].join(".")).expect("no zero");
+        let mut fields = RawDocumentBuf::new();
+        fields.append(path, 1);
+        statement(rawdoc! {}, rawdoc! { "$set": fields })
+    };
+    assert!(apply(&nested(90), rawdoc! { "_id": 1 }).is_ok());
+    assert_eq!(apply(&nested(150), rawdoc! { "_id": 1 }), Err(15));
+    let twice = UpdateStatement::one(rawdoc! {}, UpdateSpec::Pipeline(vec![rawdoc! { "$set": { "b": "$$ROOT" } }]));
+    let mut document = rawdoc! { "_id": 1 };
+    let refused = (0..200).find_map(|_| match apply(&twice, document.clone()) {
+        Ok(grown) => {
+            document = grown.expect("it matches");
+            None
+        }
+        Err(code) => Some(code),
+    });
+    assert_eq!(refused, Some(15));
+}
+
+#[test]
 fn statements_that_contradict_are_refused() {
     let many = |change: RawDocumentBuf| UpdateStatement { multi: true, ..statement(rawdoc! {}, change) };
     assert_eq!(compile(&many(rawdoc! { "a": 1 })).map(|_| ()), Err(9));
