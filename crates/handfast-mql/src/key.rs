@@ -49,10 +49,24 @@ impl TypeBits {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
 
-    fn push(&mut self, kind: u8) {
-        self.0.push(kind);
+/// Takes what the order does not tell.
+trait Keep {
+    fn keep(&mut self, kind: &[u8]);
+}
+
+impl Keep for TypeBits {
+    fn keep(&mut self, kind: &[u8]) {
+        self.0.extend_from_slice(kind);
     }
+}
+
+/// For keys that nobody reads back: keeps nothing, allocates nothing.
+struct Discard;
+
+impl Keep for Discard {
+    fn keep(&mut self, _kind: &[u8]) {}
 }
 
 /// Closes an object or an array; below every tag.
@@ -99,12 +113,12 @@ mod kind {
 
 /// Appends the key of one value.
 pub fn encode(value: RawBsonRef<'_>, out: &mut Vec<u8>) {
-    encode_typed(value, Direction::Ascending, out, &mut TypeBits::default());
+    append(value, out, &mut Discard);
 }
 
 /// Appends the key of one place of a compound key.
 pub fn encode_directed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u8>) {
-    encode_typed(value, direction, out, &mut TypeBits::default());
+    directed(direction, out, |out| append(value, out, &mut Discard));
 }
 
 /// Appends the key of one place, and what [`decode()`] needs beside it.
@@ -166,7 +180,7 @@ fn invert(bytes: &mut [u8]) {
     }
 }
 
-fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut TypeBits) {
+fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
     use RawBsonRef as V;
     match value {
         V::MinKey => out.push(tag::MIN_KEY),
@@ -229,9 +243,9 @@ fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut TypeBits) {
     }
 }
 
-fn append_kind(tag: u8, kind: u8, out: &mut Vec<u8>, bits: &mut TypeBits) {
+fn append_kind(tag: u8, kind: u8, out: &mut Vec<u8>, bits: &mut impl Keep) {
     out.push(tag);
-    bits.push(kind);
+    bits.keep(&[kind]);
 }
 
 fn append_text(text: &[u8], out: &mut Vec<u8>) {
@@ -245,7 +259,7 @@ fn append_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
-fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut TypeBits) {
+fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut impl Keep) {
     for (name, value) in document.iter().map_while(Result::ok) {
         // The type comes before the name, as in the order; one above the rank keeps clear of the end.
         out.push(order::type_rank(value) + 1);
@@ -255,7 +269,7 @@ fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut TypeBits)
     out.push(END);
 }
 
-fn append_elements(array: &RawArray, out: &mut Vec<u8>, bits: &mut TypeBits) {
+fn append_elements(array: &RawArray, out: &mut Vec<u8>, bits: &mut impl Keep) {
     for value in array.into_iter().map_while(Result::ok) {
         append(value, out, bits);
     }

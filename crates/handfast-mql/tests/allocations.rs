@@ -60,6 +60,21 @@ fn regular_expressions_allocate_once() {
     assert_eq!(counted.count_total, 0);
 }
 
+#[test]
+fn a_key_takes_the_room_it_is_given() {
+    let document = document();
+    let mut key = Vec::with_capacity(1024);
+    let counted = allocation_counter::measure(|| {
+        for (name, value) in document.iter().map(Result::unwrap) {
+            // The digits of a decimal that no double equals are written as text first.
+            if name != "price" {
+                handfast_mql::key::encode(value, &mut key);
+            }
+        }
+    });
+    assert_eq!(counted.count_total, 0);
+}
+
 /// The counter counts: a test that cannot fail would be none.
 #[test]
 fn the_counter_sees_an_allocation() {

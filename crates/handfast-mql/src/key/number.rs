@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use bson::RawBsonRef;
 
-use super::{TypeBits, invert, kind, tag};
+use super::{Keep, invert, kind, tag};
 use crate::{decimal::Decimal, number::Number};
 
 /// The double is the number.
@@ -18,7 +18,7 @@ pub(super) const DIGITS: u8 = 1;
 /// Added to the exponent of the digits, so that it is never negative: decimals go down to 10^-6176.
 const EXPONENT_BIAS: i32 = 8192;
 
-pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut TypeBits) {
+pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
     let Some(number) = Number::of(value) else { return };
     append_kind(value, number, bits);
     if is_nan(number) {
@@ -40,20 +40,20 @@ pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut TypeBi
     }
 }
 
-fn append_kind(value: RawBsonRef<'_>, number: Number, bits: &mut TypeBits) {
+fn append_kind(value: RawBsonRef<'_>, number: Number, bits: &mut impl Keep) {
     match (value, number) {
         (RawBsonRef::Decimal128(stored), _) => {
-            bits.push(kind::DECIMAL);
-            bits.0.extend_from_slice(&stored.bytes());
+            bits.keep(&[kind::DECIMAL]);
+            bits.keep(&stored.bytes());
         }
         (_, Number::Double(double)) if double.is_nan() => {
-            bits.push(kind::DOUBLE_BITS);
-            bits.0.extend_from_slice(&double.to_bits().to_be_bytes());
+            bits.keep(&[kind::DOUBLE_BITS]);
+            bits.keep(&double.to_bits().to_be_bytes());
         }
-        (_, Number::Double(double)) if double == 0.0 && double.is_sign_negative() => bits.push(kind::NEGATIVE_ZERO),
-        (_, Number::Double(_)) => bits.push(kind::DOUBLE),
-        (_, Number::Long(_)) => bits.push(kind::LONG),
-        _ => bits.push(kind::INT),
+        (_, Number::Double(double)) if double == 0.0 && double.is_sign_negative() => bits.keep(&[kind::NEGATIVE_ZERO]),
+        (_, Number::Double(_)) => bits.keep(&[kind::DOUBLE]),
+        (_, Number::Long(_)) => bits.keep(&[kind::LONG]),
+        _ => bits.keep(&[kind::INT]),
     }
 }
 
