@@ -25,6 +25,8 @@ const CHILD_DIRECTORY: &str = "HANDFAST_KILL_TEST_DIRECTORY";
 const CHILD_BROKEN: &str = "HANDFAST_KILL_TEST_BROKEN";
 /// Tasks that write at the same time.
 const WRITERS: u64 = 4;
+/// Kills that one directory lives through. Each is followed by a look at everything, which costs more as it grows.
+const KILLS_OF_A_LIFE: u64 = 20;
 
 fn namespace() -> Namespace {
     Namespace::new("kill", "c").unwrap()
@@ -162,10 +164,15 @@ async fn open(directory: &Path) -> Result<EmbeddedStore, handfast_embedded::Erro
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_acknowledged_survives_a_kill() {
-    let directory = tempfile::tempdir().unwrap();
+    let mut directory = tempfile::tempdir().unwrap();
     let mut acknowledged = Acknowledged::default();
+    let mut inserted = 0;
     let random = SeededRandom::new(kills());
     for kill in 0..kills() {
+        if kill % KILLS_OF_A_LIFE == 0 && kill > 0 {
+            directory = tempfile::tempdir().unwrap();
+            inserted += std::mem::take(&mut acknowledged).inserted.len();
+        }
         let kill_after = 1 + random.next_u64() % 1500;
         let child = start(directory.path(), false);
         let path = directory.path().to_owned();
@@ -191,7 +198,7 @@ async fn everything_acknowledged_survives_a_kill() {
         }
         store.close().await.unwrap();
     }
-    println!("{} kills, {} inserts acknowledged, none lost", kills(), acknowledged.inserted.len());
+    println!("{} kills, {} inserts acknowledged, none lost", kills(), inserted + acknowledged.inserted.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -90,7 +90,7 @@ pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Ag
         source,
         pipeline,
         hint: hint(arguments)?,
-        variables: arguments.document_or_empty("let")?,
+        variables: call.variables(arguments)?,
         durability: call.durability(),
     })
 }

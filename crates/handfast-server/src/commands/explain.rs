@@ -59,7 +59,7 @@ fn explained(call: &Call<'_>) -> Outcome<Explained> {
     match name {
         "find" => {
             let mut arguments = call.arguments("find")?;
-            let find = find::read(&mut arguments, call.request.namespace()?)?;
+            let find = find::read(call, &mut arguments, call.request.namespace()?)?;
             arguments.ignored(&["batchSize", "singleBatch", "noCursorTimeout"])?;
             arguments.finish()?;
             Ok(Explained::Find(find))

@@ -34,7 +34,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
         projection,
         hint: hint(&mut arguments)?,
         durability: call.durability(),
-        variables: arguments.document_or_empty("let")?,
+        variables: call.variables(&mut arguments)?,
         modification,
     };
     arguments.finish()?;

@@ -52,6 +52,7 @@ mod write;
 use std::future::Future;
 use std::pin::Pin;
 
+use bson::RawDocumentBuf;
 use handfast_store::{DocumentStore, Hint};
 
 use crate::arguments::Arguments;
@@ -92,6 +93,15 @@ impl<'a> Call<'a> {
     /// When the store has to acknowledge the writes of this command.
     pub(crate) fn durability(&self) -> handfast_store::Durability {
         self.request.durability(self.shared.options.durability)
+    }
+
+    /// The values of the command's `let`.
+    pub(crate) fn variables(&self, arguments: &mut Arguments<'_>) -> Outcome<RawDocumentBuf> {
+        let variables = arguments.document_or_empty("let")?;
+        if variables.is_empty() {
+            return Ok(variables);
+        }
+        Ok(self.shared.sources.evaluate(&variables)?)
     }
 }
 

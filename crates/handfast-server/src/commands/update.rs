@@ -27,7 +27,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let statements = arguments.documents("updates")?;
     let statements = arguments.required("updates", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
-    let variables = arguments.document_or_empty("let")?;
+    let variables = call.variables(&mut arguments)?;
     arguments.flag("bypassDocumentValidation")?;
     arguments.finish()?;
     check_batch(statements.len())?;

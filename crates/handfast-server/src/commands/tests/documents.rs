@@ -179,6 +179,11 @@ async fn expressions_and_updates_by_pipeline() {
     insert(&mut client, "c", &numbered(10)).await;
     let computed = rawdoc! { "find": "c", "filter": { "$expr": { "$eq": ["$_id", "$$want"] } }, "let": { "want": 3 } };
     assert_eq!(batch(&client.run("d", computed).await), [rawdoc! { "_id": 3 }]);
+    let values = rawdoc! { "sum": { "$add": [1, 2] }, "text": { "$literal": "$_id" } };
+    let pipeline = rawdoc! { "$set": { "sum": "$$sum", "text": "$$text" } };
+    let aggregate = rawdoc! { "aggregate": "c", "pipeline": [{ "$limit": 1 }, pipeline], "cursor": {}, "let": values };
+    let expected = rawdoc! { "_id": 0, "sum": 3, "text": "$_id" };
+    assert_eq!(batch(&client.run("d", aggregate).await), [expected]);
     let pipeline = rawdoc! { "update": "c", "updates": [{ "q": { "_id": 4 }, "u": [{ "$set": { "c": "$_id" } }] }] };
     check(&mut client, pipeline, rawdoc! { "n": 1, "nModified": 1 }).await;
 }
