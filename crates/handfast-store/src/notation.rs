@@ -8,6 +8,8 @@ use std::fmt::Write;
 use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument};
 
+pub use handfast_mql::text::type_name;
+
 #[cfg(test)]
 mod tests;
 
@@ -28,33 +30,6 @@ pub fn value(value: RawBsonRef<'_>) -> String {
     let mut text = String::new();
     write_value(&mut text, value, 0);
     text
-}
-
-/// The name that MongoDB gives a value's type in its messages: `string`, `object`, `objectId`.
-pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
-    match value {
-        RawBsonRef::Double(_) => "double",
-        RawBsonRef::String(_) => "string",
-        RawBsonRef::Array(_) => "array",
-        RawBsonRef::Document(_) => "object",
-        RawBsonRef::Boolean(_) => "bool",
-        RawBsonRef::Null => "null",
-        RawBsonRef::RegularExpression(_) => "regex",
-        RawBsonRef::JavaScriptCode(_) => "javascript",
-        RawBsonRef::JavaScriptCodeWithScope(_) => "javascriptWithScope",
-        RawBsonRef::Int32(_) => "int",
-        RawBsonRef::Int64(_) => "long",
-        RawBsonRef::Timestamp(_) => "timestamp",
-        RawBsonRef::Binary(_) => "binData",
-        RawBsonRef::ObjectId(_) => "objectId",
-        RawBsonRef::DateTime(_) => "date",
-        RawBsonRef::Symbol(_) => "symbol",
-        RawBsonRef::Decimal128(_) => "decimal",
-        RawBsonRef::Undefined => "undefined",
-        RawBsonRef::MaxKey => "maxKey",
-        RawBsonRef::MinKey => "minKey",
-        RawBsonRef::DbPointer(_) => "dbPointer",
-    }
 }
 
 fn write_document(text: &mut String, document: &RawDocument, depth: usize) {
