@@ -22,11 +22,26 @@ fn ext_pymongo() {
     run(&python, &["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/clients/python"]);
 }
 
-/// The Node driver likewise.
+/// pymongo's own suite: no file of it may pass fewer tests than `counts.toml` says.
+#[test]
+fn ext_pymongo_suite() {
+    let Some(python) = Tool::Python.find() else { return };
+    let Some(_) = Tool::PymongoSuite.find() else { return };
+    run(&python, &["tests/pymongo-suite/run.py"]);
+}
+
+/// The Node driver through its own methods.
 #[test]
 fn ext_node() {
     let Some(node) = Tool::Node.find() else { return };
     run(&node, &["--test", "tests/clients/node/"]);
+}
+
+/// Random filters, pipelines and updates: the server and an independent evaluator must agree.
+#[test]
+fn ext_mingo() {
+    let Some(node) = Tool::Node.find() else { return };
+    run(&node, &["tests/clients/node/mingo.mjs"]);
 }
 
 /// The Rust driver likewise.

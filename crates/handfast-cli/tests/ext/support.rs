@@ -23,6 +23,7 @@ pub(crate) enum Tool {
     Mongosh,
     RustDriver,
     FerretDb,
+    PymongoSuite,
 }
 
 impl Tool {
@@ -35,6 +36,7 @@ impl Tool {
             Self::Mongosh => root().join("tests/clients/node/node_modules/mongosh/bin/mongosh.js"),
             Self::RustDriver => tools.join("rust/debug/handfast-client-tests"),
             Self::FerretDb => tools.join("ferretdb"),
+            Self::PymongoSuite => tools.join("pymongo-4.20.0/test"),
         }
     }
 
