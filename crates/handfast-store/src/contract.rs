@@ -111,17 +111,21 @@ pub trait Cursor: Send {
 
 /// A store that can read a snapshot of all its documents and commit a batch of writes in one atomic step.
 ///
-/// Engine `Local` of the transaction layer needs this; `Percolator` does not (spec: transactions).
+/// Engine `Local` of the transaction layer needs this; `Percolator` does not (spec: transactions). Such a store also
+/// honours the tickets of requests ([`Ticket`](crate::Ticket)): a statement with a ticket that was used answers its
+/// first result and changes nothing.
 #[async_trait]
 pub trait AtomicStore: DocumentStore {
     /// A snapshot of everything that is committed (and, with `Journaled` durability, durable).
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
 
-    /// Applies all writes or none. The first committer wins: if a document of the batch was changed after
-    /// [`AtomicBatch::read_at`], nothing is applied.
+    /// Applies all writes or none. The first committer wins: if a document that the batch writes, or something that it
+    /// read, was changed after [`AtomicBatch::read_at`], nothing is applied. A store that cannot tell any more takes it
+    /// for changed.
     ///
     /// # Errors
-    /// `WriteConflict` (112) as said above; `DuplicateKey` if a unique index would be violated.
+    /// `WriteConflict` (112) as said above; `DuplicateKey` if a unique index would be violated; `TransactionTooOld`
+    /// (225) for a ticket that a later one of its session has replaced.
     async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp>;
 }
 

@@ -58,6 +58,7 @@ pub mod page;
 pub mod request;
 pub mod selection;
 pub mod source;
+pub mod ticket;
 
 pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot};
 pub use error::{Applied, Error, ErrorClass, Result};
@@ -66,3 +67,4 @@ pub use memory::MemoryStore;
 pub use outcome::*;
 pub use request::*;
 pub use source::{Clock, CountingIds, IdSource, ManualClock, ObjectIds, Random, SeededRandom, Sources, SystemClock};
+pub use ticket::Ticket;

@@ -22,6 +22,27 @@ pub struct InsertOutcome {
     pub errors: Vec<WriteError>,
 }
 
+/// One document was inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inserted;
+
+/// Whether one document was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deleted(pub bool);
+
+/// What became of one document of an update.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Changed {
+    /// None matched.
+    Nothing,
+    /// It matched, and is as it was.
+    Same,
+    /// It is different now.
+    Modified,
+    /// None matched; one with this `_id` was inserted.
+    Upserted(RawBson),
+}
+
 /// What an update did, all its statements together.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateOutcome {
@@ -33,6 +54,21 @@ pub struct UpdateOutcome {
     pub upserted: Vec<(usize, RawBson)>,
     /// Statements that failed.
     pub errors: Vec<WriteError>,
+}
+
+impl UpdateOutcome {
+    /// Adds what became of one document of the statement at this place.
+    pub fn count(&mut self, place: usize, changed: Changed) {
+        match changed {
+            Changed::Nothing => {}
+            Changed::Same => self.matched += 1,
+            Changed::Modified => {
+                self.matched += 1;
+                self.modified += 1;
+            }
+            Changed::Upserted(id) => self.upserted.push((place, id)),
+        }
+    }
 }
 
 /// What a delete did, all its statements together.

@@ -2,7 +2,7 @@
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 
-use crate::{CommitTimestamp, Error, Result};
+use crate::{CommitTimestamp, Error, Result, Ticket};
 use handfast_mql::Code;
 
 /// A database and a collection in it.
@@ -107,12 +107,15 @@ pub struct Insert {
     pub ordered: bool,
     /// When to acknowledge.
     pub durability: Durability,
+    /// Makes the request exactly once, on a store that is an [`AtomicStore`](crate::AtomicStore). Its statements
+    /// change one document each.
+    pub ticket: Option<Ticket>,
 }
 
 impl Insert {
     /// An ordered, journaled insert.
     pub fn new(namespace: Namespace, documents: Vec<RawDocumentBuf>) -> Self {
-        Insert { namespace, documents, ordered: true, durability: Durability::default() }
+        Insert { namespace, documents, ordered: true, durability: Durability::default(), ticket: None }
     }
 }
 
@@ -247,12 +250,22 @@ pub struct Update {
     pub durability: Durability,
     /// The variables of `let`, for `$expr` and pipelines.
     pub variables: RawDocumentBuf,
+    /// Makes the request exactly once, on a store that is an [`AtomicStore`](crate::AtomicStore). Its statements
+    /// change one document each.
+    pub ticket: Option<Ticket>,
 }
 
 impl Update {
     /// Ordered, journaled.
     pub fn new(namespace: Namespace, statements: Vec<UpdateStatement>) -> Self {
-        Update { namespace, statements, ordered: true, durability: Durability::default(), variables: rawdoc! {} }
+        Update {
+            namespace,
+            statements,
+            ordered: true,
+            durability: Durability::default(),
+            variables: rawdoc! {},
+            ticket: None,
+        }
     }
 }
 
@@ -303,6 +316,9 @@ pub struct FindAndModify {
     pub durability: Durability,
     /// The variables of `let`.
     pub variables: RawDocumentBuf,
+    /// Makes the request exactly once, on a store that is an [`AtomicStore`](crate::AtomicStore). Its statements
+    /// change one document each.
+    pub ticket: Option<Ticket>,
 }
 
 impl FindAndModify {
@@ -317,6 +333,7 @@ impl FindAndModify {
             hint: None,
             durability: Durability::default(),
             variables: rawdoc! {},
+            ticket: None,
         }
     }
 }
@@ -345,12 +362,22 @@ pub struct Delete {
     pub durability: Durability,
     /// The variables of `let`.
     pub variables: RawDocumentBuf,
+    /// Makes the request exactly once, on a store that is an [`AtomicStore`](crate::AtomicStore). Its statements
+    /// change one document each.
+    pub ticket: Option<Ticket>,
 }
 
 impl Delete {
     /// Ordered, journaled.
     pub fn new(namespace: Namespace, statements: Vec<DeleteStatement>) -> Self {
-        Delete { namespace, statements, ordered: true, durability: Durability::default(), variables: rawdoc! {} }
+        Delete {
+            namespace,
+            statements,
+            ordered: true,
+            durability: Durability::default(),
+            variables: rawdoc! {},
+            ticket: None,
+        }
     }
 }
 
@@ -582,13 +609,60 @@ pub enum DocumentWrite {
     Delete,
 }
 
+/// What a batch was decided from, beside the documents that it writes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read {
+    /// One document, there or not.
+    Document(Namespace, RawBson),
+    /// All documents that match, and that there are no others.
+    Matching {
+        /// Where.
+        namespace: Namespace,
+        /// Which.
+        filter: RawDocumentBuf,
+        /// The variables of `let`, for `$expr`.
+        variables: RawDocumentBuf,
+    },
+}
+
+/// A collection that a batch makes, with its indexes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Creation {
+    /// Where; nothing may be there yet.
+    pub namespace: Namespace,
+    /// How.
+    pub options: CollectionOptions,
+    /// Those besides `_id_`.
+    pub indexes: Vec<IndexSpec>,
+}
+
 /// Writes to apply all or not at all.
 #[derive(Clone, Debug)]
 pub struct AtomicBatch {
     /// The snapshot that the writes were made from.
     pub read_at: CommitTimestamp,
+    /// What must not have changed since then. What the batch writes is looked at without being listed.
+    pub reads: Vec<Read>,
+    /// Collections to make first.
+    pub creations: Vec<Creation>,
     /// Where, the `_id`, and the new state. An `_id` comes up at most once in a namespace.
     pub writes: Vec<(Namespace, RawBson, DocumentWrite)>,
+    /// A batch whose ticket was used is not applied again: it answers the timestamp of the first commit.
+    pub ticket: Option<Ticket>,
     /// When to acknowledge.
     pub durability: Durability,
+}
+
+impl AtomicBatch {
+    /// Nothing, made from a snapshot of this timestamp.
+    pub fn new(read_at: CommitTimestamp) -> Self {
+        AtomicBatch {
+            read_at,
+            reads: Vec::new(),
+            creations: Vec::new(),
+            writes: Vec::new(),
+            ticket: None,
+            durability: Durability::default(),
+        }
+    }
 }

@@ -1,15 +1,21 @@
 //! Several documents in one atomic step, for transactions: snapshots, and a commit in which the first committer wins.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocumentBuf};
+use bson::{DateTime, RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_store::index::Index;
+use handfast_store::ticket::Recorded;
 use handfast_store::{
-    AtomicBatch, AtomicStore, CommitTimestamp, Cursor, DocumentWrite, Error as StoreError, Find, Namespace,
-    Result as StoreResult, Snapshot as StoreSnapshot, insertion,
+    AtomicBatch, AtomicStore, CommitTimestamp, Creation, Cursor, DocumentWrite, Error as StoreError, Find, Namespace,
+    Read, Result as StoreResult, Snapshot as StoreSnapshot, Ticket, insertion,
 };
 
+use super::indexes::add_to_catalog;
+use crate::catalog::Collection;
 use crate::committer::{Snapshot, Writer};
-use crate::format::document_key;
+use crate::format::{StoredDocument, document_key};
 use crate::keys;
 use crate::read::scan::Reader;
 use crate::store::EmbeddedStore;
@@ -49,10 +55,10 @@ impl AtomicStore for EmbeddedStore {
     }
 
     async fn commit(&self, batch: AtomicBatch) -> StoreResult<CommitTimestamp> {
-        let uuid = self.uuid();
+        let (uuid, now) = (self.uuid(), self.inner.sources.clock.now());
         let bytes = batch.writes.iter().map(|(_, _, write)| size(write)).sum();
         let answer = batch.durability.into();
-        self.inner.committer.submit(answer, bytes, move |writer| commit(writer, &batch, uuid)).await
+        self.inner.committer.submit(answer, bytes, move |writer| once(writer, &batch, uuid, now)).await
     }
 }
 
@@ -63,11 +69,35 @@ fn size(write: &DocumentWrite) -> usize {
     }
 }
 
+/// Commits, unless the batch's ticket was used.
+fn once(writer: &mut Writer<'_>, batch: &AtomicBatch, uuid: [u8; 16], now: DateTime) -> StoreResult<CommitTimestamp> {
+    let Some(ticket) = batch.ticket else { return commit(writer, batch, uuid) };
+    let records = writer.ensure_collection(&Ticket::namespace()?, uuid)?;
+    let id_key = keys::of_id(ticket.record_id().as_raw_bson_ref());
+    let stored = writer.get(records.id, &id_key)?;
+    let record = stored.as_ref().map(StoredDocument::document).transpose()?;
+    if let Some(result) = record.map(|record| ticket.result(record)).transpose()?.flatten() {
+        return CommitTimestamp::from_result(&result);
+    }
+    let committed = commit(writer, batch, uuid)?;
+    if let Some(result) = committed.to_result() {
+        let record = ticket.record(record, &result, now)?;
+        writer.put(&records, &id_key, stored.as_ref(), &record)?;
+    }
+    Ok(committed)
+}
+
 /// All or nothing: what is staged before an error is taken back with the operation.
 fn commit(writer: &mut Writer<'_>, batch: &AtomicBatch, uuid: [u8; 16]) -> StoreResult<CommitTimestamp> {
     // Removals first, so that a unique key can move from one document of the batch to another.
     let is_delete = |write: &DocumentWrite| matches!(write, DocumentWrite::Delete);
     let (deletes, puts): (Vec<_>, Vec<_>) = batch.writes.iter().partition(|(_, _, write)| is_delete(write));
+    for read in &batch.reads {
+        check_read(writer, batch.read_at, read)?;
+    }
+    for creation in &batch.creations {
+        create(writer, creation, uuid)?;
+    }
     for (namespace, id, _) in &deletes {
         check_unchanged(writer, batch.read_at, namespace, id.as_raw_bson_ref())?;
     }
@@ -114,6 +144,31 @@ fn put_all(
         writer.put(&collection, &id_key, before.as_ref(), document)?;
     }
     Ok(())
+}
+
+fn check_read(writer: &Writer<'_>, read_at: CommitTimestamp, read: &Read) -> StoreResult<()> {
+    let (namespace, changed) = match read {
+        Read::Document(namespace, id) => return check_unchanged(writer, read_at, namespace, id.as_raw_bson_ref()),
+        Read::Matching { namespace, .. } => {
+            let changed = |collection: Arc<Collection>| writer.last_change(collection.id) > read_at;
+            (namespace, writer.collection(namespace).is_some_and(changed))
+        }
+    };
+    if changed || writer.dropped_since(namespace, read_at) {
+        let text = format!("write conflict: what was read of {namespace} has been changed after the snapshot");
+        return Err(StoreError::command(Code::WriteConflict, text));
+    }
+    Ok(())
+}
+
+fn create(writer: &mut Writer<'_>, creation: &Creation, uuid: [u8; 16]) -> StoreResult<()> {
+    let namespace = &creation.namespace;
+    if writer.collection(namespace).is_some() {
+        let text = format!("write conflict: the collection {namespace} was made by somebody else meanwhile");
+        return Err(StoreError::command(Code::WriteConflict, text));
+    }
+    let indexes = creation.indexes.iter().cloned().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;
+    add_to_catalog(writer, namespace, uuid, indexes).map(|_| ())
 }
 
 fn check_unchanged(

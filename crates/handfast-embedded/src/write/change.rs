@@ -7,7 +7,7 @@ use handfast_mql::{CompileOptions, Filter, Sort};
 use handfast_store::change::{Change, Claim, joined};
 use handfast_store::{
     Delete, DeleteOutcome, DeleteStatement, Error as StoreError, FindAndModify, FindAndModifyOutcome, Namespace,
-    Result as StoreResult, Update, UpdateOutcome, UpdateStatement, WriteError, insertion,
+    Result as StoreResult, Ticket, Update, UpdateOutcome, UpdateStatement, WriteError, insertion,
 };
 
 use super::insert::insert_one;
@@ -26,7 +26,8 @@ enum Changed {
 
 impl EmbeddedStore {
     pub(crate) async fn run_update(&self, request: Update) -> StoreResult<UpdateOutcome> {
-        let Update { namespace, statements, ordered, durability, variables } = request;
+        refuse_ticket(request.ticket)?;
+        let Update { namespace, statements, ordered, durability, variables, ticket: _ } = request;
         let answer = final_answer(statements.len(), durability.into());
         let mut outcome = UpdateOutcome::default();
         for (place, statement) in statements.into_iter().enumerate() {
@@ -108,7 +109,8 @@ impl EmbeddedStore {
     }
 
     pub(crate) async fn run_delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
-        let Delete { namespace, statements, ordered, durability, variables } = request;
+        refuse_ticket(request.ticket)?;
+        let Delete { namespace, statements, ordered, durability, variables, ticket: _ } = request;
         let answer = final_answer(statements.len(), durability.into());
         let mut outcome = DeleteOutcome::default();
         for (place, statement) in statements.into_iter().enumerate() {
@@ -164,6 +166,7 @@ impl EmbeddedStore {
     }
 
     pub(crate) async fn run_find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
+        refuse_ticket(request.ticket)?;
         let claim = Arc::new(Claim::compile(&request)?);
         let target = Arc::new(Target {
             namespace: request.namespace.clone(),
@@ -219,6 +222,12 @@ impl EmbeddedStore {
             claim.upserted(&document, &target.context)
         })
     }
+}
+
+/// Only batches have tickets here.
+pub(crate) fn refuse_ticket(ticket: Option<Ticket>) -> StoreResult<()> {
+    let text = "the embedded store takes tickets with batches only";
+    ticket.map_or(Ok(()), |_| Err(StoreError::command(handfast_mql::Code::CommandNotSupported, text)))
 }
 
 /// A request of one statement waits for the sync with it; one of many waits once, at its end.

@@ -25,7 +25,7 @@ use crate::format::{CollectionId, IndexId, MetadataKey, collection_prefix};
 use crate::store::EmbeddedStore;
 
 /// How many indexes there were and are, and which must be built.
-struct Added {
+pub(crate) struct Added {
     before: u32,
     after: u32,
     build: Vec<(CollectionId, IndexId)>,
@@ -156,7 +156,8 @@ fn not_found(namespace: &Namespace) -> StoreError {
     StoreError::command(Code::NamespaceNotFound, format!("ns does not exist: {namespace}"))
 }
 
-fn add_to_catalog(
+/// Puts indexes into the catalog; those of a collection with documents are still to be built.
+pub(crate) fn add_to_catalog(
     writer: &mut Writer<'_>,
     namespace: &Namespace,
     uuid: [u8; 16],

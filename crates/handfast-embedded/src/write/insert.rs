@@ -12,7 +12,8 @@ type Prepared = (usize, StoreResult<RawDocumentBuf>);
 
 impl EmbeddedStore {
     pub(crate) async fn insert_documents(&self, request: Insert) -> StoreResult<InsertOutcome> {
-        let Insert { namespace, documents, ordered, durability } = request;
+        super::change::refuse_ticket(request.ticket)?;
+        let Insert { namespace, documents, ordered, durability, ticket: _ } = request;
         let mut outcome = InsertOutcome::default();
         let mut documents = documents.into_iter().enumerate().peekable();
         let mut last_answer = None;

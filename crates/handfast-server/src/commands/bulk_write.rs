@@ -219,8 +219,13 @@ impl Bulk<'_, '_> {
         let mut errors: Vec<Option<handfast_store::Error>> = vec![None; documents.len()];
         let mut tried = vec![false; documents.len()];
         if !stored.is_empty() {
-            let request =
-                Insert { namespace, documents: stored, ordered: self.ordered, durability: self.call.durability() };
+            let request = Insert {
+                namespace,
+                documents: stored,
+                ordered: self.ordered,
+                durability: self.call.durability(),
+                ticket: None,
+            };
             let outcome = self.call.store().insert(request).await?;
             self.totals.inserted += outcome.inserted;
             let end = match outcome.errors.first() {
@@ -260,6 +265,7 @@ impl Bulk<'_, '_> {
             statements: vec![statement],
             ordered: true,
             durability: self.call.durability(),
+            ticket: None,
             variables: self.variables.clone(),
         };
         let outcome = self.call.store().update(request).await?;
@@ -285,6 +291,7 @@ impl Bulk<'_, '_> {
             statements: vec![statement],
             ordered: true,
             durability: self.call.durability(),
+            ticket: None,
             variables: self.variables.clone(),
         };
         let outcome = self.call.store().delete(request).await?;

@@ -32,7 +32,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     check_batch(statements.len())?;
     call.shared.metrics.operations.delete.add(statements.len() as u64);
     let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
-    let delete = Delete { namespace, statements, ordered, durability: call.durability(), variables };
+    let delete = Delete { namespace, statements, ordered, durability: call.durability(), ticket: None, variables };
     let outcome = call.store().delete(delete).await?;
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.deleted);

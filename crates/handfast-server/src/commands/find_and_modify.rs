@@ -28,6 +28,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let modification = modification(&mut arguments)?;
     let projection = arguments.document("fields")?.map(ToOwned::to_owned).unwrap_or_default();
     let request = FindAndModify {
+        ticket: None,
         namespace,
         filter: arguments.document_or_empty("query")?,
         sort: arguments.document_or_empty("sort")?,

@@ -34,7 +34,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let Judged { documents, places, mut refused } = judge(&documents, ordered);
     let mut inserted = 0;
     if !documents.is_empty() {
-        let insert = Insert { namespace, documents, ordered, durability: call.durability() };
+        let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: None };
         let outcome = call.store().insert(insert).await?;
         inserted = outcome.inserted;
         let failed = outcome.errors.into_iter().map(|error| WriteError {

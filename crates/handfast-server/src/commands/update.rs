@@ -33,7 +33,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     check_batch(statements.len())?;
     call.shared.metrics.operations.update.add(statements.len() as u64);
     let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
-    let update = Update { namespace, statements, ordered, durability: call.durability(), variables };
+    let update = Update { namespace, statements, ordered, durability: call.durability(), ticket: None, variables };
     let outcome = call.store().update(update).await?;
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.matched + outcome.upserted.len() as u64);

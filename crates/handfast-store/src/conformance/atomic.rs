@@ -54,7 +54,7 @@ fn remove(id: impl Into<RawBson>) -> (Namespace, RawBson, DocumentWrite) {
 }
 
 fn batch(read_at: CommitTimestamp, writes: Vec<(Namespace, RawBson, DocumentWrite)>) -> AtomicBatch {
-    AtomicBatch { read_at, writes, durability: Durability::default() }
+    AtomicBatch { writes, ..AtomicBatch::new(read_at) }
 }
 
 async fn now(s: &Subject) -> Result<CommitTimestamp, Failure> {

@@ -398,7 +398,7 @@ impl AtomicStore for Broken {
         }
         let mut last = batch.read_at;
         for write in batch.writes {
-            let single = AtomicBatch { read_at: batch.read_at, writes: vec![write], durability: batch.durability };
+            let single = AtomicBatch { writes: vec![write], ..AtomicBatch::new(batch.read_at) };
             last = self.store.commit(single).await?;
         }
         Ok(last)

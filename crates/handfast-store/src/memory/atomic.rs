@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
-use handfast_mql::Code;
+use handfast_mql::{Code, CompileOptions, Filter};
 
-use super::MemoryStore;
-use super::state::{State, id_key};
+use super::state::{IndexState, State, id_key};
+use super::{MemoryStore, ticketed};
+use crate::index::{Addition, Index, addition};
 use crate::*;
 
 #[async_trait]
@@ -15,24 +16,74 @@ impl AtomicStore for MemoryStore {
     }
 
     async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp> {
-        self.write(|state| {
-            let mut records = Vec::with_capacity(batch.writes.len());
-            // First take out all old documents, then put in the new ones: the keys of a unique index may change hands.
-            for (namespace, id, _) in &batch.writes {
-                let key = id_key(id.as_raw_bson_ref());
-                if state.changed_at(namespace, &key) > batch.read_at.0 {
+        let (ticket, now) = (batch.ticket, self.sources().clock.now());
+        self.write(|state| ticketed::once(state, ticket, now, || self.fresh_uuid(), |state| self.apply(state, batch)))
+    }
+}
+
+impl MemoryStore {
+    /// All of a batch, or an error.
+    fn apply(&self, state: &mut State, batch: AtomicBatch) -> Result<CommitTimestamp> {
+        for read in &batch.reads {
+            self.check_read(state, batch.read_at, read)?;
+        }
+        for creation in batch.creations {
+            self.create(state, creation)?;
+        }
+        // First take out all old documents, then put in the new ones: the keys of a unique index may change hands.
+        let mut records = Vec::with_capacity(batch.writes.len());
+        for (namespace, id, _) in &batch.writes {
+            let key = id_key(id.as_raw_bson_ref());
+            if state.changed_at(namespace, &key) > batch.read_at.0 {
+                return Err(conflict(namespace, id.as_raw_bson_ref()));
+            }
+            records.push(state.remove(namespace, &key)?.map(|stored| stored.record));
+        }
+        for ((namespace, id, write), record) in batch.writes.into_iter().zip(records) {
+            let DocumentWrite::Put(document) = write else { continue };
+            let document = checked(document, id.as_raw_bson_ref())?;
+            state.collection_or_new(&namespace, || self.fresh_uuid());
+            state.add(&namespace, document, record)?;
+        }
+        Ok(CommitTimestamp(state.commit))
+    }
+
+    fn check_read(&self, state: &State, read_at: CommitTimestamp, read: &Read) -> Result<()> {
+        match read {
+            Read::Document(namespace, id) => {
+                if state.changed_at(namespace, &id_key(id.as_raw_bson_ref())) > read_at.0 {
                     return Err(conflict(namespace, id.as_raw_bson_ref()));
                 }
-                records.push(state.remove(namespace, &key)?.map(|stored| stored.record));
             }
-            for ((namespace, id, write), record) in batch.writes.into_iter().zip(records) {
-                let DocumentWrite::Put(document) = write else { continue };
-                let document = checked(document, id.as_raw_bson_ref())?;
-                state.collection_or_new(&namespace, || self.fresh_uuid());
-                state.add(&namespace, document, record)?;
+            Read::Matching { namespace, filter, variables } => {
+                let filter = Filter::compile(filter, &CompileOptions::with_variables(variables)?)?;
+                let context = self.sources().context(variables);
+                let matches = |document: &RawDocumentBuf| Ok(filter.matches(document, &context)?);
+                if state.answers_differently(namespace, read_at.0, matches)? {
+                    return Err(ticketed::read_conflict(namespace));
+                }
             }
-            Ok(CommitTimestamp(state.commit))
-        })
+        }
+        Ok(())
+    }
+
+    fn create(&self, state: &mut State, creation: Creation) -> Result<()> {
+        let Creation { namespace, options, indexes } = creation;
+        if state.collections.contains_key(&namespace) {
+            let text = format!("write conflict: the collection {namespace} was made by somebody else meanwhile");
+            return Err(Error::command(Code::WriteConflict, text));
+        }
+        state.collection_or_new(&namespace, || self.fresh_uuid());
+        if let Some(collection) = state.collections.get_mut(&namespace) {
+            collection.options = options;
+            for spec in indexes {
+                let index = Index::compile(spec)?;
+                if addition(&collection.specs(), index.spec())? == Addition::New {
+                    collection.indexes.push(IndexState::new(index));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -21,6 +21,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod ticketed;
 mod write;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -35,6 +36,9 @@ pub const DOCUMENT_BYTES_TOTAL_MAX: u64 = 1 << 30;
 /// Deletions that a store remembers to find conflicts with them. Beyond, a commit whose snapshot is older than what was
 /// forgotten conflicts, to be on the safe side.
 pub const DELETIONS_KEPT_MAX: usize = 100_000;
+/// States of documents that a store remembers to tell whether a query would answer differently now. Beyond, a batch with
+/// such a query whose snapshot is older than what was forgotten conflicts.
+pub const IMAGES_KEPT_MAX: usize = 10_000;
 
 /// A store in memory. Clones share their documents.
 #[derive(Clone)]

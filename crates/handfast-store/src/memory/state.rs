@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::{Code, key};
-use imbl::{OrdMap, OrdSet};
+use imbl::{OrdMap, OrdSet, Vector};
 
-use super::DELETIONS_KEPT_MAX;
+use super::{DELETIONS_KEPT_MAX, IMAGES_KEPT_MAX};
 use crate::index::Index;
 use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, insertion};
 
@@ -34,6 +34,10 @@ pub(super) struct State {
     deleted_forgotten: u64,
     /// When a collection was dropped, or renamed away, last.
     dropped: OrdMap<Namespace, u64>,
+    /// Documents as they came and as they went, oldest first.
+    images: Vector<(u64, Namespace, Arc<Stored>)>,
+    /// Images up to this commit may be forgotten.
+    images_forgotten: u64,
 }
 
 #[derive(Clone)]
@@ -83,6 +87,36 @@ impl State {
         here.max(gone).max(self.dropped.get(namespace).copied().unwrap_or(0))
     }
 
+    /// Whether a collection holds, or held, another set of documents for this question than at `read_at`.
+    pub(super) fn answers_differently(
+        &self,
+        namespace: &Namespace,
+        read_at: u64,
+        matches: impl Fn(&RawDocumentBuf) -> Result<bool>,
+    ) -> Result<bool> {
+        if read_at < self.images_forgotten || self.dropped.get(namespace).is_some_and(|dropped| *dropped > read_at) {
+            return Ok(true);
+        }
+        for (commit, place, stored) in self.images.iter().rev() {
+            if *commit <= read_at {
+                break;
+            }
+            if place == namespace && matches(&stored.document)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn remember(&mut self, namespace: &Namespace, stored: &Arc<Stored>) {
+        self.images.push_back((self.commit, namespace.clone(), Arc::clone(stored)));
+        if self.images.len() > IMAGES_KEPT_MAX
+            && let Some((commit, _, _)) = self.images.pop_front()
+        {
+            self.images_forgotten = commit;
+        }
+    }
+
     /// The collection, made if it is not there.
     pub(super) fn collection_or_new(&mut self, namespace: &Namespace, uuid: impl FnOnce() -> [u8; 16]) {
         if !self.collections.contains_key(namespace) {
@@ -127,6 +161,7 @@ impl State {
             self.deleted_forgotten = self.commit;
             self.deleted.clear();
         }
+        self.remember(namespace, &stored);
         Ok(Some(stored))
     }
 
@@ -150,7 +185,9 @@ impl State {
         let bytes = document.as_bytes().len() as u64;
         collection.size_bytes += bytes;
         self.bytes += bytes;
-        collection.documents.insert(key, Arc::new(Stored { document, commit: self.commit, record }));
+        let stored = Arc::new(Stored { document, commit: self.commit, record });
+        collection.documents.insert(key, Arc::clone(&stored));
+        self.remember(namespace, &stored);
         Ok(())
     }
 }

@@ -54,8 +54,9 @@ impl DocumentStore for MemoryStore {
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
         let mut outcome = InsertOutcome::default();
         for (index, document) in request.documents.into_iter().enumerate() {
-            match self.insert_document(&request.namespace, document) {
-                Ok(()) => outcome.inserted += 1,
+            let ticket = request.ticket.map(|ticket| ticket.of_statement(index));
+            match self.insert_document(&request.namespace, document, ticket) {
+                Ok(Inserted) => outcome.inserted += 1,
                 Err(error) => {
                     outcome.errors.push(WriteError { index, error });
                     if request.ordered {
@@ -90,8 +91,8 @@ impl DocumentStore for MemoryStore {
 
     async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
         let mut outcome = DeleteOutcome::default();
-        for (index, statement) in request.statements.iter().enumerate() {
-            if let Err(error) = self.delete_statement(&request, statement, &mut outcome.deleted).await {
+        for index in 0..request.statements.len() {
+            if let Err(error) = self.delete_statement(&request, index, &mut outcome.deleted).await {
                 outcome.errors.push(WriteError { index, error });
                 if request.ordered {
                     break;

@@ -10,7 +10,7 @@ fn c() -> Namespace {
 
 fn batch(read_at: CommitTimestamp, id: i32) -> AtomicBatch {
     let writes = vec![(c(), id.into(), DocumentWrite::Put(rawdoc! { "_id": id }))];
-    AtomicBatch { read_at, writes, durability: Durability::Memory }
+    AtomicBatch { writes, durability: Durability::Memory, ..AtomicBatch::new(read_at) }
 }
 
 #[tokio::test]
@@ -46,7 +46,10 @@ async fn a_commit_older_than_the_deletions_that_are_remembered_conflicts() {
     for put in [true, false] {
         let read_at = store.snapshot().await.expect("a snapshot").timestamp();
         let durability = Durability::Memory;
-        store.commit(AtomicBatch { read_at, writes: all(put), durability }).await.expect("committed");
+        store
+            .commit(AtomicBatch { writes: all(put), durability, ..AtomicBatch::new(read_at) })
+            .await
+            .expect("committed");
     }
     let refused = store.commit(batch(old, -1)).await.expect_err("too old to tell");
     assert_eq!(refused.code(), Code::WriteConflict);

@@ -6,17 +6,33 @@ use bson::{RawBson, RawDocument, RawDocumentBuf};
 use handfast_mql::sort::Sorter;
 use handfast_mql::{CompileOptions, Context, Filter, Sort};
 
-use super::MemoryStore;
 use super::candidates::Way;
 use super::state::{IdKey, State, Stored, hint_to_no_index, id_key};
+use super::{MemoryStore, ticketed};
 use crate::change::{Change, Claim, joined};
+use crate::ticket::Recorded;
 use crate::*;
 
 impl MemoryStore {
     /// Inserts one document.
-    pub(super) fn insert_document(&self, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
+    pub(super) fn insert_document(
+        &self,
+        namespace: &Namespace,
+        document: RawDocumentBuf,
+        ticket: Option<Ticket>,
+    ) -> Result<Inserted> {
         let document = insertion::prepare(document, &*self.sources().ids)?;
-        self.write(|state| self.add(state, namespace, document))
+        self.write_once(ticket, |state| self.add(state, namespace, document).map(|()| Inserted))
+    }
+
+    /// Changes the state in one step, unless the ticket was used.
+    fn write_once<T: Recorded>(
+        &self,
+        ticket: Option<Ticket>,
+        change: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        let now = self.sources().clock.now();
+        self.write(|state| ticketed::once(state, ticket, now, || self.fresh_uuid(), change))
     }
 
     fn add(&self, state: &mut State, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
@@ -36,44 +52,47 @@ impl MemoryStore {
         let change = Change::of_statement(statement, &request.variables)?;
         let context = self.sources().context(&joined(&request.variables, &statement.constants)?);
         let hint = statement.hint.as_ref();
+        let ticket = request.ticket.map(|ticket| ticket.of_statement(place));
         let one = || {
-            self.write(|state| match first(state, namespace, change.filter(), change.sort(), hint, &context)? {
-                Some((id, _)) => change_one(state, namespace, &id, &change, &context),
-                None => self.upsert(state, namespace, &change, &context),
+            self.write_once(ticket, |state| {
+                match first(state, namespace, change.filter(), change.sort(), hint, &context)? {
+                    Some((id, _)) => change_one(state, namespace, &id, &change, &context),
+                    None => self.upsert(state, namespace, &change, &context),
+                }
             })
         };
         if !change.is_multi() {
-            return one().map(|step| step.count(place, outcome));
+            return one().map(|changed| outcome.count(place, changed));
         }
         let found = all(&self.state(), namespace, change.filter(), hint, &context)?;
         if found.is_empty() {
             // Once more, now in one step with the insert.
-            return one().map(|step| step.count(place, outcome));
+            return one().map(|changed| outcome.count(place, changed));
         }
         for id in found {
-            let step = self.write(|state| change_one(state, namespace, &id, &change, &context))?;
-            step.count(place, outcome);
+            let changed = self.write(|state| change_one(state, namespace, &id, &change, &context))?;
+            outcome.count(place, changed);
             // Others get their turn between two documents, as they would on a server.
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    fn upsert(&self, state: &mut State, namespace: &Namespace, change: &Change, context: &Context) -> Result<Step> {
+    fn upsert(&self, state: &mut State, namespace: &Namespace, change: &Change, context: &Context) -> Result<Changed> {
         if !change.is_upsert() {
-            return Ok(Step::Nothing);
+            return Ok(Changed::Nothing);
         }
         let document = change.insertion(&*self.sources().ids, context)?;
         let id = RawBson::from(insertion::id(&document)?);
         self.add(state, namespace, document)?;
-        Ok(Step::Upserted(id))
+        Ok(Changed::Upserted(id))
     }
 
     pub(super) fn find_and_modify_one(&self, request: &FindAndModify) -> Result<FindAndModifyOutcome> {
         let namespace = &request.namespace;
         let claim = Claim::compile(request)?;
         let context = self.sources().context(&request.variables);
-        self.write(|state| {
+        self.write_once(request.ticket, |state| {
             let hint = request.hint.as_ref();
             let found = first(state, namespace, claim.filter(), claim.sort(), hint, &context)?;
             match (found, claim.change()) {
@@ -101,24 +120,22 @@ impl MemoryStore {
     }
 
     /// Runs one delete statement, and adds what it did to the count.
-    pub(super) async fn delete_statement(
-        &self,
-        request: &Delete,
-        statement: &DeleteStatement,
-        deleted: &mut u64,
-    ) -> Result<()> {
+    pub(super) async fn delete_statement(&self, request: &Delete, place: usize, deleted: &mut u64) -> Result<()> {
+        let statement = &request.statements[place];
         let namespace = &request.namespace;
         let filter = Filter::compile(&statement.filter, &CompileOptions::with_variables(&request.variables)?)?;
         let context = self.sources().context(&request.variables);
         let hint = statement.hint.as_ref();
         if !statement.multi {
-            *deleted += self.write(|state| {
+            let ticket = request.ticket.map(|ticket| ticket.of_statement(place));
+            let Deleted(one) = self.write_once(ticket, |state| {
                 let found = first(state, namespace, &filter, &unsorted()?, hint, &context)?;
                 match found {
-                    Some((id, _)) => state.remove(namespace, &id).map(|_| 1),
-                    None => Ok(0),
+                    Some((id, _)) => state.remove(namespace, &id).map(|_| Deleted(true)),
+                    None => Ok(Deleted(false)),
                 }
             })?;
+            *deleted += u64::from(one);
             return Ok(());
         }
         for id in all(&self.state(), namespace, &filter, hint, &context)? {
@@ -148,39 +165,19 @@ impl MemoryStore {
     }
 }
 
-/// What was done to one document. Counted only once the state has been replaced.
-enum Step {
-    Nothing,
-    Matched { modified: bool },
-    Upserted(RawBson),
-}
-
-impl Step {
-    fn count(self, place: usize, outcome: &mut UpdateOutcome) {
-        match self {
-            Step::Nothing => {}
-            Step::Matched { modified } => {
-                outcome.matched += 1;
-                outcome.modified += u64::from(modified);
-            }
-            Step::Upserted(id) => outcome.upserted.push((place, id)),
-        }
-    }
-}
-
 fn change_one(
     state: &mut State,
     namespace: &Namespace,
     id: &IdKey,
     change: &Change,
     context: &Context,
-) -> Result<Step> {
-    let Some(stored) = find(state, namespace, id) else { return Ok(Step::Nothing) };
-    let Some(applied) = change.apply(&stored.document, context)? else { return Ok(Step::Nothing) };
+) -> Result<Changed> {
+    let Some(stored) = find(state, namespace, id) else { return Ok(Changed::Nothing) };
+    let Some(applied) = change.apply(&stored.document, context)? else { return Ok(Changed::Nothing) };
     if applied.modified {
         replace(state, namespace, id, applied.document)?;
     }
-    Ok(Step::Matched { modified: applied.modified })
+    Ok(if applied.modified { Changed::Modified } else { Changed::Same })
 }
 
 fn unsorted() -> Result<Sort> {

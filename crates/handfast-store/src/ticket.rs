@@ -1,0 +1,220 @@
+//! Exactly once: a write that carries a ticket is done once, however often it is sent.
+//!
+//! Who sends a write and does not hear of it cannot know whether it was done. A [`Ticket`] names the write: session,
+//! number of the session's request, place of the statement in it. The store keeps the result under that name *in the same
+//! atomic step as the write itself*, and looks for it, in that step, before it writes. So a write that is sent again
+//! answers what it answered first, also after a crash, and whichever of two attempts arrives first.
+//!
+//! ```text
+//! session 7f.., request 12:   {update: .., updates: [A, B]}          tickets (7f.., 12, 0) and (7f.., 12, 1)
+//!   first attempt             A: write A + result of A              the server is killed; the reply never leaves
+//!   second attempt            A: result of A, nothing written       B: write B + result of B
+//! ```
+//!
+//! Results are documents of the collection [`TICKETS_COLLECTION`] of the database [`TICKETS_DATABASE`], which is where
+//! MongoDB has them. A session's next request takes the place of the one before, so a session leaves one record, or one
+//! per [`STATEMENTS_PER_RECORD`] statements of its largest request:
+//!
+//! ```text
+//! {_id: {session: UUID, part: 0}, number: 12, at: <date>, results: [{statement: 0, result: {..}}, ..]}
+//! ```
+//!
+//! What has no effect (no document matched, a duplicate key) leaves no record: to do it again is to do it once.
+//!
+//! Source: the seeds' question of the lost answer (seed 4), MongoDB's retryable writes (spec: server).
+
+use bson::raw::cstr;
+use bson::spec::BinarySubtype;
+use bson::{Binary, DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+
+use crate::{Changed, CommitTimestamp, Deleted, Error, FindAndModifyOutcome, Inserted, Namespace, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// The database of the records.
+pub const TICKETS_DATABASE: &str = "config";
+/// The collection of the records.
+pub const TICKETS_COLLECTION: &str = "transactions";
+/// Statements whose results share a record: a statement writes its record anew, so that a request of many statements
+/// must not keep all results in one.
+pub const STATEMENTS_PER_RECORD: u32 = 64;
+
+/// Names one write of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// Whose; a UUID.
+    pub session: [u8; 16],
+    /// Which of the session's requests; they count up. MongoDB's `txnNumber`.
+    pub number: i64,
+    /// Which statement of the request, from 0. MongoDB's `stmtId`.
+    pub statement: u32,
+}
+
+impl Ticket {
+    /// The ticket of a statement further on in the same request.
+    #[must_use]
+    pub fn of_statement(self, places_on: usize) -> Self {
+        let places_on = u32::try_from(places_on).unwrap_or(u32::MAX);
+        Ticket { statement: self.statement.saturating_add(places_on), ..self }
+    }
+
+    /// Where records are.
+    ///
+    /// # Errors
+    /// None: the name is valid.
+    pub fn namespace() -> Result<Namespace> {
+        Namespace::new(TICKETS_DATABASE, TICKETS_COLLECTION)
+    }
+
+    /// The `_id` of the record that holds the result, if there is one.
+    pub fn record_id(&self) -> RawBson {
+        let session = Binary { subtype: BinarySubtype::Uuid, bytes: self.session.to_vec() };
+        let part = i64::from(self.statement / STATEMENTS_PER_RECORD);
+        RawBson::Document(rawdoc! { "session": session, "part": part })
+    }
+
+    /// The result that a record holds for this ticket.
+    ///
+    /// # Errors
+    /// `TransactionTooOld` (225) if the session has gone on to a later request.
+    pub fn result(&self, record: &RawDocument) -> Result<Option<RawDocumentBuf>> {
+        let number = number_of(record)?;
+        if number > self.number {
+            let text = format!(
+                "cannot run request {} of this session: a later one with number {number} has already begun",
+                self.number
+            );
+            return Err(Error::command(Code::TransactionTooOld, text));
+        }
+        if number < self.number {
+            return Ok(None);
+        }
+        for element in record.get_array("results").map_err(damaged)? {
+            let Ok(RawBsonRef::Document(entry)) = element else { return Err(damaged("a result is no document")) };
+            if entry.get_i64("statement").map_err(damaged)? == i64::from(self.statement) {
+                return Ok(Some(entry.get_document("result").map_err(damaged)?.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record with one more result, to be stored in the same step as the write.
+    ///
+    /// # Errors
+    /// That the record is damaged.
+    pub fn record(&self, before: Option<&RawDocument>, result: &RawDocument, now: DateTime) -> Result<RawDocumentBuf> {
+        let mut results = RawArrayBuf::new();
+        if let Some(before) = before
+            && number_of(before)? == self.number
+        {
+            for entry in before.get_array("results").map_err(damaged)? {
+                results.push(entry.map_err(damaged)?);
+            }
+        }
+        results.push(rawdoc! { "statement": i64::from(self.statement), "result": result.to_owned() });
+        Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
+    }
+}
+
+/// What a write did, as its record keeps it.
+pub trait Recorded: Sized {
+    /// The result; none if the write had no effect, so that to do it again is to do it once.
+    fn to_result(&self) -> Option<RawDocumentBuf>;
+
+    /// What [`Recorded::to_result`] was made from.
+    ///
+    /// # Errors
+    /// That the result is damaged, or that of another kind of write.
+    fn from_result(result: &RawDocument) -> Result<Self>;
+}
+
+impl Recorded for CommitTimestamp {
+    fn to_result(&self) -> Option<RawDocumentBuf> {
+        Some(rawdoc! { "committed": i64::try_from(self.0).unwrap_or(i64::MAX) })
+    }
+
+    fn from_result(result: &RawDocument) -> Result<Self> {
+        let at = result.get_i64("committed").map_err(other_kind)?;
+        Ok(CommitTimestamp(u64::try_from(at).map_err(damaged)?))
+    }
+}
+
+impl Recorded for Inserted {
+    fn to_result(&self) -> Option<RawDocumentBuf> {
+        Some(rawdoc! { "inserted": true })
+    }
+
+    fn from_result(result: &RawDocument) -> Result<Self> {
+        result.get_bool("inserted").map_err(other_kind).map(|_| Inserted)
+    }
+}
+
+impl Recorded for Deleted {
+    fn to_result(&self) -> Option<RawDocumentBuf> {
+        self.0.then(|| rawdoc! { "deleted": true })
+    }
+
+    fn from_result(result: &RawDocument) -> Result<Self> {
+        result.get_bool("deleted").map_err(other_kind).map(Deleted)
+    }
+}
+
+impl Recorded for Changed {
+    fn to_result(&self) -> Option<RawDocumentBuf> {
+        match self {
+            Changed::Nothing | Changed::Same => None,
+            Changed::Modified => Some(rawdoc! { "modified": true }),
+            Changed::Upserted(id) => Some(rawdoc! { "upserted": id.clone() }),
+        }
+    }
+
+    fn from_result(result: &RawDocument) -> Result<Self> {
+        match result.get("upserted").map_err(damaged)? {
+            Some(id) => Ok(Changed::Upserted(id.into())),
+            None => result.get_bool("modified").map_err(other_kind).map(|_| Changed::Modified),
+        }
+    }
+}
+
+impl Recorded for FindAndModifyOutcome {
+    fn to_result(&self) -> Option<RawDocumentBuf> {
+        if !self.matched && self.upserted.is_none() {
+            return None;
+        }
+        let mut found = RawDocumentBuf::new();
+        if let Some(value) = &self.value {
+            found.append(cstr!("value"), value.clone());
+        }
+        if let Some(id) = &self.upserted {
+            found.append(cstr!("upserted"), id.clone());
+        }
+        Some(rawdoc! { "found": found })
+    }
+
+    fn from_result(result: &RawDocument) -> Result<Self> {
+        let found = result.get_document("found").map_err(other_kind)?;
+        let value = match found.get("value").map_err(damaged)? {
+            Some(RawBsonRef::Document(value)) => Some(value.to_owned()),
+            _ => None,
+        };
+        let upserted = found.get("upserted").map_err(damaged)?.map(RawBson::from);
+        Ok(FindAndModifyOutcome { value, matched: upserted.is_none(), upserted })
+    }
+}
+
+/// The session has used the number for something else.
+fn other_kind(why: impl std::fmt::Display) -> Error {
+    let text = format!("the number of this request was used for another kind of request in the same session: {why}");
+    Error::command(Code::BadValue, text)
+}
+
+fn number_of(record: &RawDocument) -> Result<i64> {
+    record.get_i64("number").map_err(damaged)
+}
+
+fn damaged(why: impl std::fmt::Display) -> Error {
+    let text = format!("a record of {TICKETS_DATABASE}.{TICKETS_COLLECTION} is not what a store wrote: {why}");
+    Error::command(Code::InternalError, text)
+}

@@ -1,0 +1,42 @@
+use super::*;
+
+const FIRST: Ticket = Ticket { session: [7; 16], number: 12, statement: 0 };
+
+fn now() -> DateTime {
+    DateTime::from_millis(1000)
+}
+
+#[test]
+fn a_record_gives_back_what_was_put_into_it() {
+    let record = FIRST.record(None, &rawdoc! { "n": 1 }, now()).unwrap();
+    let second = FIRST.of_statement(1);
+    let record = second.record(Some(&record), &rawdoc! { "n": 2 }, now()).unwrap();
+    assert_eq!(FIRST.result(&record).unwrap(), Some(rawdoc! { "n": 1 }));
+    assert_eq!(second.result(&record).unwrap(), Some(rawdoc! { "n": 2 }));
+    assert_eq!(FIRST.of_statement(2).result(&record).unwrap(), None);
+    assert_eq!(record.get("_id").unwrap().unwrap(), FIRST.record_id().as_raw_bson_ref());
+}
+
+#[test]
+fn the_next_request_takes_the_place_of_the_one_before() {
+    let record = FIRST.record(None, &rawdoc! { "n": 1 }, now()).unwrap();
+    let next = Ticket { number: 13, ..FIRST };
+    assert_eq!(next.result(&record).unwrap(), None);
+    let record = next.record(Some(&record), &rawdoc! { "n": 3 }, now()).unwrap();
+    assert_eq!(next.result(&record).unwrap(), Some(rawdoc! { "n": 3 }));
+    assert_eq!(FIRST.result(&record).unwrap_err().code(), Code::TransactionTooOld);
+}
+
+#[test]
+fn many_statements_are_spread_over_records() {
+    let part = |statement| FIRST.of_statement(statement).record_id();
+    assert_eq!(part(0), part(63));
+    assert_ne!(part(63), part(64));
+}
+
+#[test]
+fn a_damaged_record_is_an_error() {
+    for record in [rawdoc! {}, rawdoc! { "number": 12_i64 }, rawdoc! { "number": 12_i64, "results": [1] }] {
+        assert_eq!(FIRST.result(&record).unwrap_err().code(), Code::InternalError);
+    }
+}
