@@ -17,8 +17,10 @@
 //! Source: fjall 3.1.13, `journal/entry.rs` and `journal/batch_reader.rs`.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Read, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{SeekFrom, seek};
 
 use crate::error::{Error, Result};
 use crate::format::{LastBatch, MetadataKey};
@@ -47,7 +49,6 @@ pub(crate) struct Journals {
 struct JournalFile {
     path: PathBuf,
     number: u64,
-    bytes: u64,
 }
 
 /// A place where the journal is not as it was written.
@@ -67,11 +68,10 @@ pub(crate) struct Problem {
 pub(crate) fn read(engine: &Path) -> Result<Journals> {
     let mut journals = Journals { files: list(engine)?, ..Journals::default() };
     for place in 0..journals.files.len() {
-        let file = &mut journals.files[place];
+        let file = &journals.files[place];
         let path = file.path.clone();
         // One file at a time: 64 MiB, and the batch with which it became full.
-        let bytes = fs::read(&path).map_err(|error| Error::io(format!("reading {}", path.display()), error))?;
-        file.bytes = bytes.len() as u64;
+        let bytes = written(&path).map_err(|error| Error::io(format!("reading {}", path.display()), error))?;
         let number = file.number;
         if let Some(problem) = &mut journals.problem {
             problem.batches_behind += count_batches(&bytes);
@@ -83,6 +83,26 @@ pub(crate) fn read(engine: &Path) -> Result<Journals> {
     Ok(journals)
 }
 
+/// The bytes of a file without the hole at its end. A journal file is laid out before it is written to: reading all of
+/// it would cost memory and time, and give zeros.
+fn written(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    let mut end = 0;
+    loop {
+        let start = match seek(&file, SeekFrom::Data(end)) {
+            Ok(start) => start,
+            // There is nothing but a hole.
+            Err(rustix::io::Errno::NXIO) => return Ok(bytes),
+            Err(error) => return Err(error.into()),
+        };
+        end = seek(&file, SeekFrom::Hole(start))?;
+        bytes.resize(usize::try_from(start).map_err(io::Error::other)?, 0);
+        file.seek(io::SeekFrom::Start(start))?;
+        Read::by_ref(&mut file).take(end - start).read_to_end(&mut bytes)?;
+    }
+}
+
 fn list(engine: &Path) -> Result<Vec<JournalFile>> {
     let failed = |error| Error::io(format!("reading {}", engine.display()), error);
     let mut files = Vec::new();
@@ -91,7 +111,7 @@ fn list(engine: &Path) -> Result<Vec<JournalFile>> {
         if path.extension().is_some_and(|extension| extension == "jnl") {
             let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
             let number = number.ok_or_else(|| Error::Corrupt(format!("{} is no journal file", path.display())))?;
-            files.push(JournalFile { path, number, bytes: 0 });
+            files.push(JournalFile { path, number });
         }
     }
     files.sort_by_key(|file| file.number);
