@@ -56,11 +56,14 @@ where
 {
     let mut reader = FrameReader::new(reader, shared.options.limits, shared.options.connections);
     let mut shutdown = shared.shutdown.subscribe();
+    // One wait for all messages: each of its own would cost more than most answers.
+    let shutting_down = begun(&mut shutdown);
+    tokio::pin!(shutting_down);
     loop {
         let frame = tokio::select! {
             biased;
             frame = reader.next(&shared.requests) => frame?,
-            () = begun(&mut shutdown) => {
+            () = &mut shutting_down => {
                 if reader.is_idle() {
                     return Ok(());
                 }

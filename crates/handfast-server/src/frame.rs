@@ -5,12 +5,16 @@
 //! Time-outs tell three silences apart: no message for long (idle), a message that stopped (stall), a message that
 //! trickles (too slow as a whole).
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use handfast_wire::{HEADER_BYTES, Header, Limits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, timeout_at};
 
 use crate::options::ConnectionLimits;
 use crate::reserve::{FREE_BYTES, Reserve, Reserved};
@@ -31,7 +35,7 @@ pub(crate) struct Frame {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("the connection failed: {0}")]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
     #[error(transparent)]
     Wire(#[from] handfast_wire::Error),
     #[error("the connection ended in the middle of a message")]
@@ -53,12 +57,23 @@ pub(crate) struct FrameReader<R> {
     ended: bool,
     /// When the first bytes of the message in the buffer were there.
     begun: Option<Instant>,
+    /// Rings at the deadline or before it. Setting it anew for every read would cost more than the read's own work.
+    timer: Pin<Box<Sleep>>,
     reserved: Option<Reserved>,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(crate) fn new(stream: R, limits: Limits, times: ConnectionLimits) -> Self {
-        FrameReader { stream, buffer: BytesMut::new(), limits, times, ended: false, begun: None, reserved: None }
+        FrameReader {
+            stream,
+            buffer: BytesMut::new(),
+            limits,
+            times,
+            ended: false,
+            begun: None,
+            timer: Box::pin(tokio::time::sleep(times.idle_timeout)),
+            reserved: None,
+        }
     }
 
     /// No part of a message is here.
@@ -117,7 +132,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         // Doubling keeps the copies few; the announced rest bounds it.
         let room = missing.min(self.buffer.len()).max(READ_BYTES);
         self.buffer.reserve(room);
-        let count = timeout_at(deadline, self.stream.read_buf(&mut self.buffer)).await.map_err(|_| error)??;
+        let count = tokio::select! {
+            biased;
+            count = self.stream.read_buf(&mut self.buffer) => count?,
+            () = reached(&mut self.timer, deadline) => return Err(error),
+        };
         if count == 0 {
             self.ended = true;
         } else if self.begun.is_none() {
@@ -144,22 +163,52 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
+/// Returns at the deadline.
+async fn reached(timer: &mut Pin<Box<Sleep>>, deadline: Instant) {
+    if timer.deadline() > deadline {
+        timer.as_mut().reset(deadline);
+    }
+    loop {
+        timer.as_mut().await;
+        if timer.deadline() >= deadline {
+            return;
+        }
+        // It was set for an earlier message.
+        timer.as_mut().reset(deadline);
+    }
+}
+
 /// Writes all bytes. A client that takes none for the time of a stall, or not all in that of a message, is given up.
 pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
     writer: &mut W,
     mut bytes: &[u8],
     times: &ConnectionLimits,
 ) -> Result<(), ReadError> {
-    let begun = Instant::now();
+    let mut begun = None;
     while bytes.has_remaining() {
-        let (deadline, error) = times.deadline(begun);
-        let written = timeout_at(deadline, writer.write(bytes)).await.map_err(|_| error)??;
+        // Most clients have room for the reply: no time is taken as long as nobody waits.
+        let written = match at_once(writer, bytes).await {
+            Some(written) => written?,
+            None => {
+                let (deadline, error) = times.deadline(*begun.get_or_insert_with(Instant::now));
+                timeout_at(deadline, writer.write(bytes)).await.map_err(|_| error)??
+            }
+        };
         if written == 0 {
-            return Err(ReadError::Io(std::io::ErrorKind::WriteZero.into()));
+            return Err(ReadError::Io(io::ErrorKind::WriteZero.into()));
         }
         bytes.advance(written);
     }
     Ok(())
+}
+
+/// Writes what can be written without waiting; none if that is nothing.
+async fn at_once<W: AsyncWrite + Unpin>(writer: &mut W, bytes: &[u8]) -> Option<io::Result<usize>> {
+    poll_fn(|context| match Pin::new(&mut *writer).poll_write(context, bytes) {
+        Poll::Ready(written) => Poll::Ready(Some(written)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 impl ConnectionLimits {

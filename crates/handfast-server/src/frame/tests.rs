@@ -170,3 +170,26 @@ async fn a_client_that_reads_a_drop_at_a_time_is_given_up() {
     drop(server);
     reading.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_wait_has_a_deadline_of_its_own() {
+    let (mut client, server) = duplex(64 * 1024);
+    let bytes = message("hello");
+    let mut frames = reader(server);
+    let reserve = Reserve::new(1 << 20);
+    let begun = Instant::now();
+    tokio::spawn(async move {
+        // Longer than a stall, shorter than idle; then a stall that ends in time.
+        for (pause, part) in [(90, &bytes[..]), (90, &bytes[..1]), (9, &bytes[1..])] {
+            tokio::time::sleep(pause * SECOND).await;
+            client.write_all(part).await.unwrap();
+        }
+        std::future::pending::<()>().await;
+    });
+    for expected in [90, 189] {
+        assert!(frames.next(&reserve).await.unwrap().is_some());
+        assert_eq!(begun.elapsed().as_secs(), expected);
+    }
+    assert!(matches!(frames.next(&reserve).await, Err(ReadError::Idle(_))));
+    assert_eq!(begun.elapsed().as_secs(), 289);
+}
