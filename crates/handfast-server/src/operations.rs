@@ -1,12 +1,12 @@
 //! The commands that run: for `currentOp`, and so that `killOp` and the end of a session can stop them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::RawDocumentBuf;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::lock::lock;
 use crate::request::SessionId;
@@ -15,20 +15,20 @@ use crate::request::SessionId;
 const SHOWN_BYTES_MAX: usize = 1_000;
 
 /// A command that runs.
-#[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) id: i32,
     pub(crate) connection: u64,
     pub(crate) client: String,
     pub(crate) app_name: Option<String>,
     pub(crate) database: String,
-    pub(crate) command: String,
+    pub(crate) command: &'static str,
     /// The command, if it is small enough to be shown.
     pub(crate) document: Option<RawDocumentBuf>,
     pub(crate) session: Option<SessionId>,
     /// When it began, as time since the clock's start.
     pub(crate) since: Duration,
-    killed: watch::Sender<bool>,
+    /// Told when somebody kills the command; the command alone waits for it.
+    killed: Notify,
 }
 
 /// What is to be noted of a command.
@@ -37,84 +37,80 @@ pub(crate) struct Noted<'a> {
     pub(crate) client: &'a str,
     pub(crate) app_name: Option<String>,
     pub(crate) database: &'a str,
-    pub(crate) command: &'a str,
+    pub(crate) command: &'static str,
     pub(crate) body: &'a bson::RawDocument,
     pub(crate) session: Option<SessionId>,
     pub(crate) since: Duration,
 }
 
+type Table = Arc<Mutex<BTreeMap<i32, Arc<Running>>>>;
+
 /// The table of running commands.
 pub(crate) struct Operations {
-    running: Arc<Mutex<HashMap<i32, Running>>>,
+    table: Table,
     next_id: AtomicI32,
 }
 
 /// A command's place in the table, until it is dropped.
 pub(crate) struct Operation {
-    id: i32,
-    running: Arc<Mutex<HashMap<i32, Running>>>,
-    killed: watch::Receiver<bool>,
+    running: Arc<Running>,
+    table: Table,
 }
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        lock(&self.running).remove(&self.id);
+        lock(&self.table).remove(&self.running.id);
     }
 }
 
 impl Operation {
     pub(crate) fn id(&self) -> i32 {
-        self.id
+        self.running.id
     }
 
-    /// Returns once somebody has killed the command.
+    /// Returns once somebody has killed the command, also if that was before.
     pub(crate) async fn killed(&self) {
-        let mut killed = self.killed.clone();
-        // The sender lives in the table as long as this place does: no error while we wait.
-        if killed.wait_for(|killed| *killed).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        self.running.killed.notified().await;
     }
 }
 
 impl Operations {
     pub(crate) fn new() -> Self {
-        Operations { running: Arc::default(), next_id: AtomicI32::new(1) }
+        Operations { table: Arc::default(), next_id: AtomicI32::new(1) }
     }
 
     /// Notes a command.
     pub(crate) fn begin(&self, noted: &Noted<'_>) -> Operation {
-        let (sender, killed) = watch::channel(false);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let small = noted.body.as_bytes().len() <= SHOWN_BYTES_MAX;
-        let running = Running {
+        let running = Arc::new(Running {
             id,
             connection: noted.connection,
             client: noted.client.to_owned(),
             app_name: noted.app_name.clone(),
             database: noted.database.to_owned(),
-            command: noted.command.to_owned(),
+            command: noted.command,
             document: small.then(|| noted.body.to_owned()),
             session: noted.session,
             since: noted.since,
-            killed: sender,
-        };
-        lock(&self.running).insert(id, running);
-        Operation { id, running: Arc::clone(&self.running), killed }
+            killed: Notify::new(),
+        });
+        lock(&self.table).insert(id, Arc::clone(&running));
+        Operation { running, table: Arc::clone(&self.table) }
     }
 
     /// The commands that run, the oldest first.
-    pub(crate) fn list(&self) -> Vec<Running> {
-        let mut list: Vec<_> = lock(&self.running).values().cloned().collect();
+    pub(crate) fn list(&self) -> Vec<Arc<Running>> {
+        let mut list: Vec<_> = lock(&self.table).values().cloned().collect();
         list.sort_by_key(|running| (running.since, running.id));
         list
     }
 
     /// Tells a command to stop; `false` if there is none of that id.
     pub(crate) fn kill(&self, id: i32) -> bool {
-        match lock(&self.running).get(&id) {
+        match lock(&self.table).get(&id) {
             Some(running) => {
-                running.killed.send_replace(true);
+                running.killed.notify_one();
                 true
             }
             None => false,
@@ -123,9 +119,9 @@ impl Operations {
 
     /// Tells the commands of sessions to stop, except one: the command that asks for it.
     pub(crate) fn kill_of_sessions(&self, sessions: &[SessionId], except: i32) {
-        for running in lock(&self.running).values() {
+        for running in lock(&self.table).values() {
             if running.id != except && running.session.is_some_and(|session| sessions.contains(&session)) {
-                running.killed.send_replace(true);
+                running.killed.notify_one();
             }
         }
     }

@@ -66,7 +66,7 @@ fn describe(call: &Call<'_>, running: &Running) -> Writer {
     writer.put_some("appName", running.app_name.as_ref()).put("active", true).put("currentOpTime", since);
     writer.put("opid", running.id).put("secs_running", i64::try_from(ran.as_secs()).unwrap_or(i64::MAX));
     writer.put("microsecs_running", i64::try_from(ran.as_micros()).unwrap_or(i64::MAX)).put("op", "command");
-    let collection = running.document.as_ref().and_then(|document| document.get_str(&running.command).ok());
+    let collection = running.document.as_ref().and_then(|document| document.get_str(running.command).ok());
     let namespace = format!("{}.{}", running.database, collection.unwrap_or("$cmd"));
     writer.put("ns", namespace);
     if let Some(session) = running.session {
@@ -74,7 +74,7 @@ fn describe(call: &Call<'_>, running: &Running) -> Writer {
     }
     match &running.document {
         Some(document) => writer.put("command", document),
-        None => writer.begin_document("command").put("$truncated", &running.command).end(),
+        None => writer.begin_document("command").put("$truncated", running.command).end(),
     };
     writer
 }
