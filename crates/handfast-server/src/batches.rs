@@ -21,6 +21,8 @@ pub(crate) const FIRST_BATCH: usize = 101;
 const ELEMENT_BYTES_MAX: usize = 12;
 /// What a reply holds besides its documents, at most: a namespace, an id, field names.
 const FRAME_BYTES_MAX: usize = 1024;
+/// What usually follows the documents in a reply.
+const CLOSING_BYTES: usize = 128;
 /// What is fetched from the store without a reservation, in bytes.
 const FIRST_PAGE_BYTES: usize = FREE_BYTES / 2;
 /// Documents that are fetched from the store at once, at most.
@@ -77,7 +79,10 @@ impl Batches {
             let page = self.cursor.next_page(limit).await?;
             // A cursor that gives nothing has nothing more to give, whatever it says.
             self.exhausted = page.exhausted || page.documents.is_empty();
-            self.stash.extend(page.documents);
+            let bytes: usize = page.documents.iter().map(|next| next.as_bytes().len() + ELEMENT_BYTES_MAX).sum();
+            writer.reserve(bytes.min(left) + CLOSING_BYTES);
+            // It is empty: a page is fetched when all of the one before is written.
+            self.stash = page.documents.into();
         }
         Ok(reserved)
     }

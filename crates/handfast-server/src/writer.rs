@@ -8,6 +8,11 @@ use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
 use bson::{DateTime, RawArrayBuf, oid::ObjectId};
 
+/// Most replies without documents of the store fit into this many bytes.
+const SMALL_BYTES: usize = 256;
+/// Levels that most replies have.
+const SMALL_DEPTH: usize = 4;
+
 /// A document that is being written.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -25,7 +30,15 @@ pub(crate) trait Put {
 impl Writer {
     /// An empty document.
     pub(crate) fn new() -> Self {
-        Writer { bytes: vec![0; 4], open: vec![0] }
+        let mut writer = Writer { bytes: Vec::with_capacity(SMALL_BYTES), open: Vec::with_capacity(SMALL_DEPTH) };
+        writer.bytes.extend_from_slice(&[0; 4]);
+        writer.open.push(0);
+        writer
+    }
+
+    /// Makes room for what comes next, so that it is not moved while it grows.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
     }
 
     /// Bytes written so far.
@@ -35,8 +48,12 @@ impl Writer {
 
     fn key(&mut self, kind: ElementType, key: &str) {
         self.bytes.push(kind as u8);
-        // A zero byte would end the name early and make the rest of it a value.
-        self.bytes.extend(key.bytes().filter(|&byte| byte != 0));
+        if key.as_bytes().contains(&0) {
+            // A zero byte would end the name early and make the rest of it a value.
+            self.bytes.extend(key.bytes().filter(|&byte| byte != 0));
+        } else {
+            self.bytes.extend_from_slice(key.as_bytes());
+        }
         self.bytes.push(0);
     }
 
