@@ -38,6 +38,9 @@ pub(crate) const GENERIC: &[&str] = &[
     "writeConcern",
 ];
 
+/// Fields that a command usually has at most.
+const FIELDS_USUAL: usize = 8;
+
 /// Collations cannot differ from the order of bytes yet; this one is that order.
 const SIMPLE_LOCALE: &str = "simple";
 
@@ -62,7 +65,7 @@ impl<'a> Arguments<'a> {
         body: &'a RawDocument,
         sequences: &'a [Sequence<'a>],
     ) -> Outcome<Self> {
-        let mut arguments = Arguments { path, fields: Vec::new(), sequences };
+        let mut arguments = Arguments { path, fields: Vec::with_capacity(FIELDS_USUAL), sequences };
         for element in body.iter().skip(1) {
             let (name, value) = element?;
             let name = name.as_str();

@@ -135,12 +135,12 @@ fn count(shared: &Shared, request: &Request<'_>, command: &'static Command, took
 
 /// What the command is about, for people: a collection, or else the database.
 fn namespace(request: &Request<'_>) -> String {
-    let collection = match request.subject() {
-        Ok(RawBsonRef::String(collection)) => collection,
+    let collection = match request.subject {
+        RawBsonRef::String(collection) => collection,
         // A getMore has the id of its cursor there.
         _ => request.body.get_str("collection").unwrap_or("$cmd"),
     };
-    format!("{}.{collection}", request.database)
+    [request.database, ".", collection].concat()
 }
 
 fn log_slow(

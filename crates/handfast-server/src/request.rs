@@ -65,6 +65,8 @@ pub(crate) struct WriteConcern {
 /// A command.
 pub(crate) struct Request<'a> {
     pub(crate) name: &'a str,
+    /// The value of the command's name.
+    pub(crate) subject: RawBsonRef<'a>,
     pub(crate) database: &'a str,
     pub(crate) body: &'a RawDocument,
     pub(crate) sequences: &'a [Sequence<'a>],
@@ -76,6 +78,14 @@ pub(crate) struct Request<'a> {
     pub(crate) exhaust: bool,
 }
 
+/// What is judged once all fields are read: which error comes first does not depend on their order.
+struct Generic<'a> {
+    database: Option<RawBsonRef<'a>>,
+    transaction: bool,
+    refused: Option<CommandError>,
+    api_version: bool,
+}
+
 impl<'a> Request<'a> {
     /// Reads what every command may carry.
     pub(crate) fn new(
@@ -84,23 +94,16 @@ impl<'a> Request<'a> {
         database: Option<&'a str>,
         exhaust: bool,
     ) -> Outcome<Self> {
-        let name = match body.iter().next().transpose()? {
-            Some((name, _)) => name.as_str(),
+        let mut elements = body.iter();
+        let (name, subject) = match elements.next().transpose()? {
+            Some((name, subject)) => (name.as_str(), subject),
             None => return Err(CommandError::new(Code::CommandNotFound, "no such command: ''")),
         };
-        let database = match (database, body.get("$db")?) {
-            (Some(database), _) | (None, Some(RawBsonRef::String(database))) => database,
-            (None, None) => {
-                return Err(CommandError::new(Code(40_571), "OP_MSG requests require a $db argument"));
-            }
-            (None, Some(_)) => {
-                return Err(CommandError::new(Code::TypeMismatch, "the $db argument must be a string"));
-            }
-        };
-        check_database_name(database)?;
+        let mut generic = Generic { database: None, transaction: false, refused: None, api_version: false };
         let mut request = Request {
             name,
-            database,
+            subject,
+            database: "",
             body,
             sequences,
             session: None,
@@ -109,47 +112,69 @@ impl<'a> Request<'a> {
             api_strict: false,
             exhaust,
         };
-        request.read_generic()?;
-        Ok(request)
-    }
-
-    fn read_generic(&mut self) -> Outcome<()> {
-        let mut api_version = false;
-        if !matches!(self.body.get("txnNumber")?, None | Some(RawBsonRef::Null)) {
+        if name == "$db" {
+            generic.database = Some(subject);
+        }
+        for element in elements {
+            let (name, value) = element?;
+            if let Err(error) = request.read_generic(&mut generic, name.as_str(), value) {
+                generic.refused.get_or_insert(error);
+            }
+        }
+        request.database = match (database, generic.database) {
+            (Some(database), _) | (None, Some(RawBsonRef::String(database))) => database,
+            (None, None) => {
+                return Err(CommandError::new(Code(40_571), "OP_MSG requests require a $db argument"));
+            }
+            (None, Some(_)) => {
+                return Err(CommandError::new(Code::TypeMismatch, "the $db argument must be a string"));
+            }
+        };
+        check_database_name(request.database)?;
+        if generic.transaction {
             // What a standalone server answers: drivers turn it into advice about retryWrites=false.
             let text = "Transaction numbers are only allowed on a replica set member or mongos";
             return Err(CommandError::new(Code::IllegalOperation, text));
         }
-        for element in self.body.iter().skip(1) {
-            let (name, value) = element?;
-            if matches!(value, RawBsonRef::Null) {
-                continue;
-            }
-            match name.as_str() {
-                "lsid" => self.session = Some(session_id("lsid", document("lsid", value)?)?),
-                "maxTimeMS" => self.max_time = max_time(value)?,
-                "writeConcern" => self.write_concern = write_concern(document("writeConcern", value)?)?,
-                "readConcern" => check_read_concern(document("readConcern", value)?)?,
-                "startTransaction" | "autocommit" => {
-                    let text = format!("the field '{name}' belongs to a transaction and needs a txnNumber");
-                    return Err(CommandError::new(Code::InvalidOptions, text));
-                }
-                "apiVersion" => {
-                    if value.as_str() != Some("1") {
-                        return Err(CommandError::new(Code::APIVersionError, "API version must be \"1\""));
-                    }
-                    api_version = true;
-                }
-                "apiStrict" => self.api_strict = boolean("apiStrict", value)?,
-                "apiDeprecationErrors" => {
-                    boolean("apiDeprecationErrors", value)?;
-                }
-                _ => {}
-            }
+        if let Some(error) = generic.refused {
+            return Err(error);
         }
-        if self.api_strict && !api_version {
+        if request.api_strict && !generic.api_version {
             let text = "Provided apiStrict without passing apiVersion";
             return Err(CommandError::new(Code::InvalidOptions, text));
+        }
+        Ok(request)
+    }
+
+    fn read_generic(&mut self, generic: &mut Generic<'a>, name: &str, value: RawBsonRef<'a>) -> Outcome<()> {
+        if name == "$db" {
+            generic.database.get_or_insert(value);
+            return Ok(());
+        }
+        if matches!(value, RawBsonRef::Null) {
+            return Ok(());
+        }
+        match name {
+            "lsid" => self.session = Some(session_id("lsid", document("lsid", value)?)?),
+            "maxTimeMS" => self.max_time = max_time(value)?,
+            "writeConcern" => self.write_concern = write_concern(document("writeConcern", value)?)?,
+            "readConcern" => check_read_concern(document("readConcern", value)?)?,
+            "txnNumber" => generic.transaction = true,
+            "startTransaction" | "autocommit" => {
+                let text = format!("the field '{name}' belongs to a transaction and needs a txnNumber");
+                return Err(CommandError::new(Code::InvalidOptions, text));
+            }
+            "apiVersion" => {
+                if value.as_str() != Some("1") {
+                    return Err(CommandError::new(Code::APIVersionError, "API version must be \"1\""));
+                }
+                generic.api_version = true;
+            }
+            "apiStrict" => self.api_strict = boolean("apiStrict", value)?,
+            "apiDeprecationErrors" => {
+                boolean("apiDeprecationErrors", value)?;
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -159,17 +184,9 @@ impl<'a> Request<'a> {
         Arguments::of_command(path, self.body, self.sequences)
     }
 
-    /// The value of the command's name.
-    pub(crate) fn subject(&self) -> Outcome<RawBsonRef<'a>> {
-        match self.body.iter().next().transpose()? {
-            Some((_, value)) => Ok(value),
-            None => Ok(RawBsonRef::Null),
-        }
-    }
-
     /// The collection that the command is about.
     pub(crate) fn namespace(&self) -> Outcome<Namespace> {
-        match self.subject()? {
+        match self.subject {
             RawBsonRef::String(collection) => Ok(Namespace::new(self.database, collection)?),
             other => {
                 let kind = crate::arguments::type_name(other.element_type());

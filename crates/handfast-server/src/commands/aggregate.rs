@@ -66,7 +66,7 @@ pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Ag
     arguments.flag("allowDiskUse")?;
     arguments.flag("bypassDocumentValidation")?;
     arguments.unsupported(&["fromMongos", "needsMerge", "exchange"])?;
-    let source = match call.request.subject()? {
+    let source = match call.request.subject {
         RawBsonRef::String(_) => AggregateSource::Collection(call.request.namespace()?),
         RawBsonRef::Int32(1) | RawBsonRef::Int64(1) | RawBsonRef::Double(1.0) => {
             AggregateSource::Database(call.request.database.to_owned())

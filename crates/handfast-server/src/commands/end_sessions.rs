@@ -33,7 +33,7 @@ const SESSIONS_MAX: usize = 10_000;
 
 /// The sessions that the value of the command's name lists: `[{id: UUID}, ..]`.
 pub(super) fn listed(call: &Call<'_>, path: &'static str) -> Outcome<Vec<SessionId>> {
-    let RawBsonRef::Array(list) = call.request.subject()? else {
+    let RawBsonRef::Array(list) = call.request.subject else {
         let text = format!("BSON field '{path}.{path}' is the wrong type, expected type 'array'");
         return Err(CommandError::new(Code::TypeMismatch, text));
     };

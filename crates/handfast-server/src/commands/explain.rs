@@ -32,7 +32,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
         }
     };
     arguments.finish()?;
-    let RawBsonRef::Document(inner) = call.request.subject()? else {
+    let RawBsonRef::Document(inner) = call.request.subject else {
         let text = "BSON field 'explain.explain' is the wrong type, expected type 'object'";
         return Err(CommandError::new(Code::TypeMismatch, text));
     };

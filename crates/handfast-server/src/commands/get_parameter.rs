@@ -53,7 +53,7 @@ const PARAMETERS: &[(&str, Show)] = &[
 ];
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let all = match call.request.subject()? {
+    let all = match call.request.subject {
         RawBsonRef::String("*") => true,
         RawBsonRef::Document(document) => {
             matches!(document.get("allParameters")?, Some(RawBsonRef::Boolean(true)))

@@ -20,7 +20,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut arguments = call.arguments("renameCollection")?;
-    let RawBsonRef::String(from) = call.request.subject()? else {
+    let RawBsonRef::String(from) = call.request.subject else {
         return Err(CommandError::new(Code::TypeMismatch, "'renameCollection' must be of type String"));
     };
     let to = arguments.text("to")?;
