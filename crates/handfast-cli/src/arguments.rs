@@ -116,6 +116,9 @@ pub(crate) enum BenchArguments {
     /// The server against an echo of the same messages
     #[command(after_help = "Example:\n  handfast bench serve --clients 16 --seconds 5")]
     Serve(BenchFlags),
+    /// The program as a process: its start, and its memory, idle and after loading
+    #[command(after_help = "Example:\n  handfast bench process --documents 1000000 --directory /srv")]
+    Process(ProcessFlags),
 }
 
 /// How much is measured, and where.
@@ -137,6 +140,32 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
     /// Bound of the cache of data blocks, of the subject and of the baseline
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) cache_bytes: Bytes,
+    /// A directory on the disk to measure; a scratch directory is made in it and removed
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report, only errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What the program is started for, how often, and where.
+#[derive(Args, Debug)]
+pub(crate) struct ProcessFlags {
+    /// Documents that are loaded
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) documents: u64,
+    /// Size of a document
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub(crate) document_bytes: usize,
+    /// Starts on an empty directory; the median counts
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+    /// Bound of the cache of data blocks
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(crate) cache_bytes: Bytes,
     /// A directory on the disk to measure; a scratch directory is made in it and removed

@@ -1,7 +1,9 @@
 //! `handfast bench`: the figures that the documentation quotes, each against a baseline in the same run.
 
 mod bare;
+mod client;
 mod measure;
+mod process;
 mod report;
 mod serve;
 mod store;
@@ -15,15 +17,26 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_server::{Address, Server};
 use handfast_store::{DocumentStore, Sources};
 
-use crate::arguments::{BenchArguments, BenchFlags};
+use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags};
 use crate::console::Console;
 use crate::exit::Exit;
 
 /// Runs the benchmark that was asked for.
 pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
-    let flags = match arguments {
-        BenchArguments::Store(flags) | BenchArguments::Serve(flags) => flags,
-    };
+    match arguments {
+        BenchArguments::Store(flags) => compare(flags, Subject::Store).await,
+        BenchArguments::Serve(flags) => compare(flags, Subject::Server).await,
+        BenchArguments::Process(flags) => run_process(flags).await,
+    }
+}
+
+/// What is compared with its baseline.
+enum Subject {
+    Store,
+    Server,
+}
+
+async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     ensure!(flags.seconds > 0.0, "--seconds must be above 0");
     let console = Console::plain(flags.json, flags.quiet);
     let scratch = Scratch::create(&flags.directory)?;
@@ -37,11 +50,11 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
     let embedded = EmbeddedStore::open(scratch.path.join("store"), sources.clone(), options).await?;
     let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
     let plan = store_plan(flags);
-    let comparisons = match arguments {
-        BenchArguments::Store(_) => {
+    let comparisons = match subject {
+        Subject::Store => {
             store::run(&plan, Arc::clone(&sources.clock), shared, &scratch.path.join("bare"), &progress).await?
         }
-        BenchArguments::Serve(flags) => {
+        Subject::Server => {
             let listen = vec![Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
             let server_options = handfast_server::Options { listen, ..handfast_server::Options::default() };
             let server = Server::bind(server_options, shared, sources.clone()).await?;
@@ -65,6 +78,27 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
     embedded.close().await?;
     bar.finish_and_clear();
     console.report(|| report::table(&comparisons), &comparisons)?;
+    Ok(Exit::Good)
+}
+
+async fn run_process(flags: &ProcessFlags) -> Result<Exit> {
+    let console = Console::plain(flags.json, flags.quiet);
+    let scratch = Scratch::create(&flags.directory)?;
+    let sources = Sources::system().context("the operating system gives no randomness")?;
+    let bar = console.progress("bench", "steps", 0);
+    let progress = |step: &str| {
+        bar.set_message(step.to_owned());
+        bar.inc(1);
+    };
+    let plan = process::Plan {
+        documents: flags.documents,
+        rounds: usize::from(flags.rounds),
+        cache_bytes: flags.cache_bytes.0,
+    };
+    let document = |id| store::document(id, flags.document_bytes);
+    let measured = process::run(&plan, sources.clock, &scratch.path, &document, &progress).await?;
+    bar.finish_and_clear();
+    console.report(|| report::measurements(&measured), &measured)?;
     Ok(Exit::Good)
 }
 

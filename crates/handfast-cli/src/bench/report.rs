@@ -62,6 +62,49 @@ impl Comparison {
     }
 }
 
+/// One quantity that has a bound instead of a baseline.
+#[derive(Serialize)]
+pub(crate) struct Measurement {
+    /// What was measured.
+    pub(crate) case: String,
+    /// How much it was.
+    pub(crate) value: f64,
+    /// Of what.
+    pub(crate) unit: &'static str,
+    /// The value to stay under.
+    pub(crate) promised: f64,
+    /// How it was measured.
+    pub(crate) note: String,
+}
+
+impl Measurement {
+    /// A value and its bound.
+    pub(crate) fn new(case: &str, value: f64, unit: &'static str, promised: f64) -> Self {
+        Measurement { case: case.to_owned(), value, unit, promised, note: String::new() }
+    }
+
+    /// Adds how it was measured.
+    pub(crate) fn with_note(mut self, note: String) -> Self {
+        self.note = note;
+        self
+    }
+}
+
+/// One line a measurement, aligned.
+pub(crate) fn measurements(measurements: &[Measurement]) -> String {
+    let mut lines = vec![["case", "value", "unit", "promised", "measured"].map(str::to_owned)];
+    for measurement in measurements {
+        lines.push([
+            measurement.case.clone(),
+            format!("{:.1}", measurement.value),
+            measurement.unit.to_owned(),
+            format!("< {:.0}", measurement.promised),
+            measurement.note.clone(),
+        ]);
+    }
+    aligned(&lines)
+}
+
 /// One line a comparison, aligned.
 pub(crate) fn table(comparisons: &[Comparison]) -> String {
     let mut lines = vec![[
@@ -90,14 +133,19 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
             comparison.note.clone(),
         ]);
     }
-    let mut widths = [0; 10];
-    for line in &lines {
+    aligned(&lines)
+}
+
+/// Cells under each other.
+fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
+    let mut widths = [0; COLUMNS];
+    for line in lines {
         for (width, cell) in widths.iter_mut().zip(line) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut text = String::new();
-    for line in &lines {
+    for line in lines {
         let cells: Vec<String> = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');

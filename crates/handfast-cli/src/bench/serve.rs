@@ -4,20 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use anyhow::{Context as _, Result, ensure};
+use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::Clock;
-use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use handfast_wire::Limits;
+use tokio::io::{AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
+use super::client::{Client, load, read_frame};
 use super::measure::{Series, round};
 use super::report::Comparison;
 use super::store::scattered;
-
-/// Documents that one load request carries.
-const LOAD_BATCH_DOCUMENTS: u64 = 1000;
 
 /// What to run, and how long.
 pub(crate) struct Plan {
@@ -27,70 +25,20 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
 }
 
-/// A connection that sends one command and waits for its reply.
-pub(crate) struct Client {
-    stream: TcpStream,
-    request_id: i32,
-    limits: Limits,
-    frame: Vec<u8>,
-}
-
-impl Client {
-    /// Connects.
-    ///
-    /// # Errors
-    /// What the network says.
-    pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
-        stream.set_nodelay(true)?;
-        Ok(Client { stream, request_id: 0, limits: Limits::default(), frame: Vec::new() })
-    }
-
-    /// Sends a command and returns the reply's body.
-    ///
-    /// # Errors
-    /// What the network says, or what is not the wire protocol.
-    pub(crate) async fn command(&mut self, body: &RawDocument) -> Result<RawDocumentBuf> {
-        self.exchange(body).await?;
-        match Message::decode(&self.frame, &self.limits)?.1 {
-            Message::Msg(reply) => Ok(reply.body.to_owned()),
-            other => bail!("expected a reply in OP_MSG, got {other:?}"),
-        }
-    }
-
-    /// Sends a command and reads the whole reply without looking at it.
-    async fn exchange(&mut self, body: &RawDocument) -> Result<()> {
-        self.request_id = self.request_id.wrapping_add(1);
-        self.frame.clear();
-        OpMsg::new(Flags::default(), body).encode(self.request_id, 0, &mut self.frame);
-        self.stream.write_all(&self.frame).await?;
-        read_frame(&mut self.stream, &self.limits, &mut self.frame).await.context("the server hung up")
-    }
-}
-
-async fn read_frame(stream: &mut TcpStream, limits: &Limits, frame: &mut Vec<u8>) -> Result<()> {
-    let mut header = [0; HEADER_BYTES];
-    stream.read_exact(&mut header).await?;
-    let bytes = Header::decode(&header).frame_bytes(limits)?;
-    frame.clear();
-    frame.extend_from_slice(&header);
-    frame.resize(bytes, 0);
-    stream.read_exact(frame.get_mut(HEADER_BYTES..).context("a frame shorter than its header")?).await?;
-    Ok(())
-}
-
 /// Answers each frame with `reply`, whatever it says.
 async fn echo(listener: TcpListener, reply: Arc<Vec<u8>>) {
-    while let Ok((mut stream, _)) = listener.accept().await {
+    while let Ok((stream, _)) = listener.accept().await {
         let reply = Arc::clone(&reply);
         tokio::spawn(async move {
+            if stream.set_nodelay(true).is_err() {
+                return;
+            }
             let limits = Limits::default();
             let mut frame = Vec::new();
+            let mut stream = BufReader::new(stream);
             // An error here is the client's end of the measurement.
-            while stream.set_nodelay(true).is_ok()
-                && read_frame(&mut stream, &limits, &mut frame).await.is_ok()
-                && stream.write_all(&reply).await.is_ok()
-            {}
+            while read_frame(&mut stream, &limits, &mut frame).await.is_ok() && stream.write_all(&reply).await.is_ok() {
+            }
         });
     }
 }
@@ -107,7 +55,7 @@ pub(crate) async fn run(
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Vec<Comparison>> {
     progress("loading documents through the server");
-    load(plan, server, document).await?;
+    load(server, plan.documents, document).await?;
     let mut comparisons = Vec::new();
     progress("find by _id through the server");
     comparisons.push(compare(plan, &clock, server, "find by _id, server", Some(0.6), find_command).await?);
@@ -126,22 +74,6 @@ fn update_command(id: i64) -> RawDocumentBuf {
         "updates": [{ "q": { "_id": id }, "u": { "$inc": { "count": 1 } } }],
         "$db": "bench",
     }
-}
-
-async fn load(plan: &Plan, server: SocketAddr, document: &dyn Fn(i64) -> RawDocumentBuf) -> Result<()> {
-    let mut client = Client::connect(server).await?;
-    let mut next = 0;
-    while next < plan.documents {
-        let end = (next + LOAD_BATCH_DOCUMENTS).min(plan.documents);
-        let mut documents = bson::RawArrayBuf::new();
-        for id in next..end {
-            documents.push(document(i64::try_from(id)?));
-        }
-        let reply = client.command(&rawdoc! { "insert": "documents", "documents": documents, "$db": "bench" }).await?;
-        ensure!(reply.get("writeErrors")?.is_none() && reply.get("n")?.is_some(), "the server refused: {reply:?}");
-        next = end;
-    }
-    Ok(())
 }
 
 async fn compare(

@@ -40,10 +40,15 @@ impl Plan {
 
     /// A document of about the wanted size.
     pub(crate) fn document(&self, id: i64) -> RawDocumentBuf {
-        let fixed = rawdoc! { "_id": id, "group": id % 1000, "count": 0_i32, "text": "" }.as_bytes().len();
-        let text = "x".repeat(self.document_bytes.saturating_sub(fixed));
-        rawdoc! { "_id": id, "group": id % 1000, "count": 0_i32, "text": text }
+        document(id, self.document_bytes)
     }
+}
+
+/// A document of about the wanted size.
+pub(crate) fn document(id: i64, bytes: usize) -> RawDocumentBuf {
+    let fixed = rawdoc! { "_id": id, "group": id % 1000, "count": 0_i32, "text": "" }.as_bytes().len();
+    let text = "x".repeat(bytes.saturating_sub(fixed));
+    rawdoc! { "_id": id, "group": id % 1000, "count": 0_i32, "text": text }
 }
 
 /// Runs all cases.
