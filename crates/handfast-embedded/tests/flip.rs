@@ -15,8 +15,8 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_embedded::{EmbeddedStore, Error, Options, Repair, check};
 use handfast_mql::Code;
 use handfast_store::{
-    BatchLimit, Count, CreateIndexes, DocumentStore, Find, Hint, IndexSpec, Insert, Namespace, Random, SeededRandom,
-    Sources,
+    BatchLimit, Count, CreateIndexes, Delete, DeleteStatement, DocumentStore, Durability, Find, Hint, IndexSpec,
+    Insert, Namespace, Random, SeededRandom, Sources, Update, UpdateSpec, UpdateStatement,
 };
 
 const DOCUMENTS: i32 = 3000;
@@ -189,4 +189,85 @@ async fn a_flip_in_the_synced_part_of_the_journal_is_reported_and_repaired_with_
     let left = read(&store, None).await.unwrap();
     assert!(!left.is_empty() && left.len() < 20, "{} documents are left", left.len());
     store.close().await.unwrap();
+}
+
+/// Changes of one document that come one directly after the other: what a wrong order of batches would betray.
+const CHANGES: i32 = 700;
+
+/// A store in whose journal a document is overwritten, or deleted, directly after it was written; what is left at the end.
+async fn build_of_changes(path: &Path) -> Vec<RawDocumentBuf> {
+    let store = open(path).await.unwrap();
+    let indexes = vec![IndexSpec::new(rawdoc! { "a": 1 })];
+    store.create_indexes(CreateIndexes { namespace: namespace(), indexes }).await.unwrap();
+    let mut left = std::collections::BTreeMap::new();
+    for n in 0..CHANGES {
+        let id = n / 2 % 20;
+        if n % 10 == 5 {
+            let statements = vec![DeleteStatement { filter: rawdoc! { "_id": id }, multi: false, hint: None }];
+            let delete = Delete { durability: Durability::Memory, ..Delete::new(namespace(), statements) };
+            store.delete(delete).await.unwrap();
+            left.remove(&id);
+        } else {
+            let update = UpdateSpec::Document(rawdoc! { "$set": { "a": n } });
+            let statement = UpdateStatement { upsert: true, ..UpdateStatement::one(rawdoc! { "_id": id }, update) };
+            let update = Update { durability: Durability::Memory, ..Update::new(namespace(), vec![statement]) };
+            assert_eq!(store.update(update).await.unwrap().errors.len(), 0);
+            left.insert(id, rawdoc! { "_id": id, "a": n });
+        }
+    }
+    store.close().await.unwrap();
+    open(path).await.unwrap().close().await.unwrap();
+    left.into_values().collect()
+}
+
+/// Where each batch of a journal begins.
+fn batches(journal: &[u8]) -> Vec<usize> {
+    let number = |at: usize| u32::from_le_bytes(journal[at..at + 4].try_into().unwrap()) as usize;
+    let (mut starts, mut at) = (Vec::new(), 0);
+    while journal.get(at) == Some(&1) {
+        starts.push(at);
+        let items = number(at + 1);
+        at += 13;
+        for _ in 0..items {
+            let key = usize::from(u16::from_le_bytes(journal[at + 11..at + 13].try_into().unwrap()));
+            at += 21 + key + number(at + 17);
+        }
+        at += 13;
+    }
+    starts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_flipped_bit_of_a_batch_header_is_harmless_or_reported() {
+    const HEADER_BITS: usize = 13 * 8;
+    let original = tempfile::tempdir().unwrap();
+    let expected = build_of_changes(original.path()).await;
+    let (journal, _) =
+        files(original.path()).into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "jnl")).unwrap();
+    let bytes = fs::read(&journal).unwrap();
+    let starts = batches(&bytes);
+    assert!(starts.len() >= CHANGES as usize, "{} batches", starts.len());
+    let sequence = |start: usize| u64::from_le_bytes(bytes[start + 5..start + 13].try_into().unwrap());
+    // Written at once again by the next batch, with more than 512 batches behind it: bit 9 makes it look like one of them.
+    let overwritten = starts[starts.len() - CHANGES as usize + 40];
+    assert_eq!(sequence(overwritten) & 512, 0);
+    let deleted = starts[starts.len() - CHANGES as usize + 44];
+    let last = *starts.last().unwrap();
+    let (mut reported, mut wrong) = (0, Vec::new());
+    for (start, what) in [(overwritten, "overwritten"), (deleted, "deleted"), (last, "last")] {
+        for bit in 0..HEADER_BITS {
+            let damaged = tempfile::tempdir().unwrap();
+            copy(original.path(), damaged.path());
+            let mut bytes = bytes.clone();
+            bytes[start + bit / 8] ^= 1 << (bit % 8);
+            fs::write(damaged.path().join(journal.strip_prefix(original.path()).unwrap()), bytes).unwrap();
+            match ask(damaged.path(), &expected).await {
+                Answer::Right => {}
+                Answer::Reported => reported += 1,
+                Answer::Wrong(found) => wrong.push(format!("bit {bit} of the header of the {what} batch: {found}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} flips gave a wrong answer:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(reported > 0, "no flip was noticed: this test cannot fail");
 }

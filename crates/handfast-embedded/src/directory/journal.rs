@@ -41,6 +41,8 @@ pub(crate) struct Journals {
     files: Vec<JournalFile>,
     /// The last batch before the first problem, if there is any batch.
     pub(crate) last: Option<LastBatch>,
+    /// The engine's number in the header of that batch. No checksum covers it.
+    last_sequence: u64,
     /// Where reading stopped before the end.
     pub(crate) problem: Option<Problem>,
 }
@@ -124,8 +126,8 @@ impl Journals {
         let mut problem = gap.then(|| "a journal file before it is missing".to_owned());
         while problem.is_none() && !reader.at_end() {
             let start = reader.at;
-            match reader.batch().and_then(|(batch, sequence)| self.follows(batch, sequence).map(|()| batch)) {
-                Ok(batch) => self.last = Some(batch),
+            match reader.batch().and_then(|read| self.follows(read.0, read.1).map(|()| read)) {
+                Ok((batch, sequence)) => (self.last, self.last_sequence) = (Some(batch), sequence),
                 Err(what) => {
                     reader.at = start;
                     problem = Some(what);
@@ -139,6 +141,10 @@ impl Journals {
         }
     }
 
+    /// The engine replays a batch under the number in its header, so these numbers must stand in the order in which
+    /// the batches were written. The number that a batch holds itself, under its checksum, was asked for after the batch
+    /// before it had been applied: it is above the number of that one. A header whose number was changed within the slack
+    /// and did not reach it leaves the order as it was.
     fn follows(&self, batch: LastBatch, sequence: u64) -> Result<(), String> {
         if sequence < batch.sequence || sequence > batch.sequence.saturating_add(SEQUENCE_SLACK) {
             return Err(format!("batch {} has sequence number {sequence} for {}", batch.number, batch.sequence));
@@ -147,7 +153,7 @@ impl Journals {
             Some(last) if batch.number != last.number + 1 => {
                 Err(format!("batch {} follows batch {}", batch.number, last.number))
             }
-            Some(last) if batch.timestamp < last.timestamp || sequence <= last.sequence => {
+            Some(last) if batch.timestamp < last.timestamp || batch.sequence <= self.last_sequence => {
                 Err(format!("batch {} is older than the one before it", batch.number))
             }
             _ => Ok(()),
