@@ -260,6 +260,11 @@ impl<'b> Writer<'b> {
         Writer { buffer, start }
     }
 
+    /// The bytes in the buffer: of this document, and of what it is inside of.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Copies an element with its name.
     pub(crate) fn copy(&mut self, element: Element<'_>) {
         self.buffer.extend_from_slice(element.bytes());

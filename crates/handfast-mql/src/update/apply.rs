@@ -11,6 +11,7 @@ use super::compile::Operators;
 use super::operator::{Missing, Scope, Target, rename_through_array};
 use super::path::{Component, FieldName, UpdatePath};
 use super::plan::{self, Children, Key, Node};
+use super::room::Room;
 use super::tree::{Container, Value};
 
 /// What an application is told besides the document.
@@ -23,30 +24,34 @@ pub(super) struct Circumstances<'c> {
     pub(super) context: &'c Context,
 }
 
-/// The changed document, still in pieces; none if no operator touched anything.
+/// The bytes of the changed document; none if no operator touched anything.
 pub(super) fn apply<'a>(
     operators: &'a Operators,
     document: &'a RawDocument,
     circumstances: Circumstances<'_>,
-) -> Result<Option<Container<'a>>> {
+) -> Result<Option<Vec<u8>>> {
     let Circumstances { position, inserting, context } = circumstances;
     let mut root = Container::document(document)?;
     let mut walk = Walk {
         operators,
         position: position.array_index,
         scope: Scope { document, inserting, context, renamed: Vec::new() },
+        room: Room::new(inserting),
         trail: Vec::new(),
         buffer: Vec::new(),
     };
     let mut touched = walk.take_renamed(&mut root)?;
     touched |= walk.fields(&operators.root, &mut root)?;
-    Ok(touched.then_some(root))
+    // A guess at what a small update adds.
+    let capacity = document.as_bytes().len() + 64;
+    touched.then(|| root.into_bytes(capacity, &walk.room)).transpose()
 }
 
 struct Walk<'a, 'c> {
     operators: &'a Operators,
     position: Option<usize>,
     scope: Scope<'a, 'c>,
+    room: Room,
     /// The steps from the root to where the walk is.
     trail: Vec<Step<'a>>,
     /// For array filters.
@@ -152,7 +157,7 @@ impl<'a> Walk<'a, '_> {
         {
             let now = root.position("_id");
             let same = match now {
-                Some(at) => same_id(root, at, old)?,
+                Some(at) => root.with_value(at, &self.room, |new| same(new, old))?,
                 None => false,
             };
             match now {
@@ -183,7 +188,11 @@ impl<'a> Walk<'a, '_> {
                 if operator.action.moves_here(&self.scope) {
                     self.check_rename_target(&operator.path)?;
                 }
-                operator.action.apply(&operator.path, Target { container, name, at }, &mut self.scope)
+                operator.action.apply(
+                    &operator.path,
+                    Target { container, name, at, room: &mut self.room },
+                    &mut self.scope,
+                )
             }
             Node::Fields(_) | Node::Elements(_) => match at {
                 Some(at) => self.descend(node, name, at, container),
@@ -231,7 +240,7 @@ impl<'a> Walk<'a, '_> {
         let touched = self.fields(children, &mut fresh)?;
         self.trail.pop();
         if touched {
-            container.add(name, Value::Open(fresh))?;
+            container.add(name, Value::Open(fresh), &mut self.room)?;
         }
         Ok(touched)
     }
@@ -344,8 +353,8 @@ pub(super) fn immutable_id(path: &str) -> Error {
     Error::new(Code::ImmutableField, message)
 }
 
-fn same_id(root: &Container<'_>, at: usize, old: Element<'_>) -> Result<bool> {
-    root.with_value(at, |new| Ok(order::compare(new.value()?, old.value()?).is_eq()))
+fn same(new: Element<'_>, old: Element<'_>) -> Result<bool> {
+    Ok(order::compare(new.value()?, old.value()?).is_eq())
 }
 
 /// The value that the first components of a path lead to.

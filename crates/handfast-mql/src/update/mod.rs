@@ -25,12 +25,13 @@ mod path;
 mod pipeline;
 mod plan;
 mod replacement;
+mod room;
 mod tree;
 mod upsert;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::depth::{self, DOCUMENT_BYTES_MAX, Limits};
+use crate::depth::{self, Limits};
 use crate::element::elements;
 use crate::{Code, CompileOptions, Context, Error, MatchPosition, Result};
 
@@ -39,12 +40,8 @@ use array_filter::ArrayFilters;
 use compile::Operators;
 use pipeline::PipelineUpdate;
 pub use replacement::stamp;
+use room::check_size;
 pub use upsert::check_upsert_filter;
-
-/// MongoDB's code for an update whose result is too large.
-const UPDATE_TOO_LARGE: Code = Code(17419);
-/// MongoDB's code for an upsert whose document is too large.
-const UPSERT_TOO_LARGE: Code = Code(17420);
 
 /// What an update is made of.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +132,7 @@ impl Update {
         };
         match changed {
             Some(changed) if changed.as_bytes() != document.as_bytes() => {
-                check_size(&changed, UPDATE_TOO_LARGE, "Resulting document after update")?;
+                check_size(changed.as_bytes().len(), false)?;
                 Ok(Applied { document: changed, modified: true })
             }
             _ => Ok(Applied { document: document.to_owned(), modified: false }),
@@ -149,20 +146,12 @@ fn run(
     document: &RawDocument,
     circumstances: Circumstances<'_>,
 ) -> Result<Option<RawDocumentBuf>> {
-    let Some(changed) = apply::apply(operators, document, circumstances)? else { return Ok(None) };
-    let bytes = changed.into_bytes(document.as_bytes().len() + 64)?;
+    let Some(bytes) = apply::apply(operators, document, circumstances)? else { return Ok(None) };
     if operators.nesting > depth::NESTING_MAX {
         // Deep operands at deep paths, and whatever $rename moves: most updates cannot get here.
         depth::check(&bytes, Limits { bytes_max: usize::MAX, ..Limits::default() })?;
     }
     Ok(Some(RawDocumentBuf::from_bytes(bytes)?))
-}
-
-fn check_size(document: &RawDocument, code: Code, what: &str) -> Result<()> {
-    if document.as_bytes().len() > DOCUMENT_BYTES_MAX {
-        return Err(Error::new(code, format!("{what} is larger than {DOCUMENT_BYTES_MAX}")));
-    }
-    Ok(())
 }
 
 fn no_array_filters(options: &UpdateOptions<'_>, kind: &str) -> Result<()> {

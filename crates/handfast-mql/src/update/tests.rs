@@ -68,6 +68,7 @@ fn unchanged(document: Document, update: Document) {
 }
 
 mod arrays;
+mod bounds;
 mod fields;
 mod forms;
 mod model;

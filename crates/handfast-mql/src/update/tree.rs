@@ -17,9 +17,13 @@ use crate::element::{Boxed, Element, IndexName, Writer, elements};
 use crate::{Code, Error, Result};
 
 use super::path::FieldName;
+use super::room::{Room, array_bytes, field_bytes, null_bytes};
 
 /// How many `null`s an update may put before a new array element, as MongoDB documents it.
 const BACKFILL_MAX: usize = 1_500_000;
+
+/// The bytes of a document without fields: a length and a NUL.
+const EMPTY_BYTES: usize = 5;
 
 /// A document or array that is opened.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ pub(super) struct Container<'a> {
 /// One field or array element.
 #[derive(Debug)]
 enum Slot<'a> {
-    /// As it was.
+    /// As it stands somewhere: in the old document, or (in arrays only) as an element that was put in.
     Kept(Element<'a>),
     /// New, replaced, or opened to be changed inside.
     Changed(Box<Changed<'a>>),
@@ -68,7 +72,7 @@ impl<'a> Container<'a> {
 
     /// An array of these values.
     pub(super) fn array(values: impl IntoIterator<Item = Value<'a>>) -> Self {
-        let slots = values.into_iter().map(|value| Slot::new("", value)).collect();
+        let slots = values.into_iter().map(Slot::item).collect();
         Container { kind: ElementType::Array, slots }
     }
 
@@ -115,7 +119,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// The value there as it was in the old document, if it is still that.
+    /// The value there, if it stands somewhere as it is: in a document, it is then what it was.
     pub(super) fn kept(&self, at: usize) -> Option<Element<'a>> {
         match self.slots.get(at)? {
             Slot::Kept(element) => Some(*element),
@@ -124,14 +128,22 @@ impl<'a> Container<'a> {
     }
 
     /// Shows the value there, also if it is opened.
-    pub(super) fn with_value<T>(&self, at: usize, look: impl FnOnce(Element<'_>) -> Result<T>) -> Result<T> {
+    ///
+    /// # Errors
+    /// As [`Container::write`].
+    pub(super) fn with_value<T>(
+        &self,
+        at: usize,
+        room: &Room,
+        look: impl FnOnce(Element<'_>) -> Result<T>,
+    ) -> Result<T> {
         if let Some(element) = self.element(at) {
             return look(element);
         }
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         if let Some(Slot::Changed(changed)) = self.slots.get(at) {
-            changed.value.write("", &mut writer)?;
+            changed.value.write("", &mut writer, room)?;
         }
         writer.finish()?;
         match elements(RawDocument::from_bytes(&bytes)?).next() {
@@ -180,9 +192,10 @@ impl<'a> Container<'a> {
     ///
     /// # Errors
     /// `CannotBackfillArray` (34) if it needs too many; `PathNotViable` (28) if the name is no index: the caller, who
-    /// knows the array's name, has looked.
-    pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>) -> Result<()> {
+    /// knows the array's name, has looked; 17419 or 17420 if there is no room.
+    pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>, room: &mut Room) -> Result<()> {
         if !self.is_array() {
+            room.take(field_bytes(name.as_str(), value.bytes()))?;
             self.slots.push(Slot::new(name.as_str().to_owned(), value));
             return Ok(());
         }
@@ -193,25 +206,29 @@ impl<'a> Container<'a> {
             let message = format!("can't backfill more than {BACKFILL_MAX} elements");
             return Err(Error::new(Code::CannotBackfillArray, message));
         }
+        room.take(null_bytes(index.saturating_sub(self.slots.len()) + 1).saturating_add(value.bytes()))?;
         if self.slots.len() < index {
             // A million times the same bytes: that must not be a million allocations.
             let null = Element::null()?;
             self.slots.resize_with(index, || Slot::Kept(null));
         }
-        self.slots.push(Slot::new("", value));
+        self.slots.push(Slot::item(value));
         Ok(())
     }
 
     /// Puts values into an array, before the element at an index.
     pub(super) fn insert(&mut self, at: usize, values: impl IntoIterator<Item = Value<'a>>) {
         let at = at.min(self.slots.len());
-        self.slots.splice(at..at, values.into_iter().map(|value| Slot::new("", value)));
+        self.slots.splice(at..at, values.into_iter().map(Slot::item));
     }
 
-    /// Keeps the elements of a range of an array.
-    pub(super) fn keep_range(&mut self, range: std::ops::Range<usize>) {
+    /// Keeps the elements of a range of an array. Gives the bytes that the others took, at least.
+    pub(super) fn keep_range(&mut self, range: std::ops::Range<usize>) -> usize {
+        let gone = (0..range.start).chain(range.end..self.slots.len());
+        let bytes = array_bytes(gone.filter_map(|at| self.element(at)));
         self.slots.truncate(range.end);
         self.slots.drain(..range.start.min(self.slots.len()));
+        bytes
     }
 
     /// Keeps the elements of an array that `keep` says; whether any is gone.
@@ -247,7 +264,10 @@ impl<'a> Container<'a> {
     }
 
     /// Writes all fields or elements: those that were kept in runs, as long as they stood side by side.
-    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<()> {
+    ///
+    /// # Errors
+    /// 17419 or 17420 as soon as what is written is larger than a document may be.
+    fn write(&self, writer: &mut Writer<'_>, room: &Room) -> Result<()> {
         let mut index_name = IndexName::new();
         let mut run: Option<Element<'a>> = None;
         for (index, slot) in self.slots.iter().enumerate() {
@@ -260,8 +280,11 @@ impl<'a> Container<'a> {
                     run.take().into_iter().for_each(|run| writer.copy(run));
                     match slot {
                         Slot::Kept(element) => writer.copy_as(array_name.unwrap_or_default(), *element),
-                        Slot::Changed(changed) => changed.value.write(array_name.unwrap_or(&changed.name), writer)?,
+                        Slot::Changed(changed) => {
+                            changed.value.write(array_name.unwrap_or(&changed.name), writer, room)?;
+                        }
                     }
+                    room.check(writer.buffered())?;
                     continue;
                 }
             };
@@ -278,16 +301,27 @@ impl<'a> Container<'a> {
     }
 
     /// The bytes of the whole document.
-    pub(super) fn into_bytes(self, capacity: usize) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// As [`Container::write`].
+    pub(super) fn into_bytes(self, capacity: usize, room: &Room) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(capacity);
         let mut writer = Writer::new(&mut bytes);
-        self.write(&mut writer)?;
+        self.write(&mut writer, room)?;
         writer.finish()?;
         Ok(bytes)
     }
 }
 
 impl<'a> Slot<'a> {
+    /// An element of an array. One that stands somewhere takes no memory but the slot.
+    fn item(value: Value<'a>) -> Self {
+        match value {
+            Value::Borrowed(element) => Slot::Kept(element),
+            other => Slot::new("", other),
+        }
+    }
+
     fn new(name: impl Into<Cow<'a, str>>, value: Value<'a>) -> Self {
         Slot::Changed(Box::new(Changed { name: name.into(), value }))
     }
@@ -317,13 +351,18 @@ impl Value<'_> {
         }
     }
 
-    fn write(&self, name: &str, writer: &mut Writer<'_>) -> Result<()> {
+    /// How many bytes it takes, at least.
+    fn bytes(&self) -> usize {
+        self.element().map_or(EMPTY_BYTES, |element| element.payload().len())
+    }
+
+    fn write(&self, name: &str, writer: &mut Writer<'_>, room: &Room) -> Result<()> {
         match self {
             Value::Borrowed(element) => writer.copy_as(name, *element),
             Value::Owned(value) => writer.copy_as(name, value.element()),
             Value::Open(container) => {
                 let mut nested = writer.nested(container.kind, name);
-                container.write(&mut nested)?;
+                container.write(&mut nested, room)?;
                 nested.finish()?;
             }
         }

@@ -15,8 +15,9 @@ use crate::{Code, Context, Error, MatchPosition, Result};
 use super::apply::Circumstances;
 use super::path::{COMPONENTS_MAX, FieldName};
 use super::replacement::{id_first, replace, stamp};
+use super::room::{Room, check_size};
 use super::tree::{Container, Value};
-use super::{Kind, UPSERT_TOO_LARGE, Update, check_size, run};
+use super::{Kind, Update, run};
 
 impl Update {
     /// The document to insert if no document matches the filter. It has no `_id` if neither filter nor update give one;
@@ -43,7 +44,7 @@ impl Update {
             _ => made,
         };
         let made = stamp(&made, context.cluster_time)?.unwrap_or(made);
-        check_size(&made, UPSERT_TOO_LARGE, "Document to upsert")?;
+        check_size(made.as_bytes().len(), true)?;
         Ok(made)
     }
 }
@@ -94,11 +95,11 @@ fn base_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
             check_apart(other, path)?;
         }
     }
-    let mut root = Container::empty_document();
+    let (mut root, mut room) = (Container::empty_document(), Room::new(true));
     for (path, value) in fields {
-        put(&mut root, path, Value::Borrowed(value.element()))?;
+        put(&mut root, path, Value::Borrowed(value.element()), &mut room)?;
     }
-    Ok(RawDocumentBuf::from_bytes(root.into_bytes(64)?)?)
+    Ok(RawDocumentBuf::from_bytes(root.into_bytes(64, &room)?)?)
 }
 
 fn check_apart(one: &str, other: &str) -> Result<()> {
@@ -112,7 +113,7 @@ fn check_apart(one: &str, other: &str) -> Result<()> {
     Err(Error::new(Code::NotSingleValueField, message))
 }
 
-fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>) -> Result<()> {
+fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, room: &mut Room) -> Result<()> {
     let mut container = root;
     let mut names = path.split('.').enumerate().peekable();
     while let Some((depth, name)) = names.next() {
@@ -121,12 +122,12 @@ fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>) -> Result<()>
         }
         let name = FieldName::new(name);
         if names.peek().is_none() {
-            return container.add(&name, value);
+            return container.add(&name, value, room);
         }
         let at = match container.locate(&name) {
             Some(at) => at,
             None => {
-                container.add(&name, Value::Open(Container::empty_document()))?;
+                container.add(&name, Value::Open(Container::empty_document()), room)?;
                 container.len() - 1
             }
         };

@@ -3,6 +3,7 @@
 use crate::element::{Boxed, Element, elements};
 use crate::{Code, Error, Result, text};
 
+use super::super::room::array_bytes;
 use super::super::tree::{Container, Value};
 use super::Target;
 use super::set_of_values::SetOfValues;
@@ -35,10 +36,11 @@ impl AddToSet {
 
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>) -> Result<bool> {
         if target.at.is_none() {
+            target.room.take(array_bytes(self.values()))?;
             return target.assign(Value::Open(Container::array(self.values().map(Value::Borrowed))));
         }
         let name = target.name.as_str();
-        let array = target.into_array(|value| {
+        let (array, room) = target.into_array(|value| {
             let kind = text::type_name(value);
             let message =
                 format!("Cannot apply $addToSet to non-array field. Field named '{name}' has non-array type {kind}");
@@ -64,8 +66,9 @@ impl AddToSet {
                 *new = !present.contains(value.element().value()?);
             }
         }
-        let added = self.values().zip(&new).filter(|(_, new)| **new).map(|(value, _)| Value::Borrowed(value));
-        array.insert(usize::MAX, added);
+        let added = || self.values().zip(&new).filter(|(_, new)| **new).map(|(value, _)| value);
+        room.take(array_bytes(added()))?;
+        array.insert(usize::MAX, added().map(Value::Borrowed));
         Ok(new.contains(&true))
     }
 }

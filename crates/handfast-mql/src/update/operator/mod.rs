@@ -14,6 +14,7 @@ use crate::element::{Boxed, Element, elements, find, identical};
 use crate::{Code, CompileOptions, Context, Error, Result, text};
 
 use super::path::{FieldName, UpdatePath};
+use super::room::Room;
 use super::tree::{Container, Value};
 
 pub(super) use arithmetic::Arithmetic;
@@ -74,6 +75,7 @@ pub(super) struct Target<'t, 'a> {
     pub(super) container: &'t mut Container<'a>,
     pub(super) name: &'t FieldName,
     pub(super) at: Option<usize>,
+    pub(super) room: &'t mut Room,
 }
 
 /// Reads the operand of the operator `name` at `path`; none if there is no such operator.
@@ -173,7 +175,7 @@ impl<'t, 'a> Target<'t, 'a> {
     /// Puts a value there; `false` if it is there already, byte for byte.
     pub(super) fn assign(self, value: Value<'a>) -> Result<bool> {
         match self.at {
-            None => self.container.add(self.name, value)?,
+            None => self.container.add(self.name, value, self.room)?,
             Some(at) => {
                 if let (Some(old), Some(new)) = (self.container.element(at), value.element())
                     && identical(old, new)
@@ -200,18 +202,22 @@ impl<'t, 'a> Target<'t, 'a> {
         true
     }
 
-    /// Opens the array there. The caller has seen that there is a value.
+    /// Opens the array there, with the room for what is added to it. The caller has seen that there is a value.
     ///
     /// # Errors
     /// What `wrong_type` says, if the value is no array.
-    fn into_array(self, wrong_type: impl FnOnce(RawBsonRef<'_>) -> Error) -> Result<&'t mut Container<'a>> {
+    fn into_array(
+        self,
+        wrong_type: impl FnOnce(RawBsonRef<'_>) -> Error,
+    ) -> Result<(&'t mut Container<'a>, &'t mut Room)> {
         let at = self.at.unwrap_or(usize::MAX);
         if let Some(element) = self.container.element(at)
             && !element.is_array()
         {
             return Err(wrong_type(element.value()?));
         }
-        self.container.child(at)?.ok_or_else(|| Error::new(Code::InternalError, "an update operator found no array"))
+        let missing = || Error::new(Code::InternalError, "an update operator found no array");
+        Ok((self.container.child(at)?.ok_or_else(missing)?, self.room))
     }
 }
 

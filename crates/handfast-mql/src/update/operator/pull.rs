@@ -40,7 +40,7 @@ impl Pull {
     }
 
     pub(super) fn apply(&self, target: Target<'_, '_>, scope: &Scope<'_, '_>) -> Result<bool> {
-        let array = target.into_array(not_an_array)?;
+        let (array, _) = target.into_array(not_an_array)?;
         let mut buffer = Vec::new();
         array.retain(|element| Ok(!self.takes(element, &mut buffer, scope.context)?))
     }
@@ -107,7 +107,7 @@ impl PullAll {
     }
 
     pub(super) fn apply(&self, target: Target<'_, '_>) -> Result<bool> {
-        let array = target.into_array(not_an_array)?;
+        let (array, _) = target.into_array(not_an_array)?;
         let mut values = SetOfValues::new();
         if let Some(list) = self.values.element().as_array()? {
             for value in elements(list) {
@@ -147,16 +147,16 @@ impl Pop {
     }
 
     pub(super) fn apply(self, path: &UpdatePath, target: Target<'_, '_>) -> Result<bool> {
-        let array = target.into_array(|value| {
+        let (array, _) = target.into_array(|value| {
             let kind = text::type_name(value);
             let message = format!("Path '{}' contains an element of non-array type '{kind}'", path.text);
             Error::new(Code::TypeMismatch, message)
         })?;
         let length = array.len();
-        match self {
-            Pop::First => array.keep_range(1..length.max(1)),
-            Pop::Last => array.keep_range(0..length.saturating_sub(1)),
-        }
+        array.keep_range(match self {
+            Pop::First => 1..length.max(1),
+            Pop::Last => 0..length.saturating_sub(1),
+        });
         Ok(length > 0)
     }
 }

@@ -7,6 +7,7 @@ use bson::RawBsonRef;
 use crate::element::{Boxed, Element, elements, find};
 use crate::{Code, Error, Result, order, text};
 
+use super::super::room::array_bytes;
 use super::super::tree::{Container, Value};
 use super::{Scope, Target, id_field};
 
@@ -64,11 +65,11 @@ impl Push {
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, scope: &Scope<'_, '_>) -> Result<bool> {
         if target.at.is_none() {
             let mut array = Container::array(self.values().map(Value::Borrowed));
-            self.sort_and_slice(&mut array)?;
+            target.room.take(self.grown(&mut array)?)?;
             return target.assign(Value::Open(array));
         }
         let name = target.name.as_str();
-        let array = target.into_array(|value| {
+        let (array, room) = target.into_array(|value| {
             bad(format!(
                 "The field '{name}' must be an array but is of type {} in document {{{}}}",
                 text::type_name(value),
@@ -76,23 +77,25 @@ impl Push {
             ))
         })?;
         array.insert(place(self.position, array.len()), self.values().map(Value::Borrowed));
-        self.sort_and_slice(array)?;
+        room.take(self.grown(array)?)?;
         // Sorting and slicing may have undone the rest: the bytes will tell.
         Ok(true)
     }
 
-    fn sort_and_slice(&self, array: &mut Container<'_>) -> Result<()> {
+    /// Sorts and cuts the array that the values are in. Gives the bytes by which it is larger than before them, at least:
+    /// what is cut off again takes no room.
+    fn grown(&self, array: &mut Container<'_>) -> Result<usize> {
         if let Some(sort) = &self.sort {
             let order = sort.order(array)?;
             array.reorder(&order);
         }
         let length = array.len();
-        match self.slice {
+        let cut = match self.slice {
             Some(count) if count >= 0 => array.keep_range(0..length.min(saturating(count))),
             Some(count) => array.keep_range(length.saturating_sub(saturating(count))..length),
-            None => {}
-        }
-        Ok(())
+            None => 0,
+        };
+        Ok(array_bytes(self.values()).saturating_sub(cut))
     }
 }
 

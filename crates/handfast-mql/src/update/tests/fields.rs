@@ -72,17 +72,6 @@ fn paths_that_cannot_be() {
 }
 
 #[test]
-fn too_large() {
-    let document = doc! { "a": "x".repeat(DOCUMENT_BYTES_MAX - 100) };
-    fails(
-        document,
-        doc! { "$set": { "b": "x".repeat(100) } },
-        Code(17419),
-        "Resulting document after update is larger than 16777216",
-    );
-}
-
-#[test]
 fn too_deep() {
     let mut value = Bson::Int32(1);
     for _ in 0..60 {
