@@ -634,6 +634,8 @@ pub struct Creation {
     pub options: CollectionOptions,
     /// Those besides `_id_`.
     pub indexes: Vec<IndexSpec>,
+    /// Its id, which no other collection has.
+    pub uuid: [u8; 16],
 }
 
 /// Writes to apply all or not at all.

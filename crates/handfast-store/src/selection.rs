@@ -107,6 +107,15 @@ impl Selection {
         Documents { to_skip: self.skip, left, selection: self, filtered: given.filtered, source }
     }
 
+    /// A document that matches, as the caller is to see it.
+    ///
+    /// # Errors
+    /// Those of the projection.
+    pub fn shown(&self, document: RawDocumentBuf) -> Result<RawDocumentBuf> {
+        let position = self.matching(&document, true)?.unwrap_or_default();
+        self.show(document.into(), position)
+    }
+
     fn matching(&self, document: &RawDocument, filtered: bool) -> Result<Option<MatchPosition>> {
         if self.projection.needs_position() {
             return Ok(self.filter.matches_position(document, &self.context)?);

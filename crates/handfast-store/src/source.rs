@@ -91,6 +91,16 @@ impl Sources {
 }
 
 impl Sources {
+    /// A random UUID (version 4).
+    pub fn uuid(&self) -> [u8; 16] {
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&self.random.next_u64().to_be_bytes());
+        uuid[8..].copy_from_slice(&self.random.next_u64().to_be_bytes());
+        uuid[6] = (uuid[6] & 0x0f) | 0x40;
+        uuid[8] = (uuid[8] & 0x3f) | 0x80;
+        uuid
+    }
+
     /// The values of a command's `let`, whose fields are expressions without a document. Requests carry values: who
     /// reads a command calls this once for it.
     ///

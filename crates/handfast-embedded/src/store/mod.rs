@@ -81,11 +81,6 @@ impl EmbeddedStore {
 
     /// A random id for a new collection (a UUID of version 4).
     pub(crate) fn uuid(&self) -> [u8; 16] {
-        let mut uuid = [0; 16];
-        uuid[..8].copy_from_slice(&self.inner.sources.random.next_u64().to_le_bytes());
-        uuid[8..].copy_from_slice(&self.inner.sources.random.next_u64().to_le_bytes());
-        uuid[6] = (uuid[6] & 0x0f) | 0x40;
-        uuid[8] = (uuid[8] & 0x3f) | 0x80;
-        uuid
+        self.inner.sources.uuid()
     }
 }

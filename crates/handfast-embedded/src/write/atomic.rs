@@ -96,7 +96,7 @@ fn commit(writer: &mut Writer<'_>, batch: &AtomicBatch, uuid: [u8; 16]) -> Store
         check_read(writer, batch.read_at, read)?;
     }
     for creation in &batch.creations {
-        create(writer, creation, uuid)?;
+        create(writer, creation)?;
     }
     for (namespace, id, _) in &deletes {
         check_unchanged(writer, batch.read_at, namespace, id.as_raw_bson_ref())?;
@@ -161,14 +161,14 @@ fn check_read(writer: &Writer<'_>, read_at: CommitTimestamp, read: &Read) -> Sto
     Ok(())
 }
 
-fn create(writer: &mut Writer<'_>, creation: &Creation, uuid: [u8; 16]) -> StoreResult<()> {
+fn create(writer: &mut Writer<'_>, creation: &Creation) -> StoreResult<()> {
     let namespace = &creation.namespace;
     if writer.collection(namespace).is_some() {
         let text = format!("write conflict: the collection {namespace} was made by somebody else meanwhile");
         return Err(StoreError::command(Code::WriteConflict, text));
     }
     let indexes = creation.indexes.iter().cloned().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;
-    add_to_catalog(writer, namespace, uuid, indexes).map(|_| ())
+    add_to_catalog(writer, namespace, creation.uuid, indexes).map(|_| ())
 }
 
 fn check_unchanged(

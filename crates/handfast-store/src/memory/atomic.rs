@@ -17,7 +17,9 @@ impl AtomicStore for MemoryStore {
 
     async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp> {
         let (ticket, now) = (batch.ticket, self.sources().clock.now());
-        self.write(|state| ticketed::once(state, ticket, now, || self.fresh_uuid(), |state| self.apply(state, batch)))
+        self.write(|state| {
+            ticketed::once(state, ticket, now, || self.sources().uuid(), |state| self.apply(state, batch))
+        })
     }
 }
 
@@ -28,7 +30,7 @@ impl MemoryStore {
             self.check_read(state, batch.read_at, read)?;
         }
         for creation in batch.creations {
-            self.create(state, creation)?;
+            create(state, creation)?;
         }
         // First take out all old documents, then put in the new ones: the keys of a unique index may change hands.
         let mut records = Vec::with_capacity(batch.writes.len());
@@ -42,7 +44,7 @@ impl MemoryStore {
         for ((namespace, id, write), record) in batch.writes.into_iter().zip(records) {
             let DocumentWrite::Put(document) = write else { continue };
             let document = checked(document, id.as_raw_bson_ref())?;
-            state.collection_or_new(&namespace, || self.fresh_uuid());
+            state.collection_or_new(&namespace, || self.sources().uuid());
             state.add(&namespace, document, record)?;
         }
         Ok(CommitTimestamp(state.commit))
@@ -66,25 +68,25 @@ impl MemoryStore {
         }
         Ok(())
     }
+}
 
-    fn create(&self, state: &mut State, creation: Creation) -> Result<()> {
-        let Creation { namespace, options, indexes } = creation;
-        if state.collections.contains_key(&namespace) {
-            let text = format!("write conflict: the collection {namespace} was made by somebody else meanwhile");
-            return Err(Error::command(Code::WriteConflict, text));
-        }
-        state.collection_or_new(&namespace, || self.fresh_uuid());
-        if let Some(collection) = state.collections.get_mut(&namespace) {
-            collection.options = options;
-            for spec in indexes {
-                let index = Index::compile(spec)?;
-                if addition(&collection.specs(), index.spec())? == Addition::New {
-                    collection.indexes.push(IndexState::new(index));
-                }
+fn create(state: &mut State, creation: Creation) -> Result<()> {
+    let Creation { namespace, options, indexes, uuid } = creation;
+    if state.collections.contains_key(&namespace) {
+        let text = format!("write conflict: the collection {namespace} was made by somebody else meanwhile");
+        return Err(Error::command(Code::WriteConflict, text));
+    }
+    state.collection_or_new(&namespace, || uuid);
+    if let Some(collection) = state.collections.get_mut(&namespace) {
+        collection.options = options;
+        for spec in indexes {
+            let index = Index::compile(spec)?;
+            if addition(&collection.specs(), index.spec())? == Addition::New {
+                collection.indexes.push(IndexState::new(index));
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// A document of a batch, under the `_id` that the batch says.

@@ -13,7 +13,7 @@ impl MemoryStore {
         let CreateIndexes { namespace, indexes } = request;
         let indexes = indexes.into_iter().map(Index::compile).collect::<Result<Vec<_>>>()?;
         self.write(|state| {
-            state.collection_or_new(&namespace, || self.fresh_uuid());
+            state.collection_or_new(&namespace, || self.sources().uuid());
             let collection = existing(state, &namespace)?;
             let before = count(collection);
             for index in indexes {

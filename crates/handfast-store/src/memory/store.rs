@@ -193,7 +193,7 @@ impl DocumentStore for MemoryStore {
         self.write(|state| {
             // There are no options yet that could differ.
             let CollectionOptions {} = options;
-            state.collection_or_new(namespace, || self.fresh_uuid());
+            state.collection_or_new(namespace, || self.sources().uuid());
             Ok(())
         })
     }

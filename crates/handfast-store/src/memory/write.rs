@@ -32,11 +32,11 @@ impl MemoryStore {
         change: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
         let now = self.sources().clock.now();
-        self.write(|state| ticketed::once(state, ticket, now, || self.fresh_uuid(), change))
+        self.write(|state| ticketed::once(state, ticket, now, || self.sources().uuid(), change))
     }
 
     fn add(&self, state: &mut State, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
-        state.collection_or_new(namespace, || self.fresh_uuid());
+        state.collection_or_new(namespace, || self.sources().uuid());
         state.add(namespace, document, None)
     }
 
@@ -152,16 +152,6 @@ impl MemoryStore {
             tokio::task::yield_now().await;
         }
         Ok(())
-    }
-
-    /// A random (version 4) UUID.
-    pub(super) fn fresh_uuid(&self) -> [u8; 16] {
-        let random = &self.sources().random;
-        let bits = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
-        let mut uuid = bits.to_be_bytes();
-        uuid[6] = (uuid[6] & 0x0f) | 0x40;
-        uuid[8] = (uuid[8] & 0x3f) | 0x80;
-        uuid
     }
 }
 

@@ -1,0 +1,354 @@
+//! A database: a store whose requests can also be put into transactions.
+//!
+//! Outside of a transaction each request is one of its own: each document is changed in one atomic step, and a request of
+//! several documents is a sequence of such steps, as the contract of a store says. So `Database` hands them to the engine's
+//! store as they are.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::{RawBson, RawDocumentBuf, rawdoc};
+use handfast_store::{
+    Aggregate, AtomicStore, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
+    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome, IndexInfo,
+    Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Sources, StoreExt,
+    Ticket, Update, UpdateOutcome,
+};
+
+use crate::{Engine, Error, Local, Outcome, Result, Transaction, TransactionId, TransactionOptions};
+
+/// The first pause before a transaction is run again; each further one may be twice as long.
+const BACKOFF_FIRST: Duration = Duration::from_micros(500);
+/// The longest pause.
+const BACKOFF_MAX: Duration = Duration::from_millis(100);
+
+/// A store with transactions. Clones are the same database.
+#[derive(Clone)]
+pub struct Database {
+    shared: Arc<Shared>,
+}
+
+/// What all transactions of a database share.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) sources: Sources,
+    pub(crate) counts: Counters,
+    /// Sessions that no transaction uses, each with the number of its next one. A session's record of an outcome is
+    /// replaced by that of the next transaction, so there are as many records as transactions were open at once.
+    sessions: Mutex<Vec<TransactionId>>,
+}
+
+/// What became of transactions so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Begun.
+    pub begun: u64,
+    /// Committed, those that wrote nothing included.
+    pub committed: u64,
+    /// Rolled back because of another one.
+    pub conflicts: u64,
+    /// Rolled back for any reason.
+    pub rolled_back: u64,
+    /// Dropped while they were open, and so rolled back.
+    pub dropped: u64,
+    /// Whose commit nobody knows the outcome of.
+    pub unknown: u64,
+    /// Run again by [`Database::transaction`].
+    pub retries: u64,
+}
+
+impl Counts {
+    /// Open now.
+    pub fn open(&self) -> u64 {
+        self.begun.saturating_sub(self.committed + self.rolled_back + self.unknown)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    begun: AtomicU64,
+    committed: AtomicU64,
+    conflicts: AtomicU64,
+    rolled_back: AtomicU64,
+    dropped: AtomicU64,
+    unknown: AtomicU64,
+    retries: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn begun(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn committed(&self) {
+        self.committed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn rolled_back(&self, by_conflict: bool) {
+        self.rolled_back.fetch_add(1, Ordering::Relaxed);
+        self.conflicts.fetch_add(u64::from(by_conflict), Ordering::Relaxed);
+    }
+
+    pub(crate) fn dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unknown(&self) {
+        self.unknown.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    /// A name that no other transaction has.
+    pub(crate) fn take_id(&self) -> TransactionId {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.pop().unwrap_or_else(|| TransactionId { session: self.sources.uuid(), number: 1 })
+    }
+
+    /// The transaction's outcome is known: its session can go on.
+    pub(crate) fn give_back(&self, id: TransactionId, options: &TransactionOptions) {
+        if options.id.is_none() {
+            let next = TransactionId { number: id.number + 1, ..id };
+            self.sessions.lock().unwrap_or_else(PoisonError::into_inner).push(next);
+        }
+    }
+}
+
+impl Database {
+    /// Over any engine.
+    pub fn new(engine: Arc<dyn Engine>, sources: Sources) -> Self {
+        let shared = Shared { engine, sources, counts: Counters::default(), sessions: Mutex::default() };
+        Database { shared: Arc::new(shared) }
+    }
+
+    /// Over a store that commits batches.
+    pub fn local(store: impl AtomicStore, sources: Sources) -> Self {
+        Database::new(Arc::new(Local::new(Arc::new(store), sources.clone())), sources)
+    }
+
+    /// Begins a transaction at snapshot isolation.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn begin(&self) -> Result<Transaction> {
+        self.begin_with(TransactionOptions::default()).await
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
+        Transaction::begin(Arc::clone(&self.shared), options).await
+    }
+
+    /// Runs a closure in a transaction and commits it; after a conflict, runs the closure again on a new snapshot.
+    ///
+    /// What the closure does outside of the transaction, it may do several times.
+    ///
+    /// # Errors
+    /// Those of the closure, and of the commit: [`Error::Conflict`] if others were first for longer than
+    /// [`TransactionOptions::retry_time`], [`Error::CommitUnknown`] if the answer to the commit got lost.
+    ///
+    /// # Cancellation
+    /// The transaction is rolled back, unless it was just being committed.
+    pub async fn transaction<T, E, F, R>(&self, run: F) -> Result<T, E>
+    where
+        E: From<Error>,
+        F: FnMut(Transaction) -> R,
+        R: Future<Output = Result<T, E>>,
+    {
+        self.transaction_with(TransactionOptions::default(), run).await
+    }
+
+    /// As [`Database::transaction`], with options.
+    ///
+    /// # Errors
+    /// As [`Database::transaction`].
+    pub async fn transaction_with<T, E, F, R>(&self, options: TransactionOptions, mut run: F) -> Result<T, E>
+    where
+        E: From<Error>,
+        F: FnMut(Transaction) -> R,
+        R: Future<Output = Result<T, E>>,
+    {
+        let clock = &self.shared.sources.clock;
+        let give_up = clock.elapsed().saturating_add(options.retry_time);
+        let mut attempt = 0;
+        loop {
+            let transaction = self.begin_with(options.clone()).await?;
+            let error = match run(transaction.clone()).await {
+                Ok(value) => match transaction.commit().await {
+                    Ok(_) => return Ok(value),
+                    Err(error @ Error::Conflict(_)) => error.into(),
+                    Err(error) => return Err(error.into()),
+                },
+                Err(error) => {
+                    let conflict = transaction.conflict();
+                    transaction.abort();
+                    if conflict.is_none() {
+                        return Err(error);
+                    }
+                    error
+                }
+            };
+            if clock.elapsed() >= give_up {
+                return Err(error);
+            }
+            self.shared.counts.retries.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(self.backoff(attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    /// A random pause, longer with each attempt, so that those who lost do not all come back at once.
+    fn backoff(&self, attempt: u32) -> Duration {
+        let longest = BACKOFF_FIRST.saturating_mul(1 << attempt.min(16)).min(BACKOFF_MAX);
+        let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.shared.sources.random.next_u64() % nanos.max(1))
+    }
+
+    /// What became of a transaction that is no longer open, also after a restart. A transaction that is too old to be
+    /// remembered ([`Database::forget_outcomes`]) counts as rolled back.
+    ///
+    /// # Errors
+    /// Those of the store: then it is still unknown.
+    pub async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
+        self.shared.engine.outcome(id).await
+    }
+
+    /// Forgets outcomes, of transactions and of requests with tickets, that are older than this; says how many records
+    /// that were.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn forget_outcomes(&self, age: Duration) -> StoreResult<u64> {
+        let age_millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let now = self.shared.sources.clock.now().timestamp_millis();
+        let before = bson::DateTime::from_millis(now.saturating_sub(age_millis));
+        self.store().delete_many(&Ticket::namespace()?, rawdoc! { "at": { "$lt": before } }).await
+    }
+
+    /// What became of transactions so far.
+    pub fn counts(&self) -> Counts {
+        let counts = &self.shared.counts;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            begun: read(&counts.begun),
+            committed: read(&counts.committed),
+            conflicts: read(&counts.conflicts),
+            rolled_back: read(&counts.rolled_back),
+            dropped: read(&counts.dropped),
+            unknown: read(&counts.unknown),
+            retries: read(&counts.retries),
+        }
+    }
+
+    /// Where time, chance and ids come from.
+    pub fn sources(&self) -> &Sources {
+        &self.shared.sources
+    }
+
+    fn store(&self) -> &dyn DocumentStore {
+        &**self.shared.engine.store()
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("engine", &self.shared.engine.name()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl DocumentStore for Database {
+    fn name(&self) -> &'static str {
+        self.store().name()
+    }
+
+    async fn insert(&self, request: Insert) -> StoreResult<InsertOutcome> {
+        self.store().insert(request).await
+    }
+
+    async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+        self.store().find(request).await
+    }
+
+    async fn update(&self, request: Update) -> StoreResult<UpdateOutcome> {
+        self.store().update(request).await
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
+        self.store().find_and_modify(request).await
+    }
+
+    async fn delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
+        self.store().delete(request).await
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> StoreResult<Box<dyn Cursor>> {
+        self.store().aggregate(request).await
+    }
+
+    async fn count(&self, request: Count) -> StoreResult<u64> {
+        self.store().count(request).await
+    }
+
+    async fn distinct(&self, request: Distinct) -> StoreResult<Vec<RawBson>> {
+        self.store().distinct(request).await
+    }
+
+    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
+        self.store().explain(request).await
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+        self.store().create_indexes(request).await
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
+        self.store().drop_indexes(request).await
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+        self.store().list_indexes(namespace).await
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
+        self.store().create_collection(namespace, options).await
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
+        self.store().modify_collection(request).await
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
+        self.store().rename_collection(request).await
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
+        self.store().drop_collection(namespace).await
+    }
+
+    async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
+        self.store().list_collections(database).await
+    }
+
+    async fn list_databases(&self) -> StoreResult<Vec<String>> {
+        self.store().list_databases().await
+    }
+
+    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
+        self.store().drop_database(database).await
+    }
+
+    async fn collection_stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {
+        self.store().collection_stats(namespace).await
+    }
+
+    async fn flush(&self) -> StoreResult<()> {
+        self.store().flush().await
+    }
+}

@@ -1,0 +1,62 @@
+//! What transactions need of whatever carries them out: a snapshot to read from, claims on what is written, and the commit
+//! of a write set.
+//!
+//! [`Transaction`](crate::Transaction) does the rest, once for all engines: it keeps the writes until the commit, shows
+//! them to its own reads, and remembers what was read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::{RawBsonRef, RawDocument};
+use handfast_store::{AtomicBatch, CommitTimestamp, DocumentStore, Namespace, Result as StoreResult, Snapshot};
+
+use crate::{Outcome, TransactionId};
+
+/// Carries transactions out.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// A short name for messages and metrics: `local`, `percolator`.
+    fn name(&self) -> &'static str;
+
+    /// For requests outside of transactions: each is a transaction of its own.
+    fn store(&self) -> &Arc<dyn DocumentStore>;
+
+    /// Begins a transaction, whose claims nobody respects any more after the deadline.
+    async fn begin(&self, deadline: Duration) -> StoreResult<Start>;
+
+    /// Applies a write set in one atomic step.
+    ///
+    /// # Errors
+    /// `WriteConflict` (112) if something that it read or wrote was changed after its snapshot. With
+    /// [`Applied::Maybe`](handfast_store::Applied::Maybe) the outcome is unknown.
+    async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp>;
+
+    /// What became of a transaction that is no longer open.
+    ///
+    /// # Errors
+    /// Those of the store: then it is still unknown.
+    async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome>;
+}
+
+/// A transaction's beginning.
+pub struct Start {
+    /// What it reads.
+    pub snapshot: Arc<dyn Snapshot>,
+    /// What it is going to write. Given up when dropped.
+    pub claims: Box<dyn Claims>,
+}
+
+/// What a transaction commits: a batch whose ticket is the transaction's name.
+pub type WriteSet = AtomicBatch;
+
+/// Documents that a transaction is going to write.
+#[async_trait]
+pub trait Claims: Send + Sync {
+    /// Claims a document, given as the transaction's snapshot has it: so that of two writers the second one learns at
+    /// once, not at its commit. A claim that is granted promises nothing: the commit decides.
+    ///
+    /// # Errors
+    /// `WriteConflict` (112) if another transaction has a claim on it, or has changed it since the snapshot.
+    async fn claim(&self, namespace: &Namespace, id: RawBsonRef<'_>, seen: Option<&RawDocument>) -> StoreResult<()>;
+}

@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+pub mod database;
+pub mod engine;
+pub mod error;
+pub mod id;
+pub mod local;
+pub mod options;
+pub mod transaction;
+
+pub use database::{Counts, Database};
+pub use engine::{Claims, Engine, Start, WriteSet};
+pub use error::{Error, Result};
+pub use id::{Outcome, TransactionId};
+pub use local::Local;
+pub use options::{Isolation, TransactionOptions};
+pub use transaction::Transaction;

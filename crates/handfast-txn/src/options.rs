@@ -1,0 +1,64 @@
+//! How a transaction is run.
+
+use std::time::Duration;
+
+use handfast_store::Durability;
+
+use crate::TransactionId;
+
+/// How long a transaction may be open: MongoDB's `transactionLifetimeLimitSeconds`. A snapshot that is held keeps old
+/// versions from being freed.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(60);
+/// Bytes of documents that a transaction may have written, all together: they are in memory until it ends.
+pub const WRITE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long [`Database::transaction`](crate::Database::transaction) goes on to run a transaction again: that of the
+/// drivers' `withTransaction`.
+pub const RETRY_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// What a transaction may not see of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// All reads are of one snapshot, and nobody else has changed what it writes. Two transactions may each change what
+    /// the other one read (write skew).
+    #[default]
+    Snapshot,
+    /// Also, nobody else has changed what it read, documents that were not there included: as if it ran alone.
+    Serializable,
+}
+
+/// How a transaction is run.
+#[derive(Clone, Debug)]
+pub struct TransactionOptions {
+    /// What it may not see of others.
+    pub isolation: Isolation,
+    /// When its commit is acknowledged.
+    pub durability: Durability,
+    /// How long it may be open.
+    pub lifetime: Duration,
+    /// Bytes of documents that it may have written.
+    pub write_bytes_max: usize,
+    /// How long the closure form goes on to run it again.
+    pub retry_time: Duration,
+    /// Its name; a fresh one unless given.
+    pub id: Option<TransactionId>,
+}
+
+impl Default for TransactionOptions {
+    fn default() -> Self {
+        TransactionOptions {
+            isolation: Isolation::default(),
+            durability: Durability::default(),
+            lifetime: LIFETIME_MAX,
+            write_bytes_max: WRITE_BYTES_MAX,
+            retry_time: RETRY_TIME_MAX,
+            id: None,
+        }
+    }
+}
+
+impl TransactionOptions {
+    /// The default, but serializable.
+    pub fn serializable() -> Self {
+        TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() }
+    }
+}

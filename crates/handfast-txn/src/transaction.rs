@@ -1,0 +1,347 @@
+//! A transaction: a snapshot to read from, and writes that nobody else sees before the commit.
+//!
+//! ```text
+//!             Bob: 10, Joe: 2                     time ->
+//! t1  begin ── read Bob 10 ── write Bob 3 ── read Bob 3 ── write Joe 9 ── commit: both, or none
+//! t2                begin ── read Bob 10 ────────────────────────────────────── read Bob 10 (its snapshot)
+//! t3                             write Bob ── write conflict at once: t1 has a claim on it
+//! ```
+//!
+//! A transaction is a `DocumentStore`: each request of the contract works in it, on the snapshot with the transaction's own
+//! writes laid over it ([`own`], [`merged`]). What makes, changes or drops what others have already (indexes on a
+//! collection with documents, renames, drops, `$out`, `$merge`) is refused with 263
+//! `OperationNotSupportedInTransaction`, as in MongoDB.
+//!
+//! A step that meets a conflict ends the transaction; a step that is refused for another reason (a duplicate key, a bad
+//! filter) changes nothing, and the transaction goes on. Durations of requests' own durability have no meaning in here:
+//! the commit's counts.
+//!
+//! The handle can be cloned; all clones are the same transaction. When the last one is dropped while the transaction is
+//! open, it is rolled back, and that is reported.
+//!
+//! Source: Percolator, section 2.2 (snapshot isolation, write conflicts); spec: transactions.
+
+mod catalog;
+mod merged;
+mod own;
+mod reads;
+mod requests;
+mod write;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use handfast_mql::Code;
+use handfast_store::{
+    AtomicBatch, CommitTimestamp, Error as StoreError, Namespace, Read, Result as StoreResult, Snapshot,
+};
+
+use self::own::Own;
+use self::reads::Reads;
+use crate::database::Shared;
+use crate::error::is_transient;
+use crate::{Claims, Error, Isolation, Result, TransactionId, TransactionOptions};
+
+/// A handle on a transaction.
+#[derive(Clone)]
+pub struct Transaction {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    id: TransactionId,
+    options: TransactionOptions,
+    /// When its time is over, on the clock of the database's sources.
+    deadline: Duration,
+    /// One request that writes at a time.
+    turn: tokio::sync::Mutex<()>,
+    phase: Mutex<Phase>,
+}
+
+enum Phase {
+    Open(Box<Open>),
+    /// The commit is under way. If it is still so when the last handle goes, nobody heard the answer.
+    Committing,
+    Ended(Ended),
+}
+
+#[derive(Clone)]
+enum Ended {
+    Committed(CommitTimestamp),
+    RolledBack(Option<StoreError>),
+    Unknown(StoreError),
+}
+
+/// What an open transaction has.
+struct Open {
+    snapshot: Arc<dyn Snapshot>,
+    claims: Arc<dyn Claims>,
+    own: Own,
+    reads: Reads,
+}
+
+impl Transaction {
+    pub(crate) async fn begin(shared: Arc<Shared>, options: TransactionOptions) -> Result<Self> {
+        let id = options.id.unwrap_or_else(|| shared.take_id());
+        let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
+        let start = shared.engine.begin(deadline).await?;
+        shared.counts.begun();
+        let open = Open {
+            snapshot: start.snapshot,
+            claims: Arc::from(start.claims),
+            own: Own::default(),
+            reads: Reads::default(),
+        };
+        let phase = Mutex::new(Phase::Open(Box::new(open)));
+        Ok(Transaction { inner: Arc::new(Inner { shared, id, options, deadline, turn: Default::default(), phase }) })
+    }
+
+    /// Its name, to ask for its outcome with.
+    pub fn id(&self) -> TransactionId {
+        self.inner.id
+    }
+
+    /// The commit that its snapshot includes last; none once it has ended.
+    pub fn read_at(&self) -> Option<CommitTimestamp> {
+        match &*self.inner.phase() {
+            Phase::Open(open) => Some(open.snapshot.timestamp()),
+            Phase::Committing | Phase::Ended(_) => None,
+        }
+    }
+
+    /// Whether it takes requests.
+    pub fn is_open(&self) -> bool {
+        matches!(&*self.inner.phase(), Phase::Open(_))
+    }
+
+    /// Whether its time is over.
+    pub fn is_expired(&self) -> bool {
+        self.inner.is_expired()
+    }
+
+    /// Commits: all writes become visible at once, or none does. Without writes this costs nothing.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if another transaction was first, [`Error::Store`] if a unique index refuses,
+    /// [`Error::CommitUnknown`] if the answer got lost.
+    ///
+    /// # Cancellation
+    /// A commit whose future is dropped may have happened: ask with [`Database::outcome`](crate::Database::outcome).
+    pub async fn commit(self) -> Result<CommitTimestamp> {
+        self.committed().await
+    }
+
+    /// Rolls back: as if it had never begun. Nothing to do if it has ended.
+    pub fn abort(self) {
+        self.inner.end(None);
+    }
+
+    /// Why it was rolled back by a conflict, if it was: then it may succeed if it is run again.
+    pub fn conflict(&self) -> Option<StoreError> {
+        match &*self.inner.phase() {
+            Phase::Ended(Ended::RolledBack(Some(error))) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    async fn committed(&self) -> Result<CommitTimestamp> {
+        // A request that is under way comes first.
+        let _turn = self.inner.turn.lock().await;
+        let Some((batch, claims)) = self.inner.take_for_commit()? else {
+            return self.inner.answer();
+        };
+        let result = self.inner.shared.engine.commit(batch).await;
+        drop(claims);
+        let ended = match result {
+            Ok(at) => Ended::Committed(at),
+            Err(error) if error.applied() == handfast_store::Applied::Maybe => self.inner.settled(error).await,
+            Err(error) if is_transient(&error) => Ended::RolledBack(Some(error)),
+            Err(error) => {
+                self.inner.finish(Ended::RolledBack(None));
+                return Err(Error::Store(error));
+            }
+        };
+        self.inner.finish(ended);
+        self.inner.answer()
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("id", &self.inner.id).field("open", &self.is_open()).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        // Nothing that holds it can panic half way.
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_expired(&self) -> bool {
+        self.shared.sources.clock.elapsed() >= self.deadline
+    }
+
+    /// Does something with an open transaction.
+    fn open<T>(&self, with: impl FnOnce(&mut Open) -> StoreResult<T>) -> StoreResult<T> {
+        if self.is_expired() {
+            self.end(Some(self.too_long()));
+        }
+        match &mut *self.phase() {
+            Phase::Open(open) => with(open),
+            Phase::Committing => Err(self.not_open("it is being committed")),
+            Phase::Ended(Ended::Committed(_)) => {
+                let text = format!("transaction {} has been committed", self.id);
+                Err(StoreError::command(Code::TransactionCommitted, text))
+            }
+            Phase::Ended(Ended::RolledBack(None)) => Err(self.not_open("it was rolled back")),
+            Phase::Ended(Ended::RolledBack(Some(error))) => {
+                Err(self.not_open(&format!("it was rolled back: {error}")).with_source(error.clone()))
+            }
+            Phase::Ended(Ended::Unknown(_)) => Err(self.not_open("its outcome is unknown")),
+        }
+    }
+
+    fn not_open(&self, why: &str) -> StoreError {
+        StoreError::command(Code::NoSuchTransaction, format!("transaction {} takes no requests: {why}", self.id))
+    }
+
+    fn too_long(&self) -> StoreError {
+        let seconds = self.options.lifetime.as_secs_f64();
+        let text = format!("transaction {} was open for longer than {seconds} s and was rolled back", self.id);
+        StoreError::command(Code::NoSuchTransaction, text)
+    }
+
+    /// Ends an open transaction without a commit.
+    fn end(&self, conflict: Option<StoreError>) {
+        let mut phase = self.phase();
+        if !matches!(&*phase, Phase::Open(_)) {
+            return;
+        }
+        let before = std::mem::replace(&mut *phase, Phase::Ended(Ended::RolledBack(conflict.clone())));
+        drop(phase);
+        // The claims go with it, outside of the lock.
+        drop(before);
+        self.shared.counts.rolled_back(conflict.is_some());
+        self.shared.give_back(self.id, &self.options);
+    }
+
+    fn finish(&self, ended: Ended) {
+        match &ended {
+            Ended::Committed(_) => self.shared.counts.committed(),
+            Ended::RolledBack(conflict) => self.shared.counts.rolled_back(conflict.is_some()),
+            Ended::Unknown(_) => self.shared.counts.unknown(),
+        }
+        if !matches!(ended, Ended::Unknown(_)) {
+            self.shared.give_back(self.id, &self.options);
+        }
+        *self.phase() = Phase::Ended(ended);
+    }
+
+    /// What there is to commit; none if it has ended, or ends by this as it wrote nothing.
+    fn take_for_commit(&self) -> Result<Option<(AtomicBatch, Arc<dyn Claims>)>> {
+        if self.is_expired() {
+            self.end(Some(self.too_long()));
+        }
+        let mut phase = self.phase();
+        match std::mem::replace(&mut *phase, Phase::Committing) {
+            Phase::Open(open) => {
+                let Open { snapshot, claims, own, reads } = *open;
+                if own.is_empty() {
+                    *phase = Phase::Ended(Ended::Committed(snapshot.timestamp()));
+                    drop(phase);
+                    self.shared.counts.committed();
+                    self.shared.give_back(self.id, &self.options);
+                    return Ok(None);
+                }
+                let mut batch = AtomicBatch::new(snapshot.timestamp());
+                (batch.creations, batch.writes) = own.into_batch();
+                batch.reads = reads.into_list();
+                batch.ticket = Some(self.id.ticket());
+                batch.durability = self.options.durability;
+                Ok(Some((batch, claims)))
+            }
+            Phase::Committing => Err(Error::Store(self.not_open("it is being committed"))),
+            Phase::Ended(ended) => {
+                *phase = Phase::Ended(ended);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What a commit answers, the first time and every further time.
+    fn answer(&self) -> Result<CommitTimestamp> {
+        match &*self.phase() {
+            Phase::Ended(Ended::Committed(at)) => Ok(*at),
+            Phase::Ended(Ended::RolledBack(Some(error))) => Err(Error::Conflict(error.clone())),
+            Phase::Ended(Ended::Unknown(error)) => Err(Error::CommitUnknown { id: self.id, source: error.clone() }),
+            _ => Err(Error::Store(self.not_open("it was rolled back"))),
+        }
+    }
+
+    /// What became of a commit whose answer does not tell.
+    async fn settled(&self, error: StoreError) -> Ended {
+        match self.shared.engine.outcome(self.id).await {
+            Ok(crate::Outcome::Committed(at)) => Ended::Committed(at),
+            // That there is no record now does not mean that there will be none after a restart.
+            Ok(crate::Outcome::RolledBack) | Err(_) => Ended::Unknown(error),
+        }
+    }
+
+    /// Ends the transaction if a step failed in a way that running it again may help.
+    fn judge<T>(&self, result: StoreResult<T>) -> StoreResult<T> {
+        if let Err(error) = &result
+            && is_transient(error)
+        {
+            self.end(Some(error.clone()));
+        }
+        result
+    }
+
+    /// Remembers what was read, if that matters.
+    fn note_read(&self, open: &mut Open, read: impl FnOnce() -> Read) {
+        if self.options.isolation == Isolation::Serializable {
+            open.reads.note(read());
+        }
+    }
+
+    /// Runs a request that writes, when no other one does.
+    async fn in_turn<T>(&self, request: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+        let _turn = self.turn.lock().await;
+        let result = request.await;
+        self.judge(result)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let phase = self.phase.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match phase {
+            Phase::Open(open) => {
+                if !open.own.is_empty() {
+                    tracing::debug!(transaction = %self.id, "a transaction was dropped while it was open: rolled back");
+                }
+                self.shared.counts.rolled_back(false);
+                self.shared.counts.dropped();
+                self.shared.give_back(self.id, &self.options);
+            }
+            Phase::Committing => {
+                tracing::warn!(transaction = %self.id, "nobody waited for a commit: its outcome is unknown");
+                self.shared.counts.unknown();
+            }
+            Phase::Ended(_) => {}
+        }
+    }
+}
+
+/// What is not possible inside of a transaction.
+fn unsupported(what: &str) -> StoreError {
+    let text = format!("{what} is not possible inside of a transaction");
+    StoreError::command(Code::OperationNotSupportedInTransaction, text)
+}
+
+fn unsupported_in(what: &str, namespace: &Namespace) -> StoreError {
+    unsupported(&format!("{what} on {namespace}"))
+}

@@ -1,0 +1,123 @@
+//! Collections and indexes inside of a transaction: it can make what nobody else has yet.
+
+use std::sync::Arc;
+
+use handfast_mql::Code;
+use handfast_store::index::{Addition, Index, addition};
+use handfast_store::{
+    CollectionInfo, CollectionOptions, CreateIndexes, Creation, IndexInfo, IndexSpec, Namespace, Result as StoreResult,
+};
+
+use super::{Inner, unsupported_in};
+
+impl Inner {
+    /// The indexes of a collection, `_id_` first: those of the newest catalog, or those that the transaction makes.
+    /// None if there is no such collection.
+    pub(super) async fn indexes(&self, namespace: &Namespace) -> StoreResult<Option<Vec<IndexSpec>>> {
+        let own = self.open(|open| Ok(open.own.creation(namespace).map(|creation| with_id(&creation.indexes))))?;
+        if own.is_some() {
+            return Ok(own);
+        }
+        match self.shared.engine.store().list_indexes(namespace).await {
+            Ok(indexes) => Ok(Some(indexes.into_iter().map(|index| index.spec).collect())),
+            Err(error) if error.code() == Code::NamespaceNotFound => {
+                // A document that is written makes its collection.
+                self.open(|open| Ok(open.own.has_documents(namespace).then(|| with_id(&[]))))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Those besides `_id_`, compiled.
+    pub(super) async fn compiled_indexes(&self, namespace: &Namespace) -> StoreResult<Arc<[Index]>> {
+        if let Some(known) = self.open(|open| Ok(open.own.indexes(namespace)))? {
+            return Ok(known);
+        }
+        let specs = self.indexes(namespace).await?.unwrap_or_default();
+        specs.into_iter().skip(1).map(Index::compile).collect()
+    }
+
+    pub(super) async fn create(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
+        if self.indexes(namespace).await?.is_some() {
+            return Ok(());
+        }
+        let uuid = self.shared.sources.uuid();
+        self.open(|open| open.own.create(Creation { namespace: namespace.clone(), options, indexes: Vec::new(), uuid }))
+    }
+
+    pub(super) async fn add_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+        let CreateIndexes { namespace, indexes } = request;
+        let mut specs = self.indexes(&namespace).await?.unwrap_or_else(|| with_id(&[]));
+        let before = specs.len();
+        for spec in indexes {
+            Index::compile(spec.clone())?;
+            if addition(&specs, &spec)? == Addition::New {
+                specs.push(spec);
+            }
+        }
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let counts = (count(before), count(specs.len()));
+        if self.is_in_store(&namespace).await? {
+            // Documents that others have, or may be writing, would have to be indexed at the commit.
+            return if counts.0 == counts.1 { Ok(counts) } else { Err(unsupported_in("createIndexes", &namespace)) };
+        }
+        self.open(|open| {
+            specs.remove(0);
+            let made = open.own.creation(&namespace);
+            let (options, uuid) = match made {
+                Some(creation) => (creation.options.clone(), creation.uuid),
+                None => (CollectionOptions::default(), self.shared.sources.uuid()),
+            };
+            open.own.create(Creation { namespace, options, indexes: specs, uuid })
+        })?;
+        Ok(counts)
+    }
+
+    /// Whether others have the collection.
+    async fn is_in_store(&self, namespace: &Namespace) -> StoreResult<bool> {
+        match self.shared.engine.store().list_indexes(namespace).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.code() == Code::NamespaceNotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn list(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
+        let mut collections = self.shared.engine.store().list_collections(database).await?;
+        self.open(|open| {
+            for namespace in open.own.namespaces().into_iter().filter(|made| made.database() == database) {
+                let name = namespace.collection().to_owned();
+                if !collections.iter().any(|info| info.name == name) {
+                    let made = open.own.creation(&namespace);
+                    let options = made.map(|creation| creation.options.clone()).unwrap_or_default();
+                    // One that a document makes gets its id with the commit.
+                    let uuid = made.map_or([0; 16], |creation| creation.uuid);
+                    collections.push(CollectionInfo { name, options, uuid });
+                }
+            }
+            Ok(())
+        })?;
+        collections.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(collections)
+    }
+
+    pub(super) async fn databases(&self) -> StoreResult<Vec<String>> {
+        let mut names = self.shared.engine.store().list_databases().await?;
+        let own = self.open(|open| Ok(open.own.namespaces()))?;
+        names.extend(own.into_iter().map(|namespace| namespace.database().to_owned()));
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    pub(super) async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+        match self.indexes(namespace).await? {
+            Some(specs) => Ok(specs.into_iter().map(|spec| IndexInfo { spec }).collect()),
+            None => self.shared.engine.store().list_indexes(namespace).await,
+        }
+    }
+}
+
+fn with_id(indexes: &[IndexSpec]) -> Vec<IndexSpec> {
+    std::iter::once(IndexSpec::id()).chain(indexes.iter().cloned()).collect()
+}

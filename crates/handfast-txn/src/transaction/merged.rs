@@ -1,0 +1,231 @@
+//! A find in a transaction that has written to the collection: what the snapshot has, with the transaction's own documents
+//! in their places.
+//!
+//! ```text
+//! snapshot, sorted      1  2  3  4  5        2 was changed, 4 deleted, 9 is new: hidden in the snapshot's results,
+//! own, sorted              2'          9     and those that match come from the own ones
+//! merged                1  2' 3     5  9     then skip, limit and projection
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::Code;
+use handfast_store::index::{ID_INDEX_NAME, Index, same_key};
+use handfast_store::page::Paged;
+use handfast_store::selection::{Selection, check_bounds};
+use handfast_store::{
+    BatchLimit, Cursor, Error as StoreError, Find, Hint, IndexSpec, Page, Result as StoreResult, Snapshot, Sources,
+    insertion,
+};
+
+use super::own::{Writes, id_key};
+
+/// How much of the snapshot's results is read ahead.
+const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
+
+/// Opens a cursor over both; there is no snapshot of a collection that the transaction made.
+pub(super) async fn open(
+    snapshot: Option<&dyn Snapshot>,
+    writes: Writes,
+    indexes: &[IndexSpec],
+    request: Find,
+    sources: &Sources,
+) -> StoreResult<Box<dyn Cursor>> {
+    if request.return_key || request.show_record_id {
+        let text = "returnKey and showRecordId are not possible on a collection that the transaction has written to";
+        return Err(StoreError::command(Code::OperationNotSupportedInTransaction, text));
+    }
+    let selection = Selection::compile(&request, sources)?;
+    let own = own_matches(&selection, &writes, indexes, &request)?;
+    let (skip, limit, own_first) = (request.skip, request.limit, is_backwards(&request));
+    let hidden = writes.len() as u64;
+    let base = Find {
+        projection: RawDocumentBuf::new(),
+        skip: 0,
+        // Each own document hides one of the snapshot's at most.
+        limit: limit.map(|limit| limit.saturating_add(skip).saturating_add(hidden)),
+        ..request
+    };
+    let cursor: Box<dyn Cursor> = match snapshot {
+        Some(snapshot) => snapshot.find(base).await?,
+        None => Box::new(Paged::new(std::iter::empty())),
+    };
+    let left = limit.unwrap_or(u64::MAX);
+    let base = Base { cursor, ready: VecDeque::new(), exhausted: false };
+    Ok(Box::new(Merged { base, writes, own, own_first, selection, to_skip: skip, left, next: None }))
+}
+
+/// The own documents that match, in order, each with its key in the sort.
+fn own_matches(
+    selection: &Selection,
+    writes: &Writes,
+    indexes: &[IndexSpec],
+    request: &Find,
+) -> StoreResult<VecDeque<(Vec<u8>, RawDocumentBuf)>> {
+    let hinted = hinted(request, indexes)?;
+    let mut matches = Vec::new();
+    for document in writes.values().filter_map(|written| written.document.as_deref()) {
+        let found = match &hinted {
+            Some(index) => within(index, document, request)?,
+            None => true,
+        };
+        if found && selection.filter().matches(document, selection.context())? {
+            matches.push((selection.sort().key(document)?, document.clone()));
+        }
+    }
+    if !selection.sort().is_empty() {
+        matches.sort_by(|a, b| a.0.cmp(&b.0));
+    } else if is_backwards(request) {
+        matches.reverse();
+    }
+    Ok(matches.into())
+}
+
+/// The index that a hint names, if it is one that may leave documents out or that has bounds.
+fn hinted(request: &Find, indexes: &[IndexSpec]) -> StoreResult<Option<Index>> {
+    check_bounds(request)?;
+    let named = |spec: &&IndexSpec| match &request.hint {
+        Some(Hint::Name(name)) => spec.name == *name,
+        Some(Hint::Key(key)) => same_key(&spec.key, key),
+        None => false,
+    };
+    let found = indexes.iter().find(named);
+    let is_natural = matches!(&request.hint, Some(Hint::Key(key)) if matches!(key.get("$natural"), Ok(Some(_))));
+    if request.hint.is_some() && found.is_none() && !is_natural {
+        let text =
+            "error processing query: planner returned error: hint provided does not correspond to an existing index";
+        return Err(StoreError::command(Code::BadValue, text));
+    }
+    let spec = found.filter(|spec| spec.name != ID_INDEX_NAME || request.min.is_some() || request.max.is_some());
+    spec.cloned().map(Index::compile).transpose()
+}
+
+/// Whether the newest documents are to come first: `{$natural: -1}`.
+fn is_backwards(request: &Find) -> bool {
+    let Some(Hint::Key(key)) = &request.hint else { return false };
+    match key.get("$natural").ok().flatten() {
+        Some(RawBsonRef::Int32(direction)) => direction < 0,
+        Some(RawBsonRef::Int64(direction)) => direction < 0,
+        Some(RawBsonRef::Double(direction)) => direction < 0.0,
+        _ => false,
+    }
+}
+
+/// Whether an index holds a document within the bounds of a find.
+fn within(index: &Index, document: &RawDocument, request: &Find) -> StoreResult<bool> {
+    let min = request.min.as_deref().map(|min| index.bound(min)).transpose()?;
+    let max = request.max.as_deref().map(|max| index.bound(max)).transpose()?;
+    let keys = index.keys(document)?.keys;
+    Ok(keys.iter().any(|key| min.as_ref().is_none_or(|min| key >= min) && max.as_ref().is_none_or(|max| key < max)))
+}
+
+struct Merged {
+    base: Base,
+    writes: Writes,
+    own: VecDeque<(Vec<u8>, RawDocumentBuf)>,
+    /// Without a sort: the transaction's own documents come before the others.
+    own_first: bool,
+    selection: Selection,
+    to_skip: u64,
+    left: u64,
+    /// Ready, but too large for the page before.
+    next: Option<RawDocumentBuf>,
+}
+
+/// The snapshot's results, those that the transaction has written left out.
+struct Base {
+    cursor: Box<dyn Cursor>,
+    ready: VecDeque<RawDocumentBuf>,
+    exhausted: bool,
+}
+
+impl Base {
+    async fn peek(&mut self, hidden: &Writes) -> StoreResult<Option<&RawDocumentBuf>> {
+        loop {
+            while let Some(document) = self.ready.front() {
+                if !hidden.contains_key(&id_key(insertion::id(document)?)) {
+                    break;
+                }
+                self.ready.pop_front();
+            }
+            if !self.ready.is_empty() || self.exhausted {
+                return Ok(self.ready.front());
+            }
+            let page = self.cursor.next_page(READ_AHEAD).await?;
+            self.exhausted = page.exhausted;
+            self.ready = page.documents.into();
+        }
+    }
+}
+
+impl Merged {
+    /// The next document that matches, in order.
+    async fn next_match(&mut self) -> StoreResult<Option<RawDocumentBuf>> {
+        let sort = self.selection.sort();
+        let first = self.base.peek(&self.writes).await?;
+        let own_first = match (first, self.own.front()) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(_), Some(_)) if sort.is_empty() => self.own_first,
+            (Some(first), Some((key, _))) => *key < sort.key(first)?,
+        };
+        if own_first {
+            return Ok(self.own.pop_front().map(|(_, document)| document));
+        }
+        Ok(self.base.ready.pop_front())
+    }
+
+    async fn peek(&mut self) -> StoreResult<Option<&RawDocumentBuf>> {
+        while self.next.is_none() && self.left > 0 {
+            let Some(document) = self.next_match().await? else {
+                self.left = 0;
+                break;
+            };
+            if self.to_skip > 0 {
+                self.to_skip -= 1;
+                continue;
+            }
+            self.left -= 1;
+            self.next = Some(self.selection.shown(document)?);
+        }
+        Ok(self.next.as_ref())
+    }
+}
+
+#[async_trait]
+impl Cursor for Merged {
+    async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
+        let mut page = Page::default();
+        let mut bytes = 0_usize;
+        loop {
+            let Some(document) = self.peek().await? else {
+                page.exhausted = true;
+                return Ok(page);
+            };
+            bytes = bytes.saturating_add(document.as_bytes().len());
+            let full = page.documents.len() >= limit.documents || bytes > limit.bytes;
+            if full && !page.documents.is_empty() {
+                return Ok(page);
+            }
+            page.documents.extend(self.next.take());
+        }
+    }
+}
+
+/// A cursor of a transaction: a conflict that it meets ends the transaction.
+pub(super) struct Watched {
+    pub(super) cursor: Box<dyn Cursor>,
+    pub(super) transaction: Arc<super::Inner>,
+}
+
+#[async_trait]
+impl Cursor for Watched {
+    async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
+        self.transaction.open(|_| Ok(()))?;
+        let page = self.cursor.next_page(limit).await;
+        self.transaction.judge(page)
+    }
+}

@@ -1,0 +1,248 @@
+//! A transaction under the contract of a store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::{RawBson, RawBsonRef, RawDocumentBuf};
+use handfast_mql::CompileOptions;
+use handfast_mql::pipeline::{Pipeline, Stage};
+use handfast_store::distinct::DistinctValues;
+use handfast_store::{
+    Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
+    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome, IndexInfo,
+    Insert, InsertOutcome, ModifyCollection, Namespace, Read, RenameCollection, Result, Update, UpdateOutcome,
+    WriteError, aggregation,
+};
+
+use super::merged::{self, Watched};
+use super::write::refuse_ticket;
+use super::{Inner, Transaction, unsupported, unsupported_in};
+
+impl Inner {
+    /// Opens a cursor over what the transaction sees.
+    pub(super) async fn find(self: &Arc<Self>, request: Find) -> Result<Box<dyn Cursor>> {
+        let (snapshot, writes, is_made) = self.open(|open| {
+            self.note_read(open, || read_of(&request));
+            let is_made = open.own.creation(&request.namespace).is_some();
+            Ok((Arc::clone(&open.snapshot), open.own.of(&request.namespace), is_made))
+        })?;
+        let cursor = if writes.is_empty() && !is_made {
+            snapshot.find(request).await
+        } else {
+            let indexes = match request.hint {
+                Some(_) => self.indexes(&request.namespace).await?.unwrap_or_default(),
+                None => Vec::new(),
+            };
+            let snapshot = (!is_made).then_some(&*snapshot);
+            merged::open(snapshot, writes, &indexes, request, &self.shared.sources).await
+        };
+        let cursor = self.judge(cursor)?;
+        Ok(Box::new(Watched { cursor, transaction: Arc::clone(self) }))
+    }
+
+    /// Calls a function with each document that a find gives, until it says that this is enough.
+    async fn each(self: &Arc<Self>, find: Find, mut visit: impl FnMut(RawDocumentBuf) -> Result<bool>) -> Result<()> {
+        let mut cursor = self.find(find).await?;
+        loop {
+            let page = cursor.next_page(BatchLimit::REPLY).await?;
+            for document in page.documents {
+                if !visit(document)? {
+                    return Ok(());
+                }
+            }
+            if page.exhausted {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A find of one `_id` has read that document; any other one, all that match.
+fn read_of(find: &Find) -> Read {
+    let mut elements = find.filter.iter().flatten();
+    if let (Some((name, id)), None) = (elements.next(), elements.next())
+        && name.as_str() == "_id"
+        && !matches!(id, RawBsonRef::Document(_) | RawBsonRef::RegularExpression(_) | RawBsonRef::Array(_))
+    {
+        return Read::Document(find.namespace.clone(), RawBson::from(id));
+    }
+    let (namespace, filter) = (find.namespace.clone(), find.filter.clone());
+    Read::Matching { namespace, filter, variables: find.variables.clone() }
+}
+
+#[async_trait]
+impl DocumentStore for Transaction {
+    fn name(&self) -> &'static str {
+        "transaction"
+    }
+
+    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
+        refuse_ticket(request.ticket)?;
+        let work = async {
+            let mut outcome = InsertOutcome::default();
+            for (index, document) in request.documents.into_iter().enumerate() {
+                match self.inner.insert_one(&request.namespace, document).await {
+                    Ok(()) => outcome.inserted += 1,
+                    Err(error) if crate::error::is_transient(&error) => return Err(error),
+                    Err(error) => {
+                        outcome.errors.push(WriteError { index, error });
+                        if request.ordered {
+                            break;
+                        }
+                    }
+                }
+            }
+            Ok(outcome)
+        };
+        self.inner.in_turn(work).await
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        self.inner.find(request).await
+    }
+
+    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        refuse_ticket(request.ticket)?;
+        let work = async {
+            let mut outcome = UpdateOutcome::default();
+            for index in 0..request.statements.len() {
+                match self.inner.run_update(&request, index, &mut outcome).await {
+                    Ok(()) => {}
+                    Err(error) if crate::error::is_transient(&error) => return Err(error),
+                    Err(error) => {
+                        outcome.errors.push(WriteError { index, error });
+                        if request.ordered {
+                            break;
+                        }
+                    }
+                }
+            }
+            Ok(outcome)
+        };
+        self.inner.in_turn(work).await
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        refuse_ticket(request.ticket)?;
+        self.inner.in_turn(self.inner.run_find_and_modify(request)).await
+    }
+
+    async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        refuse_ticket(request.ticket)?;
+        let work = async {
+            let mut outcome = DeleteOutcome::default();
+            for index in 0..request.statements.len() {
+                match self.inner.run_delete(&request, index, &mut outcome.deleted).await {
+                    Ok(()) => {}
+                    Err(error) if crate::error::is_transient(&error) => return Err(error),
+                    Err(error) => {
+                        outcome.errors.push(WriteError { index, error });
+                        if request.ordered {
+                            break;
+                        }
+                    }
+                }
+            }
+            Ok(outcome)
+        };
+        self.inner.in_turn(work).await
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        let options = CompileOptions::with_variables(&request.variables)?;
+        let pipeline = Pipeline::compile(&request.pipeline, &options)?;
+        if let Some(stage) = pipeline.stages().iter().find(|stage| matches!(stage, Stage::Out(_) | Stage::Merge(_))) {
+            return Err(unsupported(stage.name()));
+        }
+        aggregation::open(Arc::new(self.clone()), &self.inner.shared.sources, request).await
+    }
+
+    async fn count(&self, request: Count) -> Result<u64> {
+        let limit = request.limit;
+        let mut find = Find::new(request.namespace, request.filter);
+        (find.skip, find.limit, find.hint) = (request.skip, limit, request.hint);
+        let mut counted = 0;
+        let counting = self.inner.each(find, |_| {
+            counted += 1;
+            Ok(true)
+        });
+        counting.await?;
+        Ok(counted)
+    }
+
+    async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        let find = Find { hint: request.hint, ..Find::new(request.namespace, request.filter) };
+        let mut values = DistinctValues::new(&request.key);
+        let collecting = self.inner.each(find, |document| {
+            values.add(&document)?;
+            Ok(true)
+        });
+        collecting.await?;
+        Ok(values.finish())
+    }
+
+    /// As the store would carry it out, without the transaction's own writes.
+    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
+        self.inner.open(|_| Ok(()))?;
+        self.inner.shared.engine.store().explain(request).await
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+        self.inner.in_turn(self.inner.add_indexes(request)).await
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
+        Err(unsupported_in("dropIndexes", &request.namespace))
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
+        self.inner.list_indexes(namespace).await
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
+        self.inner.in_turn(self.inner.create(namespace, options)).await
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
+        Err(unsupported_in("collMod", &request.namespace))
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
+        Err(unsupported_in("renameCollection", &request.from))
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
+        Err(unsupported_in("drop", namespace))
+    }
+
+    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        self.inner.list(database).await
+    }
+
+    async fn list_databases(&self) -> Result<Vec<String>> {
+        self.inner.databases().await
+    }
+
+    async fn drop_database(&self, _database: &str) -> Result<bool> {
+        Err(unsupported("dropDatabase"))
+    }
+
+    /// Counted in what the transaction sees; what is on the disk is not known before the commit.
+    async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
+        let Some(indexes) = self.inner.indexes(namespace).await? else { return Ok(CollectionStats::default()) };
+        let index_bytes = indexes.into_iter().map(|spec| (spec.name, 0)).collect();
+        let mut stats = CollectionStats { exists: true, index_bytes, ..CollectionStats::default() };
+        let counting = self.inner.each(Find::new(namespace.clone(), RawDocumentBuf::new()), |document| {
+            stats.count += 1;
+            stats.size_bytes += document.as_bytes().len() as u64;
+            Ok(true)
+        });
+        counting.await?;
+        Ok(stats)
+    }
+
+    /// Nothing to do: the commit says when it is acknowledged.
+    async fn flush(&self) -> Result<()> {
+        self.inner.open(|_| Ok(()))
+    }
+}

@@ -1,0 +1,256 @@
+//! How a transaction changes documents: it finds them as it sees them, claims them, and keeps the new state.
+
+use std::sync::Arc;
+
+use bson::raw::CString;
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::change::{Change, Claim, joined};
+use handfast_store::index::{Index, duplicate_key};
+use handfast_store::{
+    BatchLimit, Changed, Cursor, Delete, Error as StoreError, Find, FindAndModify, FindAndModifyOutcome, IndexSpec,
+    Namespace, Read, Result as StoreResult, Snapshot, Ticket, Update, UpdateOutcome, insertion,
+};
+
+use super::Inner;
+use super::own::{id_key, identity};
+
+/// How many documents of a statement are looked at in one go.
+const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
+
+impl Inner {
+    pub(super) async fn insert_one(&self, namespace: &Namespace, document: RawDocumentBuf) -> StoreResult<()> {
+        let document = insertion::prepare(document, &*self.shared.sources.ids)?;
+        self.insert_prepared(namespace, document).await
+    }
+
+    async fn insert_prepared(&self, namespace: &Namespace, document: RawDocumentBuf) -> StoreResult<()> {
+        let id = insertion::id(&document)?;
+        if self.get(namespace, id).await?.is_some() {
+            return Err(duplicate_key(namespace, &IndexSpec::id(), &[Some(id)]));
+        }
+        self.write(namespace, None, Some(document)).await
+    }
+
+    /// A document as the transaction sees it.
+    pub(super) async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
+        let (own, snapshot) = self.open(|open| {
+            self.note_read(open, || Read::Document(namespace.clone(), id.into()));
+            Ok((open.own.get(namespace, &id_key(id)), Arc::clone(&open.snapshot)))
+        })?;
+        match own {
+            Some(written) => Ok(written.document.map(Arc::unwrap_or_clone)),
+            None => snapshot.get(namespace, id).await,
+        }
+    }
+
+    /// Writes the new state of a document, or that it is gone. `before` is how the transaction sees it.
+    async fn write(
+        &self,
+        namespace: &Namespace,
+        before: Option<&RawDocument>,
+        after: Option<RawDocumentBuf>,
+    ) -> StoreResult<()> {
+        let Some(any) = after.as_deref().or(before) else { return Ok(()) };
+        let (id, key) = identity(any)?;
+        let (claims, is_new) =
+            self.open(|open| Ok((Arc::clone(&open.claims), open.own.get(namespace, &key).is_none())))?;
+        if is_new {
+            // Without a write of its own, what the transaction sees is what the snapshot has.
+            claims.claim(namespace, id.as_raw_bson_ref(), before).await?;
+        }
+        let indexes = self.compiled_indexes(namespace).await?;
+        if let Some(after) = &after {
+            insertion::check_size(after)?;
+            for index in indexes.iter() {
+                self.check_index(namespace, index, before, after).await?;
+            }
+        }
+        self.open(|open| {
+            open.own.learn_indexes(namespace, indexes);
+            open.own.write(namespace, id, after, self.options.write_bytes_max)
+        })
+    }
+
+    /// Whether an index would refuse a document's new state, as far as this transaction can see. The commit looks again.
+    async fn check_index(
+        &self,
+        namespace: &Namespace,
+        index: &Index,
+        before: Option<&RawDocument>,
+        after: &RawDocument,
+    ) -> StoreResult<()> {
+        let old = before.map(|before| index.keys(before)).transpose()?.unwrap_or_default().keys;
+        let key = id_key(insertion::id(after)?);
+        let new = index.keys(after)?.keys;
+        if !index.spec().unique {
+            return Ok(());
+        }
+        for taken in new.difference(&old) {
+            let (holder, snapshot, own) = self.open(|open| {
+                let holder = open.own.holder(namespace, index, taken).cloned();
+                Ok((holder, Arc::clone(&open.snapshot), open.own.of(namespace)))
+            })?;
+            if holder.is_some_and(|holder| holder != key) {
+                return Err(index.duplicate(namespace, after, taken));
+            }
+            for found in holders(&*snapshot, namespace, index, after, taken).await? {
+                let other = id_key(insertion::id(&found)?);
+                if other != key && !own.contains_key(&other) {
+                    return Err(index.duplicate(namespace, after, taken));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run_update(
+        self: &Arc<Self>,
+        request: &Update,
+        place: usize,
+        outcome: &mut UpdateOutcome,
+    ) -> StoreResult<()> {
+        let statement = &request.statements[place];
+        let namespace = &request.namespace;
+        let change = Change::of_statement(statement, &request.variables)?;
+        let variables = joined(&request.variables, &statement.constants)?;
+        let context = self.shared.sources.context(&variables);
+        let find = Find {
+            sort: statement.sort.clone(),
+            hint: statement.hint.clone(),
+            limit: (!change.is_multi()).then_some(1),
+            variables,
+            ..Find::new(namespace.clone(), statement.filter.clone())
+        };
+        let mut cursor = self.find(find).await?;
+        let mut any = false;
+        while let Some(documents) = next_step(&mut *cursor).await? {
+            for document in documents {
+                any = true;
+                let Some(applied) = change.apply(&document, &context)? else { continue };
+                if applied.modified {
+                    self.write(namespace, Some(&document), Some(applied.document)).await?;
+                    outcome.count(place, Changed::Modified);
+                } else {
+                    outcome.count(place, Changed::Same);
+                }
+            }
+        }
+        if !any && change.is_upsert() {
+            let document = change.insertion(&*self.shared.sources.ids, &context)?;
+            let (id, _) = identity(&document)?;
+            self.insert_prepared(namespace, document).await?;
+            outcome.count(place, Changed::Upserted(id));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run_delete(
+        self: &Arc<Self>,
+        request: &Delete,
+        place: usize,
+        deleted: &mut u64,
+    ) -> StoreResult<()> {
+        let statement = &request.statements[place];
+        let find = Find {
+            hint: statement.hint.clone(),
+            limit: (!statement.multi).then_some(1),
+            variables: request.variables.clone(),
+            ..Find::new(request.namespace.clone(), statement.filter.clone())
+        };
+        let mut cursor = self.find(find).await?;
+        while let Some(documents) = next_step(&mut *cursor).await? {
+            for document in documents {
+                self.write(&request.namespace, Some(&document), None).await?;
+                *deleted += 1;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run_find_and_modify(
+        self: &Arc<Self>,
+        request: FindAndModify,
+    ) -> StoreResult<FindAndModifyOutcome> {
+        let claim = Claim::compile(&request)?;
+        let context = self.shared.sources.context(&request.variables);
+        let namespace = &request.namespace;
+        let find = Find {
+            sort: request.sort.clone(),
+            hint: request.hint.clone(),
+            limit: Some(1),
+            variables: request.variables.clone(),
+            ..Find::new(namespace.clone(), request.filter.clone())
+        };
+        let mut cursor = self.find(find).await?;
+        let found = next_step(&mut *cursor).await?.into_iter().flatten().next();
+        match (found, claim.change()) {
+            (Some(before), None) => {
+                // The answer first: if it cannot be made, nothing is changed.
+                let outcome = claim.changed(before.clone(), None, &context)?;
+                self.write(namespace, Some(&before), None).await?;
+                Ok(outcome)
+            }
+            (Some(before), Some(change)) => {
+                let Some(applied) = change.apply(&before, &context)? else { return Ok(Default::default()) };
+                let outcome = claim.changed(before.clone(), Some(applied.document.clone()), &context)?;
+                if applied.modified {
+                    self.write(namespace, Some(&before), Some(applied.document)).await?;
+                }
+                Ok(outcome)
+            }
+            (None, Some(change)) if change.is_upsert() => {
+                let document = change.insertion(&*self.shared.sources.ids, &context)?;
+                let outcome = claim.upserted(&document, &context)?;
+                self.insert_prepared(namespace, document).await?;
+                Ok(outcome)
+            }
+            (None, _) => Ok(FindAndModifyOutcome::default()),
+        }
+    }
+}
+
+/// The next documents of a statement.
+async fn next_step(cursor: &mut dyn Cursor) -> StoreResult<Option<Vec<RawDocumentBuf>>> {
+    let documents = cursor.next_page(STEP).await?.documents;
+    Ok((!documents.is_empty()).then_some(documents))
+}
+
+/// The documents of a snapshot that have a key of this document in a unique index.
+async fn holders(
+    snapshot: &dyn Snapshot,
+    namespace: &Namespace,
+    index: &Index,
+    document: &RawDocument,
+    key: &[u8],
+) -> StoreResult<Vec<RawDocumentBuf>> {
+    let found = index.tuples(document)?;
+    let Some(tuple) = found.tuples.iter().find(|tuple| index.encode(tuple) == key) else { return Ok(Vec::new()) };
+    // Finds the holders, and perhaps others: an array that holds the value as a whole, or null for what is missing.
+    let mut filter = RawDocumentBuf::new();
+    for ((name, _), value) in index.spec().key.iter().flatten().zip(tuple) {
+        let value = match value {
+            // What the index has for an empty array.
+            Some(RawBsonRef::Undefined) => rawdoc! { "$eq": RawArrayBuf::new() },
+            value => rawdoc! { "$eq": value.unwrap_or(RawBsonRef::Null) },
+        };
+        let name: CString = name.into();
+        filter.append(name, value);
+    }
+    let mut cursor = snapshot.find(Find::new(namespace.clone(), filter)).await?;
+    let mut holders = Vec::new();
+    while let Some(documents) = next_step(&mut *cursor).await? {
+        for document in documents {
+            if index.keys(&document)?.keys.contains(key) {
+                holders.push(document);
+            }
+        }
+    }
+    Ok(holders)
+}
+
+/// Inside of a transaction only its commit is done once.
+pub(super) fn refuse_ticket(ticket: Option<Ticket>) -> StoreResult<()> {
+    let text = "a request inside of a transaction carries no ticket: the commit does";
+    ticket.map_or(Ok(()), |_| Err(StoreError::command(Code::InvalidOptions, text)))
+}

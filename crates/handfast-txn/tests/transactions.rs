@@ -1,0 +1,469 @@
+//! What a transaction promises, one anomaly a test, on both stores that commit batches.
+#![allow(clippy::unwrap_used)]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_embedded::{EmbeddedStore, Options};
+use handfast_mql::Code;
+use handfast_store::{
+    Aggregate, AtomicStore, BatchLimit, CreateIndexes, DocumentStore, Find, IndexSpec, ManualClock, MemoryStore,
+    Namespace, Sources, StoreExt,
+};
+use handfast_txn::{Database, Error, Outcome, TransactionOptions};
+
+fn accounts() -> Namespace {
+    Namespace::new("bank", "accounts").unwrap()
+}
+
+/// Runs a test on each store, with Bob at 10 and Joe at 2.
+async fn on_each<F: Future<Output = ()>>(test: impl Fn(Database) -> F) {
+    test(opened(MemoryStore::new(Sources::seeded(1))).await).await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::default()).await.unwrap();
+    test(opened(store).await).await;
+}
+
+async fn opened(store: impl AtomicStore) -> Database {
+    let database = Database::local(store, Sources::seeded(2));
+    for (name, balance) in [("Bob", 10), ("Joe", 2)] {
+        database.insert_one(&accounts(), rawdoc! { "_id": name, "balance": balance }).await.unwrap();
+    }
+    database
+}
+
+async fn pay(store: &dyn DocumentStore, name: &str, amount: i32) -> handfast_store::Result<()> {
+    store.update_one(&accounts(), rawdoc! { "_id": name }, rawdoc! { "$inc": { "balance": amount } }).await.map(|_| ())
+}
+
+async fn balance(store: &dyn DocumentStore, name: &str) -> Option<i32> {
+    let found = store.find_one(&accounts(), rawdoc! { "_id": name }).await.unwrap();
+    found.map(|account| account.get_i32("balance").unwrap())
+}
+
+async fn all(store: &dyn DocumentStore, find: Find) -> Vec<RawDocumentBuf> {
+    store.find_all(find).await.unwrap()
+}
+
+#[tokio::test]
+async fn bob_pays_joe_7() {
+    on_each(|database| async move {
+        let tx = database.begin().await.unwrap();
+        pay(&tx, "Bob", -7).await.unwrap();
+        assert_eq!((balance(&tx, "Bob").await, balance(&database, "Bob").await), (Some(3), Some(10)));
+        pay(&tx, "Joe", 7).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!((balance(&database, "Bob").await, balance(&database, "Joe").await), (Some(3), Some(9)));
+        assert_eq!(database.counts().open(), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_rolled_back_never_was() {
+    on_each(|database| async move {
+        let tx = database.begin().await.unwrap();
+        pay(&tx, "Bob", -7).await.unwrap();
+        tx.insert_one(&accounts(), rawdoc! { "_id": "Eve" }).await.unwrap();
+        tx.abort();
+        let dropped = database.begin().await.unwrap();
+        pay(&dropped, "Bob", -7).await.unwrap();
+        drop(dropped);
+        assert_eq!((balance(&database, "Bob").await, balance(&database, "Eve").await), (Some(10), None));
+        assert_eq!((database.counts().open(), database.counts().dropped), (0, 1));
+        // Nothing is left of the claims.
+        let next = database.begin().await.unwrap();
+        pay(&next, "Bob", -1).await.unwrap();
+        next.commit().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_reads_are_of_one_snapshot() {
+    on_each(|database| async move {
+        let tx = database.begin().await.unwrap();
+        assert_eq!(balance(&tx, "Bob").await, Some(10));
+        pay(&database, "Bob", -5).await.unwrap();
+        pay(&database, "Joe", 5).await.unwrap();
+        database.insert_one(&accounts(), rawdoc! { "_id": "Eve", "balance": 1 }).await.unwrap();
+        assert_eq!((balance(&tx, "Bob").await, balance(&tx, "Joe").await), (Some(10), Some(2)));
+        assert_eq!(tx.count_matching(&accounts(), rawdoc! {}).await.unwrap(), 2);
+        tx.commit().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_second_writer_fails_at_once() {
+    on_each(|database| async move {
+        let first = database.begin().await.unwrap();
+        let second = database.begin().await.unwrap();
+        pay(&first, "Bob", -1).await.unwrap();
+        let error = pay(&second, "Bob", -2).await.unwrap_err();
+        assert_eq!(error.code(), Code::WriteConflict);
+        assert!(matches!(second.commit().await, Err(Error::Conflict(_))));
+        first.commit().await.unwrap();
+        assert_eq!(balance(&database, "Bob").await, Some(9));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_first_committer_wins() {
+    on_each(|database| async move {
+        let tx = database.begin().await.unwrap();
+        pay(&tx, "Bob", -1).await.unwrap();
+        // Who is in no transaction takes no claim, and is first.
+        pay(&database, "Bob", -2).await.unwrap();
+        let error = tx.commit().await.unwrap_err();
+        assert!(matches!(&error, Error::Conflict(_)) && error.code() == Code::WriteConflict, "{error:?}");
+        assert_eq!(balance(&database, "Bob").await, Some(8));
+        let late = database.begin().await.unwrap();
+        assert_eq!(balance(&late, "Bob").await, Some(8));
+        pay(&database, "Bob", -2).await.unwrap();
+        assert_eq!(pay(&late, "Bob", -1).await.unwrap_err().code(), Code::WriteConflict);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_closure_runs_again_after_a_conflict() {
+    on_each(|database| async move {
+        let tries = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let (outside, counted) = (database.clone(), tries.clone());
+        let result = database.transaction(move |tx| {
+            let (outside, counted) = (outside.clone(), counted.clone());
+            async move {
+                let seen = balance(&tx, "Bob").await.unwrap();
+                if counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 {
+                    pay(&outside, "Bob", 100).await?;
+                }
+                tx.update_one(&accounts(), rawdoc! { "_id": "Bob" }, rawdoc! { "$set": { "balance": seen + 1 } })
+                    .await?;
+                Ok::<_, Error>(seen)
+            }
+        });
+        assert_eq!(result.await.unwrap(), 110);
+        assert_eq!((balance(&database, "Bob").await, database.counts().retries), (Some(111), 1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_error_of_the_closure_rolls_back_and_comes_through() {
+    on_each(|database| async move {
+        #[derive(Debug)]
+        enum Mine {
+            Poor,
+            Other,
+        }
+        impl From<Error> for Mine {
+            fn from(_: Error) -> Self {
+                Mine::Other
+            }
+        }
+        let result = database.transaction(|tx| async move {
+            pay(&tx, "Bob", -7).await.map_err(Error::from)?;
+            Err::<(), Mine>(Mine::Poor)
+        });
+        assert!(matches!(result.await, Err(Mine::Poor)));
+        assert_eq!((balance(&database, "Bob").await, database.counts().retries), (Some(10), 0));
+    })
+    .await;
+}
+
+/// Two doctors, one of whom must be on call: each sees the other one on call and goes.
+async fn two_doctors_leave(database: &Database, options: TransactionOptions) -> [bool; 2] {
+    let doctors = Namespace::new("clinic", "doctors").unwrap();
+    for name in ["a", "b"] {
+        database.insert_one(&doctors, rawdoc! { "_id": name, "on_call": true }).await.unwrap();
+    }
+    let mut transactions = Vec::new();
+    for name in ["a", "b"] {
+        let tx = database.begin_with(options.clone()).await.unwrap();
+        assert_eq!(tx.count_matching(&doctors, rawdoc! { "on_call": true }).await.unwrap(), 2);
+        tx.update_one(&doctors, rawdoc! { "_id": name }, rawdoc! { "$set": { "on_call": false } }).await.unwrap();
+        transactions.push(tx);
+    }
+    let mut committed = [false; 2];
+    for (place, tx) in transactions.into_iter().enumerate() {
+        committed[place] = tx.commit().await.is_ok();
+    }
+    committed
+}
+
+#[tokio::test]
+async fn write_skew_is_possible_at_snapshot_isolation() {
+    on_each(|database| async move {
+        assert_eq!(two_doctors_leave(&database, TransactionOptions::default()).await, [true, true]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn write_skew_is_refused_when_serializable() {
+    on_each(|database| async move {
+        assert_eq!(two_doctors_leave(&database, TransactionOptions::serializable()).await, [true, false]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_phantom_is_refused_when_serializable() {
+    on_each(|database| async move {
+        let tx = database.begin_with(TransactionOptions::serializable()).await.unwrap();
+        let rich = rawdoc! { "balance": { "$gte": 100 } };
+        assert_eq!(tx.count_matching(&accounts(), rich).await.unwrap(), 0);
+        tx.insert_one(&accounts(), rawdoc! { "_id": "tax", "of": "nobody" }).await.unwrap();
+        database.insert_one(&accounts(), rawdoc! { "_id": "Zoe", "balance": 1000 }).await.unwrap();
+        assert!(matches!(tx.commit().await, Err(Error::Conflict(_))));
+        assert_eq!(balance(&database, "tax").await, None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_serializable_read_of_one_document_that_was_missing_counts() {
+    on_each(|database| async move {
+        let tx = database.begin_with(TransactionOptions::serializable()).await.unwrap();
+        assert_eq!(balance(&tx, "Zoe").await, None);
+        pay(&tx, "Bob", 1).await.unwrap();
+        database.insert_one(&accounts(), rawdoc! { "_id": "Zoe", "balance": 1 }).await.unwrap();
+        assert!(matches!(tx.commit().await, Err(Error::Conflict(_))));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reading_alone_costs_no_write_and_always_commits() {
+    on_each(|database| async move {
+        let tx = database.begin_with(TransactionOptions::serializable()).await.unwrap();
+        assert_eq!(balance(&tx, "Bob").await, Some(10));
+        let before = database.begin().await.unwrap().read_at();
+        let read_at = tx.commit().await.unwrap();
+        assert_eq!(Some(read_at), before);
+        assert_eq!(database.begin().await.unwrap().read_at(), before);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn own_writes_are_seen_by_every_request() {
+    on_each(|database| async move {
+        let items = Namespace::new("bank", "items").unwrap();
+        for n in 0..10 {
+            database.insert_one(&items, rawdoc! { "_id": n, "n": n }).await.unwrap();
+        }
+        let tx = database.begin().await.unwrap();
+        tx.update_one(&items, rawdoc! { "_id": 2 }, rawdoc! { "$set": { "n": 7.5 } }).await.unwrap();
+        tx.delete_one(&items, rawdoc! { "_id": 4 }).await.unwrap();
+        tx.insert_one(&items, rawdoc! { "_id": 99, "n": -1 }).await.unwrap();
+        let sorted = Find {
+            sort: rawdoc! { "n": -1 },
+            skip: 1,
+            limit: Some(4),
+            projection: rawdoc! { "_id": 1 },
+            ..Find::new(items.clone(), rawdoc! {})
+        };
+        let ids = |found: &[RawDocumentBuf]| found.iter().map(|d| d.get_i32("_id").unwrap()).collect::<Vec<_>>();
+        assert_eq!(ids(&all(&tx, sorted).await), [8, 2, 7, 6]);
+        assert_eq!(tx.count_matching(&items, rawdoc! { "n": { "$lt": 5 } }).await.unwrap(), 4);
+        let groups = [rawdoc! { "$group": { "_id": null, "sum": { "$sum": "$n" } } }].to_vec();
+        let mut cursor = tx.aggregate(Aggregate::new(items.clone(), groups)).await.unwrap();
+        let sum = cursor.next_page(BatchLimit::REPLY).await.unwrap().documents[0].get_f64("sum").unwrap();
+        assert_eq!(sum, 45.0 - 2.0 + 7.5 - 4.0 - 1.0);
+        // Pages of one document, so that both sources are merged across pages.
+        let mut cursor =
+            tx.find(Find { sort: rawdoc! { "n": 1 }, ..Find::new(items.clone(), rawdoc! {}) }).await.unwrap();
+        let mut found = Vec::new();
+        loop {
+            let page = cursor.next_page(BatchLimit { documents: 1, bytes: 1 }).await.unwrap();
+            found.extend(page.documents);
+            if page.exhausted {
+                break;
+            }
+        }
+        assert_eq!(ids(&found), [99, 0, 1, 3, 5, 6, 7, 2, 8, 9]);
+        tx.commit().await.unwrap();
+        assert_eq!(database.count_matching(&items, rawdoc! {}).await.unwrap(), 10);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_unique_key_is_refused_at_the_statement_and_at_the_commit() {
+    on_each(|database| async move {
+        let unique = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "email": 1 }) };
+        let users = Namespace::new("bank", "users").unwrap();
+        database.create_index(&users, unique).await.unwrap();
+        database.insert_one(&users, rawdoc! { "_id": 1, "email": "a" }).await.unwrap();
+        let tx = database.begin().await.unwrap();
+        let refused = tx.insert_one(&users, rawdoc! { "_id": 2, "email": "a" }).await.unwrap_err();
+        assert_eq!(refused.code(), Code::DuplicateKey);
+        tx.insert_one(&users, rawdoc! { "_id": 3, "email": "b" }).await.unwrap();
+        let refused = tx.insert_one(&users, rawdoc! { "_id": 4, "email": "b" }).await.unwrap_err();
+        assert_eq!(refused.code(), Code::DuplicateKey);
+        // The key moves on.
+        tx.delete_one(&users, rawdoc! { "_id": 1 }).await.unwrap();
+        tx.insert_one(&users, rawdoc! { "_id": 5, "email": "a" }).await.unwrap();
+        // Somebody else takes the other one meanwhile.
+        database.insert_one(&users, rawdoc! { "_id": 6, "email": "b" }).await.unwrap();
+        let error = tx.commit().await.unwrap_err();
+        assert!(matches!(&error, Error::Store(_)) && error.code() == Code::DuplicateKey, "{error:?}");
+        assert_eq!(database.count_matching(&users, rawdoc! {}).await.unwrap(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_transaction_can_make_a_collection_with_indexes() {
+    on_each(|database| async move {
+        let made = Namespace::new("bank", "made").unwrap();
+        let unique = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "n": 1 }) };
+        let create = || CreateIndexes { namespace: made.clone(), indexes: vec![unique.clone()] };
+        let tx = database.begin().await.unwrap();
+        assert_eq!(tx.create_indexes(create()).await.unwrap(), (1, 2));
+        tx.insert_one(&made, rawdoc! { "_id": 1, "n": 1 }).await.unwrap();
+        assert_eq!(tx.insert_one(&made, rawdoc! { "_id": 2, "n": 1 }).await.unwrap_err().code(), Code::DuplicateKey);
+        assert_eq!(database.list_collections("bank").await.unwrap().len(), 1);
+        let late = database.begin().await.unwrap();
+        late.create_indexes(create()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(database.list_indexes(&made).await.unwrap().len(), 2);
+        assert_eq!(
+            database.insert_one(&made, rawdoc! { "_id": 3, "n": 1 }).await.unwrap_err().code(),
+            Code::DuplicateKey
+        );
+        assert!(matches!(late.commit().await, Err(Error::Conflict(_))));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_drop_beside_a_transaction_makes_it_conflict() {
+    on_each(|database| async move {
+        let tx = database.begin().await.unwrap();
+        pay(&tx, "Bob", 1).await.unwrap();
+        database.drop_collection(&accounts()).await.unwrap();
+        // Its snapshot is as it was.
+        assert_eq!(balance(&tx, "Joe").await, Some(2));
+        assert!(matches!(tx.commit().await, Err(Error::Conflict(_))));
+        assert_eq!(balance(&database, "Bob").await, None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_outcome_is_known_by_its_id() {
+    on_each(|database| async move {
+        let tx = database.begin().await.unwrap();
+        let id = tx.id();
+        assert_eq!(id.to_string().parse::<handfast_txn::TransactionId>().unwrap(), id);
+        pay(&tx, "Bob", 1).await.unwrap();
+        let at = tx.commit().await.unwrap();
+        assert_eq!(database.outcome(id).await.unwrap(), Outcome::Committed(at));
+        let rolled_back = database.begin().await.unwrap();
+        let other = rolled_back.id();
+        assert_ne!(id, other);
+        rolled_back.abort();
+        assert_eq!(database.outcome(other).await.unwrap(), Outcome::RolledBack);
+        assert_eq!(database.forget_outcomes(Duration::from_secs(1)).await.unwrap(), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_commit_can_be_repeated_through_another_handle() {
+    on_each(|database| async move {
+        let tx = database.begin().await.unwrap();
+        let other = tx.clone();
+        pay(&tx, "Bob", 1).await.unwrap();
+        let at = tx.commit().await.unwrap();
+        assert_eq!(other.clone().commit().await.unwrap(), at);
+        assert_eq!(pay(&other, "Bob", 1).await.unwrap_err().code(), Code::TransactionCommitted);
+        assert_eq!(balance(&database, "Bob").await, Some(11));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_transaction_has_a_bound_in_bytes() {
+    on_each(|database| async move {
+        let options = TransactionOptions { write_bytes_max: 1000, ..TransactionOptions::default() };
+        let tx = database.begin_with(options).await.unwrap();
+        let large = rawdoc! { "_id": 1, "text": "x".repeat(900) };
+        tx.insert_one(&accounts(), large.clone()).await.unwrap();
+        let error = tx.insert_one(&accounts(), rawdoc! { "_id": 2, "text": "x".repeat(900) }).await.unwrap_err();
+        assert_eq!(error.code(), Code::TransactionTooLarge);
+        // What is written over does not count twice.
+        for n in 0..10 {
+            tx.update_one(&accounts(), rawdoc! { "_id": 1 }, rawdoc! { "$set": { "n": n } }).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_open_for_too_long_is_rolled_back() {
+    let (sources, clock): (Sources, Arc<ManualClock>) = Sources::manual(3);
+    let database = Database::local(MemoryStore::new(sources.clone()), sources);
+    database.insert_one(&accounts(), rawdoc! { "_id": "Bob", "balance": 10 }).await.unwrap();
+    let slow = database.begin().await.unwrap();
+    pay(&slow, "Bob", 1).await.unwrap();
+    clock.advance(Duration::from_secs(61));
+    // Its claim is in nobody's way any more, whether it is asked again or not.
+    let next = database.begin().await.unwrap();
+    pay(&next, "Bob", 2).await.unwrap();
+    assert_eq!(pay(&slow, "Bob", 1).await.unwrap_err().code(), Code::NoSuchTransaction);
+    assert!(matches!(slow.commit().await, Err(Error::Conflict(_))));
+    next.commit().await.unwrap();
+    assert_eq!(balance(&database, "Bob").await, Some(12));
+    assert_eq!(database.counts().open(), 0);
+}
+
+#[tokio::test]
+async fn records_of_outcomes_are_as_many_as_were_open_at_once() {
+    on_each(|database| async move {
+        for _ in 0..20 {
+            let tx = database.begin().await.unwrap();
+            pay(&tx, "Bob", 1).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        let records = Namespace::new("config", "transactions").unwrap();
+        assert_eq!(database.count_matching(&records, rawdoc! {}).await.unwrap(), 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn money_is_neither_made_nor_lost() {
+    on_each(|database| async move {
+        let mut workers = tokio::task::JoinSet::new();
+        for worker in 0..8 {
+            let database = database.clone();
+            workers.spawn(async move {
+                for n in 0..25 {
+                    let amount = (worker * 7 + n) % 5 - 2;
+                    let moved = database.transaction(|tx| async move {
+                        pay(&tx, "Bob", -amount).await?;
+                        pay(&tx, "Joe", amount).await?;
+                        Ok::<_, Error>(())
+                    });
+                    moved.await.unwrap();
+                }
+            });
+        }
+        while let Some(done) = workers.join_next().await {
+            done.unwrap();
+        }
+        let (bob, joe) = (balance(&database, "Bob").await.unwrap(), balance(&database, "Joe").await.unwrap());
+        assert_eq!(bob + joe, 12);
+        let counts = database.counts();
+        assert_eq!((counts.open(), counts.committed), (0, 200), "{counts:?}");
+    })
+    .await;
+}
