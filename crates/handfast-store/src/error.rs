@@ -57,6 +57,12 @@ impl Error {
         self
     }
 
+    /// The same error of a request that has had an effect before, or may have had one.
+    #[must_use]
+    pub fn in_doubt(self) -> Self {
+        Error { applied: Applied::Maybe, ..self }
+    }
+
     /// Keeps what caused the error.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {

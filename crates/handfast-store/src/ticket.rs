@@ -21,6 +21,10 @@
 //!
 //! What has no effect (no document matched, a duplicate key) leaves no record: to do it again is to do it once.
 //!
+//! The result of a find-and-modify holds the document that it returned. So a record may be larger than the 16 MiB of a
+//! document, and nested deeper, by the frame that is put around the value: a few hundred bytes and five levels, as
+//! MongoDB allows its own documents. Stores write records without asking [`check_size`](crate::insertion::check_size).
+//!
 //! Source: the seeds' question of the lost answer (seed 4), MongoDB's retryable writes (spec: server).
 
 use bson::raw::cstr;
@@ -116,6 +120,18 @@ impl Ticket {
         results.push(rawdoc! { "statement": i64::from(self.statement), "result": result.to_owned() });
         Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
     }
+}
+
+/// Checks that a request with a ticket has no statement that changes several documents: such a statement is many
+/// steps, and there would be no one step to store its result in.
+///
+/// # Errors
+/// `InvalidOptions` (72).
+pub fn check_statements(ticket: Option<Ticket>, multi: impl IntoIterator<Item = bool>) -> Result<()> {
+    if ticket.is_some() && multi.into_iter().any(|multi| multi) {
+        return Err(Error::command(Code::InvalidOptions, "Cannot use retryable writes with multi=true"));
+    }
+    Ok(())
 }
 
 /// What a write did, as its record keeps it.

@@ -73,6 +73,7 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        ticket::check_statements(request.ticket, request.statements.iter().map(|statement| statement.multi))?;
         let mut outcome = UpdateOutcome::default();
         for index in 0..request.statements.len() {
             if let Err(error) = self.update_statement(&request, index, &mut outcome).await {
@@ -90,6 +91,7 @@ impl DocumentStore for MemoryStore {
     }
 
     async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        ticket::check_statements(request.ticket, request.statements.iter().map(|statement| statement.multi))?;
         let mut outcome = DeleteOutcome::default();
         for index in 0..request.statements.len() {
             if let Err(error) = self.delete_statement(&request, index, &mut outcome.deleted).await {
