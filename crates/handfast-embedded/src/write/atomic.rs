@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::{DateTime, RawBsonRef, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::index::Index;
-use handfast_store::ticket::Recorded;
 use handfast_store::{
     AtomicBatch, AtomicStore, CommitTimestamp, Creation, Cursor, DocumentWrite, Error as StoreError, Find, Namespace,
-    Read, Result as StoreResult, Snapshot as StoreSnapshot, Ticket, insertion,
+    Read, Result as StoreResult, Snapshot as StoreSnapshot, insertion,
 };
 
 use super::indexes::add_to_catalog;
+use super::ticketed::once;
 use crate::catalog::Collection;
 use crate::committer::{Snapshot, Writer};
-use crate::format::{StoredDocument, document_key};
+use crate::format::document_key;
 use crate::keys;
 use crate::read::scan::Reader;
 use crate::store::EmbeddedStore;
@@ -55,10 +55,11 @@ impl AtomicStore for EmbeddedStore {
     }
 
     async fn commit(&self, batch: AtomicBatch) -> StoreResult<CommitTimestamp> {
-        let (uuid, now) = (self.uuid(), self.inner.sources.clock.now());
+        let (uuid, ticketed) = (self.uuid(), self.ticketed(batch.ticket));
         let bytes = batch.writes.iter().map(|(_, _, write)| size(write)).sum();
         let answer = batch.durability.into();
-        self.inner.committer.submit(answer, bytes, move |writer| once(writer, &batch, uuid, now)).await
+        let turn = move |writer: &mut Writer<'_>| once(writer, ticketed, |writer| commit(writer, &batch, uuid));
+        self.inner.committer.submit(answer, bytes, turn).await
     }
 }
 
@@ -67,24 +68,6 @@ fn size(write: &DocumentWrite) -> usize {
         DocumentWrite::Put(document) => document.as_bytes().len(),
         DocumentWrite::Delete => 64,
     }
-}
-
-/// Commits, unless the batch's ticket was used.
-fn once(writer: &mut Writer<'_>, batch: &AtomicBatch, uuid: [u8; 16], now: DateTime) -> StoreResult<CommitTimestamp> {
-    let Some(ticket) = batch.ticket else { return commit(writer, batch, uuid) };
-    let records = writer.ensure_collection(&Ticket::namespace()?, uuid)?;
-    let id_key = keys::of_id(ticket.record_id().as_raw_bson_ref());
-    let stored = writer.get(records.id, &id_key)?;
-    let record = stored.as_ref().map(StoredDocument::document).transpose()?;
-    if let Some(result) = record.map(|record| ticket.result(record)).transpose()?.flatten() {
-        return CommitTimestamp::from_result(&result);
-    }
-    let committed = commit(writer, batch, uuid)?;
-    if let Some(result) = committed.to_result() {
-        let record = ticket.record(record, &result, now)?;
-        writer.put(&records, &id_key, stored.as_ref(), &record)?;
-    }
-    Ok(committed)
 }
 
 /// All or nothing: what is staged before an error is taken back with the operation.

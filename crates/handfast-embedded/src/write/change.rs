@@ -2,53 +2,48 @@
 
 use std::sync::Arc;
 
-use bson::{RawBson, RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::{CompileOptions, Filter, Sort};
 use handfast_store::change::{Change, Claim, joined};
 use handfast_store::{
-    Delete, DeleteOutcome, DeleteStatement, Error as StoreError, FindAndModify, FindAndModifyOutcome, Namespace,
-    Result as StoreResult, Ticket, Update, UpdateOutcome, UpdateStatement, WriteError, insertion,
+    Applied, Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, Durability, Error as StoreError, FindAndModify,
+    FindAndModifyOutcome, Namespace, Result as StoreResult, Update, UpdateOutcome, UpdateStatement, WriteError,
+    insertion, ticket,
 };
 
+use super::after_steps;
 use super::insert::insert_one;
 use super::target::{Absent, Apply, Target};
+use super::ticketed::Ticketed;
 use crate::catalog::Collection;
 use crate::committer::{Answer, Writer};
 use crate::format::StoredDocument;
 use crate::store::EmbeddedStore;
 
-/// What became of one document.
-enum Changed {
-    Modified,
-    Same,
-    Upserted(RawBson),
-}
-
 impl EmbeddedStore {
     pub(crate) async fn run_update(&self, request: Update) -> StoreResult<UpdateOutcome> {
-        refuse_ticket(request.ticket)?;
-        let Update { namespace, statements, ordered, durability, variables, ticket: _ } = request;
-        let answer = final_answer(statements.len(), durability.into());
+        let Update { namespace, statements, ordered, durability, variables, ticket } = request;
+        let steps = Steps::of(statements.iter().map(|statement| statement.multi), durability);
+        ticket::check_statements(ticket, statements.iter().map(|statement| statement.multi))?;
+        let ticketed = self.ticketed(ticket);
         let mut outcome = UpdateOutcome::default();
+        let mut stepped = false;
         for (place, statement) in statements.into_iter().enumerate() {
-            let result = self.update_statement(&namespace, &statement, &variables, answer).await;
-            let error = match result {
-                Ok((changes, error)) => {
-                    count(&mut outcome, place, changes);
-                    error
-                }
-                // What may have happened must not be taken for one refused statement.
-                Err(error) if error.applied() == handfast_store::Applied::Maybe => return Err(error),
-                Err(error) => Some(error),
-            };
+            let ticketed = ticketed.map(|ticketed| ticketed.of_statement(place));
+            let done = self.update_statement(&namespace, &statement, &variables, steps.answer, ticketed).await;
+            let (changes, error) = done.unwrap_or_else(|error| (Vec::new(), Some(error)));
+            stepped |= !changes.is_empty();
+            changes.into_iter().for_each(|changed| outcome.count(place, changed));
             if let Some(error) = error {
-                outcome.errors.push(WriteError { index: place, error });
+                outcome.errors.push(refused(place, error)?);
                 if ordered {
                     break;
                 }
             }
         }
-        self.settle(durability).await?;
+        if steps.need_settling(&outcome.errors) {
+            self.settle(durability).await.map_err(|error| after_steps(error, stepped))?;
+        }
         Ok(outcome)
     }
 
@@ -58,6 +53,7 @@ impl EmbeddedStore {
         statement: &UpdateStatement,
         variables: &RawDocument,
         answer: Answer,
+        ticketed: Option<Ticketed>,
     ) -> StoreResult<(Vec<Changed>, Option<StoreError>)> {
         let change = Arc::new(Change::of_statement(statement, variables)?);
         let variables = joined(variables, &statement.constants)?;
@@ -80,7 +76,7 @@ impl EmbeddedStore {
         if change.is_multi() && absent.is_none() {
             return Ok((Vec::new(), None));
         }
-        let changed = self.change_one(target, answer, bytes, apply, absent).await?;
+        let changed = self.change_one(target, answer, bytes, ticketed, apply, absent).await?;
         Ok((changed.into_iter().collect(), None))
     }
 
@@ -109,28 +105,26 @@ impl EmbeddedStore {
     }
 
     pub(crate) async fn run_delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
-        refuse_ticket(request.ticket)?;
-        let Delete { namespace, statements, ordered, durability, variables, ticket: _ } = request;
-        let answer = final_answer(statements.len(), durability.into());
+        let Delete { namespace, statements, ordered, durability, variables, ticket } = request;
+        let steps = Steps::of(statements.iter().map(|statement| statement.multi), durability);
+        ticket::check_statements(ticket, statements.iter().map(|statement| statement.multi))?;
+        let ticketed = self.ticketed(ticket);
         let mut outcome = DeleteOutcome::default();
         for (place, statement) in statements.into_iter().enumerate() {
-            let result = self.delete_statement(&namespace, statement, &variables, answer).await;
-            let error = match result {
-                Ok((deleted, error)) => {
-                    outcome.deleted += deleted;
-                    error
-                }
-                Err(error) if error.applied() == handfast_store::Applied::Maybe => return Err(error),
-                Err(error) => Some(error),
-            };
+            let ticketed = ticketed.map(|ticketed| ticketed.of_statement(place));
+            let done = self.delete_statement(&namespace, statement, &variables, steps.answer, ticketed).await;
+            let (deleted, error) = done.unwrap_or_else(|error| (0, Some(error)));
+            outcome.deleted += deleted;
             if let Some(error) = error {
-                outcome.errors.push(WriteError { index: place, error });
+                outcome.errors.push(refused(place, error)?);
                 if ordered {
                     break;
                 }
             }
         }
-        self.settle(durability).await?;
+        if steps.need_settling(&outcome.errors) {
+            self.settle(durability).await.map_err(|error| after_steps(error, outcome.deleted > 0))?;
+        }
         Ok(outcome)
     }
 
@@ -140,6 +134,7 @@ impl EmbeddedStore {
         statement: DeleteStatement,
         variables: &RawDocument,
         answer: Answer,
+        ticketed: Option<Ticketed>,
     ) -> StoreResult<(u64, Option<StoreError>)> {
         let options = CompileOptions::with_variables(variables)?;
         let target = Arc::new(Target {
@@ -151,22 +146,21 @@ impl EmbeddedStore {
         });
         let bytes = statement.filter.as_bytes().len();
         let judged = target.clone();
-        let apply: Arc<Apply<()>> = Arc::new(move |writer, collection, id_key, stored| {
+        let apply: Arc<Apply<Deleted>> = Arc::new(move |writer, collection, id_key, stored| {
             if !judged.filter.matches(stored.document()?, &judged.context)? {
                 return Ok(None);
             }
-            writer.remove(collection, id_key, stored).map(Some)
+            writer.remove(collection, id_key, stored).map(|()| Some(Deleted(true)))
         });
         if statement.multi {
             let (deleted, error) = self.change_all(target, bytes, apply).await?;
             return Ok((deleted.len() as u64, error));
         }
-        let deleted = self.change_one(target, answer, bytes, apply, None).await?;
+        let deleted = self.change_one(target, answer, bytes, ticketed, apply, None).await?;
         Ok((u64::from(deleted.is_some()), None))
     }
 
     pub(crate) async fn run_find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
-        refuse_ticket(request.ticket)?;
         let claim = Arc::new(Claim::compile(&request)?);
         let target = Arc::new(Target {
             namespace: request.namespace.clone(),
@@ -198,16 +192,9 @@ impl EmbeddedStore {
         });
         let absent = claim.change().filter(|change| change.is_upsert()).map(|_| self.claim_absent(&target, &claim));
         let bytes = request.filter.as_bytes().len();
-        let durability = request.durability;
-        let outcome = self.change_one(target, durability.into(), bytes, apply, absent).await?;
-        match outcome {
-            Some(outcome) => Ok(outcome),
-            None => {
-                // "Nothing matches" may come from what is not synced yet.
-                self.settle(durability).await?;
-                Ok(FindAndModifyOutcome::default())
-            }
-        }
+        let (answer, ticketed) = (request.durability.into(), self.ticketed(request.ticket));
+        let outcome = self.change_one(target, answer, bytes, ticketed, apply, absent).await?;
+        Ok(outcome.unwrap_or_default())
     }
 
     fn claim_absent(&self, target: &Arc<Target>, claim: &Arc<Claim>) -> Arc<Absent<FindAndModifyOutcome>> {
@@ -224,33 +211,40 @@ impl EmbeddedStore {
     }
 }
 
-/// Only batches have tickets here.
-pub(crate) fn refuse_ticket(ticket: Option<Ticket>) -> StoreResult<()> {
-    let text = "the embedded store takes tickets with batches only";
-    ticket.map_or(Ok(()), |_| Err(StoreError::command(handfast_mql::Code::CommandNotSupported, text)))
+/// How the statements of a request are answered.
+struct Steps {
+    answer: Answer,
+    /// Its one statement is as durable as was asked for once it is answered.
+    settled: bool,
 }
 
-/// A request of one statement waits for the sync with it; one of many waits once, at its end.
-fn final_answer(statements: usize, answer: Answer) -> Answer {
-    if statements == 1 { answer } else { Answer::Applied }
+impl Steps {
+    /// A request of one statement waits for the sync with it; one of many waits once, at its end.
+    fn of(multi: impl ExactSizeIterator<Item = bool>, durability: Durability) -> Self {
+        let alone = multi.len() == 1;
+        Steps {
+            answer: if alone { durability.into() } else { Answer::Applied },
+            settled: alone && multi.into_iter().all(|multi| !multi),
+        }
+    }
+
+    /// A refusal may tell of something that is not synced yet.
+    fn need_settling(&self, errors: &[WriteError]) -> bool {
+        !self.settled || !errors.is_empty()
+    }
+}
+
+/// A statement that was refused. What may have happened must not be taken for one.
+fn refused(index: usize, error: StoreError) -> StoreResult<WriteError> {
+    match error.applied() {
+        Applied::No => Ok(WriteError { index, error }),
+        Applied::Maybe => Err(error),
+    }
 }
 
 fn size_of_update(statement: &UpdateStatement) -> usize {
     match &statement.update {
         handfast_store::UpdateSpec::Document(document) => document.as_bytes().len(),
         handfast_store::UpdateSpec::Pipeline(stages) => stages.iter().map(|stage| stage.as_bytes().len()).sum(),
-    }
-}
-
-fn count(outcome: &mut UpdateOutcome, place: usize, changes: Vec<Changed>) {
-    for change in changes {
-        match change {
-            Changed::Modified => {
-                outcome.matched += 1;
-                outcome.modified += 1;
-            }
-            Changed::Same => outcome.matched += 1,
-            Changed::Upserted(id) => outcome.upserted.push((place, id)),
-        }
     }
 }

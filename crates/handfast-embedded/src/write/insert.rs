@@ -1,8 +1,10 @@
 //! Inserting documents.
 
 use bson::RawDocumentBuf;
-use handfast_store::{Insert, InsertOutcome, Namespace, Result as StoreResult, WriteError, insertion};
+use handfast_store::{Insert, InsertOutcome, Inserted, Namespace, Result as StoreResult, WriteError, insertion};
 
+use super::after_steps;
+use super::ticketed::{Record, Ticketed};
 use crate::committer::{Answer, Writer, duplicate_id};
 use crate::keys;
 use crate::store::EmbeddedStore;
@@ -12,8 +14,8 @@ type Prepared = (usize, StoreResult<RawDocumentBuf>);
 
 impl EmbeddedStore {
     pub(crate) async fn insert_documents(&self, request: Insert) -> StoreResult<InsertOutcome> {
-        super::change::refuse_ticket(request.ticket)?;
-        let Insert { namespace, documents, ordered, durability, ticket: _ } = request;
+        let Insert { namespace, documents, ordered, durability, ticket } = request;
+        let ticketed = self.ticketed(ticket);
         let mut outcome = InsertOutcome::default();
         let mut documents = documents.into_iter().enumerate().peekable();
         let mut last_answer = None;
@@ -29,30 +31,52 @@ impl EmbeddedStore {
             let done = self
                 .inner
                 .committer
-                .submit(answer, bytes, move |writer| insert_step(writer, &namespace, uuid, step, ordered));
-            let done = done.await?;
+                .submit(answer, bytes, move |writer| insert_step(writer, &namespace, uuid, ticketed, step, ordered));
+            let done = done.await.map_err(|error| after_steps(error, outcome.inserted > 0))?;
             outcome.inserted += done.inserted;
             outcome.errors.extend(done.errors);
             last_answer = Some(answer);
         }
         if last_answer == Some(Answer::Applied) {
-            self.settle(durability).await?;
+            self.settle(durability).await.map_err(|error| after_steps(error, outcome.inserted > 0))?;
         }
         Ok(outcome)
     }
 }
 
+/// With a ticket, each document has a result of its own; those that share a record are written with it once. An error
+/// of the step itself takes all of it back.
 fn insert_step(
     writer: &mut Writer<'_>,
     namespace: &Namespace,
     uuid: [u8; 16],
+    ticketed: Option<Ticketed>,
     documents: Vec<Prepared>,
     ordered: bool,
 ) -> StoreResult<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
+    let mut record = None;
     for (index, document) in documents {
-        match document.and_then(|document| insert_one(writer, namespace, uuid, &document)) {
-            Ok(()) => outcome.inserted += 1,
+        let insert = |writer: &mut Writer<'_>| {
+            document.and_then(|document| insert_one(writer, namespace, uuid, &document)).map(|()| Inserted)
+        };
+        let done = match ticketed.map(|ticketed| ticketed.of_statement(index)) {
+            None => insert(writer),
+            Some(ticketed) => {
+                let record = record_of(writer, &mut record, ticketed)?;
+                match record.result(ticketed.ticket) {
+                    Ok(None) => {
+                        let done = insert(writer);
+                        done.iter().try_for_each(|done| record.add(ticketed.ticket, done))?;
+                        done
+                    }
+                    Ok(Some(first)) => Ok(first),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match done {
+            Ok(Inserted) => outcome.inserted += 1,
             Err(error) => {
                 outcome.errors.push(WriteError { index, error });
                 if ordered {
@@ -61,7 +85,28 @@ fn insert_step(
             }
         }
     }
+    if let Some(record) = record {
+        record.stage(writer)?;
+    }
     Ok(outcome)
+}
+
+/// The record of a ticket; the one before it is complete if this is another.
+fn record_of<'r>(
+    writer: &mut Writer<'_>,
+    current: &'r mut Option<Record>,
+    ticketed: Ticketed,
+) -> StoreResult<&'r mut Record> {
+    let record = match current.take() {
+        Some(record) if record.is_of(ticketed.ticket) => record,
+        complete => {
+            if let Some(record) = complete {
+                record.stage(writer)?;
+            }
+            Record::read(writer, ticketed)?
+        }
+    };
+    Ok(current.insert(record))
 }
 
 /// Inserts a document that is prepared.

@@ -8,11 +8,20 @@ pub(crate) mod indexes;
 pub(crate) mod insert;
 pub(crate) mod removal;
 pub(crate) mod target;
+#[cfg(test)]
+mod tests;
+pub(crate) mod ticketed;
 
-use handfast_store::{Durability, Result as StoreResult};
+use handfast_store::{Durability, Error as StoreError, Result as StoreResult};
 
 use crate::committer::Answer;
 use crate::store::EmbeddedStore;
+
+/// The error of a request, some steps of which may have been applied before: they are not synced, or it is not known
+/// whether they are.
+fn after_steps(error: StoreError, stepped: bool) -> StoreError {
+    if stepped { error.in_doubt() } else { error }
+}
 
 impl EmbeddedStore {
     /// Ends a request whose steps were answered once applied: waits until all of it is as durable as was asked for.

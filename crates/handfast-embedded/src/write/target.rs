@@ -9,9 +9,12 @@
 
 use std::sync::Arc;
 
+use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::{Context, Filter, Sort, Sorter};
+use handfast_store::ticket::Recorded;
 use handfast_store::{CommitTimestamp, Find, Hint, Namespace, Result as StoreResult};
 
+use super::ticketed::{Ticketed, once};
 use crate::catalog::{Catalog, Collection};
 use crate::committer::{Answer, Writer};
 use crate::engine::View;
@@ -45,9 +48,33 @@ pub(crate) type Absent<T> = dyn Fn(&mut Writer<'_>) -> StoreResult<T> + Send + S
 
 /// A turn's result.
 enum Turn<T> {
-    Done(T),
+    /// Of a document, or none matched.
+    Done(Option<T>),
     /// Search again.
     Again,
+}
+
+impl<T> Turn<T> {
+    /// Of a turn after which there is no other.
+    fn done(self) -> Option<T> {
+        match self {
+            Turn::Done(value) => value,
+            Turn::Again => None,
+        }
+    }
+}
+
+impl<T: Recorded> Recorded for Turn<T> {
+    fn to_result(&self) -> Option<RawDocumentBuf> {
+        match self {
+            Turn::Done(Some(done)) => done.to_result(),
+            Turn::Done(None) | Turn::Again => None,
+        }
+    }
+
+    fn from_result(result: &RawDocument) -> StoreResult<Self> {
+        T::from_result(result).map(|done| Turn::Done(Some(done)))
+    }
 }
 
 /// The newest state, as one.
@@ -117,42 +144,74 @@ impl EmbeddedStore {
         self.shared().latest()
     }
 
-    /// Changes the first document that matches; if none does, does `absent`, if there is something to do.
-    pub(crate) async fn change_one<T: Send + 'static>(
+    /// Changes the first document that matches; if none does, does `absent`, if there is something to do. Whatever this
+    /// says, also that nothing matches, is as durable as `answer` asks for.
+    pub(crate) async fn change_one<T: Recorded + Send + 'static>(
         &self,
         target: Arc<Target>,
         answer: Answer,
         bytes: usize,
+        ticketed: Option<Ticketed>,
         apply: Arc<Apply<T>>,
         absent: Option<Arc<Absent<T>>>,
     ) -> StoreResult<Option<T>> {
-        if let Some(keys) = target.few_points(&self.latest())? {
-            let turn = move |writer: &mut Writer<'_>| try_points(writer, &target, &keys, &*apply, absent.as_deref());
-            return self.inner.committer.submit(answer, bytes, turn).await;
+        match target.few_points(&self.latest()) {
+            Ok(Some(keys)) => {
+                let turn = move |writer: &mut Writer<'_>| {
+                    once(writer, ticketed, |writer| try_points(writer, &target, &keys, &*apply, absent.as_deref()))
+                };
+                return self.inner.committer.submit(answer, bytes, turn).await.map(Turn::done);
+            }
+            Ok(None) => {}
+            Err(error) => return self.unless_used(answer, ticketed, Err(error)).await,
         }
         let verify = self.shared().verify;
         for _ in 0..SEARCHES_MAX {
             let latest = self.latest();
             let (searched, at) = (target.clone(), latest.clone());
-            let found = blocking(move || searched.first(&at, verify)).await?;
+            let found = match blocking(move || searched.first(&at, verify)).await {
+                Ok(found) => found,
+                Err(error) => return self.unless_used(answer, ticketed, Err(error)).await,
+            };
             let (target, apply, absent) = (target.clone(), apply.clone(), absent.clone());
             let turn = match (found, absent) {
                 (Some(id_key), _) => {
-                    let turn = move |writer: &mut Writer<'_>| try_one(writer, &target.namespace, &id_key, &*apply);
+                    let turn = move |writer: &mut Writer<'_>| {
+                        once(writer, ticketed, |writer| try_one(writer, &target.namespace, &id_key, &*apply))
+                    };
                     self.inner.committer.submit(answer, bytes, turn).await?
                 }
-                (None, None) => return Ok(None),
+                (None, None) => return self.unless_used(answer, ticketed, Ok(None)).await,
                 (None, Some(absent)) => {
-                    let turn = move |writer: &mut Writer<'_>| try_absent(writer, &target.namespace, &latest, &*absent);
+                    let turn = move |writer: &mut Writer<'_>| {
+                        once(writer, ticketed, |writer| try_absent(writer, &target.namespace, &latest, &*absent))
+                    };
                     self.inner.committer.submit(answer, bytes, turn).await?
                 }
             };
             if let Turn::Done(value) = turn {
-                return Ok(Some(value));
+                return Ok(value);
             }
         }
-        let turn = move |writer: &mut Writer<'_>| in_turn(writer, &target, verify, &*apply, absent.as_deref());
-        self.inner.committer.submit(answer, bytes, turn).await
+        let turn = move |writer: &mut Writer<'_>| {
+            once(writer, ticketed, |writer| in_turn(writer, &target, verify, &*apply, absent.as_deref()))
+        };
+        self.inner.committer.submit(answer, bytes, turn).await.map(Turn::done)
+    }
+
+    /// What a search has found out by itself: that nothing matches, or why it cannot be made. Only in the committer's turn
+    /// can be told that no other attempt has used the ticket, perhaps while this one searched.
+    async fn unless_used<T: Recorded + Send + 'static>(
+        &self,
+        answer: Answer,
+        ticketed: Option<Ticketed>,
+        searched: StoreResult<Option<T>>,
+    ) -> StoreResult<Option<T>> {
+        if ticketed.is_none() && answer == Answer::Applied {
+            return searched;
+        }
+        let turn = move |writer: &mut Writer<'_>| once(writer, ticketed, |_| searched.map(Turn::Done));
+        self.inner.committer.submit(answer, 0, turn).await.map(Turn::done)
     }
 
     /// Changes all documents that match in the newest state, some at a time; stops at the first error, which comes with
@@ -192,7 +251,9 @@ impl EmbeddedStore {
             }
             let (target, apply) = (target.clone(), apply.clone());
             let turn = move |writer: &mut Writer<'_>| Ok(each(writer, &target.namespace, &keys, &*apply));
-            let (done, error) = self.inner.committer.submit(Answer::Applied, bytes, turn).await?;
+            // After an error of the committer too, who asked has to know that there were steps before it.
+            let step = self.inner.committer.submit(Answer::Applied, bytes, turn).await;
+            let (done, error) = step.unwrap_or_else(|error| (Vec::new(), Some(error)));
             all.extend(done);
             if error.is_some() {
                 return Ok((all, error));
@@ -207,17 +268,17 @@ fn try_points<T>(
     keys: &[Vec<u8>],
     apply: &Apply<T>,
     absent: Option<&Absent<T>>,
-) -> StoreResult<Option<T>> {
+) -> StoreResult<Turn<T>> {
     if let Some(collection) = writer.collection(&target.namespace) {
         for id_key in keys {
             if let Some(stored) = writer.get(collection.id, id_key)?
                 && let Some(value) = apply(writer, &collection, id_key, &stored)?
             {
-                return Ok(Some(value));
+                return Ok(Turn::Done(Some(value)));
             }
         }
     }
-    absent.map(|absent| absent(writer)).transpose()
+    absent.map(|absent| absent(writer)).transpose().map(Turn::Done)
 }
 
 fn try_one<T>(writer: &mut Writer<'_>, namespace: &Namespace, id_key: &[u8], apply: &Apply<T>) -> StoreResult<Turn<T>> {
@@ -227,7 +288,7 @@ fn try_one<T>(writer: &mut Writer<'_>, namespace: &Namespace, id_key: &[u8], app
     let Some(stored) = writer.get(collection.id, id_key)? else {
         return Ok(Turn::Again);
     };
-    Ok(apply(writer, &collection, id_key, &stored)?.map_or(Turn::Again, Turn::Done))
+    Ok(apply(writer, &collection, id_key, &stored)?.map_or(Turn::Again, |value| Turn::Done(Some(value))))
 }
 
 fn try_absent<T>(
@@ -243,7 +304,7 @@ fn try_absent<T>(
         }
         None => searched_id.is_none(),
     };
-    if unchanged { absent(writer).map(Turn::Done) } else { Ok(Turn::Again) }
+    if unchanged { absent(writer).map(|value| Turn::Done(Some(value))) } else { Ok(Turn::Again) }
 }
 
 fn in_turn<T>(
@@ -252,15 +313,15 @@ fn in_turn<T>(
     verify: Verify,
     apply: &Apply<T>,
     absent: Option<&Absent<T>>,
-) -> StoreResult<Option<T>> {
+) -> StoreResult<Turn<T>> {
     let view = writer.settle()?;
     let latest = Latest { timestamp: writer.last_timestamp(), view, catalog: writer.catalog().clone() };
     if let Some(id_key) = target.first(&latest, verify)?
         && let Turn::Done(value) = try_one(writer, &target.namespace, &id_key, apply)?
     {
-        return Ok(Some(value));
+        return Ok(Turn::Done(value));
     }
-    absent.map(|absent| absent(writer)).transpose()
+    absent.map(|absent| absent(writer)).transpose().map(Turn::Done)
 }
 
 fn each<T>(
@@ -272,7 +333,7 @@ fn each<T>(
     let mut done = Vec::with_capacity(keys.len());
     for id_key in keys {
         match try_one(writer, namespace, id_key, apply) {
-            Ok(Turn::Done(value)) => done.push(value),
+            Ok(Turn::Done(value)) => done.extend(value),
             // It does not match any more.
             Ok(Turn::Again) => {}
             Err(error) => return (done, Some(error)),

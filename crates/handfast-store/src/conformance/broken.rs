@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
+use crate::ticket::Recorded;
 use crate::*;
 
 /// What is wrong with a store.
@@ -66,11 +67,23 @@ pub(crate) enum Defect {
     DistinctRepeats,
     /// Statistics miss the last document.
     StatsAreOffByOne,
+    /// A write with a ticket is done as often as it is sent.
+    TicketIsIgnored,
+    /// The record of a ticket is looked for and written in steps of their own.
+    RecordIsAnotherStep,
+    /// A ticket is known by its session, whatever its number.
+    TicketNumberIsIgnored,
+    /// Statements that change many documents are done without the ticket.
+    TicketOfManyIsIgnored,
+    /// All statements of a request have the ticket of the first.
+    StatementsShareATicket,
+    /// The ticket of a batch is ignored.
+    TicketOfABatchIsIgnored,
 }
 
 impl Defect {
     /// All of them.
-    pub(crate) const ALL: [Defect; 27] = [
+    pub(crate) const ALL: [Defect; 33] = [
         Defect::UpdateIsNotAtomic,
         Defect::FindAndModifyIsNotAtomic,
         Defect::UniqueIsIgnored,
@@ -98,6 +111,12 @@ impl Defect {
         Defect::CountIgnoresLimit,
         Defect::DistinctRepeats,
         Defect::StatsAreOffByOne,
+        Defect::TicketIsIgnored,
+        Defect::RecordIsAnotherStep,
+        Defect::TicketNumberIsIgnored,
+        Defect::TicketOfManyIsIgnored,
+        Defect::StatementsShareATicket,
+        Defect::TicketOfABatchIsIgnored,
     ];
 
     /// A case that must fail because of it.
@@ -130,6 +149,12 @@ impl Defect {
             Defect::CountIgnoresLimit => "count_skips_and_limits",
             Defect::DistinctRepeats => "distinct_values_in_order",
             Defect::StatsAreOffByOne => "stats_count_documents_and_bytes",
+            Defect::TicketIsIgnored => "ticket_of_an_update_is_used_once",
+            Defect::RecordIsAnotherStep => "ticket_has_its_record_in_the_same_step",
+            Defect::TicketNumberIsIgnored => "ticket_with_another_number_is_another_write",
+            Defect::TicketOfManyIsIgnored => "ticket_of_many_documents_is_refused",
+            Defect::StatementsShareATicket => "ticket_of_two_hundred_statements_is_used_once",
+            Defect::TicketOfABatchIsIgnored => "ticket_of_a_batch_answers_the_first_timestamp",
         }
     }
 }
@@ -172,6 +197,32 @@ impl Broken {
         let page = self.store.find(find).await?.next_page(BatchLimit::REPLY).await?;
         tokio::task::yield_now().await;
         Ok(page.documents)
+    }
+
+    /// For requests of one statement.
+    async fn update_then_record(&self, request: Update, ticket: Ticket) -> Result<UpdateOutcome> {
+        let records = Ticket::namespace()?;
+        let mut outcome = self.store.update(Update { ticket: None, ..request }).await?;
+        tokio::task::yield_now().await;
+        let changed = if outcome.modified > 0 { Changed::Modified } else { Changed::Same };
+        if let Some(result) = changed.to_result() {
+            let record = ticket.record(None, &result, bson::DateTime::from_millis(0))?;
+            let filter = rawdoc! { "_id": ticket.record_id() };
+            let replacement =
+                UpdateStatement { upsert: true, ..UpdateStatement::one(filter, UpdateSpec::Document(record)) };
+            outcome.errors.extend(self.store.update(Update::new(records, vec![replacement])).await?.errors);
+        }
+        Ok(outcome)
+    }
+
+    async fn update_with_one_ticket(&self, request: Update) -> Result<UpdateOutcome> {
+        let mut outcome = UpdateOutcome::default();
+        for statement in request.statements.clone() {
+            let one = self.store.update(Update { statements: vec![statement], ..request.clone() }).await?;
+            outcome.matched += one.matched;
+            outcome.modified += one.modified;
+        }
+        Ok(outcome)
     }
 
     async fn update_by_reading(&self, request: Update) -> Result<UpdateOutcome> {
@@ -234,7 +285,16 @@ impl DocumentStore for Broken {
         Ok(Box::new(BrokenCursor { cursor, store: self.store.clone(), request, defect: self.defect }))
     }
 
-    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+    async fn update(&self, mut request: Update) -> Result<UpdateOutcome> {
+        let many = request.statements.iter().any(|statement| statement.multi);
+        match (self.defect, request.ticket) {
+            (Defect::TicketIsIgnored, _) => request.ticket = None,
+            (Defect::TicketOfManyIsIgnored, _) if many => request.ticket = None,
+            (Defect::TicketNumberIsIgnored, Some(ticket)) => request.ticket = Some(Ticket { number: 1, ..ticket }),
+            (Defect::RecordIsAnotherStep, Some(ticket)) => return self.update_then_record(request, ticket).await,
+            (Defect::StatementsShareATicket, Some(_)) => return self.update_with_one_ticket(request).await,
+            _ => {}
+        }
         if self.is(Defect::UpdateIsNotAtomic) {
             return self.update_by_reading(request).await;
         }
@@ -392,6 +452,9 @@ impl AtomicStore for Broken {
     async fn commit(&self, mut batch: AtomicBatch) -> Result<CommitTimestamp> {
         if self.is(Defect::CommitIgnoresConflicts) {
             batch.read_at = CommitTimestamp(u64::MAX);
+        }
+        if self.is(Defect::TicketOfABatchIsIgnored) {
+            batch.ticket = None;
         }
         if !self.is(Defect::CommitIsNotAtomic) {
             return self.store.commit(batch).await;

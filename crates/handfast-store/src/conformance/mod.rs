@@ -27,6 +27,7 @@ mod find_and_modify;
 mod index;
 mod insert;
 mod subject;
+mod tickets;
 mod update;
 
 #[cfg(test)]
@@ -132,6 +133,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         collection::CASES,
         concurrency::CASES,
         atomic::CASES,
+        tickets::CASES,
     ]
     .into_iter()
     .flatten()

@@ -1,0 +1,105 @@
+//! What writes cost, with and without tickets, and records that are removed beside them.
+
+use bson::{DateTime, RawDocumentBuf, rawdoc};
+use handfast_store::{
+    Delete, DeleteStatement, DocumentStore, FindAndModify, Insert, Modification, Sources, Ticket, Update, UpdateSpec,
+    UpdateStatement,
+};
+
+use crate::store::EmbeddedStore;
+use crate::store::tests::{all, find_all, namespace, open};
+use crate::{Costs, Options};
+
+fn ticket(number: i64) -> Option<Ticket> {
+    Some(Ticket { session: [1; 16], number, statement: 0 })
+}
+
+fn increment(filter: RawDocumentBuf) -> UpdateStatement {
+    UpdateStatement::one(filter, UpdateSpec::Document(rawdoc! { "$inc": { "n": 1 } }))
+}
+
+fn one(filter: RawDocumentBuf) -> DeleteStatement {
+    DeleteStatement { filter, multi: false, hint: None }
+}
+
+async fn cost<T>(store: &EmbeddedStore, write: impl Future<Output = handfast_store::Result<T>>) -> Costs {
+    let before = store.costs();
+    write.await.unwrap();
+    let after = store.costs();
+    Costs { operations: after.operations - before.operations, syncs: after.syncs - before.syncs }
+}
+
+#[tokio::test]
+async fn a_write_is_one_operation_and_one_sync_with_a_ticket_or_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let documents = (0..20).map(|n| rawdoc! { "_id": n, "n": 0, "name": format!("name {n}") }).collect();
+    store.insert(Insert::new(namespace(), documents)).await.unwrap();
+    let once = Costs { operations: 1, syncs: 1 };
+    let unwritten = Costs { operations: 1, syncs: 0 };
+    for (filter, ticket) in [
+        (rawdoc! { "_id": 1 }, None),
+        (rawdoc! { "name": "name 2" }, None),
+        (rawdoc! { "_id": 3 }, ticket(1)),
+        (rawdoc! { "name": "name 4" }, ticket(2)),
+    ] {
+        let update = |filter| Update { ticket, ..Update::new(namespace(), vec![increment(filter)]) };
+        assert_eq!(cost(&store, store.update(update(filter.clone()))).await, once, "{filter:?}");
+        if ticket.is_some() {
+            assert_eq!(cost(&store, store.update(update(filter))).await, unwritten);
+        }
+        let nothing = Update::new(namespace(), vec![increment(rawdoc! { "name": "nobody" })]);
+        assert_eq!(cost(&store, store.update(nothing)).await, unwritten);
+    }
+    let delete = Delete { ticket: ticket(3), ..Delete::new(namespace(), vec![one(rawdoc! { "name": "name 5" })]) };
+    assert_eq!(cost(&store, store.delete(delete.clone())).await, once);
+    assert_eq!(cost(&store, store.delete(delete)).await, unwritten);
+    let claim = FindAndModify::new(namespace(), rawdoc! { "n": 0 }, Modification::Remove);
+    let claim = FindAndModify { ticket: ticket(4), ..claim };
+    assert_eq!(cost(&store, store.find_and_modify(claim.clone())).await, once);
+    assert_eq!(cost(&store, store.find_and_modify(claim)).await, unwritten);
+    let many = Update { ticket: ticket(5), ..Update::new(namespace(), vec![increment(rawdoc! { "n": 0 }); 3]) };
+    assert_eq!(cost(&store, store.update(many)).await, Costs { operations: 4, syncs: 1 });
+    let documents: Vec<_> = (100..2600).map(|n| rawdoc! { "_id": n }).collect();
+    let insert = Insert { ticket: ticket(6), ..Insert::new(namespace(), documents) };
+    assert_eq!(cost(&store, store.insert(insert)).await, Costs { operations: 3, syncs: 1 });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_are_removed_by_age_are_those_that_nobody_renewed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (sources, clock) = Sources::manual(1);
+    // Few documents a step, so that renewals come between the steps.
+    let options = Options { step_documents_max: 3, ..Options::small() };
+    let store = EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
+    store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "n": 0 }])).await.unwrap();
+    let write = async |session: u8, number: i64| {
+        let ticket = Some(Ticket { session: [session; 16], number, statement: 0 });
+        let update = Update { ticket, ..Update::new(namespace(), vec![increment(rawdoc! { "_id": 1 })]) };
+        assert_eq!(store.update(update).await.unwrap().modified, 1);
+    };
+    for session in 0..60 {
+        write(session, 1).await;
+    }
+    clock.set(DateTime::from_millis(sources.clock.now().timestamp_millis() + 60_000));
+    let old = rawdoc! { "at": { "$lt": sources.clock.now() } };
+    let records = Ticket::namespace().unwrap();
+    let removal = Delete::new(records.clone(), vec![DeleteStatement { multi: true, ..one(old) }]);
+    let renewals = async {
+        // From the end, as the removal begins at the other.
+        for session in (30..60).rev() {
+            write(session, 2).await;
+        }
+    };
+    let (removed, ()) = tokio::join!(store.delete(removal), renewals);
+    assert!((30..=60).contains(&removed.unwrap().deleted));
+    let left = all(store.find(handfast_store::Find::new(records, rawdoc! {})).await.unwrap()).await;
+    assert_eq!(left.len(), 30, "every renewed record is there, and no other");
+    assert!(left.iter().all(|record| record.get_i64("number").unwrap() == 2));
+    // Renewed tickets are still known.
+    for session in 30..60 {
+        write(session, 2).await;
+    }
+    assert_eq!(find_all(&store).await, [rawdoc! { "_id": 1, "n": 90 }]);
+    store.close().await.unwrap();
+}
