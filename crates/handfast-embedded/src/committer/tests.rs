@@ -1,7 +1,7 @@
 //! What the committer does when the disk fails it, and how it shares syncs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use bson::rawdoc;
 use handfast_store::{Applied, Namespace};
@@ -20,11 +20,7 @@ fn start(path: &std::path::Path) -> (Arc<FaultyEngine>, Committer) {
     let options = Options::small();
     let locked = Arc::new(directory::lock(path).unwrap());
     let opened = directory::open(&locked, &options).unwrap();
-    let engine = Arc::new(FaultyEngine {
-        inner: opened.engine,
-        fail_syncs: AtomicBool::new(false),
-        fail_batches: AtomicBool::new(false),
-    });
+    let engine = Arc::new(FaultyEngine::new(opened.engine));
     let committer = Committer::start(engine.clone(), opened.witness, opened.last, &options).unwrap();
     (engine, committer)
 }

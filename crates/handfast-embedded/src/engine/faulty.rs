@@ -1,15 +1,66 @@
-//! An engine whose syncs, or batches, fail when told to.
+//! An engine whose syncs, or batches, fail when told to, or which fails or dies at one step of many.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::{Engine, FjallEngine, Keyspace, Readiness, View, Write};
 use crate::error::{Error, Result};
 
 pub(crate) struct FaultyEngine {
-    pub(crate) inner: FjallEngine,
+    inner: FjallEngine,
     pub(crate) fail_syncs: AtomicBool,
     pub(crate) fail_batches: AtomicBool,
+    /// What changes the disk is a step: an applied batch, one handed over, a sync.
+    steps: AtomicU64,
+    fault: Mutex<Option<Fault>>,
+}
+
+/// What happens at one step. After it, every step fails.
+pub(crate) struct Fault {
+    pub(crate) step: u64,
+    pub(crate) kind: FaultKind,
+}
+
+pub(crate) enum FaultKind {
+    /// The step is not done.
+    Fail,
+    /// The step is done; then this is called, which keeps what a killed process would leave behind.
+    CrashAfter(Box<dyn Fn() + Send>),
+}
+
+impl FaultyEngine {
+    pub(crate) fn new(inner: FjallEngine) -> Self {
+        FaultyEngine {
+            inner,
+            fail_syncs: AtomicBool::new(false),
+            fail_batches: AtomicBool::new(false),
+            steps: AtomicU64::new(0),
+            fault: Mutex::new(None),
+        }
+    }
+
+    /// Counts steps from 0 again, and has this happen at one of them.
+    pub(crate) fn plan(&self, fault: Option<Fault>) {
+        *self.fault.lock().unwrap() = fault;
+        self.steps.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    fn step(&self, what: &str, step: impl FnOnce() -> Result<()>) -> Result<()> {
+        let number = self.steps.fetch_add(1, Ordering::Relaxed);
+        match &*self.fault.lock().unwrap() {
+            Some(Fault { step: at, kind: FaultKind::CrashAfter(keep) }) if *at == number => {
+                step()?;
+                keep();
+                Ok(())
+            }
+            Some(Fault { step: at, .. }) if *at <= number => Err(failed(what)),
+            _ => step(),
+        }
+    }
 }
 
 fn failed(what: &str) -> Error {
@@ -21,18 +72,18 @@ impl Engine for FaultyEngine {
         if self.fail_batches.load(Ordering::Relaxed) {
             return Err(failed("applying"));
         }
-        self.inner.apply(writes)
+        self.step("applying", || self.inner.apply(writes))
     }
 
     fn hand_over(&self) -> Result<()> {
-        self.inner.hand_over()
+        self.step("handing over", || self.inner.hand_over())
     }
 
     fn sync(&self) -> Result<()> {
         if self.fail_syncs.load(Ordering::Relaxed) {
             return Err(failed("syncing"));
         }
-        self.inner.sync()
+        self.step("syncing", || self.inner.sync())
     }
 
     fn view(&self) -> Arc<dyn View> {

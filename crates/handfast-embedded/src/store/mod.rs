@@ -2,6 +2,8 @@
 
 mod background;
 mod contract;
+#[cfg(test)]
+mod crash_points;
 mod open;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -72,8 +72,13 @@ fn open(path: PathBuf, sources: Sources, options: Options) -> Result<EmbeddedSto
     let opened = directory::open(&directory, &options)?;
     let engine: Arc<dyn Engine> = Arc::new(opened.engine);
     let committer = Committer::start(engine, opened.witness, opened.last, &options)?;
+    Ok(assemble(committer, sources, options))
+}
+
+/// The store around its committer.
+pub(super) fn assemble(committer: Committer, sources: Sources, options: Options) -> EmbeddedStore {
     let removal = Arc::default();
     let closing = AtomicBool::new(false);
     let inner = Arc::new(Inner { committer, sources, options, removal, closing });
-    Ok(EmbeddedStore { inner, handles: Arc::default() })
+    EmbeddedStore { inner, handles: Arc::default() }
 }

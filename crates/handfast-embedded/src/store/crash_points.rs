@@ -1,0 +1,203 @@
+//! Writes with tickets, and the engine fails or dies at each of its steps in turn: after opening again each write is
+//! there wholly or not at all, and sending all of them once more gives the first results.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{RawBson, RawDocumentBuf, rawdoc};
+use handfast_store::{
+    Applied, AtomicBatch, AtomicStore, Delete, DeleteStatement, DocumentStore, DocumentWrite, Find, FindAndModify,
+    Insert, Modification, ReturnDocument, Sources, Ticket, Update, UpdateSpec, UpdateStatement,
+};
+
+use super::EmbeddedStore;
+use super::open::assemble;
+use super::tests::{all, find_all, namespace, open};
+use crate::committer::Committer;
+use crate::engine::faulty::{Fault, FaultKind, FaultyEngine};
+use crate::{Options, directory};
+
+/// The writes of the scenario, each in a session of its own.
+const WRITES: u8 = 6;
+
+fn open_faulty(path: &Path, options: Options) -> (Arc<FaultyEngine>, EmbeddedStore) {
+    let locked = Arc::new(directory::lock(path).unwrap());
+    let opened = directory::open(&locked, &options).unwrap();
+    let engine = Arc::new(FaultyEngine::new(opened.engine));
+    let committer = Committer::start(engine.clone(), opened.witness, opened.last, &options).unwrap();
+    (engine, assemble(committer, Sources::seeded(1), options))
+}
+
+async fn fill(store: &EmbeddedStore) {
+    let documents = (0..4).map(|n| rawdoc! { "_id": n, "n": 10, "name": format!("name {n}") }).collect();
+    store.insert(Insert::new(namespace(), documents)).await.unwrap();
+    // The collection of the records is made beforehand, so that every write costs the same steps.
+    write(store, WRITES, Some(0)).await.unwrap();
+}
+
+fn increment(filter: RawDocumentBuf, by: i32) -> UpdateStatement {
+    UpdateStatement::one(filter, UpdateSpec::Document(rawdoc! { "$inc": { "n": by } }))
+}
+
+/// Does a write of the scenario and tells its answer.
+async fn write(store: &EmbeddedStore, session: u8, kind: Option<u8>) -> handfast_store::Result<String> {
+    let ticket = Some(Ticket { session: [session; 16], number: 1, statement: 0 });
+    let update = |statement| Update { ticket, ..Update::new(namespace(), vec![statement]) };
+    Ok(match kind.unwrap_or(session) {
+        0 => {
+            let documents = (0..3).map(|n| rawdoc! { "_id": format!("{session} {n}") }).collect();
+            let outcome = store.insert(Insert { ticket, ..Insert::new(namespace(), documents) }).await?;
+            format!("{} {:?}", outcome.inserted, outcome.errors)
+        }
+        1 => format!("{:?}", store.update(update(increment(rawdoc! { "_id": 1 }, 1))).await?),
+        2 => {
+            let upsert = UpdateStatement { upsert: true, ..increment(rawdoc! { "name": "new" }, 1) };
+            format!("{:?}", store.update(update(upsert)).await?)
+        }
+        3 => {
+            let modification = Modification::Update {
+                update: UpdateSpec::Document(rawdoc! { "$inc": { "n": 100 } }),
+                upsert: false,
+                returns: ReturnDocument::Before,
+                array_filters: Vec::new(),
+            };
+            let request = FindAndModify::new(namespace(), rawdoc! { "name": "name 2" }, modification);
+            format!("{:?}", store.find_and_modify(FindAndModify { ticket, ..request }).await?)
+        }
+        4 => {
+            let statements = vec![DeleteStatement { filter: rawdoc! { "_id": 3 }, multi: false, hint: None }];
+            format!("{:?}", store.delete(Delete { ticket, ..Delete::new(namespace(), statements) }).await?)
+        }
+        _ => {
+            let put = |id: i32, n: i32| {
+                let document = rawdoc! { "_id": id, "n": n };
+                (namespace(), RawBson::Int32(id), DocumentWrite::Put(document))
+            };
+            let read_at = store.snapshot().await?.timestamp();
+            let batch = AtomicBatch { writes: vec![put(0, 3), put(1, 18)], ticket, ..AtomicBatch::new(read_at) };
+            format!("{:?}", store.commit(batch).await?)
+        }
+    })
+}
+
+/// Everything that is stored, records too.
+async fn dump(store: &EmbeddedStore) -> Vec<RawDocumentBuf> {
+    let records = all(store.find(Find::new(Ticket::namespace().unwrap(), rawdoc! {})).await.unwrap()).await;
+    [find_all(store).await, records].concat()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// The answers, the states before, between and after the writes, and the steps that they took.
+async fn undisturbed() -> (Vec<String>, Vec<Vec<RawDocumentBuf>>, u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, store) = open_faulty(directory.path(), Options::small());
+    fill(&store).await;
+    engine.plan(None);
+    let (mut answers, mut states) = (Vec::new(), vec![dump(&store).await]);
+    for session in 0..WRITES {
+        answers.push(write(&store, session, None).await.unwrap());
+        states.push(dump(&store).await);
+    }
+    (answers, states, engine.steps())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_any_step_leaves_each_write_whole_and_its_ticket_used() {
+    let (answers, states, steps) = undisturbed().await;
+    assert_eq!(steps, 2 * u64::from(WRITES), "a batch and a sync each");
+    let (mut points, mut undecided) = (0, 0);
+    for step in 0..steps {
+        for crash in [false, true] {
+            let directories = tempfile::tempdir().unwrap();
+            let (original, left) = (directories.path().join("original"), directories.path().join("left"));
+            let (engine, store) = open_faulty(&original, Options::small());
+            fill(&store).await;
+            let (from, to) = (original.clone(), left.clone());
+            let kind = if crash { FaultKind::CrashAfter(Box::new(move || copy(&from, &to))) } else { FaultKind::Fail };
+            engine.plan(Some(Fault { step, kind }));
+            let mut done = 0;
+            let error = loop {
+                match write(&store, done, None).await {
+                    // After the crash point the process is dead: nobody hears its answers any more.
+                    Ok(_) if crash && left.exists() => break None,
+                    Ok(answer) => assert_eq!(answer, answers[usize::from(done)], "step {step}"),
+                    Err(error) => break Some(error),
+                }
+                done += 1;
+            };
+            assert!(crash || error.is_some(), "step {step}: a step that failed was acknowledged");
+            drop((engine, store));
+
+            let store = open(if crash { &left } else { &original }).await;
+            let state = dump(&store).await;
+            let Some(reached) = states.iter().position(|other| *other == state) else {
+                panic!("step {step}, crash {crash}: something half done is left: {state:#?}");
+            };
+            let possible = if error.is_some_and(|error| error.applied() == Applied::No) { 0 } else { 1 };
+            let done = usize::from(done);
+            assert!((done..=done + possible).contains(&reached), "step {step}: {done} acknowledged, {reached} there");
+            undecided += reached - done;
+            for session in 0..WRITES {
+                let answer = write(&store, session, None).await.unwrap();
+                assert_eq!(answer, answers[usize::from(session)], "step {step}, crash {crash}: another result");
+            }
+            assert_eq!(dump(&store).await, states[usize::from(WRITES)], "step {step}, crash {crash}");
+            store.close().await.unwrap();
+            points += 1;
+        }
+    }
+    println!("{points} crash points of {WRITES} writes; {undecided} writes were there without an acknowledgement");
+    assert!(undecided > 0, "no write got lost between disk and caller: this test shows nothing");
+}
+
+/// The journal is synced behind the request's back and the sync fails: what comes after is refused, but what the request
+/// had done before may be on the disk.
+#[tokio::test]
+async fn a_request_that_stops_half_way_is_in_doubt() {
+    let mut refused = 0;
+    for round in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { memory_sync_interval: Duration::ZERO, step_documents_max: 1, ..Options::small() };
+        let (engine, store) = open_faulty(directory.path(), options);
+        fill(&store).await;
+        let kind = FaultKind::CrashAfter(Box::new(|| ()));
+        engine.plan(Some(Fault { step: 0, kind }));
+        let error = match round % 4 {
+            0 => {
+                let statements = (0..2).map(|n| increment(rawdoc! { "_id": n }, 1)).collect();
+                store.update(Update { ordered: false, ..Update::new(namespace(), statements) }).await.unwrap_err()
+            }
+            1 => {
+                let many = UpdateStatement { multi: true, ..increment(rawdoc! {}, 1) };
+                store.update(Update::new(namespace(), vec![many])).await.unwrap_err()
+            }
+            2 => {
+                let statement = DeleteStatement { filter: rawdoc! {}, multi: true, hint: None };
+                store.delete(Delete::new(namespace(), vec![statement])).await.unwrap_err()
+            }
+            _ => {
+                let documents = (10..12).map(|n| rawdoc! { "_id": n }).collect();
+                store.insert(Insert::new(namespace(), documents)).await.unwrap_err()
+            }
+        };
+        assert_eq!(error.applied(), Applied::Maybe, "round {round}: {error}");
+        refused += u32::from(error.message().contains("must be reopened"));
+        // A request that did nothing is not in doubt.
+        let error = store.insert(Insert::new(namespace(), vec![rawdoc! {}])).await.unwrap_err();
+        assert_eq!(error.applied(), Applied::No, "{error}");
+    }
+    assert!(refused > 0, "no request met a store that had stopped");
+}
