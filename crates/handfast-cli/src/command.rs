@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod documents;
 mod dump;
+mod history;
 mod serve;
 
 use std::future::Future;
@@ -12,7 +13,7 @@ use std::future::Future;
 use anyhow::Context;
 use clap::ArgMatches;
 
-use crate::arguments::{Command, CommonFlags, OpenFlags, SettingFlags};
+use crate::arguments::{CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags};
 use crate::bench;
 use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
 use crate::console::Console;
@@ -29,6 +30,9 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
             block_on(serve::run(&settings, Console::new(&arguments.common)))
         }
         Command::Check(arguments) => {
+            if let Some(CheckSubject::History(arguments)) = arguments.subject {
+                return block_on(until_stopped(history::run(arguments)));
+            }
             let (settings, console) = prepare(&arguments.open, matches)?;
             block_on(until_stopped(check::run(&settings, &arguments, console)))
         }

@@ -2,6 +2,7 @@
 
 mod configuration;
 mod directory;
+mod history;
 
 mod serve;
 mod support;
