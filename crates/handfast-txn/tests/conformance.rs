@@ -1,5 +1,7 @@
 //! A database and an open transaction are stores: the contract's suite, over the in-memory and the embedded store.
 
+#![allow(clippy::expect_used, reason = "helpers of tests are tests")]
+
 use std::sync::Arc;
 
 use handfast_embedded::{EmbeddedStore, Options};
