@@ -103,6 +103,7 @@ codes! {
     QueryExceededMemoryLimitNoDiskUseAllowed = 292,
     APIVersionError = 322,
     APIStrictError = 323,
+    MechanismUnavailable = 334,
     DataCorruptionDetected = 354,
     BSONObjectTooLarge = 10334,
     DuplicateKey = 11000,

@@ -1,25 +1,57 @@
 //! One connection, from its first byte to its last: a message, its answer, the next message.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use handfast_wire::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tracing::{debug, warn};
 
+use crate::auth::login::LOGIN_TIME;
 use crate::exchange::{After, Exchange};
 use crate::frame::{FrameReader, ReadError};
+use crate::options::{ConnectionLimits, Options};
 use crate::state::{Client, Shared, begun};
+
+/// A message of a client that has not logged in. A handshake with a login in it takes less than 2 KiB.
+const STRANGER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// How long a client that has not logged in may be silent after its first message. Drivers watch the server through
+/// connections that never log in, with a `hello` every ten seconds, or less often if they are told so.
+const STRANGER_IDLE_TIME: Duration = Duration::from_secs(5 * 60);
 
 /// Counts a connection as open until it is dropped.
 pub(crate) struct OpenConnection(Arc<Shared>);
 
 impl OpenConnection {
-    /// Takes a place; none if there are too many already.
-    pub(crate) fn new(shared: &Arc<Shared>) -> Option<Self> {
+    /// Takes a place, and where a login is needed one among those who have not logged in; says how many there are if
+    /// there is none.
+    pub(crate) fn new(shared: &Arc<Shared>, client: &Client) -> Result<Self, String> {
         let max = shared.options.connections.open_max;
-        let more = |open| if open < max { Some(open + 1) } else { None };
-        shared.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(OpenConnection(Arc::clone(shared)))
+        let full = || format!("the server has {max} connections, which is all that it is set up for");
+        let open = take(&shared.connections, max).then(|| OpenConnection(Arc::clone(shared))).ok_or_else(full)?;
+        if shared.options.authentication {
+            let max = shared.options.connections.strangers_max();
+            let full =
+                || format!("the server has {max} connections that have not logged in, which is all that it bears");
+            let stranger = take(&shared.strangers, max).then(|| Stranger(Arc::clone(shared))).ok_or_else(full)?;
+            client.login.keep(stranger);
+        }
+        Ok(open)
+    }
+}
+
+fn take(places: &AtomicUsize, max: usize) -> bool {
+    let more = |count| if count < max { Some(count + 1) } else { None };
+    places.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+}
+
+/// Counts a connection as one that has not logged in until it is dropped.
+pub(crate) struct Stranger(Arc<Shared>);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.0.strangers.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -59,7 +91,12 @@ where
     // One wait for all messages: each of its own would cost more than most answers.
     let shutting_down = begun(&mut shutdown);
     tokio::pin!(shutting_down);
+    let mut silent = true;
     loop {
+        if shared.options.authentication {
+            let (limits, times) = bounds(shared, client, silent);
+            reader.set_bounds(limits, times);
+        }
         let frame = tokio::select! {
             biased;
             frame = reader.next(&shared.requests) => frame?,
@@ -72,9 +109,30 @@ where
             }
         };
         let Some(frame) = frame else { return Ok(()) };
+        silent = false;
         let after = Exchange { shared, client, reader: &mut reader, writer }.answer(frame).await?;
-        if after == After::Close || shared.is_shutting_down() {
+        if after == After::Close || shared.is_shutting_down() || client.login.is_given_up() {
             return Ok(());
         }
     }
 }
+
+/// The bounds of a connection: narrow until its client has logged in.
+fn bounds(shared: &Shared, client: &Client, silent: bool) -> (Limits, ConnectionLimits) {
+    let Options { limits, connections: times, .. } = &shared.options;
+    if client.login.is_logged_in() {
+        return (*limits, *times);
+    }
+    let idle = if silent || client.login.is_under_way() { LOGIN_TIME } else { STRANGER_IDLE_TIME };
+    let limits = Limits { message_bytes_max: limits.message_bytes_max.min(STRANGER_MESSAGE_BYTES_MAX), ..*limits };
+    let times = ConnectionLimits {
+        idle_timeout: times.idle_timeout.min(idle),
+        stall_timeout: times.stall_timeout.min(LOGIN_TIME),
+        message_timeout: times.message_timeout.min(LOGIN_TIME),
+        ..*times
+    };
+    (limits, times)
+}
+
+#[cfg(test)]
+mod tests;

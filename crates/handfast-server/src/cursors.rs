@@ -12,6 +12,7 @@ use std::time::Duration;
 use handfast_mql::Code;
 use handfast_store::Random;
 
+use crate::auth::user::UserId;
 use crate::batches::Batches;
 use crate::error::{CommandError, Outcome};
 use crate::lock::lock;
@@ -43,6 +44,8 @@ pub(crate) struct Description {
     pub(crate) session: Option<SessionId>,
     /// Which connection opened it.
     pub(crate) connection: u64,
+    /// Who opened it.
+    pub(crate) user: Option<UserId>,
     /// Its client asked for no time-out.
     pub(crate) no_timeout: bool,
     /// What is left of the `maxTimeMS` of the command that opened it.
@@ -136,9 +139,19 @@ impl Cursors {
     }
 
     /// Takes a cursor to work on it.
-    pub(crate) fn take(&self, id: i64, namespace: &str, session: Option<SessionId>) -> Outcome<TakenCursor> {
+    pub(crate) fn take(
+        &self,
+        id: i64,
+        namespace: &str,
+        session: Option<SessionId>,
+        user: Option<UserId>,
+    ) -> Outcome<TakenCursor> {
         let mut entries = lock(&self.table.entries);
         let entry = entries.get_mut(&id).ok_or_else(|| not_found(id))?;
+        if entry.description.user != user {
+            let text = format!("cursor id {id} was not created by the authenticated user");
+            return Err(CommandError::new(Code::Unauthorized, text));
+        }
         if entry.description.namespace != namespace {
             let text = format!(
                 "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
@@ -169,10 +182,12 @@ impl Cursors {
         }
     }
 
-    /// Closes a cursor; `false` if there is none of that id and namespace.
-    pub(crate) fn kill(&self, id: i64, namespace: &str) -> bool {
+    /// Closes a cursor; `false` if the user has none of that id and namespace.
+    pub(crate) fn kill(&self, id: i64, namespace: &str, user: Option<UserId>) -> bool {
         let mut entries = lock(&self.table.entries);
-        let known = entries.get(&id).is_some_and(|entry| entry.description.namespace == namespace);
+        let known = entries
+            .get(&id)
+            .is_some_and(|entry| entry.description.namespace == namespace && entry.description.user == user);
         let removed = if known { entries.remove(&id) } else { None };
         // What a cursor frees when it is dropped is none of the table's business.
         drop(entries);

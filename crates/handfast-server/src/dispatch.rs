@@ -7,6 +7,7 @@ use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
 use tracing::{Instrument, debug, debug_span, info};
 
+use crate::auth::guard;
 use crate::commands::{self, Access, Call, Command};
 use crate::error::{CommandError, Outcome};
 use crate::operations::Noted;
@@ -61,6 +62,7 @@ async fn run_known(
     began: Duration,
 ) -> Outcome<Answer> {
     check_allowed(shared, request, command)?;
+    guard::check(shared, client, request, command).await?;
     if let Some(session) = request.session {
         shared.sessions.touch(session, began)?;
     }
@@ -70,7 +72,7 @@ async fn run_known(
         app_name: client.app_name(),
         database: request.database,
         command: command.name,
-        body: request.body,
+        body: if command.confidential { None } else { Some(request.body) },
         session: request.session,
         since: began,
     });

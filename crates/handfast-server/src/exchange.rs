@@ -84,7 +84,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         if header.op_code != OpCode::Compressed {
             return Ok(Plain { bytes, compressor: None, _reserved: None });
         }
-        let limits = self.shared.options.limits;
+        // What it inflates to is bounded by what this client may send at all.
+        let limits = self.reader.limits();
         let (compressor, plain_bytes) = {
             let compressed = compressed::Compressed::decode(&bytes, &limits)?;
             (compressed.compressor(), compressed.plain_bytes())

@@ -76,6 +76,16 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// Changes the bounds on what comes from now on.
+    pub(crate) fn set_bounds(&mut self, limits: Limits, times: ConnectionLimits) {
+        (self.limits, self.times) = (limits, times);
+    }
+
+    /// The bounds on messages.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// No part of a message is here.
     pub(crate) fn is_idle(&self) -> bool {
         self.buffer.is_empty()

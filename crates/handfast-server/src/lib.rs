@@ -10,15 +10,17 @@
 //! exchange    one message: inflate, decode, check its depth, run it, send what comes of it
 //! request     a command and what every command may carry
 //! dispatch    finds the command, notes that it runs, bounds its time, counts it
+//! auth        who may do what: logins, users, roles
 //! commands    one file a command: arguments to a request to the store, its outcome to a reply
 //! arguments   reads fields by name and type; what nobody has read is refused by name
 //! cursors     what is open, whose it is, when its time is over
 //! ```
 //!
-//! What it is not: transactions, retryable writes, users and TLS are not here yet; a request for one of them is
-//! refused, never ignored.
+//! What it is not: transactions, retryable writes and TLS are not here yet; a request for one of them is refused,
+//! never ignored.
 
 mod arguments;
+pub mod auth;
 mod batches;
 mod commands;
 mod connection;

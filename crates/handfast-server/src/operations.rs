@@ -22,7 +22,7 @@ pub(crate) struct Running {
     pub(crate) app_name: Option<String>,
     pub(crate) database: String,
     pub(crate) command: &'static str,
-    /// The command, if it is small enough to be shown.
+    /// The command, if it is small enough to be shown, and nobody's secret.
     pub(crate) document: Option<RawDocumentBuf>,
     pub(crate) session: Option<SessionId>,
     /// When it began, as time since the clock's start.
@@ -38,7 +38,8 @@ pub(crate) struct Noted<'a> {
     pub(crate) app_name: Option<String>,
     pub(crate) database: &'a str,
     pub(crate) command: &'static str,
-    pub(crate) body: &'a bson::RawDocument,
+    /// None if it may hold what nobody else may see.
+    pub(crate) body: Option<&'a bson::RawDocument>,
     pub(crate) session: Option<SessionId>,
     pub(crate) since: Duration,
 }
@@ -82,7 +83,7 @@ impl Operations {
     /// Notes a command.
     pub(crate) fn begin(&self, noted: &Noted<'_>) -> Operation {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let small = noted.body.as_bytes().len() <= SHOWN_BYTES_MAX;
+        let shown = noted.body.filter(|body| body.as_bytes().len() <= SHOWN_BYTES_MAX);
         let running = Arc::new(Running {
             id,
             connection: noted.connection,
@@ -90,7 +91,7 @@ impl Operations {
             app_name: noted.app_name.clone(),
             database: noted.database.to_owned(),
             command: noted.command,
-            document: small.then(|| noted.body.to_owned()),
+            document: shown.map(bson::RawDocument::to_owned),
             session: noted.session,
             since: noted.since,
             killed: Notify::new(),

@@ -67,6 +67,14 @@ pub struct ConnectionLimits {
     pub reply_bytes_max: usize,
 }
 
+impl ConnectionLimits {
+    /// Connections at once that have not logged in, where a login is needed: strangers cannot take all places. Each
+    /// driver watches the server through one or two such connections.
+    pub(crate) fn strangers_max(&self) -> usize {
+        self.open_max.div_ceil(2)
+    }
+}
+
 impl Default for ConnectionLimits {
     fn default() -> Self {
         ConnectionLimits {
@@ -87,6 +95,8 @@ pub struct Options {
     pub listen: Vec<Address>,
     /// What the server says it is.
     pub topology: Topology,
+    /// Whether a client has to log in, and may do what its roles allow.
+    pub authentication: bool,
     /// Which compressors a client may use.
     pub compressors: Vec<Compressor>,
     /// When a write is acknowledged that does not ask for `j: true` or `w: "majority"`. `Journaled`: always synced,
@@ -111,6 +121,7 @@ impl Default for Options {
         Options {
             listen: Vec::new(),
             topology: Topology::default(),
+            authentication: false,
             compressors: Compressor::NEGOTIABLE.to_vec(),
             durability: Durability::default(),
             limits: Limits::default(),

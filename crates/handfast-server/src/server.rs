@@ -220,20 +220,18 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let shared = Arc::clone(shared);
-    match OpenConnection::new(&shared) {
-        Some(open) => {
+    match OpenConnection::new(&shared, &client) {
+        Ok(open) => {
             connections.spawn(async move {
                 connection::serve(&shared, &client, reader, writer).await;
                 drop(open);
             });
         }
-        None => {
+        Err(text) => {
             shared.metrics.connections_refused.increment();
-            let max = shared.options.connections.open_max;
-            warn!(client = client.remote, max, "a connection is refused: too many are open");
+            warn!(client = client.remote, "a connection is refused: {text}");
             // Refusals in words are few at a time; beyond that a connection is closed without one.
             if let Some(place) = refusal::Place::take(&shared) {
-                let text = format!("the server has {max} connections, which is all that it is set up for");
                 let error = CommandError::new(Code::OperationFailed, text);
                 connections.spawn(async move {
                     refusal::refuse(&shared, error, reader, writer).await;

@@ -10,6 +10,8 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use handfast_store::{DocumentStore, Sources};
 use tokio::sync::watch;
 
+use crate::auth::login::Login;
+use crate::auth::users::Users;
 use crate::cursors::Cursors;
 use crate::lock::lock;
 use crate::metrics::Metrics;
@@ -21,6 +23,7 @@ use crate::sessions::{SESSIONS_MAX, Sessions};
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn DocumentStore>,
+    pub(crate) users: Users,
     pub(crate) sources: Sources,
     pub(crate) options: Options,
     pub(crate) cursors: Cursors,
@@ -34,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) replies: Reserve,
     /// Connections that are open.
     pub(crate) connections: AtomicUsize,
+    /// Those of them that have not logged in, where a login is needed.
+    pub(crate) strangers: AtomicUsize,
     /// Connections that are being told that there are too many.
     pub(crate) refusals: AtomicUsize,
     /// Set once, when the server begins to shut down.
@@ -47,6 +52,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(store: Arc<dyn DocumentStore>, sources: Sources, options: Options) -> Self {
         Shared {
+            users: Users::new(Arc::clone(&store)),
             store,
             cursors: Cursors::new(options.cursors, Arc::clone(&sources.random)),
             sessions: Sessions::new(SESSIONS_MAX),
@@ -56,6 +62,7 @@ impl Shared {
             inflated: Reserve::new(options.connections.request_bytes_max),
             replies: Reserve::new(options.connections.reply_bytes_max),
             connections: AtomicUsize::new(0),
+            strangers: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             shutdown: watch::channel(false).0,
             process_id: sources.ids.object_id(),
@@ -119,11 +126,13 @@ pub(crate) struct Client {
     pub(crate) local: String,
     /// What the driver said of itself in its first `hello`.
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
+    /// Who it is.
+    pub(crate) login: Login,
 }
 
 impl Client {
     pub(crate) fn new(id: u64, remote: String, local: String) -> Self {
-        Client { id, remote, local, metadata: Mutex::new(None) }
+        Client { id, remote, local, metadata: Mutex::new(None), login: Login::default() }
     }
 
     /// Keeps what the driver says of itself, the first time it does.

@@ -221,5 +221,17 @@ impl Put for Uuid {
     }
 }
 
+/// Binary data of the generic subtype.
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl Put for Bytes<'_> {
+    const KIND: ElementType = ElementType::Binary;
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&i32::try_from(self.0.len()).unwrap_or(i32::MAX).to_le_bytes());
+        bytes.push(0);
+        bytes.extend_from_slice(self.0);
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,8 @@ use super::get_more::{Opening, first_batch};
 use super::write::owned;
 use super::{Access, Call, Command, coll_stats, current_op, explain, hint};
 use crate::arguments::Arguments;
+use crate::auth::guard::{Needs, Target, Visitor, visit_pipeline};
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::request::Request;
@@ -18,7 +20,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "runs an aggregation pipeline",
     access: Access::Read,
+    needs: Needs::Visited(needs),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };
@@ -30,6 +34,25 @@ pub(super) fn writes(request: &Request<'_>) -> bool {
         let name = stage.as_document().and_then(|stage| stage.iter().next()).and_then(Result::ok);
         name.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
     })
+}
+
+/// Reads the collection that it names, and what its stages name.
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    let database = request.database;
+    if let RawBsonRef::String(collection) = request.subject {
+        visitor(Action::Find, Target { database, collection })?;
+    }
+    for element in request.body.iter().skip(1) {
+        let (name, value) = element?;
+        if name == "pipeline" {
+            visit_pipeline(database, value, visitor)?;
+        }
+    }
+    let sequences = request.sequences.iter().filter(|sequence| sequence.identifier == "pipeline");
+    for stage in sequences.flat_map(|sequence| &sequence.documents) {
+        visit_pipeline(database, RawBsonRef::Document(stage), visitor)?;
+    }
+    Ok(())
 }
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {

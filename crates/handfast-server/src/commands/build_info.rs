@@ -1,6 +1,7 @@
 //! `buildInfo`: which version this is, and of which MongoDB version it speaks the language.
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -10,7 +11,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &["buildinfo"],
     help: "says which version this is",
     access: Access::Server,
+    needs: Needs::Login,
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

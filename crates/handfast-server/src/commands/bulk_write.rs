@@ -19,9 +19,12 @@ use super::insert::{Judged, judge};
 use super::write::{check_batch, put_error, update_spec};
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
+use crate::auth::guard::{Needs, Visitor, visit_full_name};
+use crate::auth::role::Action;
 use crate::batches::ListCursor;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
+use crate::request::Request;
 use crate::writer::{Writer, put_count};
 
 pub(crate) const COMMAND: Command = Command {
@@ -29,7 +32,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "writes to several collections",
     access: Access::Write,
+    needs: Needs::Visited(needs),
     admin_only: true,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };
@@ -60,6 +65,14 @@ struct Bulk<'c, 'a> {
     variables: RawDocumentBuf,
     results: Vec<RawDocumentBuf>,
     totals: Totals,
+}
+
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    let infos = request.arguments("bulkWrite")?.documents("nsInfo")?.unwrap_or_default();
+    infos.into_iter().try_for_each(|info| {
+        let full = info.get_str("ns").unwrap_or_default();
+        visit_full_name(full, &[Action::Write], visitor)
+    })
 }
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {

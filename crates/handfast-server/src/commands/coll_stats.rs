@@ -7,6 +7,8 @@ use handfast_store::{CollectionStats, Namespace};
 use super::db_stats::{scale, whole};
 use super::{Access, Call, Command};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
@@ -16,7 +18,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &["collstats"],
     help: "tells counts and sizes of a collection",
     access: Access::Read,
+    needs: Needs::Collection(&[Action::Statistics]),
     admin_only: false,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

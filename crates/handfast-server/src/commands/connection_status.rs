@@ -1,6 +1,11 @@
-//! `connectionStatus`: who is logged in on this connection. There are no users yet.
+//! `connectionStatus`: who is logged in on this connection.
+
+use bson::RawDocumentBuf;
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::{Privileged, Role};
+use crate::auth::user::put_roles;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -10,7 +15,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "says who is logged in",
     access: Access::Server,
+    needs: Needs::Nothing,
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };
@@ -19,12 +26,33 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut arguments = call.arguments("connectionStatus")?;
     let privileges = arguments.lenient_flag("showPrivileges")?.unwrap_or(false);
     arguments.finish()?;
-    let none = || std::iter::empty::<&str>();
+    let user = call.client.login.user();
+    let users = user.iter().map(|user| {
+        let mut writer = Writer::new();
+        writer.put("user", user.user.name.name()).put("db", user.user.name.database());
+        writer.finish()
+    });
     let mut writer = Writer::new();
-    writer.begin_document("authInfo").array("authenticatedUsers", none()).array("authenticatedUserRoles", none());
+    writer.begin_document("authInfo").array("authenticatedUsers", users);
+    put_roles(&mut writer, "authenticatedUserRoles", user.as_ref().map_or(&[], |user| &user.user.roles));
     if privileges {
-        writer.array("authenticatedUserPrivileges", none());
+        let roles = user.iter().flat_map(|user| &user.user.roles);
+        writer.array("authenticatedUserPrivileges", roles.flat_map(privileges_of));
     }
     writer.end();
     Ok(writer.into())
+}
+
+/// `{resource: {db, collection}, actions: [..]}`, as far as there are actions.
+fn privileges_of(role: &Role) -> impl Iterator<Item = RawDocumentBuf> {
+    role.privileges().into_iter().filter(|(_, actions)| !actions.is_empty()).map(|(resource, actions)| {
+        let mut writer = Writer::new();
+        writer.begin_document("resource");
+        match resource {
+            Privileged::Database(database) => writer.put("db", database).put("collection", ""),
+            Privileged::Server => writer.put("cluster", true),
+        };
+        writer.end().array("actions", actions);
+        writer.finish()
+    })
 }

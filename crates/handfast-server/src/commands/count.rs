@@ -4,6 +4,8 @@ use handfast_store::{Count, Namespace};
 
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
@@ -13,7 +15,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "counts documents",
     access: Access::Read,
+    needs: Needs::Collection(&[Action::Find]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

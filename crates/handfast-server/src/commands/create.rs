@@ -3,6 +3,8 @@
 use handfast_store::CollectionOptions;
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 
@@ -11,7 +13,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "creates a collection",
     access: Access::Write,
+    needs: Needs::Collection(&[Action::Structure]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

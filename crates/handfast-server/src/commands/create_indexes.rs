@@ -6,6 +6,8 @@ use handfast_store::{CreateIndexes, IndexSpec};
 
 use super::{Access, Call, Command};
 use crate::arguments::{Arguments, as_integer};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -15,7 +17,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "creates indexes",
     access: Access::Write,
+    needs: Needs::Collection(&[Action::Structure]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

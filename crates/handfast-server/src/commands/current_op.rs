@@ -5,6 +5,8 @@ use bson::{DateTime, RawDocumentBuf};
 use super::list_filter::ListFilter;
 use super::{Access, Call, Command};
 use crate::arguments::GENERIC;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::operations::Running;
 use crate::reply::Answer;
@@ -15,7 +17,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "lists the commands that run",
     access: Access::Server,
+    needs: Needs::Server(Action::Monitor),
     admin_only: true,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

@@ -5,6 +5,8 @@ use handfast_store::Namespace;
 
 use super::{Access, Call, Command};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -14,7 +16,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &["dbstats"],
     help: "tells counts and sizes of a database",
     access: Access::Read,
+    needs: Needs::Database(Action::Statistics),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

@@ -7,6 +7,8 @@ use handfast_store::{Delete, DeleteStatement};
 use super::write::{check_batch, put_errors};
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
@@ -16,7 +18,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "removes documents",
     access: Access::Write,
+    needs: Needs::Collection(&[Action::Write]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

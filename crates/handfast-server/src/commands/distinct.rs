@@ -6,6 +6,8 @@ use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::{Writer, decimal};
@@ -15,7 +17,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "lists the different values of a field",
     access: Access::Read,
+    needs: Needs::Collection(&[Action::Find]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

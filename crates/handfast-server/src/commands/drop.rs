@@ -1,6 +1,8 @@
 //! `drop`: removes a collection with its indexes.
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -10,7 +12,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "drops a collection",
     access: Access::Write,
+    needs: Needs::Collection(&[Action::Structure]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

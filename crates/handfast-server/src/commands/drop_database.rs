@@ -1,6 +1,8 @@
 //! `dropDatabase`: removes a database with its collections.
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -10,7 +12,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "drops a database",
     access: Access::Write,
+    needs: Needs::Database(Action::DropDatabase),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

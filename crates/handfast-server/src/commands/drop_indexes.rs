@@ -5,6 +5,8 @@ use handfast_mql::Code;
 use handfast_store::{DropIndexes, IndexSelector};
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -14,7 +16,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &["deleteIndexes"],
     help: "drops indexes",
     access: Access::Write,
+    needs: Needs::Collection(&[Action::Structure]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

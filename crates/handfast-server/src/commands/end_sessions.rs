@@ -4,6 +4,7 @@ use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::request::{SessionId, session_id};
@@ -13,7 +14,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "ends sessions",
     access: Access::Server,
+    needs: Needs::Login,
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

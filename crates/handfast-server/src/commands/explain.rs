@@ -6,6 +6,7 @@ use handfast_store::{Explain, Explained, Find, Verbosity};
 
 use super::{Access, Call, Command, aggregate, count, distinct, find, hint};
 use crate::arguments::Arguments;
+use crate::auth::guard::{Needs, Visitor, visit};
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::request::Request;
@@ -16,10 +17,22 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "shows how a command is carried out",
     access: Access::Read,
+    needs: Needs::Visited(needs),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };
+
+/// What the command needs that is explained.
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    let RawBsonRef::Document(inner) = request.subject else { return Ok(()) };
+    let inner = Request::new(inner, request.sequences, Some(request.database), false)?;
+    match super::find(inner.name) {
+        Some(command) if command.name != COMMAND.name => visit(command, &inner, visitor),
+        _ => Ok(()),
+    }
+}
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut arguments = call.arguments("explain")?;

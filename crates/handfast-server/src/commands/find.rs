@@ -6,6 +6,8 @@ use handfast_store::{Find, Namespace};
 use super::get_more::{Opening, first_batch};
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 
@@ -14,7 +16,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "finds documents",
     access: Access::Read,
+    needs: Needs::Collection(&[Action::Find]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

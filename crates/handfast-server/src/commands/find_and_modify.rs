@@ -6,6 +6,8 @@ use handfast_store::{FindAndModify, Modification, ReturnDocument};
 use super::write::update_spec;
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -15,7 +17,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &["findandmodify"],
     help: "changes or removes one document and returns it",
     access: Access::Write,
+    needs: Needs::Collection(&[Action::Find, Action::Write]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

@@ -1,6 +1,8 @@
 //! `getCmdLineOpts`: how the program was started.
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -10,7 +12,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "tells how the program was started",
     access: Access::Server,
+    needs: Needs::Server(Action::Monitor),
     admin_only: true,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

@@ -4,6 +4,8 @@ use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -13,7 +15,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "shows kept log lines, of which there are none",
     access: Access::Server,
+    needs: Needs::Server(Action::Monitor),
     admin_only: true,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

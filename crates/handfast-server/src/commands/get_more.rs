@@ -6,11 +6,14 @@ use handfast_mql::Code;
 use handfast_store::Cursor;
 
 use super::{Access, Call, Command};
+use crate::auth::guard::{Needs, Target, Visitor};
+use crate::auth::role::Action;
 use crate::batches::{Batches, FIRST_BATCH};
 use crate::cursors::Description;
 use crate::dispatch::{time_is_over, within};
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
+use crate::request::Request;
 use crate::reserve::Reserved;
 use crate::writer::Writer;
 
@@ -19,10 +22,22 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "continues a cursor",
     access: Access::Read,
+    needs: Needs::Visited(needs),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };
+
+/// A right that was taken away ends the cursors that needed it. The lists of `$cmd` were made when they were opened.
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    match request.body.get_str("collection") {
+        Ok(collection) if !collection.starts_with("$cmd") => {
+            visitor(Action::Find, Target { database: request.database, collection })
+        }
+        _ => Ok(()),
+    }
+}
 
 /// How a cursor is to be opened.
 pub(super) struct Opening {
@@ -68,6 +83,7 @@ pub(super) async fn put_first_batch(
             namespace: opening.namespace.clone(),
             session: call.request.session,
             connection: call.client.id,
+            user: call.user_id(),
             no_timeout: opening.no_timeout,
             time_left: call.request.max_time.map(|time| time.saturating_sub(now.saturating_sub(began))),
         };
@@ -102,7 +118,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Option<u64>) -> Outcome<Answer> {
     let shared = call.shared;
     let began = shared.now();
-    let mut taken = shared.cursors.take(id, &namespace, call.request.session)?;
+    let mut taken = shared.cursors.take(id, &namespace, call.request.session, call.user_id())?;
     let mut writer = Writer::new();
     writer.begin_document("cursor").begin_array("nextBatch");
     // 0 asks for no number in particular.

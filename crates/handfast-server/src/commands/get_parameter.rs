@@ -6,6 +6,8 @@ use handfast_wire::Compressor;
 
 use super::{Access, Call, Command};
 use crate::arguments::GENERIC;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -15,7 +17,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "tells settings",
     access: Access::Server,
+    needs: Needs::Server(Action::Monitor),
     admin_only: true,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

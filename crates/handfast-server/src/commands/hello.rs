@@ -10,8 +10,11 @@ use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_wire::limits::{DOCUMENT_BYTES_MAX, MESSAGE_BYTES_MAX, WRITE_BATCH_MAX};
 
-use super::{Access, Call, Command, Running};
+use super::{Access, Call, Command, Running, sasl};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::login::{self, Step};
+use crate::auth::scram::MECHANISM;
 use crate::error::{CommandError, Outcome};
 use crate::options::Topology;
 use crate::reply::Answer;
@@ -28,7 +31,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "says what the server is and what it can do",
     access: Access::Server,
+    needs: Needs::Nothing,
     admin_only: false,
+    confidential: true,
     versioned: true,
     run: |call| run(call, "hello", "isWritablePrimary"),
 };
@@ -38,7 +43,9 @@ pub(crate) const LEGACY: Command = Command {
     aliases: &["ismaster"],
     help: "the old name of hello",
     access: Access::Server,
+    needs: Needs::Nothing,
     admin_only: false,
+    confidential: true,
     versioned: false,
     run: |call| run(call, "isMaster", "ismaster"),
 };
@@ -50,6 +57,8 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
         let compressors = compressors(call, &mut arguments)?;
         let known = arguments.document("topologyVersion")?;
         let await_time = arguments.unsigned("maxAwaitTimeMS")?;
+        let login = arguments.document("speculativeAuthenticate")?;
+        let user = arguments.text("saslSupportedMechs")?;
         // Fields of the handshake that are new to us are the client's offers: it does not depend on them.
         drop(arguments);
         if let Some(metadata) = metadata {
@@ -68,8 +77,23 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
         };
         let mut writer = Writer::new();
         describe(call, primary, &compressors, &mut writer);
+        if user.is_some() {
+            // The same whoever it is about, and whether there is such a user.
+            writer.array("saslSupportedMechs", [MECHANISM]);
+        }
+        if let Some(step) = speculate(call, login).await {
+            writer.put("speculativeAuthenticate", sasl::answer(&step).finish());
+        }
         Ok(Answer { more, ..Answer::from(writer) })
     })
+}
+
+/// Begins a login along with the handshake. If that fails the client is told nothing here: it tries in earnest then.
+async fn speculate(call: &Call<'_>, login: Option<&RawDocument>) -> Option<Step> {
+    let mut arguments = Arguments::of_document("speculativeAuthenticate", login?).ok()?;
+    let database = arguments.text("db").ok()?.unwrap_or(call.request.database);
+    let start = sasl::read_start(&mut arguments, database).ok()?;
+    login::start(call.shared, call.client, start).await.ok()
 }
 
 const TOPOLOGY_VERSION_ALONE: Code = Code(31_368);

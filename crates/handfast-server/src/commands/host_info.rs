@@ -1,6 +1,8 @@
 //! `hostInfo`: the machine, as far as the program can tell.
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -10,7 +12,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "describes the machine",
     access: Access::Server,
+    needs: Needs::Server(Action::Monitor),
     admin_only: false,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

@@ -7,6 +7,8 @@ use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
 use super::write::{self, check_batch};
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
@@ -16,7 +18,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "inserts documents",
     access: Access::Write,
+    needs: Needs::Collection(&[Action::Write]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

@@ -4,6 +4,7 @@ use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -13,7 +14,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "closes cursors",
     access: Access::Server,
+    needs: Needs::Login,
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };
@@ -34,7 +37,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
             let text = "BSON field 'killCursors.cursors' holds the wrong type, expected type 'long'";
             return Err(CommandError::new(Code::TypeMismatch, text));
         };
-        let list = if call.shared.cursors.kill(id, &namespace) { &mut killed } else { &mut unknown };
+        let list = if call.shared.cursors.kill(id, &namespace, call.user_id()) { &mut killed } else { &mut unknown };
         list.push(id);
     }
     let none = || std::iter::empty::<i64>();

@@ -3,6 +3,8 @@
 use handfast_mql::Code;
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -12,7 +14,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "stops a command",
     access: Access::Server,
+    needs: Needs::Server(Action::Control),
     admin_only: true,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

@@ -2,6 +2,8 @@
 
 use super::end_sessions::listed;
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::request::SessionId;
@@ -11,7 +13,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "ends sessions and stops their commands",
     access: Access::Server,
+    needs: Needs::Server(Action::Control),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };
@@ -21,7 +25,9 @@ pub(crate) const ALL: Command = Command {
     aliases: &[],
     help: "ends all sessions and stops their commands",
     access: Access::Server,
+    needs: Needs::Server(Action::Control),
     admin_only: false,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run_all(call)),
 };

@@ -7,6 +7,8 @@ use super::get_more::{Opening, first_batch};
 use super::list_filter::ListFilter;
 use super::{Access, Call, Command};
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::batches::ListCursor;
 use crate::error::Outcome;
 use crate::reply::Answer;
@@ -17,7 +19,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "lists the collections of a database",
     access: Access::Read,
+    needs: Needs::Database(Action::List),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

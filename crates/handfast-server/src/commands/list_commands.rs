@@ -1,6 +1,7 @@
 //! `listCommands`: every command that the server knows.
 
 use super::{Access, COMMANDS, Call, Command};
+use crate::auth::guard::Needs;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -10,7 +11,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "lists all commands",
     access: Access::Server,
+    needs: Needs::Login,
     admin_only: false,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

@@ -5,6 +5,8 @@ use handfast_store::Namespace;
 
 use super::list_filter::ListFilter;
 use super::{Access, Call, Command};
+use crate::auth::guard::{self, Needs};
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -14,7 +16,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "lists databases",
     access: Access::Read,
+    needs: Needs::Login,
     admin_only: true,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };
@@ -23,12 +27,16 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut arguments = call.arguments("listDatabases")?;
     let filter = arguments.document_or_empty("filter")?;
     let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
+    // Whether it is asked for or not, who may not list all of them sees those with something to see.
     arguments.ignored(&["authorizedDatabases"])?;
     arguments.finish()?;
     let filter = ListFilter::compile(call.shared, &filter)?;
     let mut databases = Vec::new();
     let mut total: u64 = 0;
     for name in call.store().list_databases().await? {
+        if !may_see(call, &name) {
+            continue;
+        }
         let mut writer = Writer::new();
         writer.put("name", &name);
         let mut size = 0;
@@ -49,6 +57,11 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
         writer.put("totalSizeMb", i64::try_from(total / (1024 * 1024)).unwrap_or(i64::MAX));
     }
     Ok(writer.into())
+}
+
+fn may_see(call: &Call<'_>, database: &str) -> bool {
+    let may = |action| guard::require(call.shared, call.client, call.request, action, database).is_ok();
+    may(Action::ListDatabases) || may(Action::List)
 }
 
 async fn size_of(call: &Call<'_>, database: &str) -> Outcome<u64> {

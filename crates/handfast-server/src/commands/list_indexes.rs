@@ -6,6 +6,8 @@ use handfast_store::{IndexInfo, IndexSpec};
 use super::get_more::{Opening, first_batch};
 use super::list_collections::batch_size;
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::batches::ListCursor;
 use crate::error::Outcome;
 use crate::reply::Answer;
@@ -16,7 +18,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "lists the indexes of a collection",
     access: Access::Read,
+    needs: Needs::Collection(&[Action::List]),
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

@@ -12,6 +12,7 @@ mod connection_status;
 mod count;
 mod create;
 mod create_indexes;
+mod create_user;
 mod current_op;
 mod db_stats;
 mod delete;
@@ -19,6 +20,7 @@ mod distinct;
 mod drop;
 mod drop_database;
 mod drop_indexes;
+mod drop_user;
 mod end_sessions;
 mod explain;
 mod find;
@@ -27,6 +29,7 @@ mod get_cmd_line_opts;
 mod get_log;
 mod get_more;
 mod get_parameter;
+mod grant_roles;
 mod hello;
 mod host_info;
 mod insert;
@@ -38,13 +41,18 @@ mod list_commands;
 mod list_databases;
 mod list_filter;
 mod list_indexes;
+mod logout;
 mod ping;
 mod refresh_sessions;
 mod rename_collection;
+mod sasl;
 mod server_status;
 mod start_session;
 mod top;
 mod update;
+mod update_user;
+mod user_arguments;
+mod users_info;
 mod validate;
 mod whats_my_uri;
 mod write;
@@ -56,6 +64,8 @@ use bson::RawDocumentBuf;
 use handfast_store::{DocumentStore, Hint};
 
 use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::user::UserId;
 use crate::error::{CommandError, Outcome};
 use crate::operations::Operation;
 use crate::reply::Answer;
@@ -95,6 +105,11 @@ impl<'a> Call<'a> {
         self.request.durability(self.shared.options.durability)
     }
 
+    /// Who runs it.
+    pub(crate) fn user_id(&self) -> Option<UserId> {
+        self.client.login.user().map(|user| user.user.id)
+    }
+
     /// The values of the command's `let`.
     pub(crate) fn variables(&self, arguments: &mut Arguments<'_>) -> Outcome<RawDocumentBuf> {
         let variables = arguments.document_or_empty("let")?;
@@ -115,8 +130,12 @@ pub(crate) struct Command {
     /// For `listCommands`.
     pub(crate) help: &'static str,
     pub(crate) access: Access,
+    /// What its user must have.
+    pub(crate) needs: Needs,
     /// Runs on the database `admin` only.
     pub(crate) admin_only: bool,
+    /// Holds passwords or proofs: nobody else may see it while it runs.
+    pub(crate) confidential: bool,
     /// Belongs to MongoDB's Stable API, version 1.
     pub(crate) versioned: bool,
     pub(crate) run: for<'a> fn(&'a Call<'a>) -> Running<'a>,
@@ -133,13 +152,16 @@ pub(crate) const COMMANDS: &[Command] = &[
     count::COMMAND,
     create::COMMAND,
     create_indexes::COMMAND,
+    create_user::COMMAND,
     current_op::COMMAND,
     db_stats::COMMAND,
     delete::COMMAND,
     distinct::COMMAND,
     drop::COMMAND,
+    drop_user::ALL,
     drop_database::COMMAND,
     drop_indexes::COMMAND,
+    drop_user::COMMAND,
     end_sessions::COMMAND,
     explain::COMMAND,
     find::COMMAND,
@@ -148,6 +170,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     get_log::COMMAND,
     get_more::COMMAND,
     get_parameter::COMMAND,
+    grant_roles::GRANT,
     hello::COMMAND,
     host_info::COMMAND,
     insert::COMMAND,
@@ -160,13 +183,19 @@ pub(crate) const COMMANDS: &[Command] = &[
     list_commands::COMMAND,
     list_databases::COMMAND,
     list_indexes::COMMAND,
+    logout::COMMAND,
     ping::COMMAND,
     refresh_sessions::COMMAND,
     rename_collection::COMMAND,
+    grant_roles::REVOKE,
+    sasl::CONTINUE,
+    sasl::START,
     server_status::COMMAND,
     start_session::COMMAND,
     top::COMMAND,
     update::COMMAND,
+    update_user::COMMAND,
+    users_info::COMMAND,
     validate::COMMAND,
     whats_my_uri::COMMAND,
 ];

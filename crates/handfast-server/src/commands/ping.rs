@@ -1,6 +1,7 @@
 //! `ping`: is somebody there?
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
 use crate::error::Outcome;
 use crate::reply::Answer;
 
@@ -9,7 +10,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "answers, to show that the server does",
     access: Access::Server,
+    needs: Needs::Nothing,
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

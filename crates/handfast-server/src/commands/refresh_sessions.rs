@@ -2,6 +2,7 @@
 
 use super::end_sessions::listed;
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
 use crate::error::Outcome;
 use crate::reply::Answer;
 
@@ -10,7 +11,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "keeps sessions from timing out",
     access: Access::Server,
+    needs: Needs::Login,
     admin_only: false,
+    confidential: false,
     versioned: true,
     run: |call| Box::pin(run(call)),
 };

@@ -5,18 +5,36 @@ use handfast_mql::Code;
 use handfast_store::{Namespace, RenameCollection};
 
 use super::{Access, Call, Command};
+use crate::auth::guard::{Needs, Visitor, visit_full_name};
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
+use crate::request::Request;
 
 pub(crate) const COMMAND: Command = Command {
     name: "renameCollection",
     aliases: &[],
     help: "renames a collection",
     access: Access::Write,
+    needs: Needs::Visited(needs),
     admin_only: true,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };
+
+/// Into another database the documents are read here and written there.
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    let from = request.subject.as_str().unwrap_or_default();
+    let to = request.body.get_str("to").unwrap_or_default();
+    let same = from.split('.').next() == to.split('.').next();
+    let (reading, writing): (&[Action], &[Action]) = match same {
+        true => (&[Action::Structure], &[Action::Structure]),
+        false => (&[Action::Find, Action::Structure], &[Action::Write, Action::Structure]),
+    };
+    visit_full_name(from, reading, visitor)?;
+    visit_full_name(to, writing, visitor)
+}
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut arguments = call.arguments("renameCollection")?;

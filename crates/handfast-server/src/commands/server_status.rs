@@ -2,6 +2,8 @@
 
 use super::build_info::{MONGODB_VERSION, VERSION};
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::metrics::Counter;
 use crate::reply::Answer;
@@ -13,7 +15,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "tells what the server counts",
     access: Access::Server,
+    needs: Needs::Server(Action::Monitor),
     admin_only: false,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

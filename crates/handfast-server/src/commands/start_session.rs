@@ -1,6 +1,7 @@
 //! `startSession`: a session whose id the server makes up. Drivers make up their own.
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::request::SessionId;
@@ -12,7 +13,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "starts a session",
     access: Access::Server,
+    needs: Needs::Login,
     admin_only: false,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

@@ -62,7 +62,8 @@ async fn every_command_refuses_an_unknown_option() {
         for element in &rawdoc! {
             "collection": "c", "cursors": [], "documents": [{ "_id": 1 }], "updates": [{ "q": {}, "u": {} }],
             "deletes": [{ "q": {}, "limit": 1 }], "pipeline": [], "cursor": {}, "key": "a", "indexes": [], "index": "*",
-            "to": "d.e", "op": 1, "ops": [], "nsInfo": [], "update": {},
+            "to": "d.e", "op": 1, "ops": [], "nsInfo": [], "update": {}, "pwd": "p", "roles": [], "conversationId": 1,
+            "mechanism": "SCRAM-SHA-256", "payload": Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() },
         } {
             let (name, value) = element.unwrap();
             let needed: &[&str] = match command.name {
@@ -79,6 +80,11 @@ async fn every_command_refuses_an_unknown_option() {
                 "killOp" => &["op"],
                 "bulkWrite" => &["ops", "nsInfo"],
                 "findAndModify" => &["update"],
+                "createUser" => &["pwd", "roles"],
+                "updateUser" => &["pwd"],
+                "grantRolesToUser" | "revokeRolesFromUser" => &["roles"],
+                "saslStart" => &["mechanism", "payload"],
+                "saslContinue" => &["conversationId", "payload"],
                 _ => &[],
             };
             if needed.contains(&name.as_str()) {
@@ -86,7 +92,7 @@ async fn every_command_refuses_an_unknown_option() {
             }
         }
         body.append(bson::raw::cstr!("fooBar"), 1);
-        let (code, _, text) = client.refused("admin", body).await;
+        let (code, _, text) = client.refused(if command.admin_only { "admin" } else { "d" }, body).await;
         assert_eq!((code, text), (40_415, format!("BSON field '{}.fooBar' is an unknown field.", command.name)));
     }
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -12,7 +14,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "tells how much each collection is used",
     access: Access::Server,
+    needs: Needs::Server(Action::Monitor),
     admin_only: true,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

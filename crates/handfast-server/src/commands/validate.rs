@@ -4,6 +4,8 @@ use handfast_mql::Code;
 use handfast_store::{BatchLimit, Find};
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
@@ -13,7 +15,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "reads a whole collection and says whether it could",
     access: Access::Read,
+    needs: Needs::Collection(&[Action::Validate]),
     admin_only: false,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

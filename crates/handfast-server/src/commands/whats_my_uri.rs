@@ -1,6 +1,7 @@
 //! `whatsmyuri`: where the client comes from, as the server sees it.
 
 use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -10,7 +11,9 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "tells a client its own address",
     access: Access::Server,
+    needs: Needs::Nothing,
     admin_only: false,
+    confidential: false,
     versioned: false,
     run: |call| Box::pin(run(call)),
 };

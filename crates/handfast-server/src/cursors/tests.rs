@@ -12,7 +12,14 @@ fn table(limits: CursorLimits) -> Cursors {
 }
 
 fn description() -> Description {
-    Description { namespace: "d.c".to_owned(), session: None, connection: 1, no_timeout: false, time_left: None }
+    Description {
+        namespace: "d.c".to_owned(),
+        session: None,
+        connection: 1,
+        user: None,
+        no_timeout: false,
+        time_left: None,
+    }
 }
 
 fn open(cursors: &Cursors, description: Description, now: Duration) -> i64 {
@@ -29,26 +36,26 @@ const START: Duration = Duration::ZERO;
 fn one_command_at_a_time() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
-    let taken = cursors.take(id, "d.c", None).unwrap();
-    assert_eq!(code(cursors.take(id, "d.c", None)), 12_051);
+    let taken = cursors.take(id, "d.c", None, None).unwrap();
+    assert_eq!(code(cursors.take(id, "d.c", None, None)), 12_051);
     assert!(cursors.put_back(taken, START));
-    assert!(cursors.take(id, "d.c", None).is_ok());
+    assert!(cursors.take(id, "d.c", None, None).is_ok());
 }
 
 #[test]
 fn a_cursor_whose_command_is_dropped_is_closed() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
-    drop(cursors.take(id, "d.c", None).unwrap());
-    assert_eq!(code(cursors.take(id, "d.c", None)), 43);
+    drop(cursors.take(id, "d.c", None, None).unwrap());
+    assert_eq!(code(cursors.take(id, "d.c", None, None)), 43);
 }
 
 #[test]
 fn killed_while_taken() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
-    let taken = cursors.take(id, "d.c", None).unwrap();
-    assert!(cursors.kill(id, "d.c"));
+    let taken = cursors.take(id, "d.c", None, None).unwrap();
+    assert!(cursors.kill(id, "d.c", None));
     assert!(!cursors.put_back(taken, START));
     assert_eq!(cursors.counts().open, 0);
 }
@@ -57,11 +64,11 @@ fn killed_while_taken() {
 fn the_namespace_has_to_be_right() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
-    assert_eq!(code(cursors.take(id, "d.other", None)), 13);
-    assert!(!cursors.kill(id, "d.other"));
-    assert_eq!(code(cursors.take(id + 1, "d.c", None)), 43);
-    assert!(cursors.kill(id, "d.c"));
-    assert!(!cursors.kill(id, "d.c"));
+    assert_eq!(code(cursors.take(id, "d.other", None, None)), 13);
+    assert!(!cursors.kill(id, "d.other", None));
+    assert_eq!(code(cursors.take(id + 1, "d.c", None, None)), 43);
+    assert!(cursors.kill(id, "d.c", None));
+    assert!(!cursors.kill(id, "d.c", None));
 }
 
 #[test]
@@ -70,14 +77,14 @@ fn a_cursor_is_its_sessions_alone() {
     let (own, other) = (SessionId([1; 16]), SessionId([2; 16]));
     let id = open(&cursors, Description { session: Some(own), ..description() }, START);
     let free = open(&cursors, description(), START);
-    assert_eq!(code(cursors.take(free, "d.c", Some(other))), 50_736);
-    assert_eq!(code(cursors.take(id, "d.c", None)), 50_737);
-    assert_eq!(code(cursors.take(id, "d.c", Some(other))), 50_738);
-    assert_eq!(code(cursors.take(id, "d.c", Some(own))), 0);
+    assert_eq!(code(cursors.take(free, "d.c", Some(other), None)), 50_736);
+    assert_eq!(code(cursors.take(id, "d.c", None, None)), 50_737);
+    assert_eq!(code(cursors.take(id, "d.c", Some(other), None)), 50_738);
+    assert_eq!(code(cursors.take(id, "d.c", Some(own), None)), 0);
     let id = open(&cursors, Description { session: Some(own), ..description() }, START);
     cursors.kill_of_sessions(&[own]);
-    assert_eq!(code(cursors.take(id, "d.c", Some(own))), 43);
-    assert_eq!(code(cursors.take(free, "d.c", None)), 0);
+    assert_eq!(code(cursors.take(id, "d.c", Some(own), None)), 43);
+    assert_eq!(code(cursors.take(free, "d.c", None, None)), 0);
 }
 
 #[test]
@@ -88,15 +95,15 @@ fn idle_cursors_time_out() {
     let used = open(&cursors, description(), START);
     let forever = open(&cursors, Description { no_timeout: true, ..description() }, START);
     let busy = open(&cursors, description(), START);
-    let taken = cursors.take(busy, "d.c", None).unwrap();
-    let again = cursors.take(used, "d.c", None).unwrap();
+    let taken = cursors.take(busy, "d.c", None, None).unwrap();
+    let again = cursors.take(used, "d.c", None, None).unwrap();
     cursors.put_back(again, seconds(300));
     cursors.expire(seconds(599));
     assert_eq!(cursors.counts().open, 4);
     cursors.expire(seconds(600));
-    assert_eq!(code(cursors.take(idle, "d.c", None)), 43);
-    assert_eq!(code(cursors.take(used, "d.c", None)), 0);
-    assert_eq!(code(cursors.take(forever, "d.c", None)), 0);
+    assert_eq!(code(cursors.take(idle, "d.c", None, None)), 43);
+    assert_eq!(code(cursors.take(used, "d.c", None, None)), 0);
+    assert_eq!(code(cursors.take(forever, "d.c", None, None)), 0);
     assert!(cursors.put_back(taken, seconds(600)));
     assert_eq!(cursors.counts().timed_out, 1);
 }
@@ -110,6 +117,6 @@ fn there_are_bounds() {
     assert_eq!(code(cursors.open(empty(), of(1), START)), 96);
     open(&cursors, of(2), START);
     assert_eq!(code(cursors.open(empty(), of(3), START)), 96);
-    cursors.kill(second, "d.c");
+    cursors.kill(second, "d.c", None);
     open(&cursors, of(3), START);
 }

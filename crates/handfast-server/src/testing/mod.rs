@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::raw::{RawDocument, RawDocumentBuf};
-use handfast_store::{DocumentStore, ManualClock, Sources};
+use bson::spec::BinarySubtype;
+use bson::{Binary, rawdoc};
+use handfast_store::{DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg, Sequence};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 
 pub(crate) use tiny::TinyStore;
 
+use crate::auth::scram::client::prove;
+use crate::auth::{Password, Role, UserName};
 use crate::connection;
 use crate::options::Options;
 use crate::state::{Client, Shared};
@@ -32,6 +36,21 @@ impl TestServer {
 
     pub(crate) fn tiny() -> Self {
         TestServer::new(Arc::new(TinyStore::default()), Options::default())
+    }
+
+    /// One that asks for logins, over a store that can do all that a store can.
+    pub(crate) fn guarded() -> Self {
+        let (sources, _) = Sources::manual(7);
+        let options = Options { authentication: true, ..Options::default() };
+        TestServer::new(Arc::new(MemoryStore::new(sources)), options)
+    }
+
+    /// Adds a user whose password is its name, with roles such as `read@shop`.
+    pub(crate) async fn add_user(&self, database: &str, name: &str, roles: &[&str]) {
+        let roles = roles.iter().map(|role| role.split_once('@').unwrap());
+        let roles = roles.map(|(role, database)| Role::new(role, database).unwrap()).collect();
+        let user = UserName::new(database, name).unwrap();
+        self.shared.users.add(user, Password::new(name), roles, None).await.unwrap();
     }
 
     pub(crate) fn connect(&mut self) -> TestClient {
@@ -64,6 +83,19 @@ impl TestClient {
     /// Runs a command and returns its reply.
     pub(crate) async fn run(&mut self, database: &str, command: RawDocumentBuf) -> RawDocumentBuf {
         self.run_with(database, command, &[]).await
+    }
+
+    /// Logs in, and returns the last reply: of success, or of the refusal.
+    pub(crate) async fn log_in(&mut self, database: &str, user: &str, password: &str) -> RawDocumentBuf {
+        let first = format!("n,,n={user},r=nonce");
+        let start = rawdoc! {
+            "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": binary(&first),
+            "options": { "skipEmptyExchange": true },
+        };
+        let reply = self.run(database, start).await;
+        let Ok(payload) = reply.get_binary("payload") else { return reply };
+        let last = prove(password, &first, std::str::from_utf8(payload.bytes).unwrap());
+        self.run(database, rawdoc! { "saslContinue": 1, "conversationId": 1, "payload": binary(&last) }).await
     }
 
     /// Runs a command whose list of documents comes as a sequence.
@@ -129,6 +161,11 @@ impl TestClient {
         let reply = self.run(database, command).await;
         error_of(&reply)
     }
+}
+
+/// A payload.
+pub(crate) fn binary(text: &str) -> Binary {
+    Binary { subtype: BinarySubtype::Generic, bytes: text.as_bytes().to_vec() }
 }
 
 /// What an error reply says.

@@ -1,0 +1,247 @@
+//! What a command needs, against what its user has.
+//!
+//! Each command says what it needs ([`Needs`]); one that reaches further than the collection that it names has a
+//! function that visits all it reaches. The visitor refuses: without `--auth` only what nobody may do (write where the
+//! users are), with it what no role of the user allows.
+//!
+//! ```text
+//! {aggregate: "orders", pipeline: [{$lookup: {from: "people", ..}}, {$out: "report"}]}
+//!     Find shop.orders, Find shop.people, Write shop.report, Structure shop.report
+//! ```
+
+use std::sync::Arc;
+
+use bson::RawBsonRef;
+use handfast_mql::Code;
+
+use super::login::Authenticated;
+use super::role::Action;
+use super::users::{KEYS, USERS};
+use crate::commands::Command;
+use crate::error::{CommandError, Outcome};
+use crate::request::Request;
+use crate::state::{Client, Shared};
+
+/// What a command needs.
+#[derive(Clone, Copy)]
+pub(crate) enum Needs {
+    /// Nothing: it belongs to the handshake, before anybody has logged in.
+    Nothing,
+    /// A login. What the command does is bounded by what its user opened (cursors, sessions), or is no secret.
+    Login,
+    /// Actions on the collection that the command names.
+    Collection(&'static [Action]),
+    /// An action on the command's database.
+    Database(Action),
+    /// An action that is about the server.
+    Server(Action),
+    /// All that the function visits.
+    Visited(fn(&Request<'_>, &mut Visitor<'_>) -> Outcome<()>),
+}
+
+/// What an action is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    pub(crate) database: &'a str,
+    /// Empty if it is about a whole database.
+    pub(crate) collection: &'a str,
+}
+
+impl Target<'_> {
+    /// Where users and keys are.
+    fn is_protected(self) -> bool {
+        [USERS, KEYS].contains(&(self.database, self.collection))
+    }
+}
+
+/// Refuses, or not.
+pub(crate) type Visitor<'v> = dyn FnMut(Action, Target<'_>) -> Outcome<()> + 'v;
+
+/// Refuses what may not be done, or not by this client.
+pub(crate) async fn check(shared: &Shared, client: &Client, request: &Request<'_>, command: &Command) -> Outcome<()> {
+    if matches!(command.needs, Needs::Nothing) {
+        return Ok(());
+    }
+    if !shared.options.authentication {
+        return visit(command, request, &mut |action, target| check_protected(request, action, target));
+    }
+    let Some(user) = current(shared, client).await? else {
+        let text = format!("Command {} requires authentication", command.name);
+        return Err(CommandError::new(Code::Unauthorized, text));
+    };
+    visit(command, request, &mut |action, target| {
+        check_protected(request, action, target)?;
+        let action = if target.is_protected() && action == Action::Find { Action::ReadUsers } else { action };
+        if user.user.may(action, target.database) { Ok(()) } else { Err(refusal(request, target)) }
+    })
+}
+
+/// Refuses a client whose user may not do this. Without `--auth` everybody may.
+pub(crate) fn require(
+    shared: &Shared,
+    client: &Client,
+    request: &Request<'_>,
+    action: Action,
+    database: &str,
+) -> Outcome<()> {
+    if !shared.options.authentication || client.login.user().is_some_and(|user| user.user.may(action, database)) {
+        return Ok(());
+    }
+    Err(refusal(request, Target { database, collection: "" }))
+}
+
+/// Who has logged in, with its roles as they are now.
+async fn current(shared: &Shared, client: &Client) -> Outcome<Option<Arc<Authenticated>>> {
+    let Some(known) = client.login.user() else { return Ok(None) };
+    let generation = shared.users.generation();
+    if known.generation == generation {
+        return Ok(Some(known));
+    }
+    let user = shared.users.find(&known.user.name).await?;
+    // One of the same name that was made anew is somebody else.
+    let user = user.filter(|user| user.id == known.user.id).map(|user| Arc::new(Authenticated { user, generation }));
+    client.login.set(user.clone());
+    Ok(user)
+}
+
+/// Visits all that a command needs.
+pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    let database = request.database;
+    match command.needs {
+        Needs::Nothing | Needs::Login => Ok(()),
+        Needs::Server(action) => visitor(action, Target { database: "", collection: "" }),
+        Needs::Database(action) => visitor(action, Target { database, collection: "" }),
+        Needs::Collection(actions) => {
+            let collection = match request.subject {
+                RawBsonRef::String(collection) => collection,
+                // Refused by the command itself, with what is wrong about it.
+                _ => "",
+            };
+            actions.iter().try_for_each(|action| visitor(*action, Target { database, collection }))
+        }
+        Needs::Visited(function) => function(request, visitor),
+    }
+}
+
+/// What nobody may do through commands on documents, whatever the roles: they would be worth nothing.
+fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) -> Outcome<()> {
+    if action == Action::DropDatabase && target.database == USERS.0 {
+        return Err(CommandError::new(Code::IllegalOperation, "Dropping the 'admin' database is prohibited."));
+    }
+    let harmless = matches!(action, Action::Find | Action::List | Action::Statistics | Action::Validate);
+    if target.is_protected() && !harmless {
+        return Err(refusal(request, target));
+    }
+    Ok(())
+}
+
+/// MongoDB prints the whole command; what is in it is nobody's business but the client's, which has it.
+fn refusal(request: &Request<'_>, target: Target<'_>) -> CommandError {
+    let database = if target.database.is_empty() { "admin" } else { target.database };
+    let text = match target.collection {
+        "" => format!("not authorized on {database} to execute command {}", request.name),
+        collection => format!("not authorized on {database} to execute command {} on {collection}", request.name),
+    };
+    CommandError::new(Code::Unauthorized, text)
+}
+
+/// Visits the collections that a pipeline reads or writes, besides the one that it starts from.
+///
+/// It looks at every field of every document in it, to any depth: a stage that is hidden where none belongs is refused
+/// later, but never missed here.
+pub(crate) fn visit_pipeline(database: &str, value: RawBsonRef<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    match value {
+        RawBsonRef::Array(array) => {
+            for element in array {
+                visit_pipeline(database, element?, visitor)?;
+            }
+        }
+        RawBsonRef::Document(document) => {
+            for element in document {
+                let (name, value) = element?;
+                visit_stage(database, name.as_str(), value, visitor)?;
+                visit_pipeline(database, value, visitor)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+const READS: &[Action] = &[Action::Find];
+/// What is written into is made if it is not there.
+const WRITES: &[Action] = &[Action::Write, Action::Structure];
+
+fn visit_stage(database: &str, name: &str, value: RawBsonRef<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    let (fields, actions): (&[&str], _) = match name {
+        "$lookup" | "$graphLookup" => (&["from"], READS),
+        "$unionWith" => (&["coll"], READS),
+        "$out" => (&[], WRITES),
+        "$merge" => (&["into"], WRITES),
+        "$currentOp" | "$listSessions" | "$listLocalSessions" => {
+            return visitor(Action::Monitor, Target { database: "", collection: "" });
+        }
+        _ => return Ok(()),
+    };
+    match value {
+        RawBsonRef::String(collection) => visit_target(actions, Target { database, collection }, visitor),
+        RawBsonRef::Document(options) if fields.is_empty() => visit_named(database, actions, options, visitor),
+        RawBsonRef::Document(options) => {
+            // Every field of the name: which of two counts is the language's business.
+            for element in options {
+                let (name, value) = element?;
+                match value {
+                    _ if !fields.contains(&name.as_str()) => {}
+                    RawBsonRef::String(collection) => visit_target(actions, Target { database, collection }, visitor)?,
+                    RawBsonRef::Document(named) => visit_named(database, actions, named, visitor)?,
+                    _ => {}
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Visits `{db, coll}`.
+fn visit_named(
+    database: &str,
+    actions: &[Action],
+    named: &bson::RawDocument,
+    visitor: &mut Visitor<'_>,
+) -> Outcome<()> {
+    let (mut databases, mut collections) = (Vec::new(), Vec::new());
+    for element in named {
+        let (name, value) = element?;
+        match (name.as_str(), value) {
+            ("db", RawBsonRef::String(database)) => databases.push(database),
+            ("coll", RawBsonRef::String(collection)) => collections.push(collection),
+            _ => {}
+        }
+    }
+    if databases.is_empty() {
+        databases.push(database);
+    }
+    for database in databases {
+        for collection in &collections {
+            visit_target(actions, Target { database, collection }, visitor)?;
+        }
+    }
+    Ok(())
+}
+
+fn visit_target(actions: &[Action], target: Target<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+    actions.iter().try_for_each(|action| visitor(*action, target))
+}
+
+/// Visits the collection of a full name, `database.collection`.
+pub(crate) fn visit_full_name(full: &str, actions: &[Action], visitor: &mut Visitor<'_>) -> Outcome<()> {
+    match full.split_once('.') {
+        Some((database, collection)) => visit_target(actions, Target { database, collection }, visitor),
+        // Refused by the command itself.
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! What one connection has proved: nothing, half of it, or who it is.
+//!
+//! ```text
+//! nothing -- saslStart --> challenged -- saslContinue --> proved -- saslContinue (empty) --> logged in
+//!                                              └──────── skipEmptyExchange ────────────────────┘
+//! ```
+//!
+//! A connection holds one conversation at a time; a new one replaces it. Whatever is wrong (the name, the password, the
+//! form of a message) is the same error, and the same work, so that nobody learns who exists. After
+//! [`FAILURES_MAX`] of them the connection is closed.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use handfast_mql::Code;
+use tracing::{debug, warn};
+
+use super::scram::{ClientFirst, Exchange, MECHANISM};
+use super::user::{User, UserName};
+use super::users::random;
+use crate::connection::Stranger;
+use crate::error::{CommandError, Outcome};
+use crate::lock::lock;
+use crate::state::{Client, Shared};
+
+/// Failed logins of one connection: drivers need one, and open a new connection for the next.
+pub(crate) const FAILURES_MAX: u32 = 3;
+/// How long a client may take from the first message of a login to the last.
+pub(crate) const LOGIN_TIME: Duration = Duration::from_secs(30);
+
+/// Who has logged in.
+pub(crate) struct Authenticated {
+    pub(crate) user: User,
+    /// [`Users::generation`](super::Users) when the user was read.
+    pub(crate) generation: u64,
+}
+
+/// What is known of who is on a connection.
+#[derive(Default)]
+pub(crate) struct Login {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    user: Option<Arc<Authenticated>>,
+    conversation: Option<Conversation>,
+    failures: u32,
+    /// Its place among those who have not logged in.
+    stranger: Option<Stranger>,
+}
+
+enum Conversation {
+    Challenged {
+        exchange: Exchange,
+        /// None for a user that does not exist.
+        user: Option<Arc<Authenticated>>,
+        skip_empty: bool,
+        since: Duration,
+    },
+    /// The client still has to say that it has seen the server's proof.
+    Proved { user: Arc<Authenticated>, since: Duration },
+}
+
+/// The first message of a login.
+pub(crate) struct Start<'a> {
+    /// Where the user is.
+    pub(crate) database: &'a str,
+    pub(crate) mechanism: &'a str,
+    pub(crate) payload: &'a [u8],
+    pub(crate) skip_empty: bool,
+}
+
+/// The server's answer.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) done: bool,
+    pub(crate) payload: String,
+}
+
+impl Login {
+    /// Who it is.
+    pub(crate) fn user(&self) -> Option<Arc<Authenticated>> {
+        lock(&self.state).user.clone()
+    }
+
+    /// Replaces what is known of the user, or forgets it.
+    pub(crate) fn set(&self, user: Option<Arc<Authenticated>>) {
+        lock(&self.state).user = user;
+    }
+
+    pub(crate) fn is_logged_in(&self) -> bool {
+        lock(&self.state).user.is_some()
+    }
+
+    /// Keeps a place until somebody has logged in, or the connection has ended.
+    pub(crate) fn keep(&self, stranger: Stranger) {
+        lock(&self.state).stranger = Some(stranger);
+    }
+
+    /// A conversation has begun and not ended.
+    pub(crate) fn is_under_way(&self) -> bool {
+        lock(&self.state).conversation.is_some()
+    }
+
+    /// It has failed too often.
+    pub(crate) fn is_given_up(&self) -> bool {
+        lock(&self.state).failures >= FAILURES_MAX
+    }
+
+    fn fail(&self) -> CommandError {
+        let mut state = lock(&self.state);
+        state.failures = state.failures.saturating_add(1);
+        state.conversation = None;
+        CommandError::new(Code::AuthenticationFailed, "Authentication failed.")
+    }
+}
+
+/// Begins a login.
+pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) -> Outcome<Step> {
+    if start.mechanism != MECHANISM {
+        let text = format!("the mechanism '{}' is not supported; use {MECHANISM}", start.mechanism.escape_debug());
+        return Err(CommandError::new(Code::MechanismUnavailable, text));
+    }
+    let since = shared.now();
+    let first = ClientFirst::parse(start.payload);
+    let named = first.and_then(|first| Some((UserName::new(start.database, &first.user).ok()?, first)));
+    let Some((name, first)) = named else {
+        warn!(connection = client.id, client = client.remote, "a login failed: its first message cannot be read");
+        return Err(client.login.fail());
+    };
+    let generation = shared.users.generation();
+    // Both are looked up for every name: a known one takes no longer than an unknown one.
+    let nobody = shared.users.nobody(&name.id()).await?;
+    let user = shared.users.find(&name).await?;
+    let credentials = user.as_ref().map_or(nobody, |user| user.credentials.clone());
+    let user = user.map(|user| Arc::new(Authenticated { user, generation }));
+    let (exchange, payload) = Exchange::begin(&first, credentials, &random()?);
+    let skip_empty = start.skip_empty;
+    let conversation = Conversation::Challenged { exchange, user, skip_empty, since };
+    lock(&client.login.state).conversation = Some(conversation);
+    Ok(Step { done: false, payload })
+}
+
+/// Goes on with a login.
+pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> Outcome<Step> {
+    let now = shared.now();
+    let conversation = lock(&client.login.state).conversation.take();
+    let since = match &conversation {
+        None => {
+            return Err(CommandError::new(Code::ProtocolError, "No SASL session state found"));
+        }
+        Some(Conversation::Challenged { since, .. } | Conversation::Proved { since, .. }) => *since,
+    };
+    if now.saturating_sub(since) > LOGIN_TIME {
+        warn!(connection = client.id, client = client.remote, "a login failed: it took too long");
+        return Err(client.login.fail());
+    }
+    match conversation {
+        Some(Conversation::Challenged { exchange, user: Some(user), skip_empty, .. }) => {
+            let Some(payload) = exchange.finish(payload) else { return Err(refused(client, "a wrong password")) };
+            if skip_empty {
+                admit(client, user)?;
+            } else {
+                lock(&client.login.state).conversation = Some(Conversation::Proved { user, since });
+            }
+            Ok(Step { done: skip_empty, payload })
+        }
+        Some(Conversation::Challenged { exchange, user: None, .. }) => {
+            // The same work as for a user that exists.
+            exchange.finish(payload);
+            Err(refused(client, "no such user"))
+        }
+        Some(Conversation::Proved { user, .. }) if payload.is_empty() => {
+            admit(client, user)?;
+            Ok(Step { done: true, payload: String::new() })
+        }
+        _ => Err(refused(client, "a message too many")),
+    }
+}
+
+fn refused(client: &Client, why: &str) -> CommandError {
+    warn!(connection = client.id, client = client.remote, why, "a login failed");
+    client.login.fail()
+}
+
+fn admit(client: &Client, user: Arc<Authenticated>) -> Outcome<()> {
+    let mut state = lock(&client.login.state);
+    if state.user.as_ref().is_some_and(|before| before.user.id != user.user.id) {
+        let text = "another user has logged in on this connection: log out first, or open a connection for this one";
+        return Err(CommandError::new(Code::ProtocolError, text));
+    }
+    debug!(connection = client.id, user = %user.user.name, "logged in");
+    state.user = Some(user);
+    state.failures = 0;
+    state.stranger = None;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

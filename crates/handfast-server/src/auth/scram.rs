@@ -1,0 +1,212 @@
+//! SCRAM-SHA-256: a client proves that it knows a password, and the server that it knows the client, without either
+//! saying it (RFC 5802, RFC 7677).
+//!
+//! ```text
+//! client  n,,n=user,r=rOprNGfwEbeRWgbNEkqO                     who, and a nonce
+//! server  r=rOprNGfwEbeRWgbNEkqO%hvYDp..,s=W22ZaJ0S..,i=4096   both nonces, salt, rounds
+//! client  c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDp..,p=dHzbZapW..   a proof over all that was said
+//! server  v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=       the same from the server
+//! ```
+//!
+//! What is stored is no password and cannot be used as one: `StoredKey` checks a proof but cannot make it. Salts and
+//! nonces are arguments.
+//!
+//! A user that does not exist takes the same way: its salt follows from a secret of the server and its name, so that it
+//! is the same each time, and its proof is wrong whatever it is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hmac::digest::KeyInit;
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// MongoDB's name of the mechanism.
+pub const MECHANISM: &str = "SCRAM-SHA-256";
+/// How often a password is hashed (MongoDB's `scramSHA256IterationCount`). What is guessed costs as much each time.
+pub const ITERATIONS: u32 = 15_000;
+/// Bytes of a salt: with the four of the block counter, one block less than a hash (MongoDB's choice).
+pub const SALT_BYTES: usize = 28;
+/// Bytes of the server's half of a nonce.
+pub const NONCE_BYTES: usize = 24;
+/// Bytes of a message of a client: a name, a nonce, a proof.
+const MESSAGE_BYTES_MAX: usize = 4096;
+/// Bytes of a key: one SHA-256.
+const KEY_BYTES: usize = 32;
+
+/// A SHA-256.
+pub type Key = [u8; KEY_BYTES];
+
+/// What is kept of a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// How often it was hashed.
+    pub iterations: u32,
+    /// What was hashed with it.
+    pub salt: Vec<u8>,
+    /// Checks proofs of the client.
+    pub stored_key: Key,
+    /// Makes proofs of the server.
+    pub server_key: Key,
+}
+
+impl std::fmt::Debug for Credentials {
+    /// Without the keys: what is printed ends in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("iterations", &self.iterations).finish_non_exhaustive()
+    }
+}
+
+/// Why a password cannot be one: SASLprep (RFC 4013) forbids some characters, and an empty one is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsuitable {
+    /// It is empty, or nothing of it is left once it is prepared.
+    #[error("the password must not be empty")]
+    Empty,
+    /// It holds a character that SASLprep does not allow.
+    #[error("the password holds a character that SASLprep (RFC 4013) does not allow, such as a control character")]
+    Forbidden,
+}
+
+impl Credentials {
+    /// Hashes a password: some milliseconds of work.
+    ///
+    /// # Errors
+    /// What cannot be a password.
+    pub fn derive(password: &str, salt: Vec<u8>, iterations: u32) -> Result<Self, Unsuitable> {
+        let prepared = stringprep::saslprep(password).map_err(|_| Unsuitable::Forbidden)?;
+        if prepared.is_empty() {
+            return Err(Unsuitable::Empty);
+        }
+        let salted: Key = pbkdf2::pbkdf2_hmac_array::<Sha256, KEY_BYTES>(prepared.as_bytes(), &salt, iterations);
+        let client_key = hmac(&salted, &[b"Client Key"]);
+        let server_key = hmac(&salted, &[b"Server Key"]);
+        Ok(Credentials { iterations, salt, stored_key: hash(&client_key), server_key })
+    }
+
+    /// Those of a user that does not exist: nobody can prove anything by them, and nobody can tell.
+    pub fn of_nobody(secret: &Key, user: &str) -> Self {
+        let part = |label: &[u8]| hmac(secret, &[label, b"\0", user.as_bytes()]);
+        let mut salt = part(b"salt").to_vec();
+        salt.truncate(SALT_BYTES);
+        Credentials { iterations: ITERATIONS, salt, stored_key: part(b"stored key"), server_key: part(b"server key") }
+    }
+}
+
+/// The first message of a client.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ClientFirst<'a> {
+    /// Who it says it is.
+    pub user: String,
+    /// The header about channel binding and identity, which the client repeats in its proof.
+    header: &'a str,
+    /// The message without that header.
+    bare: &'a str,
+    nonce: &'a str,
+}
+
+impl<'a> ClientFirst<'a> {
+    /// Reads it; none if it is not one, or asks for what is not here (channel binding, another identity, extensions).
+    pub fn parse(message: &'a [u8]) -> Option<Self> {
+        if message.len() > MESSAGE_BYTES_MAX {
+            return None;
+        }
+        let message = std::str::from_utf8(message).ok()?;
+        let bare = message.strip_prefix("n,,").or_else(|| message.strip_prefix("y,,"))?;
+        let header = message.get(..3)?;
+        let mut parts = bare.split(',');
+        let user = unescape(parts.next()?.strip_prefix("n=")?)?;
+        let nonce = parts.next()?.strip_prefix("r=")?;
+        let usable = !user.is_empty() && is_nonce(nonce) && parts.next().is_none();
+        usable.then_some(ClientFirst { user, header, bare, nonce })
+    }
+}
+
+/// What the server remembers between the two messages of a client.
+pub struct Exchange {
+    credentials: Credentials,
+    /// The header that the client has to repeat, as it has to write it.
+    header: String,
+    /// Both nonces.
+    nonce: String,
+    /// What the proofs are about, up to the client's last message.
+    said: String,
+}
+
+impl Exchange {
+    /// Answers the first message.
+    pub fn begin(
+        first: &ClientFirst<'_>,
+        credentials: Credentials,
+        server_nonce: &[u8; NONCE_BYTES],
+    ) -> (Self, String) {
+        Exchange::begin_with(first, credentials, &BASE64.encode(server_nonce))
+    }
+
+    fn begin_with(first: &ClientFirst<'_>, credentials: Credentials, server_nonce: &str) -> (Self, String) {
+        let nonce = format!("{}{server_nonce}", first.nonce);
+        let answer = format!("r={nonce},s={},i={}", BASE64.encode(&credentials.salt), credentials.iterations);
+        let said = format!("{},{answer}", first.bare);
+        (Exchange { credentials, header: BASE64.encode(first.header), nonce, said }, answer)
+    }
+
+    /// Checks the proof and answers it; none if it proves nothing.
+    pub fn finish(self, message: &[u8]) -> Option<String> {
+        if message.len() > MESSAGE_BYTES_MAX {
+            return None;
+        }
+        let message = std::str::from_utf8(message).ok()?;
+        let (without_proof, proof) = message.rsplit_once(",p=")?;
+        let (header, nonce) = without_proof.strip_prefix("c=")?.split_once(",r=")?;
+        if header != self.header || nonce != self.nonce {
+            return None;
+        }
+        let proof: Key = BASE64.decode(proof).ok()?.try_into().ok()?;
+        let said = [self.said.as_bytes(), b",", without_proof.as_bytes()];
+        let signature = hmac(&self.credentials.stored_key, &said);
+        let mut client_key = proof;
+        client_key.iter_mut().zip(signature).for_each(|(byte, other)| *byte ^= other);
+        let proved: bool = hash(&client_key).ct_eq(&self.credentials.stored_key).into();
+        proved.then(|| format!("v={}", BASE64.encode(hmac(&self.credentials.server_key, &said))))
+    }
+}
+
+/// `=2C` is a comma, `=3D` an equals sign; nothing else is escaped.
+fn unescape(name: &str) -> Option<String> {
+    let mut parts = name.split('=');
+    let mut unescaped = parts.next()?.to_owned();
+    for part in parts {
+        let (sign, rest) = match (part.strip_prefix("2C"), part.strip_prefix("3D")) {
+            (Some(rest), _) => (',', rest),
+            (_, Some(rest)) => ('=', rest),
+            (None, None) => return None,
+        };
+        unescaped.push(sign);
+        unescaped.push_str(rest);
+    }
+    Some(unescaped)
+}
+
+/// Printable ASCII without a comma.
+fn is_nonce(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
+fn hash(bytes: &[u8]) -> Key {
+    Sha256::digest(bytes).into()
+}
+
+/// HMAC-SHA-256 over the parts, one after the other.
+fn hmac(key: &Key, parts: &[&[u8]]) -> Key {
+    // A key shorter than a block is filled up with zeros by definition; given as a whole block it cannot be refused.
+    let mut block = [0; 64];
+    block[..KEY_BYTES].copy_from_slice(key);
+    let mut mac = Hmac::<Sha256>::new(&block.into());
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
+}
+
+#[cfg(test)]
+pub(crate) mod client;
+#[cfg(test)]
+mod tests;

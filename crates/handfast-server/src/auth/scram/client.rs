@@ -1,0 +1,18 @@
+//! The other side, for tests.
+
+use super::*;
+
+/// The last message of a client, in answer to the server's first; `first` is the client's own.
+pub(crate) fn prove(password: &str, first: &str, server_first: &str) -> String {
+    let part = |prefix: &str| server_first.split(',').find_map(|part| part.strip_prefix(prefix)).unwrap();
+    let salt = BASE64.decode(part("s=")).unwrap();
+    let rounds = part("i=").parse().unwrap();
+    let salted = pbkdf2::pbkdf2_hmac_array::<Sha256, KEY_BYTES>(password.as_bytes(), &salt, rounds);
+    let client_key = hmac(&salted, &[b"Client Key"]);
+    let bare = first.strip_prefix("n,,").unwrap();
+    let without_proof = format!("c=biws,r={}", part("r="));
+    let said = format!("{bare},{server_first},{without_proof}");
+    let signature = hmac(&hash(&client_key), &[said.as_bytes()]);
+    let proof: Vec<u8> = client_key.iter().zip(signature).map(|(one, other)| one ^ other).collect();
+    format!("{without_proof},p={}", BASE64.encode(proof))
+}

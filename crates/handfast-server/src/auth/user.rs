@@ -1,0 +1,175 @@
+//! A user as a document, in MongoDB's shape:
+//!
+//! ```text
+//! {_id: "shop.ann", userId: UUID, user: "ann", db: "shop",
+//!  credentials: {"SCRAM-SHA-256": {iterationCount: 15000, salt: "..", storedKey: "..", serverKey: ".."}},
+//!  roles: [{role: "readWrite", db: "shop"}], customData: {..}}
+//! ```
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::Code;
+use handfast_store::{Error, Result, check_database_name};
+
+use super::role::{Action, Role};
+use super::scram::{Credentials, MECHANISM};
+use crate::writer::{Uuid, Writer};
+
+/// Bytes of a user's name: more than people need, and little enough for any log line.
+pub const USER_NAME_BYTES_MAX: usize = 256;
+/// Roles of one user: each is looked at for each command.
+pub const ROLES_MAX: usize = 100;
+
+/// Tells a user from every other, also from one of the same name that was there before: a UUID.
+pub type UserId = [u8; 16];
+
+/// A name, and the database that it belongs to: the `authSource` of a connection string.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UserName {
+    database: String,
+    name: String,
+}
+
+impl UserName {
+    /// Checks both.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73), `BadValue` (2): an empty or overlong name, a database that cannot have users.
+    pub fn new(database: &str, name: &str) -> Result<Self> {
+        check_database_name(database)?;
+        let refused = |text: &str| Err(Error::command(Code::BadValue, text));
+        if name.is_empty() {
+            return refused("the name of a user must not be empty");
+        }
+        if name.len() > USER_NAME_BYTES_MAX {
+            return refused("the name of a user must not be longer than 256 bytes");
+        }
+        if name.contains('\0') {
+            return refused("the name of a user must not contain the null character");
+        }
+        if database == "local" {
+            return refused("cannot create users in the local database");
+        }
+        Ok(UserName { database: database.to_owned(), name: name.to_owned() })
+    }
+
+    /// The database.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// The name alone.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its document is found by. A database's name holds no dot: no two users share it.
+    pub(crate) fn id(&self) -> String {
+        format!("{}.{}", self.database, self.name)
+    }
+}
+
+impl std::fmt::Display for UserName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.name, self.database)
+    }
+}
+
+/// A user.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// Who it is.
+    pub name: UserName,
+    /// Tells it from one of the same name that was there before.
+    pub id: UserId,
+    /// What is kept of its password.
+    pub credentials: Credentials,
+    /// What it may do.
+    pub roles: Vec<Role>,
+    /// What the one who made it says about it.
+    pub custom_data: Option<RawDocumentBuf>,
+}
+
+impl User {
+    /// Whether its roles allow an action on a database.
+    pub fn may(&self, action: Action, database: &str) -> bool {
+        self.roles.iter().any(|role| role.allows(action, database))
+    }
+
+    /// The document that is stored.
+    pub(crate) fn to_document(&self) -> RawDocumentBuf {
+        let mut writer = Writer::new();
+        self.put_name(&mut writer);
+        let Credentials { iterations, salt, stored_key, server_key } = &self.credentials;
+        writer.begin_document("credentials").begin_document(MECHANISM);
+        writer.put("iterationCount", i32::try_from(*iterations).unwrap_or(i32::MAX));
+        writer.put("salt", BASE64.encode(salt)).put("storedKey", BASE64.encode(stored_key));
+        writer.put("serverKey", BASE64.encode(server_key)).end().end();
+        self.put_rest(&mut writer);
+        writer.finish()
+    }
+
+    /// What is shown of it: everything but the credentials.
+    pub(crate) fn to_shown(&self, custom_data: bool) -> RawDocumentBuf {
+        let mut writer = Writer::new();
+        self.put_name(&mut writer);
+        put_roles(&mut writer, "roles", &self.roles);
+        if custom_data {
+            writer.put_some("customData", self.custom_data.as_ref());
+        }
+        writer.array("mechanisms", [MECHANISM]);
+        writer.finish()
+    }
+
+    fn put_name(&self, writer: &mut Writer) {
+        writer.put("_id", self.name.id()).put("userId", Uuid(self.id));
+        writer.put("user", self.name.name()).put("db", self.name.database());
+    }
+
+    fn put_rest(&self, writer: &mut Writer) {
+        put_roles(writer, "roles", &self.roles);
+        writer.put_some("customData", self.custom_data.as_ref());
+    }
+
+    /// Reads a stored document.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat` (12): it was not written by this program.
+    pub(crate) fn of_document(document: &RawDocument) -> Result<Self> {
+        read(document).ok_or_else(|| {
+            let id = document.get_str("_id").unwrap_or_default();
+            Error::command(Code::UnsupportedFormat, format!("the document of user '{id}' cannot be read"))
+        })
+    }
+}
+
+/// Writes `[{role, db}, ..]`.
+pub(crate) fn put_roles(writer: &mut Writer, key: &str, roles: &[Role]) {
+    let roles = roles.iter().map(|role| {
+        let mut writer = Writer::new();
+        writer.put("role", role.name()).put("db", role.database());
+        writer.finish()
+    });
+    writer.array(key, roles);
+}
+
+fn read(document: &RawDocument) -> Option<User> {
+    let name = UserName::new(document.get_str("db").ok()?, document.get_str("user").ok()?).ok()?;
+    let id = document.get_binary("userId").ok()?.bytes.try_into().ok()?;
+    let scram = document.get_document("credentials").ok()?.get_document(MECHANISM).ok()?;
+    let bytes = |key: &str| BASE64.decode(scram.get_str(key).ok()?).ok();
+    let credentials = Credentials {
+        iterations: u32::try_from(scram.get_i32("iterationCount").ok()?).ok()?,
+        salt: bytes("salt")?,
+        stored_key: bytes("storedKey")?.try_into().ok()?,
+        server_key: bytes("serverKey")?.try_into().ok()?,
+    };
+    let mut roles = Vec::new();
+    for role in document.get_array("roles").ok()? {
+        let RawBsonRef::Document(role) = role.ok()? else { return None };
+        roles.push(Role::new(role.get_str("role").ok()?, role.get_str("db").ok()?).ok()?);
+    }
+    let custom_data = document.get_document("customData").ok().map(RawDocument::to_owned);
+    Some(User { name, id, credentials, roles, custom_data })
+}

@@ -1,0 +1,287 @@
+//! The users in the store.
+//!
+//! Who has logged in keeps a copy of its user, and the number of changes at that time ([`Users::generation`]): when the
+//! number has moved on, the user is read again before its next command. So a role that is taken away is gone at once,
+//! and a user that is removed is nobody, also where it has logged in already.
+//!
+//! The store belongs to this process: nobody else changes what is in it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bson::raw::RawDocumentBuf;
+use bson::{Binary, rawdoc, spec::BinarySubtype};
+use handfast_mql::Code;
+use handfast_store::source::os_random_bytes;
+use handfast_store::{DocumentStore, Error, Find, Namespace, Result, StoreExt};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
+
+use super::role::Role;
+use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES};
+use super::user::{ROLES_MAX, User, UserName};
+
+/// Where users are.
+pub(crate) const USERS: (&str, &str) = ("admin", "system.users");
+/// Where the secret is that the salts of unknown users follow from.
+pub(crate) const KEYS: (&str, &str) = ("admin", "system.keys");
+/// The `_id` of that secret.
+const NOBODY: &str = "unknown users";
+/// Passwords hashed at the same time: each takes a core for some milliseconds.
+const HASHED_AT_ONCE: usize = 2;
+
+/// A password, until it is hashed.
+pub struct Password(String);
+
+impl Password {
+    /// Takes it as it was typed.
+    pub fn new(password: impl Into<String>) -> Self {
+        Password(password.into())
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+/// What is to change about a user; `None` leaves it.
+#[derive(Debug, Default)]
+pub struct Change {
+    /// A new password.
+    pub password: Option<Password>,
+    /// All its roles from now on.
+    pub roles: Option<Vec<Role>>,
+    /// New remarks.
+    pub custom_data: Option<RawDocumentBuf>,
+}
+
+/// The users of a store.
+pub struct Users {
+    store: Arc<dyn DocumentStore>,
+    /// One change after the other: each reads before it writes.
+    changing: Mutex<()>,
+    hashing: Semaphore,
+    generation: AtomicU64,
+    secret: OnceCell<Key>,
+}
+
+impl Users {
+    /// Those of this store.
+    pub fn new(store: Arc<dyn DocumentStore>) -> Self {
+        Users {
+            store,
+            changing: Mutex::new(()),
+            hashing: Semaphore::new(HASHED_AT_ONCE),
+            generation: AtomicU64::new(0),
+            secret: OnceCell::new(),
+        }
+    }
+
+    /// Grows with each change.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The user of this name.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn find(&self, name: &UserName) -> Result<Option<User>> {
+        let document = self.store.find_one(&namespace(USERS)?, rawdoc! { "_id": name.id() }).await?;
+        document.map(|document| User::of_document(&document)).transpose()
+    }
+
+    /// All users, or those of a database, by database and name.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn list(&self, database: Option<&str>) -> Result<Vec<User>> {
+        let filter = database.map_or_else(RawDocumentBuf::new, |database| rawdoc! { "db": database });
+        let documents = self.store.find_all(Find::new(namespace(USERS)?, filter)).await?;
+        let users = documents.iter().map(|document| User::of_document(document));
+        let mut users = users.collect::<Result<Vec<_>>>()?;
+        users.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(users)
+    }
+
+    /// Whether there is a user at all.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn any(&self) -> Result<bool> {
+        Ok(self.store.find_one(&namespace(USERS)?, rawdoc! {}).await?.is_some())
+    }
+
+    /// Adds a user.
+    ///
+    /// # Errors
+    /// 51003 if there is one of that name; `BadValue` (2) for a password that cannot be one.
+    pub async fn add(
+        &self,
+        name: UserName,
+        password: Password,
+        roles: Vec<Role>,
+        custom_data: Option<RawDocumentBuf>,
+    ) -> Result<()> {
+        let credentials = self.hash(password).await?;
+        let user = User { id: fresh_id()?, credentials, roles: distinct(roles)?, custom_data, name };
+        let _alone = self.changing.lock().await;
+        match self.store.insert_one(&namespace(USERS)?, user.to_document()).await {
+            Ok(()) => {
+                self.changed();
+                Ok(())
+            }
+            Err(error) if error.code() == Code::DuplicateKey => {
+                Err(Error::command(USER_EXISTS, format!("User \"{}\" already exists", user.name)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes a user.
+    ///
+    /// # Errors
+    /// `UserNotFound` (11); `BadValue` (2) for a password that cannot be one.
+    pub async fn change(&self, name: &UserName, change: Change) -> Result<()> {
+        let credentials = match change.password {
+            Some(password) => Some(self.hash(password).await?),
+            None => None,
+        };
+        self.modify(name, |user| {
+            if let Some(credentials) = credentials {
+                user.credentials = credentials;
+            }
+            if let Some(roles) = change.roles {
+                user.roles = roles;
+            }
+            user.custom_data = change.custom_data.or(user.custom_data.take());
+        })
+        .await
+    }
+
+    /// Gives a user more roles.
+    ///
+    /// # Errors
+    /// `UserNotFound` (11).
+    pub async fn grant(&self, name: &UserName, roles: Vec<Role>) -> Result<()> {
+        self.modify(name, |user| user.roles.extend(roles)).await
+    }
+
+    /// Takes roles away; one that the user does not have is no error.
+    ///
+    /// # Errors
+    /// `UserNotFound` (11).
+    pub async fn revoke(&self, name: &UserName, roles: &[Role]) -> Result<()> {
+        self.modify(name, |user| user.roles.retain(|role| !roles.contains(role))).await
+    }
+
+    async fn modify(&self, name: &UserName, modification: impl FnOnce(&mut User)) -> Result<()> {
+        let _alone = self.changing.lock().await;
+        let mut user = self.find(name).await?.ok_or_else(|| not_found(name))?;
+        modification(&mut user);
+        user.roles = distinct(std::mem::take(&mut user.roles))?;
+        self.store.update_one(&namespace(USERS)?, rawdoc! { "_id": name.id() }, user.to_document()).await?;
+        self.changed();
+        Ok(())
+    }
+
+    /// Removes a user.
+    ///
+    /// # Errors
+    /// `UserNotFound` (11).
+    pub async fn remove(&self, name: &UserName) -> Result<()> {
+        let _alone = self.changing.lock().await;
+        let removed = self.store.delete_one(&namespace(USERS)?, rawdoc! { "_id": name.id() }).await?;
+        self.changed();
+        if removed { Ok(()) } else { Err(not_found(name)) }
+    }
+
+    /// Removes the users of a database, and says how many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn remove_all(&self, database: &str) -> Result<u64> {
+        let _alone = self.changing.lock().await;
+        let removed = self.store.delete_many(&namespace(USERS)?, rawdoc! { "db": database }).await;
+        self.changed();
+        removed
+    }
+
+    /// What a proof of this name is checked against if there is no such user.
+    pub(crate) async fn nobody(&self, id: &str) -> Result<Credentials> {
+        let secret = self.secret.get_or_try_init(|| self.load_secret()).await?;
+        Ok(Credentials::of_nobody(secret, id))
+    }
+
+    /// The secret is kept: an unknown user's salt must be the same after a restart too, as a known one's is.
+    async fn load_secret(&self) -> Result<Key> {
+        let keys = namespace(KEYS)?;
+        let fresh = Binary { subtype: BinarySubtype::Generic, bytes: random::<32>()?.to_vec() };
+        let insert = rawdoc! { "$setOnInsert": { "key": fresh } };
+        self.store.upsert_one(&keys, rawdoc! { "_id": NOBODY }, insert).await?;
+        let document = self.store.find_one(&keys, rawdoc! { "_id": NOBODY }).await?;
+        let key = document.as_ref().and_then(|document| document.get_binary("key").ok());
+        key.and_then(|key| key.bytes.try_into().ok()).ok_or_else(|| {
+            Error::command(Code::UnsupportedFormat, format!("the key '{NOBODY}' in admin.system.keys cannot be read"))
+        })
+    }
+
+    /// On a thread that may compute for a while.
+    async fn hash(&self, Password(password): Password) -> Result<Credentials> {
+        let salt = random::<SALT_BYTES>()?.to_vec();
+        // Nobody closes it.
+        let _place = self.hashing.acquire().await.ok();
+        let hashed = tokio::task::spawn_blocking(move || Credentials::derive(&password, salt, ITERATIONS)).await;
+        match hashed {
+            Ok(credentials) => credentials.map_err(|why| Error::command(Code::BadValue, why.to_string())),
+            Err(error) => Err(Error::command(Code::InternalError, error.to_string())),
+        }
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+const USER_EXISTS: Code = Code(51_003);
+
+fn namespace((database, collection): (&str, &str)) -> Result<Namespace> {
+    Namespace::new(database, collection)
+}
+
+fn not_found(name: &UserName) -> Error {
+    Error::command(Code::UserNotFound, format!("User '{name}' not found"))
+}
+
+fn distinct(roles: Vec<Role>) -> Result<Vec<Role>> {
+    let mut distinct: Vec<Role> = Vec::new();
+    for role in roles {
+        if !distinct.contains(&role) {
+            distinct.push(role);
+        }
+    }
+    if distinct.len() > ROLES_MAX {
+        return Err(Error::command(Code::BadValue, format!("a user may have {ROLES_MAX} roles at most")));
+    }
+    Ok(distinct)
+}
+
+/// A UUID of version 4.
+fn fresh_id() -> Result<[u8; 16]> {
+    let mut id: [u8; 16] = random()?;
+    id[6] = (id[6] & 0x0f) | 0x40;
+    id[8] = (id[8] & 0x3f) | 0x80;
+    Ok(id)
+}
+
+/// Randomness that nobody can guess, which that of the server's sources need not be.
+pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    os_random_bytes(&mut bytes)
+        .map_err(|error| Error::command(Code::InternalError, format!("the system gives no randomness: {error}")))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

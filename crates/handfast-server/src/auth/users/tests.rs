@@ -1,0 +1,105 @@
+use handfast_store::{MemoryStore, Sources};
+
+use super::*;
+
+fn users() -> (Arc<dyn DocumentStore>, Users) {
+    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(Sources::seeded(1)));
+    (Arc::clone(&store), Users::new(store))
+}
+
+fn name(database: &str, name: &str) -> UserName {
+    UserName::new(database, name).unwrap()
+}
+
+fn role(name: &str) -> Role {
+    Role::new(name, "admin").unwrap()
+}
+
+async fn add(users: &Users, who: &UserName) -> Result<()> {
+    users.add(who.clone(), Password::new("secret"), vec![role("read"), role("read")], None).await
+}
+
+#[tokio::test]
+async fn from_the_first_to_the_last() {
+    let (_, users) = users();
+    assert!(!users.any().await.unwrap());
+    let (ann, bob) = (name("shop", "ann"), name("admin", "bob"));
+    add(&users, &ann).await.unwrap();
+    add(&users, &bob).await.unwrap();
+    let again = add(&users, &ann).await.unwrap_err();
+    assert_eq!((again.code(), again.message()), (USER_EXISTS, "User \"ann@shop\" already exists"));
+    let found = users.find(&ann).await.unwrap().unwrap();
+    assert_eq!((&found.name, &found.roles), (&ann, &vec![role("read")]));
+    assert_eq!(found.credentials.iterations, ITERATIONS);
+    let names: Vec<_> = users.list(None).await.unwrap().into_iter().map(|user| user.name).collect();
+    assert_eq!(names, [bob.clone(), ann.clone()]);
+    assert_eq!(users.list(Some("shop")).await.unwrap().len(), 1);
+
+    users.grant(&ann, vec![role("root")]).await.unwrap();
+    users.revoke(&ann, &[role("read"), role("dbOwner")]).await.unwrap();
+    assert_eq!(users.find(&ann).await.unwrap().unwrap().roles, [role("root")]);
+    let change = Change { password: Some(Password::new("other")), ..Change::default() };
+    users.change(&ann, change).await.unwrap();
+    let changed = users.find(&ann).await.unwrap().unwrap();
+    assert_ne!(changed.credentials, found.credentials);
+    assert_eq!((changed.id, changed.roles), (found.id, vec![role("root")]));
+
+    users.remove(&ann).await.unwrap();
+    assert!(users.find(&ann).await.unwrap().is_none());
+    assert_eq!(users.remove(&ann).await.unwrap_err().message(), "User 'ann@shop' not found");
+    assert_eq!(users.grant(&ann, vec![]).await.unwrap_err().code(), Code::UserNotFound);
+    assert_eq!(users.remove_all("admin").await.unwrap(), 1);
+    assert!(!users.any().await.unwrap());
+}
+
+#[tokio::test]
+async fn what_is_stored_has_the_shape_of_mongodb_and_holds_no_password() {
+    let (store, users) = users();
+    add(&users, &name("shop", "ann")).await.unwrap();
+    let stored = store.find_one(&namespace(USERS).unwrap(), rawdoc! { "_id": "shop.ann" }).await.unwrap().unwrap();
+    let keys: Vec<_> = stored.iter().map(|element| element.unwrap().0.as_str().to_owned()).collect();
+    assert_eq!(keys, ["_id", "userId", "user", "db", "credentials", "roles"]);
+    let scram = stored.get_document("credentials").unwrap().get_document("SCRAM-SHA-256").unwrap();
+    assert_eq!(scram.get_i32("iterationCount").unwrap(), 15_000);
+    // 28 and 32 bytes in base64.
+    for (key, length) in [("salt", 40), ("storedKey", 44), ("serverKey", 44)] {
+        assert_eq!(scram.get_str(key).unwrap().len(), length);
+    }
+    assert!(!stored.as_bytes().windows(6).any(|bytes| bytes == b"secret"));
+}
+
+#[tokio::test]
+async fn the_salt_of_nobody_outlives_the_server() {
+    let (store, users) = users();
+    let first = users.nobody("admin.eve").await.unwrap();
+    let restarted = Users::new(store);
+    assert_eq!(restarted.nobody("admin.eve").await.unwrap(), first);
+    let (_, elsewhere) = self::users();
+    assert_ne!(elsewhere.nobody("admin.eve").await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn each_change_is_counted() {
+    let (_, users) = users();
+    let ann = name("shop", "ann");
+    add(&users, &ann).await.unwrap();
+    let before = users.generation();
+    users.grant(&ann, vec![role("root")]).await.unwrap();
+    users.remove(&ann).await.unwrap();
+    assert_eq!(users.generation(), before + 2);
+}
+
+#[tokio::test]
+async fn what_is_no_user() {
+    let (store, users) = users();
+    for (database, name) in
+        [("", "a"), ("a.b", "a"), ("local", "a"), ("d", ""), ("d", "a\0b"), ("d", &*"n".repeat(257))]
+    {
+        assert!(UserName::new(database, name).is_err(), "{database} {name}");
+    }
+    let refused = users.add(name("d", "a"), Password::new(""), Vec::new(), None).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::BadValue, "the password must not be empty"));
+    store.insert_one(&namespace(USERS).unwrap(), rawdoc! { "_id": "d.a", "user": "a" }).await.unwrap();
+    let damaged = users.find(&name("d", "a")).await.unwrap_err();
+    assert_eq!(damaged.message(), "the document of user 'd.a' cannot be read");
+}

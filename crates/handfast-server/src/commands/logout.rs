@@ -1,0 +1,24 @@
+//! `logout`: forgets who is on this connection.
+
+use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::error::Outcome;
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "logout",
+    aliases: &[],
+    help: "forgets who is logged in",
+    access: Access::Server,
+    needs: Needs::Nothing,
+    admin_only: false,
+    confidential: false,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("logout")?.finish()?;
+    call.client.login.set(None);
+    Ok(Answer::done())
+}

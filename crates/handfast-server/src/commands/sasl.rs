@@ -1,0 +1,96 @@
+//! `saslStart` and `saslContinue`: a login in two or three messages.
+//!
+//! ```text
+//! {saslStart: 1, mechanism: "SCRAM-SHA-256", payload: <n,,n=ann,r=..>, options: {skipEmptyExchange: true}}
+//! {saslContinue: 1, conversationId: 1, payload: <c=biws,r=..,p=..>}
+//! ```
+
+use bson::raw::RawBsonRef;
+use handfast_mql::Code;
+
+use super::{Access, Call, Command};
+use crate::arguments::Arguments;
+use crate::auth::guard::Needs;
+use crate::auth::login::{self, Start, Step};
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+use crate::writer::{Bytes, Writer};
+
+/// A connection has one conversation at a time.
+const CONVERSATION: i32 = 1;
+
+pub(crate) const START: Command = Command {
+    name: "saslStart",
+    aliases: &[],
+    help: "begins a login",
+    access: Access::Server,
+    needs: Needs::Nothing,
+    admin_only: false,
+    confidential: true,
+    versioned: false,
+    run: |call| Box::pin(run_start(call)),
+};
+
+pub(crate) const CONTINUE: Command = Command {
+    name: "saslContinue",
+    aliases: &[],
+    help: "goes on with a login",
+    access: Access::Server,
+    needs: Needs::Nothing,
+    admin_only: false,
+    confidential: true,
+    versioned: false,
+    run: |call| Box::pin(run_continue(call)),
+};
+
+async fn run_start(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("saslStart")?;
+    let start = read_start(&mut arguments, call.request.database)?;
+    arguments.finish()?;
+    let step = login::start(call.shared, call.client, start).await?;
+    Ok(answer(&step).into())
+}
+
+async fn run_continue(call: &Call<'_>) -> Outcome<Answer> {
+    let mut arguments = call.arguments("saslContinue")?;
+    let conversation = arguments.integer("conversationId")?;
+    let conversation = arguments.required("conversationId", conversation)?;
+    let payload = payload(&mut arguments)?;
+    arguments.finish()?;
+    if conversation != i64::from(CONVERSATION) {
+        return Err(CommandError::new(Code::ProtocolError, "sasl: Mismatched conversation id"));
+    }
+    let step = login::proceed(call.shared, call.client, payload)?;
+    Ok(answer(&step).into())
+}
+
+/// Reads the fields of `saslStart`, or of the document that a `hello` carries.
+pub(super) fn read_start<'a>(arguments: &mut Arguments<'a>, database: &'a str) -> Outcome<Start<'a>> {
+    let mechanism = arguments.text("mechanism")?;
+    let mechanism = arguments.required("mechanism", mechanism)?;
+    let payload = payload(arguments)?;
+    let mut skip_empty = false;
+    if let Some(options) = arguments.document("options")? {
+        let mut options = Arguments::of_document("saslStart.options", options)?;
+        skip_empty = options.flag("skipEmptyExchange")?.unwrap_or(false);
+        options.finish()?;
+    }
+    // What it once chose is what always happens.
+    arguments.ignored(&["autoAuthorize"])?;
+    Ok(Start { database, mechanism, payload, skip_empty })
+}
+
+fn payload<'a>(arguments: &mut Arguments<'a>) -> Outcome<&'a [u8]> {
+    let payload = arguments.any("payload")?;
+    match arguments.required("payload", payload)? {
+        RawBsonRef::Binary(binary) => Ok(binary.bytes),
+        _ => Err(CommandError::new(Code::TypeMismatch, "BSON field 'payload' must be binary data")),
+    }
+}
+
+/// `{conversationId, done, payload}`.
+pub(super) fn answer(step: &Step) -> Writer {
+    let mut writer = Writer::new();
+    writer.put("conversationId", CONVERSATION).put("done", step.done).put("payload", Bytes(step.payload.as_bytes()));
+    writer
+}

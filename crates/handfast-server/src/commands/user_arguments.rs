@@ -1,0 +1,69 @@
+//! What the commands about users share: names, roles, passwords in their arguments.
+
+use bson::raw::RawBsonRef;
+use handfast_mql::Code;
+
+use super::Call;
+use crate::arguments::Arguments;
+use crate::auth::guard;
+use crate::auth::role::{Action, Role};
+use crate::auth::user::UserName;
+use crate::auth::users::Password;
+use crate::error::{CommandError, Outcome};
+
+/// The user that the command is about.
+pub(super) fn name(call: &Call<'_>) -> Outcome<UserName> {
+    match call.request.subject {
+        RawBsonRef::String(name) => Ok(UserName::new(call.request.database, name)?),
+        _ => Err(CommandError::new(Code::TypeMismatch, "the name of a user must be a string")),
+    }
+}
+
+/// A list of roles, as names or as `{role, db}`; none if absent.
+pub(super) fn roles(call: &Call<'_>, arguments: &mut Arguments<'_>, key: &str) -> Outcome<Option<Vec<Role>>> {
+    let Some(list) = arguments.array(key)? else { return Ok(None) };
+    let mut roles = Vec::new();
+    for element in list {
+        roles.push(match element? {
+            RawBsonRef::String(role) => Role::new(role, call.request.database)?,
+            RawBsonRef::Document(named) => {
+                let mut named = Arguments::of_document("roles", named)?;
+                let (role, database) = (named.text("role")?, named.text("db")?);
+                let role = Role::new(named.required("role", role)?, named.required("db", database)?)?;
+                named.finish()?;
+                role
+            }
+            _ => {
+                let text = "a role must be a string or a document {role: .., db: ..}";
+                return Err(CommandError::new(Code::TypeMismatch, text));
+            }
+        });
+    }
+    Ok(Some(roles))
+}
+
+/// A password, and what MongoDB lets a client say about it.
+pub(super) fn password(arguments: &mut Arguments<'_>) -> Outcome<Option<Password>> {
+    let password = arguments.text("pwd")?.map(Password::new);
+    if arguments.flag("digestPassword")? == Some(false) {
+        let text = "passwords come as they are: 'digestPassword' must be true or absent";
+        return Err(CommandError::new(Code::BadValue, text));
+    }
+    for mechanism in arguments.array("mechanisms")?.into_iter().flatten() {
+        let mechanism = mechanism?;
+        if mechanism.as_str() != Some(crate::auth::scram::MECHANISM) {
+            let text = "the only mechanism is SCRAM-SHA-256";
+            return Err(CommandError::new(Code::BadValue, text));
+        }
+    }
+    arguments.unsupported(&["authenticationRestrictions"])?;
+    Ok(password)
+}
+
+/// Roles may be granted and revoked by who manages the users of their database: nobody gives what is not theirs to give.
+pub(super) fn check_grant<'r>(call: &Call<'_>, roles: impl IntoIterator<Item = &'r Role>) -> Outcome<()> {
+    let mut roles = roles.into_iter();
+    roles.try_for_each(|role| {
+        guard::require(call.shared, call.client, call.request, Action::ManageUsers, role.database())
+    })
+}
