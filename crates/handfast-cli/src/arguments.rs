@@ -84,6 +84,18 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  handfast backup --data /srv/handfast --to /backup/handfast-monday")]
     Backup(Box<BackupArguments>),
 
+    /// Add, change, remove and list the users of a data directory
+    #[command(
+        subcommand,
+        after_help = "The password is asked for, or read from standard input or a file: never from the command line,\n\
+        which others can see.\n\n\
+        Examples:\n  \
+        handfast user add admin --data /srv/handfast --role root\n  \
+        handfast user add ann --data /srv/handfast --role readWrite@shop --password-file ann.txt\n  \
+        handfast user list --data /srv/handfast --json"
+    )]
+    User(UserArguments),
+
     /// Print the configuration in force, and where each value is from
     #[command(after_help = "Examples:\n  \
         handfast config\n  \
@@ -227,10 +239,14 @@ pub(crate) struct StoreFlags {
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerFlags {
-    /// Address and port; port 0 takes a free one. Other than loopback needs --insecure
+    /// Address and port; port 0 takes a free one. Other than loopback needs --auth or --insecure
     #[arg(long, env = "HANDFAST_LISTEN", value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
-    /// Listen on addresses that others can reach, although there is no authentication
+    /// Ask clients to log in, and let each do what its roles allow. `handfast user` adds users
+    #[arg(long, env = "HANDFAST_AUTH", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) auth: Option<bool>,
+    /// Listen on addresses that others can reach although nobody has to log in
     #[arg(long, env = "HANDFAST_INSECURE", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) insecure: Option<bool>,
@@ -446,4 +462,80 @@ pub(crate) struct BackupArguments {
     /// Directory to write to; created, and refused if it holds anything
     #[arg(long, value_name = "DIR")]
     pub(crate) to: PathBuf,
+}
+
+/// What to do with users. A running server has its directory for itself: there, createUser and its like do the same.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserArguments {
+    /// Add a user
+    #[command(after_help = "Example:\n  handfast user add ann --data /srv/handfast --role readWrite@shop")]
+    Add(Box<UserAddArguments>),
+    /// Give a user a new password
+    #[command(after_help = "Example:\n  handfast user password ann --data /srv/handfast")]
+    Password(Box<UserPasswordArguments>),
+    /// Remove a user
+    #[command(after_help = "Example:\n  handfast user remove ann --data /srv/handfast")]
+    Remove(Box<UserRemoveArguments>),
+    /// List all users with their roles
+    #[command(after_help = "Example:\n  handfast user list --data /srv/handfast")]
+    List(Box<UserListArguments>),
+}
+
+/// Which user.
+#[derive(Args, Debug)]
+pub(crate) struct UserFlags {
+    /// Its name
+    pub(crate) name: String,
+    /// The database that it belongs to: authSource of a connection string
+    #[arg(long, value_name = "NAME", default_value = "admin")]
+    pub(crate) database: String,
+}
+
+/// Where a password is from.
+#[derive(Args, Debug)]
+pub(crate) struct PasswordFlags {
+    /// Read the password from the first line of a file [default: ask, or the first line of standard input]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+/// `handfast user add`.
+#[derive(Args, Debug)]
+pub(crate) struct UserAddArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    #[command(flatten)]
+    pub(crate) user: UserFlags,
+    /// What it may do: ROLE@DATABASE, or ROLE on the user's own database; may be given several times
+    #[arg(long = "role", value_name = "ROLE", required = true)]
+    pub(crate) roles: Vec<String>,
+    #[command(flatten)]
+    pub(crate) password: PasswordFlags,
+}
+
+/// `handfast user password`.
+#[derive(Args, Debug)]
+pub(crate) struct UserPasswordArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    #[command(flatten)]
+    pub(crate) user: UserFlags,
+    #[command(flatten)]
+    pub(crate) password: PasswordFlags,
+}
+
+/// `handfast user remove`.
+#[derive(Args, Debug)]
+pub(crate) struct UserRemoveArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
+    #[command(flatten)]
+    pub(crate) user: UserFlags,
+}
+
+/// `handfast user list`.
+#[derive(Args, Debug)]
+pub(crate) struct UserListArguments {
+    #[command(flatten)]
+    pub(crate) open: OpenFlags,
 }

@@ -7,13 +7,14 @@ mod documents;
 mod dump;
 mod history;
 mod serve;
+mod user;
 
 use std::future::Future;
 
 use anyhow::Context;
 use clap::ArgMatches;
 
-use crate::arguments::{CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags};
+use crate::arguments::{CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags, UserArguments};
 use crate::bench;
 use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
 use crate::console::Console;
@@ -48,6 +49,18 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
         Command::Backup(arguments) => {
             let (settings, console) = prepare(&arguments.open, matches)?;
             block_on(until_stopped(backup::run(&settings, &arguments, console)))
+        }
+        Command::User(arguments) => {
+            // The flags belong to the subcommand of the subcommand.
+            let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
+            let open = match &arguments {
+                UserArguments::Add(arguments) => &arguments.open,
+                UserArguments::Password(arguments) => &arguments.open,
+                UserArguments::Remove(arguments) => &arguments.open,
+                UserArguments::List(arguments) => &arguments.open,
+            };
+            let (settings, console) = prepare(open, matches)?;
+            block_on(until_stopped(user::run(&settings, &arguments, console)))
         }
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings, matches)?;

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use handfast_server::auth::Users;
 use handfast_server::{Address, Options, Server};
 use handfast_store::{DocumentStore, Sources};
 use serde_json::json;
+use tracing::warn;
 
 use crate::configuration::{Settings, Topology};
 use crate::console::Console;
@@ -23,6 +25,9 @@ pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let embedded = store::open(settings, sources.clone()).await?;
     let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
+    if settings.auth {
+        check_users(&Users::new(Arc::clone(&shared)), &listen).await?;
+    }
 
     let server = Server::bind(options(settings, listen), shared, sources).await?;
     let handle = server.shutdown_handle();
@@ -74,12 +79,28 @@ async fn addresses(settings: &Settings) -> anyhow::Result<Vec<Address>> {
     if sockets.is_empty() {
         return Err(Usage(format!("listen: '{}' stands for no address", settings.listen)).into());
     }
-    if let Some(open) = sockets.iter().find(|socket| !socket.ip().is_loopback() && !settings.insecure) {
-        let why = "there is no authentication: anybody who reaches it could read and change everything";
-        return Err(Usage(format!("listen: {open} is not a loopback address, and {why}; --insecure allows it")).into());
+    let open = sockets.iter().find(|socket| !socket.ip().is_loopback());
+    if let Some(open) = open.filter(|_| !settings.insecure && !settings.auth) {
+        let why = "anybody who reaches it could read and change everything";
+        let what = "--auth asks for a login, --insecure allows it";
+        return Err(Usage(format!("listen: {open} is not a loopback address, and {why}; {what}")).into());
     }
     let unix = settings.unix_socket.clone().map(Address::Unix);
     Ok(with_one_free_port(sockets).map(Address::Tcp).chain(unix).collect())
+}
+
+/// With nobody who could log in, a server that others can reach is of no use: most likely it is a mistake.
+async fn check_users(users: &Users, listen: &[Address]) -> anyhow::Result<()> {
+    if users.any().await? {
+        return Ok(());
+    }
+    let what = "no user exists, so nobody can log in; `handfast user add NAME --role root` adds one";
+    let open = listen.iter().any(|address| matches!(address, Address::Tcp(socket) if !socket.ip().is_loopback()));
+    if open {
+        return Err(Usage(format!("auth: {what}")).into());
+    }
+    warn!("{what}");
+    Ok(())
 }
 
 /// Port 0 means one free port: two addresses of a name (127.0.0.1 and ::1) would get two.
@@ -110,6 +131,7 @@ fn options(settings: &Settings, listen: Vec<Address>) -> Options {
     options.cursors.open_max = settings.max_cursors as usize;
     options.shutdown_grace = settings.shutdown_timeout.0;
     options.slow_operation = settings.slow_operation.0;
+    options.authentication = settings.auth;
     options.command_line = std::env::args().collect();
     options
 }

@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) expiry_interval: Span,
     pub(crate) listen: String,
     pub(crate) insecure: bool,
+    pub(crate) auth: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unix_socket: Option<PathBuf>,
     pub(crate) topology: Topology,
@@ -59,6 +60,7 @@ impl Default for Settings {
             // MongoDB's port; nobody else can reach it.
             listen: "127.0.0.1:27017".to_owned(),
             insecure: false,
+            auth: server.authentication,
             unix_socket: None,
             topology: Topology::Standalone,
             replica_set: "handfast".to_owned(),
