@@ -246,6 +246,15 @@ pub(crate) struct ServerFlags {
     #[arg(long, env = "HANDFAST_AUTH", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) auth: Option<bool>,
+    /// Speak TLS over TCP with this certificate, and those between it and an authority (PEM)
+    #[arg(long, env = "HANDFAST_TLS_CERTIFICATE", value_name = "FILE")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The private key of --tls-certificate (PEM)
+    #[arg(long, env = "HANDFAST_TLS_KEY", value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Let only clients connect whose certificate one of these authorities signed (PEM)
+    #[arg(long, env = "HANDFAST_TLS_CLIENT_CA", value_name = "FILE")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
     /// Listen on addresses that others can reach although nobody has to log in
     #[arg(long, env = "HANDFAST_INSECURE", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! server      listens, accepts, ends
+//! tls         the handshake before the first message, if there is one
 //! connection  a message, its answer, the next message
 //! frame       bytes to whole messages, within bounds of size and time
 //! exchange    one message: inflate, decode, check its depth, run it, send what comes of it
@@ -16,7 +17,7 @@
 //! cursors     what is open, whose it is, when its time is over
 //! ```
 //!
-//! What it is not: transactions, retryable writes and TLS are not here yet; a request for one of them is refused,
+//! What it is not: transactions and retryable writes are not here yet; a request for one of them is refused,
 //! never ignored.
 
 mod arguments;
@@ -42,9 +43,11 @@ mod sessions;
 mod state;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 mod writer;
 
 pub use error::{Error, Result};
 pub use metrics::Metrics;
 pub use options::{Address, ConnectionLimits, CursorLimits, Options, Topology};
 pub use server::{Server, ShutdownHandle};
+pub use tls::{Tls, TlsError, TlsFile};

@@ -8,6 +8,7 @@ use handfast_store::Durability;
 use handfast_wire::{Compressor, Limits};
 
 pub use crate::cursors::CursorLimits;
+use crate::tls::Tls;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +98,8 @@ pub struct Options {
     pub topology: Topology,
     /// Whether a client has to log in, and may do what its roles allow.
     pub authentication: bool,
+    /// Speak TLS, and nothing else, over TCP. A Unix socket stays as it is.
+    pub tls: Option<Tls>,
     /// Which compressors a client may use.
     pub compressors: Vec<Compressor>,
     /// When a write is acknowledged that does not ask for `j: true` or `w: "majority"`. `Journaled`: always synced,
@@ -122,6 +125,7 @@ impl Default for Options {
             listen: Vec::new(),
             topology: Topology::default(),
             authentication: false,
+            tls: None,
             compressors: Compressor::NEGOTIABLE.to_vec(),
             durability: Durability::default(),
             limits: Limits::default(),

@@ -20,6 +20,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use crate::connection::{self, OpenConnection};
@@ -36,6 +37,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A silent client is asked whether it is still there after this, and then each [`KEEPALIVE_INTERVAL`].
 const KEEPALIVE_TIME: Duration = Duration::from_secs(120);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// Only the user who runs the server may connect through a Unix socket.
 const SOCKET_MODE: u32 = 0o700;
@@ -195,8 +199,14 @@ fn start(shared: &Arc<Shared>, stream: Stream, connections: &mut JoinSet<()>) {
                 warn!(%error, "cannot set up a connection");
             }
             let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
-            let (reader, writer) = stream.into_split();
-            spawn(shared, Client::new(id, remote.to_string(), local), reader, writer, connections);
+            let client = Client::new(id, remote.to_string(), local);
+            match &shared.options.tls {
+                Some(tls) => spawn_tls(shared, client, stream, tls.acceptor(), connections),
+                None => {
+                    let (reader, writer) = stream.into_split();
+                    spawn(shared, client, reader, writer, connections);
+                }
+            }
         }
         Stream::Unix(stream) => {
             let local = stream.local_addr().ok();
@@ -240,6 +250,47 @@ where
             }
         }
     }
+}
+
+/// The handshake holds a place already: whoever begins many is one of a bounded number.
+fn spawn_tls(
+    shared: &Arc<Shared>,
+    client: Client,
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    connections: &mut JoinSet<()>,
+) {
+    let shared = Arc::clone(shared);
+    let open = match OpenConnection::new(&shared, &client) {
+        Ok(open) => open,
+        Err(text) => {
+            shared.metrics.connections_refused.increment();
+            warn!(client = client.remote, "a connection is refused: {text}");
+            return;
+        }
+    };
+    connections.spawn(async move {
+        let mut shutdown = shared.shutdown.subscribe();
+        let handshake = tokio::select! {
+            () = begun(&mut shutdown) => return,
+            handshake = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)) => handshake,
+        };
+        match handshake {
+            Ok(Ok(stream)) => {
+                let (reader, writer) = tokio::io::split(stream);
+                connection::serve(&shared, &client, reader, writer).await;
+            }
+            Ok(Err(error)) => {
+                shared.metrics.connections_broken.increment();
+                warn!(client = client.remote, %error, "a TLS handshake failed");
+            }
+            Err(_) => {
+                shared.metrics.connections_broken.increment();
+                warn!(client = client.remote, "a TLS handshake took longer than {HANDSHAKE_TIME:?}");
+            }
+        }
+        drop(open);
+    });
 }
 
 /// A socket that nobody listens on any more is in the way of nobody; anything else is not ours to remove.

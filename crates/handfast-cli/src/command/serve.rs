@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use handfast_server::auth::Users;
-use handfast_server::{Address, Options, Server};
+use handfast_server::{Address, Options, Server, Tls, TlsFile};
 use handfast_store::{DocumentStore, Sources};
 use serde_json::json;
 use tracing::warn;
@@ -22,6 +22,12 @@ const BY_ITSELF: &str = "the server ended by itself";
 pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result<Exit> {
     let shutdown = Shutdown::listen().context("cannot listen for signals")?;
     let listen = addresses(settings).await?;
+    let tls = tls(settings)?;
+    if tls.is_none() && !settings.insecure && listen.iter().any(is_open) {
+        warn!(
+            "others can reach the server, and what they send and get is not encrypted: --tls-certificate and --tls-key"
+        );
+    }
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let embedded = store::open(settings, sources.clone()).await?;
     let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
@@ -29,7 +35,7 @@ pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result
         check_users(&Users::new(Arc::clone(&shared)), &listen).await?;
     }
 
-    let server = Server::bind(options(settings, listen), shared, sources).await?;
+    let server = Server::bind(Options { tls, ..options(settings, listen) }, shared, sources).await?;
     let handle = server.shutdown_handle();
     announce(settings, server.addresses(), console)?;
     let mut serving = tokio::spawn(server.run());
@@ -89,14 +95,38 @@ async fn addresses(settings: &Settings) -> anyhow::Result<Vec<Address>> {
     Ok(with_one_free_port(sockets).map(Address::Tcp).chain(unix).collect())
 }
 
+/// Whether others than this machine may reach it.
+fn is_open(address: &Address) -> bool {
+    matches!(address, Address::Tcp(socket) if !socket.ip().is_loopback())
+}
+
+/// Certificate and key, if TLS is asked for. What is wrong is told with the flag that it is about.
+fn tls(settings: &Settings) -> anyhow::Result<Option<Tls>> {
+    let Settings { tls_certificate, tls_key, tls_client_ca, .. } = settings;
+    let (certificate, key) = match (tls_certificate, tls_key, tls_client_ca) {
+        (None, None, None) => return Ok(None),
+        (Some(certificate), Some(key), _) => (certificate, key),
+        (None, ..) => return Err(Usage("tls-certificate: TLS needs it beside tls-key".to_owned()).into()),
+        (_, None, _) => return Err(Usage("tls-key: TLS needs it beside tls-certificate".to_owned()).into()),
+    };
+    let tls = Tls::load(certificate, key, tls_client_ca.as_deref()).map_err(|error| {
+        let key = match error.file {
+            TlsFile::Certificate => "tls-certificate",
+            TlsFile::Key => "tls-key",
+            TlsFile::ClientCa => "tls-client-ca",
+        };
+        Usage(format!("{key}: {error}"))
+    })?;
+    Ok(Some(tls))
+}
+
 /// With nobody who could log in, a server that others can reach is of no use: most likely it is a mistake.
 async fn check_users(users: &Users, listen: &[Address]) -> anyhow::Result<()> {
     if users.any().await? {
         return Ok(());
     }
     let what = "no user exists, so nobody can log in; `handfast user add NAME --role root` adds one";
-    let open = listen.iter().any(|address| matches!(address, Address::Tcp(socket) if !socket.ip().is_loopback()));
-    if open {
+    if listen.iter().any(is_open) {
         return Err(Usage(format!("auth: {what}")).into());
     }
     warn!("{what}");

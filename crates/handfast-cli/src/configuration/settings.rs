@@ -23,6 +23,12 @@ pub(crate) struct Settings {
     pub(crate) insecure: bool,
     pub(crate) auth: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_key: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unix_socket: Option<PathBuf>,
     pub(crate) topology: Topology,
     pub(crate) replica_set: String,
@@ -41,7 +47,7 @@ pub(crate) struct Settings {
 }
 
 /// The settings that have no default: absent until somebody sets them.
-pub(crate) const OPTIONAL: [&str; 2] = ["unix-socket", "advertise"];
+pub(crate) const OPTIONAL: [&str; 5] = ["unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
 
 impl Default for Settings {
     /// What the libraries say where they say something, so that there is one place for each number.
@@ -61,6 +67,9 @@ impl Default for Settings {
             listen: "127.0.0.1:27017".to_owned(),
             insecure: false,
             auth: server.authentication,
+            tls_certificate: None,
+            tls_key: None,
+            tls_client_ca: None,
             unix_socket: None,
             topology: Topology::Standalone,
             replica_set: "handfast".to_owned(),

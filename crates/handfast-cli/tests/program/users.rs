@@ -83,3 +83,27 @@ fn a_server_with_auth_asks_for_a_login() -> Result<()> {
     assert_one_line(&taken, 1, "is in use by");
     Ok(())
 }
+
+#[test]
+fn a_bad_certificate_is_one_line_that_names_the_flag() -> Result<()> {
+    let scratch = Scratch::new("tls")?;
+    std::fs::write(scratch.path("nonsense"), "nonsense")?;
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--log-level", "error"];
+    for (arguments, expected) in [
+        (&["--tls-key", "nonsense"][..], "tls-certificate: TLS needs it beside tls-key"),
+        (&["--tls-certificate", "nonsense"], "tls-key: TLS needs it beside tls-certificate"),
+        (&["--tls-client-ca", "nonsense"], "tls-certificate: TLS needs it"),
+        (
+            &["--tls-certificate", "nonsense", "--tls-key", "nonsense"],
+            "tls-certificate: nonsense: there is no certificate",
+        ),
+        (
+            &["--tls-certificate", "nowhere", "--tls-key", "nonsense"],
+            "tls-certificate: nowhere: no certificate in PEM form",
+        ),
+    ] {
+        assert_one_line(&handfast(&scratch, &serve).args(arguments).output()?, 2, expected);
+    }
+    assert!(!scratch.path("handfast-data").exists(), "nothing was made");
+    Ok(())
+}

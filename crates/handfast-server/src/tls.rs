@@ -1,0 +1,95 @@
+//! TLS of the connections over TCP, by rustls: versions 1.2 and 1.3.
+//!
+//! The files are read once, at the start. A handshake that does not end in time, or goes wrong, ends its connection.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+
+/// Which of the files is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFile {
+    /// The certificate chain of the server.
+    Certificate,
+    /// Its private key.
+    Key,
+    /// The authorities that sign certificates of clients.
+    ClientCa,
+}
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub struct TlsError {
+    /// Which file it is about.
+    pub file: TlsFile,
+    /// Where it is.
+    pub path: PathBuf,
+    why: String,
+}
+
+/// A certificate, its key, and whose clients may connect.
+#[derive(Clone)]
+pub struct Tls(Arc<ServerConfig>);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls(..)")
+    }
+}
+
+impl Tls {
+    /// Reads the files, which are PEM. With `client_ca` a client needs a certificate that one of its authorities signed.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or does not hold what it should; a key that does not belong to the certificate.
+    pub fn load(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = certificates(TlsFile::Certificate, certificate)?;
+        let wrong = |file, path: &Path, why: String| TlsError { file, path: path.to_owned(), why };
+        let secret = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| wrong(TlsFile::Key, key, format!("no private key in PEM form can be read: {error}")))?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(TlsFile::Certificate, certificate, error.to_string()))?;
+        let builder = match client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let refused = |why: String| wrong(TlsFile::ClientCa, path, why);
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(TlsFile::ClientCa, path)? {
+                    roots.add(authority).map_err(|error| refused(error.to_string()))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| refused(error.to_string()))?)
+            }
+        };
+        let config = builder.with_single_cert(chain, secret).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                let why = format!("the key does not belong to the certificate in {}", certificate.display());
+                wrong(TlsFile::Key, key, why)
+            }
+            other => wrong(TlsFile::Certificate, certificate, other.to_string()),
+        })?;
+        Ok(Tls(Arc::new(config)))
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.0))
+    }
+}
+
+fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |why| TlsError { file, path: path.to_owned(), why };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let read = read.map_err(|error| wrong(format!("no certificate in PEM form can be read: {error}")))?;
+    if read.is_empty() { Err(wrong("there is no certificate in it".to_owned())) } else { Ok(read) }
+}
+
+#[cfg(test)]
+mod tests;

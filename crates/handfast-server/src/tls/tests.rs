@@ -1,0 +1,149 @@
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bson::rawdoc;
+use handfast_store::{MemoryStore, Sources};
+use handfast_wire::{Flags, HEADER_BYTES, OpMsg};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, Issuer, KeyPair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::{Address, Options, Server};
+
+/// Files of one test, removed when it is over.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("handfast-tls-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Files(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn localhost() -> CertifiedKey<KeyPair> {
+    rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap()
+}
+
+async fn serve(tls: Tls) -> SocketAddr {
+    let listen = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let options = Options { tls: Some(tls), ..Options::on(listen) };
+    let sources = Sources::seeded(1);
+    let server = Server::bind(options, Arc::new(MemoryStore::new(sources.clone())), sources).await.unwrap();
+    let Address::Tcp(address) = server.addresses()[0].clone() else { panic!("no TCP") };
+    tokio::spawn(server.run());
+    address
+}
+
+/// Sends a ping and returns whether an answer came.
+async fn ping(address: SocketAddr, trusted: &CertificateDer<'static>, own: Option<&CertifiedKey<KeyPair>>) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_root_certificates(roots);
+    let config = match own {
+        None => builder.with_no_client_auth(),
+        Some(own) => {
+            let key = PrivateKeyDer::from_pem_slice(own.signing_key.serialize_pem().as_bytes()).unwrap();
+            builder.with_client_auth_cert(vec![own.cert.der().clone()], key).unwrap()
+        }
+    };
+    let stream = TcpStream::connect(address).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    let Ok(mut stream) = connector.connect("localhost".try_into().unwrap(), stream).await else { return false };
+    let mut bytes = Vec::new();
+    OpMsg::new(Flags::default(), &rawdoc! { "ping": 1, "$db": "admin" }).encode(1, 0, &mut bytes);
+    stream.write_all(&bytes).await.is_ok() && stream.read_exact(&mut [0; HEADER_BYTES]).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_client_that_trusts_the_certificate() {
+    let files = Files::new("plain");
+    let (own, other) = (localhost(), localhost());
+    let certificate = files.write("certificate.pem", &own.cert.pem());
+    let key = files.write("key.pem", &own.signing_key.serialize_pem());
+    let address = serve(Tls::load(&certificate, &key, None).unwrap()).await;
+    assert!(ping(address, own.cert.der(), None).await);
+    assert!(!ping(address, other.cert.der(), None).await, "not the certificate that it trusts");
+    // Without TLS there is no answer but the end.
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut bytes = Vec::new();
+    OpMsg::new(Flags::default(), &rawdoc! { "ping": 1, "$db": "admin" }).encode(1, 0, &mut bytes);
+    stream.write_all(&bytes).await.unwrap();
+    let mut answer = Vec::new();
+    let _ended_or_reset = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await.unwrap();
+    assert!(!answer.windows(3).any(|bytes| bytes == b"ok\0"));
+    assert!(ping(address, own.cert.der(), None).await, "and others are served");
+}
+
+#[tokio::test]
+async fn clients_with_a_certificate_alone() {
+    let files = Files::new("clients");
+    let own = localhost();
+    let certificate = files.write("certificate.pem", &own.cert.pem());
+    let key = files.write("key.pem", &own.signing_key.serialize_pem());
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    let authority = params.self_signed(&authority_key).unwrap();
+    let ca = files.write("ca.pem", &authority.pem());
+    let issuer = Issuer::new(params, authority_key);
+    let signing_key = KeyPair::generate().unwrap();
+    let cert = CertificateParams::new(vec!["client".to_owned()]).unwrap().signed_by(&signing_key, &issuer).unwrap();
+    let client = CertifiedKey { cert, signing_key };
+
+    let address = serve(Tls::load(&certificate, &key, Some(&ca)).unwrap()).await;
+    assert!(ping(address, own.cert.der(), Some(&client)).await);
+    assert!(!ping(address, own.cert.der(), None).await);
+    assert!(!ping(address, own.cert.der(), Some(&localhost())).await);
+}
+
+#[test]
+fn files_that_are_wrong_are_named() {
+    let files = Files::new("wrong");
+    let (own, other) = (localhost(), localhost());
+    let certificate = files.write("certificate.pem", &own.cert.pem());
+    let key = files.write("key.pem", &own.signing_key.serialize_pem());
+    let foreign = files.write("other.pem", &other.signing_key.serialize_pem());
+    let (nonsense, nowhere) = (files.write("nonsense.pem", "nonsense"), files.0.join("nowhere.pem"));
+    let check = |certificate: &Path, key: &Path, ca: Option<&Path>, file, path: &Path, text: &str| {
+        let error = Tls::load(certificate, key, ca).unwrap_err();
+        assert_eq!((error.file, error.path.as_path()), (file, path));
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    check(&nowhere, &key, None, TlsFile::Certificate, &nowhere, "no certificate in PEM form can be read");
+    check(&nonsense, &key, None, TlsFile::Certificate, &nonsense, "there is no certificate in it");
+    check(&key, &key, None, TlsFile::Certificate, &key, "there is no certificate in it");
+    check(&certificate, &nowhere, None, TlsFile::Key, &nowhere, "no private key in PEM form can be read");
+    check(&certificate, &certificate, None, TlsFile::Key, &certificate, "no private key in PEM form can be read");
+    check(&certificate, &foreign, None, TlsFile::Key, &foreign, "the key does not belong to the certificate in");
+    check(&certificate, &key, Some(&nowhere), TlsFile::ClientCa, &nowhere, "no certificate in PEM form can be read");
+    check(&certificate, &key, Some(&nonsense), TlsFile::ClientCa, &nonsense, "there is no certificate in it");
+    assert!(Tls::load(&certificate, &key, Some(&certificate)).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_does_not_come_is_given_up() {
+    let files = Files::new("silent");
+    let own = localhost();
+    let certificate = files.write("certificate.pem", &own.cert.pem());
+    let key = files.write("key.pem", &own.signing_key.serialize_pem());
+    let address = serve(Tls::load(&certificate, &key, None).unwrap()).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0);
+}
