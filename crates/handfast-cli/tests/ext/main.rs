@@ -13,7 +13,7 @@
 
 mod support;
 
-use support::{Handfast, Tool, examples, run, run_with_own_servers};
+use support::{BOSS_PASSWORD, Certificate, Handfast, Tool, examples, run, run_with_own_servers};
 
 /// pymongo through its own methods: results, bulk errors, cursors, sessions, compression, large documents.
 #[test]
@@ -61,6 +61,39 @@ fn ext_mongosh() {
         server.run(&node, &[&mongosh, "--quiet", "--norc", &server.uri(), "--file", &script]);
         server.stop();
     }
+}
+
+/// Logins and roles: every client with the right password, a wrong one, an unknown name, and none; over TCP as it is.
+#[test]
+fn ext_login() {
+    log_in(Handfast::guarded(&[]));
+}
+
+/// The same over TLS, with a certificate made for the test.
+#[test]
+fn ext_login_over_tls() {
+    let certificate = Certificate::make();
+    log_in(Handfast::guarded(&certificate.flags()).with_ca(certificate.path()));
+}
+
+fn log_in(server: Handfast) {
+    let (Some(node), Some(mongosh), Some(python)) = (Tool::Node.find(), Tool::Mongosh.find(), Tool::Python.find())
+    else {
+        return;
+    };
+    server.run(&python, &["tests/clients/login/login.py"]);
+    server.run(&node, &["tests/clients/node/login.mjs"]);
+    let mut arguments = vec![mongosh, "--quiet".to_owned(), "--norc".to_owned(), server.uri()];
+    arguments.extend(["--username", "boss", "--password", BOSS_PASSWORD].map(str::to_owned));
+    if let Some(ca) = server.ca() {
+        arguments.extend(["--tls", "--tlsCAFile", ca].map(str::to_owned));
+    }
+    arguments.extend(["--file", "tests/clients/login/login.js"].map(str::to_owned));
+    server.run(&node, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    if let Some(program) = Tool::RustDriver.find() {
+        server.run(&program, &["login"]);
+    }
+    server.stop();
 }
 
 /// The statements of the documents that Handfast is made from, each file with what the document says comes back.

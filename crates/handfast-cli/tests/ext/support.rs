@@ -85,24 +85,95 @@ pub(crate) struct Handfast {
     child: Child,
     directory: PathBuf,
     port: u16,
+    ca: Option<String>,
+}
+
+/// Of the user "boss" of a guarded server. It holds a character that SASLprep takes out, and one outside ASCII.
+pub(crate) const BOSS_PASSWORD: &str = "I\u{ad}X p\u{e4}ss";
+
+/// A certificate for localhost and 127.0.0.1, and its key, in files that are removed with it.
+pub(crate) struct Certificate {
+    directory: PathBuf,
+}
+
+impl Certificate {
+    /// Makes one.
+    pub(crate) fn make() -> Self {
+        let directory = std::env::temp_dir().join(format!("handfast-ext-tls-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the certificate");
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        std::fs::write(directory.join("certificate.pem"), made.cert.pem()).expect("a file for the certificate");
+        std::fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).expect("a file for the key");
+        Certificate { directory }
+    }
+
+    pub(crate) fn path(&self) -> String {
+        self.directory.join("certificate.pem").to_string_lossy().into_owned()
+    }
+
+    /// What makes a server use it.
+    pub(crate) fn flags(&self) -> [String; 4] {
+        let key = self.directory.join("key.pem").to_string_lossy().into_owned();
+        ["--tls-certificate".to_owned(), self.path(), "--tls-key".to_owned(), key]
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        let _removed = std::fs::remove_dir_all(&self.directory);
+    }
 }
 
 impl Handfast {
     /// Starts the server on a free port and waits until it takes connections.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[], |_| {})
+    }
+
+    /// Starts a server that asks for logins, with the user "boss".
+    pub(crate) fn guarded(flags: &[String]) -> Self {
+        let flags: Vec<String> = flags.iter().cloned().chain(["--auth".to_owned()]).collect();
+        Self::start_with(&flags, |directory| {
+            let password = directory.join("password");
+            std::fs::write(&password, BOSS_PASSWORD).expect("a file for the password");
+            let added = Command::new(env!("CARGO_BIN_EXE_handfast"))
+                .args(["user", "add", "boss", "--role", "root", "--data"])
+                .arg(directory.join("data"))
+                .arg("--password-file")
+                .arg(password)
+                .output()
+                .expect("the program runs");
+            assert!(added.status.success(), "{added:?}");
+        })
+    }
+
+    /// Tells clients by which certificate they know the server.
+    pub(crate) fn with_ca(mut self, ca: String) -> Self {
+        self.ca = Some(ca);
+        self
+    }
+
+    pub(crate) fn ca(&self) -> Option<&str> {
+        self.ca.as_deref()
+    }
+
+    fn start_with(flags: &[String], prepare: impl FnOnce(&Path)) -> Self {
         let port = free_port();
         let directory = std::env::temp_dir().join(format!("handfast-ext-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory for the server");
         let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
+        prepare(&directory);
         let child = Command::new(env!("CARGO_BIN_EXE_handfast"))
             .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
             .arg(directory.join("data"))
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle of the log"))
             .stderr(log)
             .spawn()
             .expect("the server starts");
-        let mut server = Self { child, directory, port };
+        let mut server = Self { child, directory, port, ca: None };
         let answered =
             wait_until(START_SECONDS_MAX, || TcpStream::connect(("127.0.0.1", port)).is_ok() || !server.alive());
         assert!(answered && server.alive(), "the server did not start:\n{}", server.log());
@@ -117,9 +188,13 @@ impl Handfast {
     /// Runs a program with `MONGODB_URI` naming this server; it must exit with 0.
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
         println!("{program} {}", arguments.join(" "));
-        execute(
-            Command::new(program).args(arguments).env("MONGODB_URI", self.uri()).env("DB_PORT", self.port.to_string()),
-        );
+        let mut command = Command::new(program);
+        command.args(arguments).env("MONGODB_URI", self.uri()).env("DB_PORT", self.port.to_string());
+        command.env("BOSS_PASSWORD", BOSS_PASSWORD);
+        if let Some(ca) = &self.ca {
+            command.env("TLS_CA", ca);
+        }
+        execute(&mut command);
     }
 
     /// Stops the server, which must have been alive and go cleanly, and checks what it leaves behind.

@@ -1,6 +1,7 @@
 //! The official Rust driver against the server that `MONGODB_URI` names: each scenario in an empty database, the first
 //! failure ends the program with its error.
 
+mod login;
 mod scenarios;
 
 use anyhow::Context as _;
@@ -9,6 +10,11 @@ use mongodb::Client;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let uri = std::env::var("MONGODB_URI").context("MONGODB_URI names the server")?;
+    if std::env::args().nth(1).as_deref() == Some("login") {
+        login::run(&uri).await.context("login")?;
+        println!("ok login");
+        return Ok(());
+    }
     let client = Client::with_uri_str(&uri).await?;
     macro_rules! run {
         ($($scenario:ident),+ $(,)?) => {$(
