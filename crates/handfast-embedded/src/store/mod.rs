@@ -15,6 +15,7 @@ use handfast_store::{Namespace, Sources};
 use crate::Options;
 use crate::catalog::Collection;
 use crate::committer::{Committer, Shared, Snapshot};
+use crate::write::build::Builds;
 
 /// The embedded document store. A clone is another handle on the same store; the directory is free again when the last
 /// handle, and the last cursor or snapshot of it, are gone.
@@ -31,6 +32,8 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// Told when something was dropped whose keys are to be removed.
     pub(crate) removal: Arc<tokio::sync::Notify>,
+    /// The indexes that are being built.
+    pub(crate) builds: Arc<Builds>,
     /// The last handle is being closed: the background task begins nothing new.
     pub(crate) closing: std::sync::atomic::AtomicBool,
 }
@@ -69,6 +72,11 @@ impl EmbeddedStore {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         self.inner.committer.shared()
+    }
+
+    /// A handle for what goes on beside requests: the store can be closed while there is one.
+    pub(crate) fn for_a_task(&self) -> Self {
+        EmbeddedStore { inner: self.inner.clone(), handles: Arc::default() }
     }
 
     /// The snapshot for a reader that begins now.

@@ -78,7 +78,7 @@ fn open(path: PathBuf, sources: Sources, options: Options) -> Result<EmbeddedSto
 /// The store around its committer.
 pub(super) fn assemble(committer: Committer, sources: Sources, options: Options) -> EmbeddedStore {
     let removal = Arc::default();
-    let closing = AtomicBool::new(false);
-    let inner = Arc::new(Inner { committer, sources, options, removal, closing });
+    let (builds, closing) = (Arc::default(), AtomicBool::new(false));
+    let inner = Arc::new(Inner { committer, sources, options, removal, builds, closing });
     EmbeddedStore { inner, handles: Arc::default() }
 }

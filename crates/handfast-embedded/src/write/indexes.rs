@@ -1,12 +1,5 @@
-//! Creating and dropping indexes.
-//!
-//! An index on a collection that has documents is built beside the writers: first it is put into the catalog,
-//! incomplete, and from then on every write keeps it up to date; then the documents that were there before are indexed,
-//! some at a time, each in its newest state; then it is complete, and queries may use it. If a document cannot be
-//! indexed (two of them share a unique key), the index is dropped again. A store that was killed in between drops the
-//! incomplete index when it is opened: nobody was told that it exists.
+//! Indexes in the catalog: added, changed, dropped. How one is built over documents is told in [`super::build`].
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use bson::raw::cstr;
@@ -14,79 +7,22 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, selected};
 use handfast_store::{
-    CreateIndexes, DropIndexes, Error as StoreError, IndexInfo, IndexSpec, ModifyCollection, Namespace,
-    Result as StoreResult,
+    DropIndexes, Error as StoreError, IndexInfo, IndexSpec, ModifyCollection, Namespace, Result as StoreResult,
 };
 
 use crate::catalog::{Collection, CollectionIndex};
-use crate::committer::{Answer, Writer};
-use crate::engine::{Direction, Keyspace};
-use crate::format::{CollectionId, IndexId, MetadataKey, collection_prefix};
+use crate::committer::Writer;
+use crate::format::{CollectionId, IndexId, MetadataKey};
 use crate::store::EmbeddedStore;
 
 /// How many indexes there were and are, and which must be built.
 pub(crate) struct Added {
-    before: u32,
-    after: u32,
-    build: Vec<(CollectionId, IndexId)>,
+    pub(super) before: u32,
+    pub(super) after: u32,
+    pub(super) build: Vec<(CollectionId, IndexId)>,
 }
 
 impl EmbeddedStore {
-    pub(crate) async fn add_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
-        let uuid = self.uuid();
-        let namespace = request.namespace.clone();
-        let indexes = request.indexes.into_iter().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;
-        let added = self.change_catalog(move |writer| add_to_catalog(writer, &namespace, uuid, indexes)).await?;
-        for (place, (collection, index)) in added.build.iter().enumerate() {
-            if let Err(error) = self.build(*collection, *index).await {
-                for (collection, index) in added.build[place..].iter().copied() {
-                    self.change_catalog(move |writer| drop_index(writer, collection, index)).await?;
-                }
-                self.removal_is_due();
-                return Err(error);
-            }
-        }
-        Ok((added.before, added.after))
-    }
-
-    /// Indexes the documents that were there before the index.
-    async fn build(&self, collection: CollectionId, index: IndexId) -> StoreResult<()> {
-        let mut after = None;
-        loop {
-            let keys = self.next_documents(collection, after.take()).await?;
-            let Some(last) = keys.last().cloned() else {
-                break;
-            };
-            let bytes = keys.iter().map(Vec::len).sum();
-            let step = move |writer: &mut Writer<'_>| build_step(writer, collection, index, &keys);
-            self.inner.committer.submit(Answer::Applied, bytes, step).await?;
-            after = Some(last);
-        }
-        self.change_catalog(move |writer| {
-            change_index(writer, collection, index, |entry| entry.complete = true);
-            Ok(())
-        })
-        .await
-    }
-
-    /// The `_id` keys of some documents after a key, in the newest state.
-    async fn next_documents(&self, collection: CollectionId, after: Option<Vec<u8>>) -> StoreResult<Vec<Vec<u8>>> {
-        let view = self.latest().view;
-        let count = self.inner.options.step_documents_max.max(1);
-        let keys = tokio::task::spawn_blocking(move || {
-            let prefix = collection_prefix(collection);
-            let start = match after {
-                Some(id_key) => Bound::Excluded([&prefix[..], &id_key].concat()),
-                None => Bound::Included(prefix.to_vec()),
-            };
-            let range = (start, crate::engine::after_prefix(&prefix));
-            let rows = view.range(Keyspace::Documents, range, Direction::Forward);
-            rows.take(count).map(|row| row.map(|(key, _)| key[4..].to_vec())).collect::<crate::Result<Vec<_>>>()
-        });
-        let keys = keys.await.map_err(|error| crate::Error::Engine(error.to_string()))?;
-        Ok(keys?)
-    }
-
     pub(crate) async fn remove_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
         let before = self
             .change_catalog(move |writer| {
@@ -141,7 +77,7 @@ impl EmbeddedStore {
                 spec.hidden = hidden;
             }
             let changed = Index::compile(spec)?;
-            change_index(writer, collection.id, index.id, |entry| entry.index = changed);
+            change_index(writer, collection.id, index.id, |entry| entry.index = changed)?;
             Ok(answer)
         })
         .await
@@ -184,53 +120,38 @@ pub(crate) fn add_to_catalog(
     Ok(Added { before: count(before), after: count(after), build })
 }
 
-fn build_step(
-    writer: &mut Writer<'_>,
-    collection: CollectionId,
-    index: IndexId,
-    id_keys: &[Vec<u8>],
-) -> StoreResult<()> {
-    for id_key in id_keys {
-        let Some((found, entry)) = find_index(writer, collection, index) else {
-            let text = "the index, or its collection, was dropped while the index was built";
-            return Err(StoreError::command(Code::IndexNotFound, text));
-        };
-        // A document that is gone since needs no entry; one that was changed since has it already, and gets it again.
-        if let Some(stored) = writer.get(collection, id_key)? {
-            writer.index_document(&found, &entry, id_key, stored.document()?)?;
-        }
-    }
-    Ok(())
-}
-
-fn find_index(
+/// An index and its collection, as they are now.
+pub(super) fn find_index(
     writer: &Writer<'_>,
     collection: CollectionId,
     index: IndexId,
-) -> Option<(Arc<Collection>, Arc<CollectionIndex>)> {
-    let collection = writer.catalog().by_id(collection)?.clone();
-    let entry = collection.indexes.iter().find(|entry| entry.id == index)?.clone();
-    Some((collection, entry))
+) -> StoreResult<(Arc<Collection>, Arc<CollectionIndex>)> {
+    let found = writer.catalog().by_id(collection).cloned();
+    let entry = found.as_ref().and_then(|found| found.indexes.iter().find(|entry| entry.id == index).cloned());
+    found.zip(entry).ok_or_else(|| {
+        let text = "the index, or its collection, was dropped while the index was built";
+        StoreError::command(Code::IndexNotFound, text)
+    })
 }
 
-fn change_index(
+pub(super) fn change_index(
     writer: &mut Writer<'_>,
     collection: CollectionId,
     index: IndexId,
     change: impl FnOnce(&mut CollectionIndex),
-) {
-    if let Some((collection, _)) = find_index(writer, collection, index) {
-        let mut changed = Collection::clone(&collection);
-        if let Some(entry) = changed.indexes.iter_mut().find(|entry| entry.id == index) {
-            change(Arc::make_mut(entry));
-        }
-        writer.put_collection(Arc::new(changed));
+) -> StoreResult<()> {
+    let (collection, _) = find_index(writer, collection, index)?;
+    let mut changed = Collection::clone(&collection);
+    if let Some(entry) = changed.indexes.iter_mut().find(|entry| entry.id == index) {
+        change(Arc::make_mut(entry));
     }
+    writer.put_collection(Arc::new(changed));
+    Ok(())
 }
 
 /// Takes an index out of the catalog, if it is there; its entries are removed later.
 pub(crate) fn drop_index(writer: &mut Writer<'_>, collection: CollectionId, index: IndexId) -> StoreResult<()> {
-    if let Some((collection, _)) = find_index(writer, collection, index) {
+    if let Ok((collection, _)) = find_index(writer, collection, index) {
         let mut changed = Collection::clone(&collection);
         changed.indexes.retain(|entry| entry.id != index);
         let id = collection.id;

@@ -1,12 +1,15 @@
 //! How the store is changed: each request becomes operations of the committer.
 
 pub(crate) mod atomic;
+pub(crate) mod build;
 pub(crate) mod change;
 pub(crate) mod collections;
 pub(crate) mod expiry;
 pub(crate) mod indexes;
 pub(crate) mod insert;
 pub(crate) mod removal;
+#[cfg(test)]
+mod step_tests;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;

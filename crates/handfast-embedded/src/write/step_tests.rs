@@ -1,0 +1,90 @@
+//! Requests of many steps: what is left when one fails or is given up, and what they keep in use.
+
+use std::time::Duration;
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::{CreateIndexes, DocumentStore, Find, Hint, IndexSpec, Insert, Sources};
+
+use crate::store::tests::{all, namespace};
+use crate::{EmbeddedStore, Options};
+
+/// A store whose large requests take many steps.
+async fn stepping(path: &std::path::Path, options: Options) -> EmbeddedStore {
+    let options = Options { step_documents_max: 10, ..options };
+    EmbeddedStore::open(path, Sources::seeded(1), options).await.unwrap()
+}
+
+async fn fill(store: &EmbeddedStore, documents: i32, document: impl Fn(i32) -> RawDocumentBuf) {
+    let documents = (0..documents).map(document).collect();
+    let outcome = store.insert(Insert::new(namespace(), documents)).await.unwrap();
+    assert_eq!(outcome.errors.len(), 0);
+}
+
+fn create(indexes: Vec<IndexSpec>) -> CreateIndexes {
+    CreateIndexes { namespace: namespace(), indexes }
+}
+
+fn on(field: &str) -> IndexSpec {
+    let mut key = RawDocumentBuf::new();
+    key.append(bson::raw::CString::try_from(field).unwrap(), 1);
+    IndexSpec::new(key)
+}
+
+fn unique(field: &str) -> IndexSpec {
+    IndexSpec { unique: true, ..on(field) }
+}
+
+async fn names(store: &EmbeddedStore) -> Vec<String> {
+    let indexes = store.list_indexes(&namespace()).await.unwrap();
+    indexes.into_iter().map(|info| info.spec.name).collect()
+}
+
+async fn found_by(store: &EmbeddedStore, index: &str) -> usize {
+    let mut find = Find::new(namespace(), rawdoc! {});
+    find.hint = Some(Hint::Name(index.to_owned()));
+    all(store.find(find).await.unwrap()).await.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_whose_creation_was_given_up_can_be_created_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = stepping(directory.path(), Options::small()).await;
+    fill(&store, 3000, |n| rawdoc! { "_id": n, "a": n }).await;
+    let given_up = tokio::time::timeout(Duration::from_millis(20), store.create_indexes(create(vec![on("a")]))).await;
+    given_up.unwrap_err();
+    assert_eq!(store.create_indexes(create(vec![on("a")])).await.unwrap(), (1, 2));
+    assert_eq!(names(&store).await, ["_id_", "a_1"]);
+    assert_eq!(found_by(&store, "a_1").await, 3000);
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_creates_an_index_that_is_being_built_gets_the_outcome_of_the_building() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = stepping(directory.path(), Options::small()).await;
+    fill(&store, 1000, |n| rawdoc! { "_id": n, "a": n, "b": n % 999 }).await;
+    let create = async |index: IndexSpec| {
+        let before = names(&store).await.len();
+        let result = store.create_indexes(create(vec![index])).await;
+        let after = names(&store).await.len();
+        result.map(|_| after - before).map_err(|error| error.code())
+    };
+    let (first, second) = tokio::join!(create(on("a")), create(on("a")));
+    assert_eq!((first, second), (Ok(1), Ok(1)), "the index is there when it is said to be");
+    let (first, second) = tokio::join!(create(unique("b")), create(unique("b")));
+    assert_eq!((first, second), (Err(Code::DuplicateKey), Err(Code::DuplicateKey)));
+    assert_eq!(names(&store).await, ["_id_", "a_1"]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_indexes_are_created_together_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = stepping(directory.path(), Options::small()).await;
+    fill(&store, 100, |n| rawdoc! { "_id": n, "a": n, "b": n % 99 }).await;
+    let error = store.create_indexes(create(vec![on("a"), unique("b"), on("c")])).await.unwrap_err();
+    assert_eq!(error.code(), Code::DuplicateKey);
+    assert_eq!(names(&store).await, ["_id_"]);
+    store.close().await.unwrap();
+}
