@@ -35,6 +35,9 @@ pub struct Options {
     /// Documents of one step of a large change (`multi` update or delete, expiry, index build, drop), between which
     /// other writers have their turn.
     pub step_documents_max: usize,
+    /// What a `multi` update or delete may gather of `_id` keys by an index before it changes the first document, in
+    /// bytes. If more documents match, it walks the collection by `_id` instead.
+    pub gathered_bytes_max: usize,
     /// Whether checksums of records are verified on every read. Only a test of the tests switches it off.
     #[doc(hidden)]
     pub verify_checksums: bool,
@@ -64,6 +67,7 @@ impl Default for Options {
             memory_sync_interval: Duration::from_millis(100),
             expiry_interval: Some(Duration::from_secs(60)),
             step_documents_max: 1000,
+            gathered_bytes_max: (64 * MIB) as usize,
             verify_checksums: true,
             acknowledge_after_sync: true,
         }

@@ -12,6 +12,7 @@ use handfast_store::{CommitTimestamp, Error as StoreError, Result as StoreResult
 
 use crate::catalog::Catalog;
 use crate::engine::View;
+use crate::write::target::Latest;
 
 /// Everything as it was after one commit. Cheap to share; what it keeps from being merged away stays on the disk for as
 /// long as somebody holds it.
@@ -96,6 +97,11 @@ impl Publisher {
         let before = std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), next);
         // Freed outside of the lock: readers need not wait for it.
         drop(before);
+    }
+
+    /// Holds a state that is not published, to search in: it is ended like any other when it keeps too much in use.
+    pub(crate) fn hold(&self, state: Latest) -> Snapshot {
+        hold(&self.live, state.timestamp, state.view, state.catalog)
     }
 
     /// The oldest snapshot that somebody holds.

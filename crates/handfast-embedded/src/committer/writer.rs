@@ -63,14 +63,6 @@ impl<'s> Writer<'s> {
         timestamp
     }
 
-    /// The last commit, this operation's own changes not counted.
-    pub(crate) fn last_timestamp(&self) -> CommitTimestamp {
-        match self.timestamp {
-            Some(own) => CommitTimestamp(own.0 - 1),
-            None => self.state.timestamp,
-        }
-    }
-
     /// When a collection was changed last, as far as is known: not before the store was opened.
     pub(crate) fn last_change(&self, collection: CollectionId) -> CommitTimestamp {
         self.state.changes.get(&collection).copied().unwrap_or_default()

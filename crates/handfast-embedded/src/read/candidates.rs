@@ -12,7 +12,7 @@ use handfast_store::{Error as StoreError, Result as StoreResult};
 
 use super::scan::{Access, Found, Progress, Reader, Scan};
 use crate::catalog::{Collection, CollectionIndex};
-use crate::committer::Snapshot;
+use crate::committer::{Shared, Snapshot};
 use crate::engine::View;
 use crate::format::{StoredDocument, Verify};
 
@@ -26,8 +26,11 @@ const HELPING_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) enum Source {
     /// A snapshot that readers may see; it may be ended.
     Snapshot(Snapshot),
-    /// The newest state, for a search on behalf of a write.
+    /// A state as of one moment, for a search in the committer's turn.
     Latest(Arc<dyn View>),
+    /// At each helping the state that is the newest then, for a search on behalf of a write that may take long. Fit for
+    /// scans whose keys do not move.
+    Newest(Arc<Shared>),
 }
 
 impl Source {
@@ -35,6 +38,7 @@ impl Source {
         match self {
             Source::Snapshot(snapshot) => snapshot.view(),
             Source::Latest(view) => Ok(view.clone()),
+            Source::Newest(shared) => Ok(shared.latest().view),
         }
     }
 }

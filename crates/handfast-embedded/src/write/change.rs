@@ -30,10 +30,12 @@ impl EmbeddedStore {
         let mut stepped = false;
         for (place, statement) in statements.into_iter().enumerate() {
             let ticketed = ticketed.map(|ticketed| ticketed.of_statement(place));
-            let done = self.update_statement(&namespace, &statement, &variables, steps.answer, ticketed).await;
-            let (changes, error) = done.unwrap_or_else(|error| (Vec::new(), Some(error)));
-            stepped |= !changes.is_empty();
-            changes.into_iter().for_each(|changed| outcome.count(place, changed));
+            let count = |changed| {
+                stepped = true;
+                outcome.count(place, changed);
+            };
+            let done = self.update_statement(&namespace, &statement, &variables, steps.answer, ticketed, count).await;
+            let error = done.unwrap_or_else(Some);
             if let Some(error) = error {
                 outcome.errors.push(refused(place, error)?);
                 if ordered {
@@ -54,7 +56,8 @@ impl EmbeddedStore {
         variables: &RawDocument,
         answer: Answer,
         ticketed: Option<Ticketed>,
-    ) -> StoreResult<(Vec<Changed>, Option<StoreError>)> {
+        mut count: impl FnMut(Changed),
+    ) -> StoreResult<Option<StoreError>> {
         let change = Arc::new(Change::of_statement(statement, variables)?);
         let variables = joined(variables, &statement.constants)?;
         let target = Arc::new(Target {
@@ -68,16 +71,19 @@ impl EmbeddedStore {
         let apply = self.apply_change(target.clone(), change.clone());
         let absent = change.is_upsert().then(|| self.insert_absent(target.clone(), change.clone()));
         if change.is_multi() {
-            let (changes, error) = self.change_all(target.clone(), bytes, apply.clone()).await?;
-            if !changes.is_empty() || error.is_some() || absent.is_none() {
-                return Ok((changes, error));
+            let mut any = false;
+            let each = |changed| {
+                any = true;
+                count(changed);
+            };
+            let error = self.change_all(target.clone(), bytes, apply.clone(), each).await?;
+            if any || error.is_some() || absent.is_none() {
+                return Ok(error);
             }
         }
-        if change.is_multi() && absent.is_none() {
-            return Ok((Vec::new(), None));
-        }
         let changed = self.change_one(target, answer, bytes, ticketed, apply, absent).await?;
-        Ok((changed.into_iter().collect(), None))
+        changed.into_iter().for_each(count);
+        Ok(None)
     }
 
     fn apply_change(&self, target: Arc<Target>, change: Arc<Change>) -> Arc<Apply<Changed>> {
@@ -153,8 +159,9 @@ impl EmbeddedStore {
             writer.remove(collection, id_key, stored).map(|()| Some(Deleted(true)))
         });
         if statement.multi {
-            let (deleted, error) = self.change_all(target, bytes, apply).await?;
-            return Ok((deleted.len() as u64, error));
+            let mut deleted = 0;
+            let error = self.change_all(target, bytes, apply, |Deleted(_)| deleted += 1).await?;
+            return Ok((deleted, error));
         }
         let deleted = self.change_one(target, answer, bytes, ticketed, apply, None).await?;
         Ok((u64::from(deleted.is_some()), None))

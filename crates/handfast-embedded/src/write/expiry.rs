@@ -66,7 +66,8 @@ impl EmbeddedStore {
             }
             writer.remove(collection, id_key, stored).map(Some)
         });
-        let (removed, error) = self.change_all(target, 0, apply).await?;
-        error.map_or(Ok(removed.len() as u64), Err)
+        let mut removed = 0;
+        let error = self.change_all(target, 0, apply, |()| removed += 1).await?;
+        error.map_or(Ok(removed), Err)
     }
 }

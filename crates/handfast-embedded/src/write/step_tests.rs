@@ -1,12 +1,17 @@
 //! Requests of many steps: what is left when one fails or is given up, and what they keep in use.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use handfast_mql::Code;
-use handfast_store::{CreateIndexes, DocumentStore, Find, Hint, IndexSpec, Insert, Sources};
+use handfast_mql::{Code, CompileOptions, Filter, Sort};
+use handfast_store::{
+    CreateIndexes, Delete, DeleteStatement, DocumentStore, Find, Hint, IndexSpec, Insert, Sources, Update, UpdateSpec,
+    UpdateStatement,
+};
 
-use crate::store::tests::{all, namespace};
+use super::target::{Apply, Target};
+use crate::store::tests::{all, find_all, namespace};
 use crate::{EmbeddedStore, Options};
 
 /// A store whose large requests take many steps.
@@ -87,4 +92,83 @@ async fn several_indexes_are_created_together_or_not_at_all() {
     assert_eq!(error.code(), Code::DuplicateKey);
     assert_eq!(names(&store).await, ["_id_"]);
     store.close().await.unwrap();
+}
+
+/// All ways in which documents are found for a change of many.
+fn ways() -> [Options; 2] {
+    [Options::small(), Options { gathered_bytes_max: 100, ..Options::small() }]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_that_moves_documents_ahead_in_its_index_changes_each_once() {
+    for options in ways() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = stepping(directory.path(), options).await;
+        fill(&store, 200, |n| rawdoc! { "_id": n, "a": n }).await;
+        store.create_indexes(create(vec![on("a")])).await.unwrap();
+        let update = UpdateSpec::Document(rawdoc! { "$inc": { "a": 1000 } });
+        let statement =
+            UpdateStatement { multi: true, ..UpdateStatement::one(rawdoc! { "a": { "$gte": 100 } }, update) };
+        let outcome = store.update(Update::new(namespace(), vec![statement])).await.unwrap();
+        assert_eq!((outcome.matched, outcome.modified), (100, 100));
+        let expected: Vec<_> =
+            (0..200).map(|n| rawdoc! { "_id": n, "a": if n < 100 { n } else { n + 1000 } }).collect();
+        assert_eq!(find_all(&store).await, expected);
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hint_at_a_sparse_index_means_the_documents_in_it_however_they_are_found() {
+    for options in ways() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = stepping(directory.path(), options).await;
+        fill(&store, 60, |n| {
+            if n % 2 == 0 {
+                rawdoc! { "_id": n, "a": n }
+            } else {
+                rawdoc! { "_id": n }
+            }
+        })
+        .await;
+        store.create_indexes(create(vec![IndexSpec { sparse: true, ..on("a") }])).await.unwrap();
+        let hint = Some(Hint::Name("a_1".to_owned()));
+        let statements = vec![DeleteStatement { filter: rawdoc! {}, multi: true, hint }];
+        assert_eq!(store.delete(Delete::new(namespace(), statements)).await.unwrap().deleted, 30);
+        assert_eq!(find_all(&store).await.len(), 30);
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_many_documents_holds_no_old_state() {
+    for options in ways() {
+        for filter in [rawdoc! {}, rawdoc! { "a": { "$gte": 0 } }] {
+            let directory = tempfile::tempdir().unwrap();
+            let store = stepping(directory.path(), options.clone()).await;
+            fill(&store, 100, |n| rawdoc! { "_id": n, "a": n }).await;
+            store.create_indexes(create(vec![on("a")])).await.unwrap();
+            let target = Target {
+                namespace: namespace(),
+                filter: Filter::compile(&filter, &CompileOptions::default()).unwrap(),
+                sort: Sort::compile(&rawdoc! {}).unwrap(),
+                hint: None,
+                context: store.inner.sources.context(&rawdoc! {}),
+            };
+            let first = Arc::downgrade(&store.latest().view);
+            let held = Arc::new(Mutex::new(Vec::new()));
+            let noted = held.clone();
+            let apply: Arc<Apply<()>> = Arc::new(move |writer, collection, id_key, stored| {
+                noted.lock().unwrap().push(first.upgrade().is_some());
+                writer.remove(collection, id_key, stored).map(Some)
+            });
+            let mut changed = 0;
+            store.change_all(Arc::new(target), 0, apply, |()| changed += 1).await.unwrap();
+            assert_eq!(changed, 100);
+            let held = std::mem::take(&mut *held.lock().unwrap());
+            // The committer itself has it until its first batch is applied; what is published follows with the sync.
+            assert!(held[0] && !held[30], "{filter:?}: {held:?}");
+            store.close().await.unwrap();
+        }
+    }
 }

@@ -4,23 +4,32 @@
 //! by the committer: the filter and the change see the document as it is at that moment. If it does not match any more,
 //! the search is repeated; after some attempts it is done in the committer's own turn, where nothing can come between.
 //!
+//! A change of many documents takes steps, and others have their turn in between. It must meet every document that
+//! matches all the time, none twice (a change may move a document ahead in the index by which it was found), and it must
+//! not keep one old state in use for as long as it takes. So:
+//!
+//! - the collection is walked by `_id`, which never changes, each helping in the state that is the newest then;
+//! - an index is walked to its end in one state before anything is changed, and the `_id` keys are gathered. If they
+//!   become too many, or that state is ended, the collection is walked after all.
+//!
 //! "None matches" is a true answer for the moment of the view. Before an upsert inserts, the committer makes sure that the
 //! collection has not changed since that moment.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
-use handfast_mql::{Context, Filter, Sort, Sorter};
+use handfast_mql::{Code, Context, Filter, Sort, Sorter};
 use handfast_store::ticket::Recorded;
-use handfast_store::{CommitTimestamp, Find, Hint, Namespace, Result as StoreResult};
+use handfast_store::{CommitTimestamp, Error as StoreError, Find, Hint, Namespace, Result as StoreResult};
 
 use super::ticketed::{Ticketed, once};
-use crate::catalog::{Catalog, Collection};
+use crate::catalog::{Catalog, Collection, CollectionIndex};
 use crate::committer::{Answer, Writer};
-use crate::engine::View;
+use crate::engine::{Direction, View};
 use crate::format::{StoredDocument, Verify};
 use crate::read::candidates::{Candidates, Source};
-use crate::read::find::blocking;
+use crate::read::find::{StopOnDrop, blocking};
 use crate::read::plan;
 use crate::read::scan::Access;
 use crate::store::EmbeddedStore;
@@ -86,16 +95,6 @@ pub(crate) struct Latest {
 }
 
 impl Target {
-    /// Everything that matches, in any order, in a state.
-    fn candidates(&self, latest: &Latest, verify: Verify) -> StoreResult<Option<Candidates>> {
-        let Some(collection) = latest.catalog.get(&self.namespace).cloned() else {
-            return Ok(None);
-        };
-        let access = self.access(&collection)?;
-        let source = Source::Latest(latest.view.clone());
-        Ok(Some(Candidates::new(source, verify, collection, access, None)))
-    }
-
     fn access(&self, collection: &Collection) -> StoreResult<Access> {
         let mut find = Find::new(self.namespace.clone(), bson::rawdoc! {});
         find.hint = self.hint.clone();
@@ -108,10 +107,12 @@ impl Target {
     }
 
     /// The first that matches, by the sort, in a state.
-    fn first(&self, latest: &Latest, verify: Verify) -> StoreResult<Option<Vec<u8>>> {
-        let Some(mut candidates) = self.candidates(latest, verify)? else {
+    fn first(&self, source: Source, catalog: &Catalog, verify: Verify) -> StoreResult<Option<Vec<u8>>> {
+        let Some(collection) = catalog.get(&self.namespace).cloned() else {
             return Ok(None);
         };
+        let access = self.access(&collection)?;
+        let mut candidates = Candidates::new(source, verify, collection, access, None);
         let mut sorter = Sorter::new(Some(1));
         while let Some((id_key, stored, _)) = candidates.next_record()? {
             if !self.matches(&stored)? {
@@ -168,9 +169,14 @@ impl EmbeddedStore {
         let verify = self.shared().verify;
         for _ in 0..SEARCHES_MAX {
             let latest = self.latest();
-            let (searched, at) = (target.clone(), latest.clone());
-            let found = match blocking(move || searched.first(&at, verify)).await {
+            let (searched, at) = (target.clone(), self.shared().publisher.hold(latest.clone()));
+            let found = blocking(move || {
+                let catalog = at.catalog().clone();
+                searched.first(Source::Snapshot(at), &catalog, verify)
+            });
+            let found = match found.await {
                 Ok(found) => found,
+                Err(error) if error.code() == Code::SnapshotTooOld => continue,
                 Err(error) => return self.unless_used(answer, ticketed, Err(error)).await,
             };
             let (target, apply, absent) = (target.clone(), apply.clone(), absent.clone());
@@ -214,49 +220,140 @@ impl EmbeddedStore {
         self.inner.committer.submit(answer, 0, turn).await.map(Turn::done)
     }
 
-    /// Changes all documents that match in the newest state, some at a time; stops at the first error, which comes with
-    /// what was done before it.
+    /// Changes all documents that match, each in its newest state, some at a time, and tells `each` what became of each;
+    /// stops at the first error, which is returned: what was done before it stays.
     pub(crate) async fn change_all<T: Send + 'static>(
         &self,
         target: Arc<Target>,
         bytes: usize,
         apply: Arc<Apply<T>>,
-    ) -> StoreResult<(Vec<T>, Option<handfast_store::Error>)> {
-        let (latest, verify) = (self.latest(), self.shared().verify);
-        let mut all = Vec::new();
-        let Some(mut candidates) = target.candidates(&latest, verify)? else {
-            return Ok((all, None));
+        mut each: impl FnMut(T),
+    ) -> StoreResult<Option<StoreError>> {
+        let latest = self.latest();
+        let Some(collection) = latest.catalog.get(&target.namespace).cloned() else {
+            return Ok(None);
+        };
+        let access = target.access(&collection)?;
+        let stop = StopOnDrop(Arc::default());
+        let mut search = match &access {
+            Access::Index { index, .. } => {
+                let index = index.clone();
+                match self.gather(&target, latest, &collection, access, &stop).await {
+                    Ok(Some(keys)) => Search::Gathered(keys.into()),
+                    Ok(None) => {
+                        let candidates = self.walk(&collection, Access::everything(Direction::Forward), &stop);
+                        Search::Walk { candidates, held_by: Some(index) }
+                    }
+                    Err(error) => return Ok(Some(error)),
+                }
+            }
+            _ => {
+                drop(latest);
+                Search::Walk { candidates: self.walk(&collection, access, &stop), held_by: None }
+            }
         };
         let count = self.inner.options.step_documents_max.max(1);
         loop {
+            if self.latest().catalog.get(&target.namespace).is_none_or(|now| now.id != collection.id) {
+                // It was dropped or renamed: nothing is left under this name of what was meant.
+                return Ok(None);
+            }
             let searched = target.clone();
-            let search = blocking(move || {
-                let mut keys = Vec::new();
-                while keys.len() < count {
-                    match candidates.next_record()? {
-                        Some((id_key, stored, _)) if searched.matches(&stored)? => keys.push(id_key),
-                        Some(_) => {}
-                        None => break,
-                    }
-                }
-                Ok((candidates, keys))
+            let step = blocking(move || {
+                let keys = search.next_keys(&searched, count)?;
+                Ok((search, keys))
             });
-            let (rest, keys) = match search.await {
-                Ok(found) => found,
-                Err(error) => return Ok((all, Some(error))),
+            let keys = match step.await {
+                Ok((rest, keys)) => {
+                    search = rest;
+                    keys
+                }
+                Err(error) => return Ok(Some(error)),
             };
-            candidates = rest;
             if keys.is_empty() {
-                return Ok((all, None));
+                return Ok(None);
             }
             let (target, apply) = (target.clone(), apply.clone());
-            let turn = move |writer: &mut Writer<'_>| Ok(each(writer, &target.namespace, &keys, &*apply));
+            let turn = move |writer: &mut Writer<'_>| Ok(change_each(writer, &target.namespace, &keys, &*apply));
             // After an error of the committer too, who asked has to know that there were steps before it.
             let step = self.inner.committer.submit(Answer::Applied, bytes, turn).await;
             let (done, error) = step.unwrap_or_else(|error| (Vec::new(), Some(error)));
-            all.extend(done);
+            done.into_iter().for_each(&mut each);
             if error.is_some() {
-                return Ok((all, error));
+                return Ok(error);
+            }
+        }
+    }
+
+    fn walk(&self, collection: &Arc<Collection>, access: Access, stop: &StopOnDrop) -> Box<Candidates> {
+        let source = Source::Newest(self.shared().clone());
+        let candidates = Candidates::new(source, self.shared().verify, collection.clone(), access, None);
+        Box::new(candidates.stopped_by(stop.0.clone()))
+    }
+
+    /// The `_id` keys of all documents that match in a state; `None` if they are too many, or the state was ended.
+    async fn gather(
+        &self,
+        target: &Arc<Target>,
+        latest: Latest,
+        collection: &Arc<Collection>,
+        access: Access,
+        stop: &StopOnDrop,
+    ) -> StoreResult<Option<Vec<Vec<u8>>>> {
+        let source = Source::Snapshot(self.shared().publisher.hold(latest));
+        let candidates = Candidates::new(source, self.shared().verify, collection.clone(), access, None);
+        let mut candidates = candidates.stopped_by(stop.0.clone());
+        let (target, bytes_max) = (target.clone(), self.inner.options.gathered_bytes_max);
+        let gathered = blocking(move || {
+            let (mut keys, mut bytes) = (Vec::new(), 0);
+            while let Some((id_key, stored, _)) = candidates.next_record()? {
+                if target.matches(&stored)? {
+                    bytes += size_of::<Vec<u8>>() + id_key.len();
+                    keys.push(id_key);
+                }
+                if bytes > bytes_max {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(keys))
+        });
+        match gathered.await {
+            Err(error) if error.code() == Code::SnapshotTooOld => Ok(None),
+            gathered => gathered,
+        }
+    }
+}
+
+/// The search of a change of many documents.
+enum Search {
+    /// What is left of the documents that were found.
+    Gathered(VecDeque<Vec<u8>>),
+    Walk {
+        candidates: Box<Candidates>,
+        /// Documents that this index does not hold are not meant: it was asked for by a hint.
+        held_by: Option<Arc<CollectionIndex>>,
+    },
+}
+
+impl Search {
+    fn next_keys(&mut self, target: &Target, count: usize) -> StoreResult<Vec<Vec<u8>>> {
+        match self {
+            Search::Gathered(keys) => Ok(keys.drain(..count.min(keys.len())).collect()),
+            Search::Walk { candidates, held_by } => {
+                let mut keys = Vec::new();
+                while keys.len() < count
+                    && let Some((id_key, stored, _)) = candidates.next_record()?
+                {
+                    let document = stored.document()?;
+                    let held = match held_by {
+                        Some(held_by) => !held_by.index.keys(document)?.keys.is_empty(),
+                        None => true,
+                    };
+                    if held && target.matches(&stored)? {
+                        keys.push(id_key);
+                    }
+                }
+                Ok(keys)
             }
         }
     }
@@ -315,8 +412,8 @@ fn in_turn<T>(
     absent: Option<&Absent<T>>,
 ) -> StoreResult<Turn<T>> {
     let view = writer.settle()?;
-    let latest = Latest { timestamp: writer.last_timestamp(), view, catalog: writer.catalog().clone() };
-    if let Some(id_key) = target.first(&latest, verify)?
+    let catalog = writer.catalog().clone();
+    if let Some(id_key) = target.first(Source::Latest(view), &catalog, verify)?
         && let Turn::Done(value) = try_one(writer, &target.namespace, &id_key, apply)?
     {
         return Ok(Turn::Done(value));
@@ -324,12 +421,12 @@ fn in_turn<T>(
     absent.map(|absent| absent(writer)).transpose().map(Turn::Done)
 }
 
-fn each<T>(
+fn change_each<T>(
     writer: &mut Writer<'_>,
     namespace: &Namespace,
     keys: &[Vec<u8>],
     apply: &Apply<T>,
-) -> (Vec<T>, Option<handfast_store::Error>) {
+) -> (Vec<T>, Option<StoreError>) {
     let mut done = Vec::with_capacity(keys.len());
     for id_key in keys {
         match try_one(writer, namespace, id_key, apply) {
