@@ -1,0 +1,127 @@
+//! `Database` before the judges: every workload, both isolations, over the store in memory and the embedded one.
+//!
+//! Over each store and at each isolation 20,000 transactions commit. `HANDFAST_SIM_ROUNDS=25` runs as many seeds, for a
+//! night; `HANDFAST_SIM_SEED=n` begins with that seed. Over the store in memory, on one thread, a seed gives the same
+//! history again; over the embedded store its own thread has a say.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use handfast_embedded::{EmbeddedStore, Options};
+use handfast_history::Expectation;
+use handfast_sim::{
+    Client, DatabaseClient, Floors, Isolation, Order, Outcome, RunOptions, Workload, WorkloadKind, run,
+};
+use handfast_store::{AtomicStore, Durability, MemoryStore, Namespace, Sources};
+use handfast_txn::Database;
+
+/// Transactions that commit over a store at an isolation: how many of each workload.
+const PLAN: [(WorkloadKind, u64); 5] = [
+    (WorkloadKind::ListAppend, 5_000),
+    (WorkloadKind::Register, 4_000),
+    (WorkloadKind::Bank, 4_000),
+    (WorkloadKind::WriteSkew, 4_000),
+    (WorkloadKind::LongScan, 3_000),
+];
+
+const PROCESSES: u32 = 8;
+
+#[tokio::test]
+async fn snapshots_over_the_store_in_memory() {
+    all_over_memory(Isolation::Snapshot).await;
+}
+
+#[tokio::test]
+async fn serializable_over_the_store_in_memory() {
+    all_over_memory(Isolation::Serializable).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn snapshots_over_the_embedded_store() {
+    all_over_embedded(Isolation::Snapshot).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn serializable_over_the_embedded_store() {
+    all_over_embedded(Isolation::Serializable).await;
+}
+
+#[tokio::test]
+async fn a_seed_replays_its_history() {
+    let once = |seed| async move {
+        let sources = Sources::seeded(seed);
+        let database = database(MemoryStore::new(sources.clone()), &sources);
+        judged(&database, Isolation::Snapshot, (WorkloadKind::ListAppend, 300), seed, Durability::Memory).await
+    };
+    let (one, same, other) = (once(5).await, once(5).await, once(6).await);
+    assert!(one.events == same.events);
+    assert!(one.events != other.events);
+}
+
+async fn all_over_memory(isolation: Isolation) {
+    for seed in seeds() {
+        for work in PLAN {
+            let sources = Sources::seeded(seed);
+            let database = database(MemoryStore::new(sources.clone()), &sources);
+            judged(&database, isolation, work, seed, Durability::Memory).await;
+        }
+    }
+}
+
+async fn all_over_embedded(isolation: Isolation) {
+    for seed in seeds() {
+        for work in PLAN {
+            let directory = tempfile::tempdir().unwrap();
+            let sources = Sources::system().unwrap();
+            let store = EmbeddedStore::open(directory.path(), sources.clone(), Options::small()).await.unwrap();
+            let database = database(store.clone(), &sources);
+            judged(&database, isolation, work, seed, Durability::Memory).await;
+            drop(database);
+            store.close().await.unwrap();
+        }
+    }
+}
+
+fn database(store: impl AtomicStore, sources: &Sources) -> Database {
+    Database::local(store, sources.clone())
+}
+
+/// Runs a workload and fails with all that is wrong; the history is then in a file.
+async fn judged(
+    database: &Database,
+    isolation: Isolation,
+    (kind, committed): (WorkloadKind, u64),
+    seed: u64,
+    durability: Durability,
+) -> Outcome {
+    let namespace = Namespace::new("sim", "keys").unwrap();
+    let client: Arc<dyn Client> = Arc::new(DatabaseClient::new(database.clone(), namespace, isolation, durability));
+    let options = RunOptions {
+        seed,
+        processes: PROCESSES,
+        committed,
+        expectation: Expectation { isolation, order: Order::RealTime },
+        floors: Floors { committed, failed: committed / 50, old_version_reads: committed / 50 },
+    };
+    let outcome = run(Workload::new(kind), client, database.sources().clone(), options).await.unwrap();
+    println!("{outcome}");
+    let complaints = outcome.complaints();
+    if !complaints.is_empty() {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{kind:?}-{isolation:?}-{seed}.jsonl"));
+        outcome.save(&path).unwrap();
+        panic!("{outcome}\n{}\nthe history is in {}", complaints.join("\n"), path.display());
+    }
+    // Nothing is left behind, and nothing is counted that did not happen.
+    let counts = database.counts();
+    assert_eq!(counts.open(), 0, "{counts:?}");
+    assert_eq!(counts.committed, outcome.verdict.report.counts.committed, "{counts:?}");
+    outcome
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().unwrap());
+    let first = number("HANDFAST_SIM_SEED").unwrap_or(1);
+    first..first + number("HANDFAST_SIM_ROUNDS").unwrap_or(1)
+}

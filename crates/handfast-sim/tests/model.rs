@@ -1,0 +1,160 @@
+//! The judges are shown to fail: an engine in order passes every workload, and each way to be wrong is caught by name.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use handfast_history::Expectation;
+use handfast_sim::model::{Fault, ModelStore};
+use handfast_sim::{Floors, Isolation, Order, Outcome, RunOptions, Workload, WorkloadKind, run};
+use handfast_store::{SeededRandom, Sources};
+
+const COMMITTED: u64 = 1_000;
+
+const ALL_KINDS: [WorkloadKind; 5] = [
+    WorkloadKind::ListAppend,
+    WorkloadKind::Register,
+    WorkloadKind::Bank,
+    WorkloadKind::WriteSkew,
+    WorkloadKind::LongScan,
+];
+
+/// What catches a fault: a workload, at an isolation, by an anomaly of this name.
+const CATCHES: &[(Fault, WorkloadKind, Isolation, &str)] = &[
+    (Fault::NoWriteCheck, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-update"),
+    (Fault::NoWriteCheck, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
+    (Fault::NoWriteCheck, WorkloadKind::Register, Isolation::Snapshot, "lost-update"),
+    (Fault::NoWriteCheck, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
+    (Fault::ReadsLatest, WorkloadKind::ListAppend, Isolation::Snapshot, "G-single"),
+    (Fault::ReadsLatest, WorkloadKind::LongScan, Isolation::Snapshot, "G-single"),
+    (Fault::ReadsLatest, WorkloadKind::Register, Isolation::Snapshot, "internal"),
+    (Fault::ReadsUncommitted, WorkloadKind::ListAppend, Isolation::Snapshot, "G1a"),
+    (Fault::ReadsUncommitted, WorkloadKind::Register, Isolation::Snapshot, "G1a"),
+    (Fault::ReadsUncommitted, WorkloadKind::LongScan, Isolation::Snapshot, "G1a"),
+    (Fault::ReadsUncommitted, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
+    (Fault::StaleSnapshot, WorkloadKind::ListAppend, Isolation::Snapshot, "G-single-real-time"),
+    (Fault::StaleSnapshot, WorkloadKind::Register, Isolation::Snapshot, "G-single-real-time"),
+    (Fault::HalfCommit, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
+    (Fault::HalfCommit, WorkloadKind::LongScan, Isolation::Snapshot, "lost-append"),
+    (Fault::HalfCommit, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
+    (Fault::TornCommit, WorkloadKind::ListAppend, Isolation::Snapshot, "G-single"),
+    (Fault::TornCommit, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
+    (Fault::ForgottenCommit, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
+    (Fault::ForgottenCommit, WorkloadKind::Bank, Isolation::Snapshot, "lost-update"),
+    (Fault::AppliedTwice, WorkloadKind::ListAppend, Isolation::Snapshot, "duplicate-append"),
+    (Fault::RefusedAndApplied, WorkloadKind::ListAppend, Isolation::Snapshot, "G1a"),
+    (Fault::RefusedAndApplied, WorkloadKind::Register, Isolation::Snapshot, "G1a"),
+    (Fault::NoRollback, WorkloadKind::ListAppend, Isolation::Snapshot, "G1a"),
+    (Fault::NoRollback, WorkloadKind::Register, Isolation::Snapshot, "G1a"),
+    (Fault::NoReadCheck, WorkloadKind::WriteSkew, Isolation::Serializable, "G2"),
+    (Fault::NoReadCheck, WorkloadKind::ListAppend, Isolation::Serializable, "G2"),
+    (Fault::NoRangeCheck, WorkloadKind::WriteSkew, Isolation::Serializable, "G2"),
+    (Fault::OwnWritesUnseen, WorkloadKind::ListAppend, Isolation::Snapshot, "internal"),
+    (Fault::OwnWritesUnseen, WorkloadKind::Bank, Isolation::Snapshot, "internal"),
+    (Fault::InventedValue, WorkloadKind::ListAppend, Isolation::Snapshot, "unwritten-read"),
+];
+
+fn options(isolation: Isolation, seed: u64) -> RunOptions {
+    RunOptions {
+        seed,
+        processes: 8,
+        committed: COMMITTED,
+        expectation: Expectation { isolation, order: Order::RealTime },
+        floors: Floors { committed: COMMITTED, failed: COMMITTED / 50, old_version_reads: COMMITTED / 50 },
+    }
+}
+
+/// One thread: the same seed gives the same history.
+async fn on(store: ModelStore, kind: WorkloadKind, options: RunOptions) -> Outcome {
+    run(Workload::new(kind), Arc::new(store), Sources::seeded(options.seed), options).await.unwrap()
+}
+
+fn random(seed: u64) -> Arc<SeededRandom> {
+    Arc::new(SeededRandom::new(!seed))
+}
+
+#[tokio::test]
+async fn an_engine_in_order_is_found_in_order() {
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        for (seed, kind) in (1u64..).zip(ALL_KINDS) {
+            for store in
+                [ModelStore::new(isolation, random(seed)), ModelStore::with_lost_answers(isolation, random(seed), 10)]
+            {
+                let outcome = on(store, kind, options(isolation, seed)).await;
+                assert_eq!(outcome.complaints(), [""; 0], "{outcome}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn lost_answers_are_counted_as_what_became_of_them() {
+    let store = ModelStore::with_lost_answers(Isolation::Snapshot, random(1), 4);
+    let outcome = on(store, WorkloadKind::ListAppend, options(Isolation::Snapshot, 1)).await;
+    let counts = outcome.verdict.report.counts;
+    assert!(counts.unknown_seen > 50 && counts.unknown_unseen > 50, "{outcome}");
+}
+
+#[tokio::test]
+async fn every_fault_is_caught_by_name() {
+    let mut escaped = Vec::new();
+    for &(fault, kind, isolation, name) in CATCHES {
+        let seed = 7;
+        let outcome = on(ModelStore::broken(isolation, random(seed), fault), kind, options(isolation, seed)).await;
+        let kinds = outcome.verdict.report.kinds();
+        if !kinds.contains(&name) {
+            escaped.push(format!("{fault:?} by {outcome}: no {name} among {kinds:?}"));
+        }
+        escaped.extend(outcome.verdict.disagreement().map(|text| format!("{fault:?} by {outcome}: {text}")));
+    }
+    assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}
+
+#[test]
+fn no_fault_is_left_out() {
+    for fault in Fault::ALL {
+        assert!(CATCHES.iter().any(|(caught, ..)| *caught == fault), "{fault:?}");
+    }
+}
+
+/// The model at snapshot isolation does show write skew, and the judges tell the two levels apart by it.
+#[tokio::test]
+async fn snapshot_isolation_is_not_serializable() {
+    let seed = 3;
+    let promised_too_much = options(Isolation::Serializable, seed);
+    let store = ModelStore::new(Isolation::Snapshot, random(seed));
+    let outcome = on(store, WorkloadKind::WriteSkew, promised_too_much).await;
+    assert_eq!(outcome.verdict.report.kinds(), ["G2"], "{outcome}");
+    assert_eq!(outcome.verdict.disagreement(), None);
+}
+
+#[tokio::test]
+async fn a_seed_replays_its_history() {
+    let once = |seed| {
+        on(ModelStore::new(Isolation::Snapshot, random(seed)), WorkloadKind::Bank, options(Isolation::Snapshot, seed))
+    };
+    let (one, same, other) = (once(5).await, once(5).await, once(6).await);
+    assert!(one.events == same.events);
+    assert!(one.events != other.events);
+}
+
+#[tokio::test]
+async fn a_run_in_which_little_happens_fails() {
+    let alone = RunOptions { processes: 1, ..options(Isolation::Snapshot, 1) };
+    let outcome = on(ModelStore::new(Isolation::Snapshot, random(1)), WorkloadKind::ListAppend, alone).await;
+    let complaints = outcome.complaints().join("\n");
+    assert!(outcome.verdict.is_clean());
+    assert!(complaints.contains("0 reads of old versions, where at least 20 were due"), "{complaints}");
+}
+
+#[tokio::test]
+async fn a_saved_history_is_judged_in_the_same_way() {
+    let store = ModelStore::broken(Isolation::Snapshot, random(2), Fault::HalfCommit);
+    let outcome = on(store, WorkloadKind::Bank, options(Isolation::Snapshot, 2)).await;
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("saved.jsonl");
+    outcome.save(&path).unwrap();
+    let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
+    let verdict = handfast_history::judge(file, None, None).unwrap();
+    assert_eq!(verdict.report, outcome.verdict.report);
+    assert_eq!(verdict.expectation, outcome.options.expectation);
+}
