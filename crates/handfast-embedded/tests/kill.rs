@@ -4,6 +4,10 @@
 //! acknowledged is printed. The parent reads the lines, kills the child at a random moment, checks the directory, opens
 //! it, and compares. `HANDFAST_KILLS` says how often (default 3, 200 in continuous integration).
 //!
+//! Each task also has a counter, incremented by writes with tickets: the number of the request is what the counter must
+//! be after it. The parent sends again the last one that was acknowledged and the one after it, of which nobody knows
+//! whether it was done: the counter must be exact, and the answers those of the first time.
+//!
 //! That the test can fail is shown by a store that acknowledges before it syncs: it must lose something.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
@@ -16,9 +20,10 @@ use std::sync::Arc;
 
 use bson::rawdoc;
 use handfast_embedded::{EmbeddedStore, Options, Repair, check};
+use handfast_mql::Code;
 use handfast_store::{
     BatchLimit, CreateIndexes, DocumentStore, Find, FindAndModify, Hint, IndexSpec, Insert, Modification, Namespace,
-    Random, ReturnDocument, SeededRandom, Sources, UpdateSpec,
+    Random, ReturnDocument, SeededRandom, Sources, Ticket, UpdateSpec,
 };
 
 const CHILD_DIRECTORY: &str = "HANDFAST_KILL_TEST_DIRECTORY";
@@ -68,6 +73,7 @@ async fn child() {
 /// Inserts documents and increments a counter, for ever; says each acknowledged write.
 async fn write(store: EmbeddedStore, writer: u64) {
     let run = std::process::id();
+    let counted = counter(&store, writer).await;
     for n in 0_i64.. {
         let id = format!("{run}-{writer}-{n}");
         let document = rawdoc! {
@@ -76,19 +82,30 @@ async fn write(store: EmbeddedStore, writer: u64) {
         let outcome = store.insert(Insert::new(namespace(), vec![document])).await.unwrap();
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
         println!("insert {id}");
-        let increment = FindAndModify::new(
-            namespace(),
-            rawdoc! { "_id": format!("counter-{writer}") },
-            Modification::Update {
-                update: UpdateSpec::Document(rawdoc! { "$inc": { "n": 1_i64 }, "$set": { "u": format!("c{writer}") } }),
-                upsert: true,
-                returns: ReturnDocument::After,
-                array_filters: Vec::new(),
-            },
-        );
-        let counter = store.find_and_modify(increment).await.unwrap().value.unwrap();
-        println!("counter {writer} {}", counter.get_i64("n").unwrap());
+        let n = increment(&store, writer, counted + n + 1).await.unwrap();
+        println!("counter {writer} {n}");
     }
+}
+
+/// The counter of a task.
+async fn counter(store: &EmbeddedStore, writer: u64) -> i64 {
+    let find = Find::new(namespace(), rawdoc! { "_id": format!("counter-{writer}") });
+    let page = store.find(find).await.unwrap().next_page(BatchLimit::REPLY).await.unwrap();
+    page.documents.first().map_or(0, |counter| counter.get_i64("n").unwrap())
+}
+
+/// Adds one to the counter of a task, in this request of its session; tells what it is then.
+async fn increment(store: &EmbeddedStore, writer: u64, number: i64) -> handfast_store::Result<i64> {
+    let ticket = Some(Ticket { session: [writer as u8; 16], number, statement: 0 });
+    let modification = Modification::Update {
+        update: UpdateSpec::Document(rawdoc! { "$inc": { "n": 1_i64 }, "$set": { "u": format!("c{writer}") } }),
+        upsert: true,
+        returns: ReturnDocument::After,
+        array_filters: Vec::new(),
+    };
+    let filter = rawdoc! { "_id": format!("counter-{writer}") };
+    let request = FindAndModify { ticket, ..FindAndModify::new(namespace(), filter, modification) };
+    Ok(store.find_and_modify(request).await?.value.unwrap().get_i64("n").unwrap())
 }
 
 fn start(directory: &Path, broken: bool) -> Child {
@@ -158,6 +175,35 @@ impl Acknowledged {
     }
 }
 
+impl Acknowledged {
+    /// Sends increments again, as a driver does that got no answer. Returns how many were done by the child though it did
+    /// not say so.
+    async fn send_again(&mut self, store: &EmbeddedStore) -> u64 {
+        let mut unsaid = 0;
+        for writer in 0..WRITERS {
+            let said = self.counters.entry(writer.to_string()).or_default();
+            let there = counter(store, writer).await;
+            assert!((*said..=*said + 1).contains(&there), "counter {writer}: {said} acknowledged, {there} there");
+            unsaid += u64::from(there > *said);
+            if *said > 0 {
+                match increment(store, writer, *said).await {
+                    Ok(first) => assert_eq!(first, *said, "counter {writer}: not the first result"),
+                    // The next request took the place of its record.
+                    Err(error) => {
+                        assert_eq!((error.code(), there), (Code::TransactionTooOld, *said + 1), "{error}");
+                    }
+                }
+            }
+            *said += 1;
+            for _ in 0..2 {
+                assert_eq!(increment(store, writer, *said).await.unwrap(), *said, "counter {writer}");
+                assert_eq!(counter(store, writer).await, *said, "counter {writer} is not exact");
+            }
+        }
+        unsaid
+    }
+}
+
 async fn open(directory: &Path) -> Result<EmbeddedStore, handfast_embedded::Error> {
     EmbeddedStore::open(directory, Sources::seeded(1), options()).await
 }
@@ -166,7 +212,7 @@ async fn open(directory: &Path) -> Result<EmbeddedStore, handfast_embedded::Erro
 async fn everything_acknowledged_survives_a_kill() {
     let mut directory = tempfile::tempdir().unwrap();
     let mut acknowledged = Acknowledged::default();
-    let mut inserted = 0;
+    let (mut inserted, mut unsaid) = (0, 0);
     let random = SeededRandom::new(kills());
     for kill in 0..kills() {
         if kill % KILLS_OF_A_LIFE == 0 && kill > 0 {
@@ -189,6 +235,7 @@ async fn everything_acknowledged_survives_a_kill() {
         let store = open(directory.path()).await.unwrap();
         let missing = acknowledged.missing(&store).await;
         assert!(missing.is_empty(), "kill {kill} after {kill_after}: lost {missing:?}");
+        unsaid += acknowledged.send_again(&store).await;
         // The unique index finds what the collection has.
         if let Some(id) = acknowledged.inserted.last() {
             let mut find = Find::new(namespace(), rawdoc! { "u": id.as_str() });
@@ -199,6 +246,7 @@ async fn everything_acknowledged_survives_a_kill() {
         store.close().await.unwrap();
     }
     println!("{} kills, {} inserts acknowledged, none lost", kills(), inserted + acknowledged.inserted.len());
+    println!("{unsaid} increments were done without an acknowledgement; sent again, they were not done again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
