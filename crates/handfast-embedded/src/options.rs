@@ -32,6 +32,10 @@ pub struct Options {
     pub memory_sync_interval: Duration,
     /// How often documents are looked for that have expired under a TTL index; `None` for only when told to.
     pub expiry_interval: Option<Duration>,
+    /// States of documents, before and after each change, that are kept while snapshots are in use which are older, in
+    /// bytes: from the first batch on that says what it has searched for (a serializable transaction). Beyond it such a
+    /// batch whose snapshot is too old conflicts with any change of the collection.
+    pub read_log_bytes_max: usize,
     /// Documents of one step of a large change (`multi` update or delete, expiry, index build, drop), between which
     /// other writers have their turn.
     pub step_documents_max: usize,
@@ -66,6 +70,7 @@ impl Default for Options {
             group_bytes_max: (16 * MIB) as usize,
             memory_sync_interval: Duration::from_millis(100),
             expiry_interval: Some(Duration::from_secs(60)),
+            read_log_bytes_max: (64 * MIB) as usize,
             step_documents_max: 1000,
             gathered_bytes_max: (64 * MIB) as usize,
             verify_checksums: true,

@@ -17,9 +17,9 @@ pub(crate) struct Deletions {
     by_age: VecDeque<Deletion>,
     /// Deletions up to here may be forgotten.
     floor: CommitTimestamp,
-    /// Collections that were dropped, or got another name: all their documents went away at once.
+    /// Collections that were dropped, or got another name: all documents under a name came or went away at once.
     namespaces: HashMap<Namespace, CommitTimestamp>,
-    /// Drops up to here may be forgotten.
+    /// Drops and renames up to here may be forgotten.
     namespaces_floor: CommitTimestamp,
 }
 
@@ -57,13 +57,13 @@ impl Deletions {
         }
     }
 
-    /// Notes that no document is under this name any more. If the operation is taken back the note stays: a conflict too
-    /// many.
+    /// Notes that no document that was under this name is there any more. If the operation is taken back the note stays: a
+    /// conflict too many.
     pub(crate) fn note_namespace(&mut self, namespace: &Namespace, timestamp: CommitTimestamp) {
         self.namespaces.insert(namespace.clone(), timestamp);
     }
 
-    /// Whether the collection of this name went away after a snapshot, whatever is there now.
+    /// Whether the collection of this name became another after a snapshot, or none, whatever is there now.
     pub(crate) fn namespace_since(&self, namespace: &Namespace, snapshot: CommitTimestamp) -> bool {
         self.namespaces.get(namespace).map_or(snapshot < self.namespaces_floor, |&gone| gone > snapshot)
     }

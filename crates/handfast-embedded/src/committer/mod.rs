@@ -17,6 +17,7 @@
 //! Readers go on with the last published snapshot.
 
 mod conflicts;
+mod images;
 mod published;
 mod staged;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::format::{CollectionId, LastBatch, MetadataKey, Verify};
 use crate::write::target::Latest;
 
 pub(crate) use conflicts::Deletions;
+use images::Images;
 pub(crate) use published::{Publisher, Snapshot};
 pub(crate) use staged::Staged;
 pub(crate) use writer::{Writer, duplicate_id};
@@ -182,6 +184,7 @@ impl Committer {
             staged: Staged::default(),
             catalog,
             deletions: Deletions::new(last.timestamp),
+            images: Images::new(options.read_log_bytes_max),
             changes: HashMap::new(),
             dirty: false,
             unpublished: false,
@@ -251,6 +254,7 @@ struct State {
     view: Arc<dyn View>,
     catalog: Arc<Catalog>,
     deletions: Deletions,
+    images: Images,
     /// The last change of each collection since the store was opened. One that was taken back may stay: it is too late,
     /// never too early.
     changes: HashMap<CollectionId, CommitTimestamp>,
@@ -336,6 +340,7 @@ impl State {
             } else {
                 self.staged.take_back();
                 self.deletions.take_back(timestamp);
+                self.images.take_back(timestamp);
                 self.catalog = catalog;
                 self.timestamp = timestamp;
             }
@@ -412,7 +417,9 @@ impl State {
         if self.engine.pinned_bytes() > self.options.snapshot_bytes_max && self.shared.publisher.end_oldest() {
             tracing::warn!("snapshots kept too much memory in use; the oldest was ended");
         }
-        self.deletions.forget_before(self.shared.publisher.oldest());
+        let oldest = self.shared.publisher.oldest();
+        self.deletions.forget_before(oldest);
+        self.images.forget_before(oldest);
     }
 
     fn stop(&mut self, error: &Error) {

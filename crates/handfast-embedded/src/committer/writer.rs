@@ -73,7 +73,22 @@ impl<'s> Writer<'s> {
         self.state.deletions.since(key, snapshot)
     }
 
-    /// Whether the collection of this name was dropped or renamed after a snapshot.
+    /// Whether a search would find something else in a collection than at a snapshot, whose documents changed since. If
+    /// that cannot be told any more, it would.
+    pub(crate) fn found_since(
+        &mut self,
+        collection: CollectionId,
+        snapshot: CommitTimestamp,
+        matches: impl FnMut(&[u8]) -> StoreResult<bool>,
+    ) -> StoreResult<bool> {
+        self.state.images.want(self.state.timestamp);
+        if self.last_change(collection) <= snapshot {
+            return Ok(false);
+        }
+        Ok(self.state.images.since(snapshot, collection, matches)?.unwrap_or(true))
+    }
+
+    /// Whether the collection of this name was dropped, or got or lost the name, after a snapshot.
     pub(crate) fn dropped_since(&self, namespace: &Namespace, snapshot: CommitTimestamp) -> bool {
         self.state.deletions.namespace_since(namespace, snapshot)
     }
@@ -118,6 +133,10 @@ impl<'s> Writer<'s> {
         let timestamp = self.timestamp();
         let value = document_value(&key, timestamp, after.as_bytes());
         self.state.staged.write(Keyspace::Documents, key, Some(value));
+        if let Some(before) = before {
+            self.state.images.note(timestamp, collection.id, before.bytes());
+        }
+        self.state.images.note(timestamp, collection.id, after.as_bytes());
         self.stage_index_changes(collection, id_key, changes);
         self.count(collection.id, before, Some(after));
         Ok(())
@@ -134,6 +153,7 @@ impl<'s> Writer<'s> {
         let changes = self.index_changes(collection, id_key, Some(before), None)?;
         let timestamp = self.timestamp();
         self.state.deletions.note(&key, timestamp);
+        self.state.images.note(timestamp, collection.id, before.bytes());
         self.state.staged.write(Keyspace::Documents, key, None);
         self.stage_index_changes(collection, id_key, changes);
         self.count(collection.id, Some(before), None);
@@ -325,10 +345,11 @@ impl<'s> Writer<'s> {
         Arc::make_mut(&mut self.state.catalog).put(collection);
     }
 
-    /// Stages a collection's new name.
+    /// Stages a collection's new name. Under both names there are other documents now, which have not changed by it.
     pub(crate) fn rename_collection(&mut self, collection: &Collection, to: &Namespace) {
         let timestamp = self.timestamp();
         self.state.deletions.note_namespace(&collection.namespace, timestamp);
+        self.state.deletions.note_namespace(to, timestamp);
         let mut renamed = Collection::clone(collection);
         renamed.namespace = to.clone();
         Arc::make_mut(&mut self.state.catalog).remove_name(&collection.namespace);

@@ -1,10 +1,8 @@
 //! Several documents in one atomic step, for transactions: snapshots, and a commit in which the first committer wins.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocumentBuf};
-use handfast_mql::Code;
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_mql::{Code, CompileOptions, Context, Filter};
 use handfast_store::index::Index;
 use handfast_store::{
     AtomicBatch, AtomicStore, CommitTimestamp, Creation, Cursor, DocumentWrite, Error as StoreError, Find, Namespace,
@@ -13,7 +11,6 @@ use handfast_store::{
 
 use super::indexes::add_to_catalog;
 use super::ticketed::once;
-use crate::catalog::Collection;
 use crate::committer::{Snapshot, Writer};
 use crate::format::document_key;
 use crate::keys;
@@ -40,7 +37,7 @@ impl StoreSnapshot for OpenSnapshot {
         };
         let reader = Reader { view: self.snapshot.view()?, verify: self.store.shared().verify };
         let stored = reader.get(&key)?;
-        Ok(stored.map(|stored| stored.document().map(bson::RawDocument::to_owned)).transpose()?)
+        Ok(stored.map(|stored| stored.document().map(RawDocument::to_owned)).transpose()?)
     }
 
     async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
@@ -54,11 +51,13 @@ impl AtomicStore for EmbeddedStore {
         Ok(Box::new(OpenSnapshot { store: self.clone(), snapshot: self.snapshot_now() }))
     }
 
-    async fn commit(&self, batch: AtomicBatch) -> StoreResult<CommitTimestamp> {
+    async fn commit(&self, mut batch: AtomicBatch) -> StoreResult<CommitTimestamp> {
+        let reads = std::mem::take(&mut batch.reads).into_iter().map(|read| self.compile_read(read));
+        let reads = reads.collect::<StoreResult<Vec<_>>>()?;
         let (uuid, ticketed) = (self.uuid(), self.ticketed(batch.ticket));
         let bytes = batch.writes.iter().map(|(_, _, write)| size(write)).sum();
         let answer = batch.durability.into();
-        let turn = move |writer: &mut Writer<'_>| once(writer, ticketed, |writer| commit(writer, &batch, uuid));
+        let turn = move |writer: &mut Writer<'_>| once(writer, ticketed, |writer| commit(writer, &batch, &reads, uuid));
         self.inner.committer.submit(answer, bytes, turn).await
     }
 }
@@ -71,11 +70,16 @@ fn size(write: &DocumentWrite) -> usize {
 }
 
 /// All or nothing: what is staged before an error is taken back with the operation.
-fn commit(writer: &mut Writer<'_>, batch: &AtomicBatch, uuid: [u8; 16]) -> StoreResult<CommitTimestamp> {
+fn commit(
+    writer: &mut Writer<'_>,
+    batch: &AtomicBatch,
+    reads: &[Compiled],
+    uuid: [u8; 16],
+) -> StoreResult<CommitTimestamp> {
     // Removals first, so that a unique key can move from one document of the batch to another.
     let is_delete = |write: &DocumentWrite| matches!(write, DocumentWrite::Delete);
     let (deletes, puts): (Vec<_>, Vec<_>) = batch.writes.iter().partition(|(_, _, write)| is_delete(write));
-    for read in &batch.reads {
+    for read in reads {
         check_read(writer, batch.read_at, read)?;
     }
     for creation in &batch.creations {
@@ -99,11 +103,7 @@ fn commit(writer: &mut Writer<'_>, batch: &AtomicBatch, uuid: [u8; 16]) -> Store
     Ok(writer.timestamp())
 }
 
-fn put_all(
-    writer: &mut Writer<'_>,
-    puts: &[&(Namespace, bson::RawBson, DocumentWrite)],
-    uuid: [u8; 16],
-) -> StoreResult<()> {
+fn put_all(writer: &mut Writer<'_>, puts: &[&(Namespace, RawBson, DocumentWrite)], uuid: [u8; 16]) -> StoreResult<()> {
     // Unique keys may be swapped between documents of the batch: the entries that the batch gives up go first.
     let mut prepared = Vec::with_capacity(puts.len());
     for (namespace, id, write) in puts {
@@ -129,13 +129,45 @@ fn put_all(
     Ok(())
 }
 
-fn check_read(writer: &Writer<'_>, read_at: CommitTimestamp, read: &Read) -> StoreResult<()> {
-    let (namespace, changed) = match read {
-        Read::Document(namespace, id) => return check_unchanged(writer, read_at, namespace, id.as_raw_bson_ref()),
-        Read::Matching { namespace, .. } => {
-            let changed = |collection: Arc<Collection>| writer.last_change(collection.id) > read_at;
-            (namespace, writer.collection(namespace).is_some_and(changed))
+/// A read whose filter is compiled: that is not done while others wait.
+enum Compiled {
+    Document(Namespace, RawBson),
+    Matching(Box<Search>),
+}
+
+struct Search {
+    namespace: Namespace,
+    filter: Filter,
+    context: Context,
+}
+
+impl EmbeddedStore {
+    fn compile_read(&self, read: Read) -> StoreResult<Compiled> {
+        Ok(match read {
+            Read::Document(namespace, id) => Compiled::Document(namespace, id),
+            Read::Matching { namespace, filter, variables } => {
+                let filter = Filter::compile(&filter, &CompileOptions::with_variables(&variables)?)?;
+                let context = self.inner.sources.context(&variables);
+                Compiled::Matching(Box::new(Search { namespace, filter, context }))
+            }
+        })
+    }
+}
+
+fn check_read(writer: &mut Writer<'_>, read_at: CommitTimestamp, read: &Compiled) -> StoreResult<()> {
+    let Search { namespace, filter, context } = match read {
+        Compiled::Document(namespace, id) => {
+            return check_unchanged(writer, read_at, namespace, id.as_raw_bson_ref());
         }
+        Compiled::Matching(search) => &**search,
+    };
+    let matches = |document: &[u8]| {
+        let document = RawDocument::from_bytes(document).map_err(handfast_mql::Error::from)?;
+        Ok(filter.matches(document, context)?)
+    };
+    let changed = match writer.collection(namespace) {
+        Some(collection) => writer.found_since(collection.id, read_at, matches)?,
+        None => false,
     };
     if changed || writer.dropped_since(namespace, read_at) {
         let text = format!("write conflict: what was read of {namespace} has been changed after the snapshot");

@@ -1,9 +1,10 @@
 //! What writes cost, with and without tickets, and records that are removed beside them.
 
 use bson::{DateTime, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
 use handfast_store::{
-    Delete, DeleteStatement, DocumentStore, FindAndModify, Insert, Modification, Sources, Ticket, Update, UpdateSpec,
-    UpdateStatement,
+    AtomicBatch, AtomicStore, Delete, DeleteStatement, DocumentStore, FindAndModify, Insert, Modification, Read,
+    Sources, Ticket, Update, UpdateSpec, UpdateStatement,
 };
 
 use crate::store::EmbeddedStore;
@@ -102,4 +103,39 @@ async fn records_that_are_removed_by_age_are_those_that_nobody_renewed() {
     }
     assert_eq!(find_all(&store).await, [rawdoc! { "_id": 1, "n": 90 }]);
     store.close().await.unwrap();
+}
+
+/// Whether a batch that searched for `n` from 10 to 19 conflicts with a change of another document, and with one of those.
+async fn conflicts(store: &EmbeddedStore, outside: bool) -> bool {
+    let snapshot = store.snapshot().await.unwrap();
+    let id = if outside { 1 } else { 15 };
+    let change = UpdateStatement::one(rawdoc! { "_id": id }, UpdateSpec::Document(rawdoc! { "$inc": { "other": 1 } }));
+    store.update(Update::new(namespace(), vec![change])).await.unwrap();
+    let filter = rawdoc! { "n": { "$gte": 10, "$lt": 20 } };
+    let reads = vec![Read::Matching { namespace: namespace(), filter, variables: rawdoc! {} }];
+    let committed = store.commit(AtomicBatch { reads, ..AtomicBatch::new(snapshot.timestamp()) }).await;
+    committed.is_err_and(|error| error.code() == Code::WriteConflict)
+}
+
+#[tokio::test]
+async fn searches_are_judged_by_the_documents_within_a_bound_and_by_the_collection_beyond_it() {
+    for (bytes, known) in [(1 << 20, true), (100, false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { read_log_bytes_max: bytes, ..Options::small() };
+        let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options.clone()).await.unwrap();
+        let documents = (0..30).map(|n| rawdoc! { "_id": n, "n": n }).collect();
+        store.insert(Insert::new(namespace(), documents)).await.unwrap();
+        assert!(conflicts(&store, true).await, "before the first search nothing is kept");
+        assert_eq!(conflicts(&store, true).await, !known, "{bytes}");
+        assert!(conflicts(&store, false).await, "{bytes}");
+        // A snapshot of before the opening knows as little.
+        let read_at = store.snapshot().await.unwrap().timestamp();
+        store.close().await.unwrap();
+        let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
+        assert!(conflicts(&store, true).await);
+        let filter = rawdoc! { "n": 10 };
+        let reads = vec![Read::Matching { namespace: namespace(), filter, variables: rawdoc! {} }];
+        store.commit(AtomicBatch { reads, ..AtomicBatch::new(read_at) }).await.unwrap_err();
+        store.close().await.unwrap();
+    }
 }

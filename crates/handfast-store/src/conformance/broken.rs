@@ -79,11 +79,21 @@ pub(crate) enum Defect {
     StatementsShareATicket,
     /// The ticket of a batch is ignored.
     TicketOfABatchIsIgnored,
+    /// What a batch has read is not looked at.
+    ReadsAreIgnored,
+    /// Of what a batch has read, only single documents are looked at.
+    RangesAreIgnored,
+    /// A range that a batch has read is looked at as it is now: what has left it is missed.
+    RangesMissWhatLeft,
+    /// A range that a batch has read is the whole collection.
+    RangesAreCollections,
+    /// A batch uses a collection that it should have made.
+    CreationTakesWhatIsThere,
 }
 
 impl Defect {
     /// All of them.
-    pub(crate) const ALL: [Defect; 33] = [
+    pub(crate) const ALL: [Defect; 38] = [
         Defect::UpdateIsNotAtomic,
         Defect::FindAndModifyIsNotAtomic,
         Defect::UniqueIsIgnored,
@@ -117,6 +127,11 @@ impl Defect {
         Defect::TicketOfManyIsIgnored,
         Defect::StatementsShareATicket,
         Defect::TicketOfABatchIsIgnored,
+        Defect::ReadsAreIgnored,
+        Defect::RangesAreIgnored,
+        Defect::RangesMissWhatLeft,
+        Defect::RangesAreCollections,
+        Defect::CreationTakesWhatIsThere,
     ];
 
     /// A case that must fail because of it.
@@ -155,6 +170,11 @@ impl Defect {
             Defect::TicketOfManyIsIgnored => "ticket_of_many_documents_is_refused",
             Defect::StatementsShareATicket => "ticket_of_two_hundred_statements_is_used_once",
             Defect::TicketOfABatchIsIgnored => "ticket_of_a_batch_answers_the_first_timestamp",
+            Defect::ReadsAreIgnored => "read_of_a_document_conflicts_with_its_update",
+            Defect::RangesAreIgnored => "read_of_a_range_conflicts_with_a_phantom",
+            Defect::RangesMissWhatLeft => "read_of_a_range_conflicts_with_a_document_that_leaves",
+            Defect::RangesAreCollections => "read_of_a_range_does_not_conflict_with_what_is_outside",
+            Defect::CreationTakesWhatIsThere => "creation_conflicts_with_a_collection_that_is_there",
         }
     }
 }
@@ -213,6 +233,22 @@ impl Broken {
             outcome.errors.extend(self.store.update(Update::new(records, vec![replacement])).await?.errors);
         }
         Ok(outcome)
+    }
+
+    /// Each range as the documents that are in it now.
+    async fn documents_of(&self, reads: Vec<Read>) -> Result<Vec<Read>> {
+        let mut documents = Vec::new();
+        for read in reads {
+            match read {
+                Read::Matching { namespace, filter, .. } => {
+                    for document in self.read(&namespace, &filter, &rawdoc! {}).await? {
+                        documents.push(Read::Document(namespace.clone(), insertion::id(&document)?.into()));
+                    }
+                }
+                Read::Document(..) => documents.push(read),
+            }
+        }
+        Ok(documents)
     }
 
     async fn update_with_one_ticket(&self, request: Update) -> Result<UpdateOutcome> {
@@ -453,8 +489,24 @@ impl AtomicStore for Broken {
         if self.is(Defect::CommitIgnoresConflicts) {
             batch.read_at = CommitTimestamp(u64::MAX);
         }
-        if self.is(Defect::TicketOfABatchIsIgnored) {
-            batch.ticket = None;
+        match self.defect {
+            Defect::TicketOfABatchIsIgnored => batch.ticket = None,
+            Defect::ReadsAreIgnored => batch.reads.clear(),
+            Defect::RangesAreIgnored => batch.reads.retain(|read| matches!(read, Read::Document(..))),
+            Defect::RangesMissWhatLeft => batch.reads = self.documents_of(batch.reads).await?,
+            Defect::RangesAreCollections => {
+                for read in &mut batch.reads {
+                    if let Read::Matching { filter, .. } = read {
+                        *filter = rawdoc! {};
+                    }
+                }
+            }
+            Defect::CreationTakesWhatIsThere => {
+                let there = self.store.list_collections("conformance").await?;
+                let is_there = |name: &str| there.iter().any(|collection| collection.name == name);
+                batch.creations.retain(|creation| !is_there(creation.namespace.collection()));
+            }
+            _ => {}
         }
         if !self.is(Defect::CommitIsNotAtomic) {
             return self.store.commit(batch).await;

@@ -26,6 +26,7 @@ mod find;
 mod find_and_modify;
 mod index;
 mod insert;
+mod reads;
 mod subject;
 mod tickets;
 mod update;
@@ -133,6 +134,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         collection::CASES,
         concurrency::CASES,
         atomic::CASES,
+        reads::CASES,
         tickets::CASES,
     ]
     .into_iter()
