@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,6 +29,19 @@ const BACKOFF_MAX: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct Database {
     shared: Arc<Shared>,
+}
+
+/// A handle on a database that does not keep it open.
+#[derive(Clone)]
+pub struct WeakDatabase {
+    shared: Weak<Shared>,
+}
+
+impl WeakDatabase {
+    /// The database, if somebody still has it open.
+    pub fn upgrade(&self) -> Option<Database> {
+        self.shared.upgrade().map(|shared| Database { shared })
+    }
 }
 
 /// What all transactions of a database share.
@@ -244,6 +257,11 @@ impl Database {
             unknown: read(&counts.unknown),
             retries: read(&counts.retries),
         }
+    }
+
+    /// A handle that does not keep the database open: for what runs beside it.
+    pub fn downgrade(&self) -> WeakDatabase {
+        WeakDatabase { shared: Arc::downgrade(&self.shared) }
     }
 
     /// Where time, chance and ids come from.

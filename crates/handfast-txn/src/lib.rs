@@ -8,7 +8,7 @@ pub mod local;
 pub mod options;
 pub mod transaction;
 
-pub use database::{Counts, Database};
+pub use database::{Counts, Database, WeakDatabase};
 pub use engine::{Claims, Engine, Start, WriteSet};
 pub use error::{Error, Result};
 pub use id::{Outcome, TransactionId};

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+
+mod collection;
+mod database;
+
+pub use collection::{Collection, Collections, Documents};
+pub use database::{Database, OUTCOMES_KEPT};
+
+pub use bson;
+pub use handfast_embedded::Options;
+pub use handfast_mql::Code;
+pub use handfast_store::{
+    Aggregate, Applied, Count, DocumentStore, Durability, Error as StoreError, ErrorClass, Find, IndexSpec, Namespace,
+    Sources, StoreExt,
+};
+pub use handfast_txn::{Counts, Error, Isolation, Outcome, Result, Transaction, TransactionId, TransactionOptions};
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::{
+        Collection, Collections, Database, DocumentStore, Error, Find, IndexSpec, Isolation, Namespace, Outcome,
+        StoreExt, Transaction, TransactionId, TransactionOptions,
+    };
+    pub use bson::{doc, rawdoc};
+}

@@ -1,0 +1,22 @@
+//! The examples are run as they stand.
+#![allow(clippy::expect_used, clippy::print_stdout, reason = "examples are read, and run by hand")]
+
+macro_rules! examples {
+    ($($name:ident = $path:literal),+ $(,)?) => {$(
+        #[path = $path]
+        mod $name;
+
+        #[test]
+        fn $name() {
+            $name::main().unwrap();
+        }
+    )+};
+}
+
+examples! {
+    open = "../examples/01_open.rs",
+    transfer = "../examples/02_transfer.rs",
+    conflict = "../examples/03_conflict.rs",
+    serializable = "../examples/04_serializable.rs",
+    outcome = "../examples/05_outcome.rs",
+}
