@@ -1,0 +1,202 @@
+//! Mutants of the real thing: `Database` over an engine that is wrong in one place, each caught by name.
+//!
+//! What the judges say of the real engine is worth as much as what they say of these.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_history::Expectation;
+use handfast_sim::{DatabaseClient, Floors, Isolation, Order, RunOptions, Workload, WorkloadKind, run};
+use handfast_store::{
+    CommitTimestamp, Cursor, DocumentStore, Durability, Find, MemoryStore, Namespace, Random, Read,
+    Result as StoreResult, SeededRandom, Snapshot, Sources,
+};
+use handfast_txn::{Claims, Database, Engine, Local, Outcome, Start, TransactionId, WriteSet};
+
+/// Where the engine is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutant {
+    /// None: the real engine.
+    Sound,
+    /// Claims are always granted, and the commit does not look who has written since the snapshot.
+    NoWriteCheck,
+    /// Reads see what is newest, not the snapshot.
+    ReadsLatest,
+    /// Half of a batch is committed, now and then.
+    HalfCommit,
+    /// A commit is acknowledged and forgotten, now and then.
+    ForgottenCommit,
+    /// A commit whose record was lost is applied once more, a while later.
+    LostRetryRecord,
+    /// Serializable in name: reads are not looked at again.
+    NoReadCheck,
+    /// Serializable but for ranges: only documents that were read by their `_id` are looked at again.
+    NoRangeCheck,
+}
+
+const CATCHES: &[(Mutant, WorkloadKind, Isolation, &str)] = &[
+    (Mutant::NoWriteCheck, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
+    (Mutant::NoWriteCheck, WorkloadKind::Register, Isolation::Snapshot, "lost-update"),
+    (Mutant::NoWriteCheck, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
+    (Mutant::ReadsLatest, WorkloadKind::ListAppend, Isolation::Snapshot, "G-single"),
+    (Mutant::ReadsLatest, WorkloadKind::LongScan, Isolation::Snapshot, "G-single"),
+    (Mutant::HalfCommit, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
+    (Mutant::HalfCommit, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
+    (Mutant::ForgottenCommit, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
+    (Mutant::LostRetryRecord, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
+    (Mutant::LostRetryRecord, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
+    (Mutant::NoReadCheck, WorkloadKind::WriteSkew, Isolation::Serializable, "G2"),
+    (Mutant::NoRangeCheck, WorkloadKind::WriteSkew, Isolation::Serializable, "G2"),
+];
+
+const COMMITTED: u64 = 500;
+/// Of so many commits, one is done wrong by the mutants that are wrong now and then.
+const WRONG_ONE_IN: u64 = 8;
+/// Turns of the others before a retry comes.
+const LATER: u32 = 20;
+
+#[tokio::test]
+async fn every_mutant_is_caught_by_name() {
+    let mut escaped = Vec::new();
+    for &(mutant, kind, isolation, name) in CATCHES {
+        let outcome = judged(mutant, kind, isolation).await;
+        let kinds = outcome.verdict.report.kinds();
+        if !kinds.contains(&name) {
+            escaped.push(format!("{mutant:?} by {outcome}: no {name} among {kinds:?}"));
+        }
+        escaped.extend(outcome.verdict.disagreement().map(|text| format!("{mutant:?} by {outcome}: {text}")));
+        // The same without the mutation: it is that which is caught, and not the engine around it.
+        let sound = judged(Mutant::Sound, kind, isolation).await;
+        assert!(sound.verdict.is_clean(), "{sound}");
+    }
+    assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}
+
+async fn judged(mutant: Mutant, kind: WorkloadKind, isolation: Isolation) -> handfast_sim::Outcome {
+    let seed = 11;
+    let sources = Sources::seeded(seed);
+    let store = Arc::new(MemoryStore::new(sources.clone()));
+    let inner = Arc::new(Local::new(store, sources.clone()));
+    let engine = MutantEngine { inner, mutant, random: SeededRandom::new(!seed) };
+    let database = Database::new(Arc::new(engine), sources.clone());
+    let client = DatabaseClient::new(database, Namespace::new("sim", "keys").unwrap(), isolation, Durability::Memory);
+    let options = RunOptions {
+        seed,
+        processes: 8,
+        committed: COMMITTED,
+        expectation: Expectation { isolation, order: Order::RealTime },
+        floors: Floors::default(),
+    };
+    run(Workload::new(kind), Arc::new(client), sources, options).await.unwrap()
+}
+
+struct MutantEngine {
+    inner: Arc<Local>,
+    mutant: Mutant,
+    random: SeededRandom,
+}
+
+#[async_trait]
+impl Engine for MutantEngine {
+    fn name(&self) -> &'static str {
+        "mutant"
+    }
+
+    fn store(&self) -> &Arc<dyn DocumentStore> {
+        self.inner.store()
+    }
+
+    async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
+        let start = self.inner.begin(deadline).await?;
+        Ok(match self.mutant {
+            Mutant::NoWriteCheck => Start { claims: Box::new(GrantAll), ..start },
+            Mutant::ReadsLatest => {
+                let snapshot = Arc::new(Latest { timestamp: start.snapshot.timestamp(), engine: self.inner.clone() });
+                Start { snapshot, ..start }
+            }
+            _ => start,
+        })
+    }
+
+    async fn commit(&self, mut writes: WriteSet) -> StoreResult<CommitTimestamp> {
+        let is_now = self.random.next_u64().is_multiple_of(WRONG_ONE_IN);
+        match self.mutant {
+            Mutant::NoWriteCheck => writes.read_at = self.newest().await?,
+            Mutant::HalfCommit if is_now => writes.writes.truncate(writes.writes.len().div_ceil(2)),
+            Mutant::ForgottenCommit if is_now => return self.newest().await,
+            Mutant::NoReadCheck => writes.reads.clear(),
+            Mutant::NoRangeCheck => writes.reads.retain(|read| matches!(read, Read::Document { .. })),
+            _ => {}
+        }
+        let again = (self.mutant == Mutant::LostRetryRecord && is_now).then(|| writes.clone());
+        let committed = self.inner.commit(writes).await?;
+        if let Some(again) = again {
+            // On its own: as long as the transaction is not over, its claims keep others off.
+            tokio::spawn(apply_again(self.inner.clone(), again));
+        }
+        Ok(committed)
+    }
+
+    async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
+        self.inner.outcome(id).await
+    }
+}
+
+impl MutantEngine {
+    async fn newest(&self) -> StoreResult<CommitTimestamp> {
+        newest(&self.inner).await
+    }
+}
+
+async fn newest(engine: &Local) -> StoreResult<CommitTimestamp> {
+    Ok(engine.begin(Duration::MAX).await?.snapshot.timestamp())
+}
+
+/// What a retry does when nobody knows any more that the first attempt has come through.
+async fn apply_again(engine: Arc<Local>, mut writes: WriteSet) -> StoreResult<CommitTimestamp> {
+    for _ in 0..LATER {
+        tokio::task::yield_now().await;
+    }
+    (writes.ticket, writes.read_at) = (None, newest(&engine).await?);
+    engine.commit(writes).await
+}
+
+struct GrantAll;
+
+#[async_trait]
+impl Claims for GrantAll {
+    async fn claim(&self, _: &Namespace, _: RawBsonRef<'_>, _: Option<&RawDocument>) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+/// What is newest, under the name of a snapshot.
+struct Latest {
+    timestamp: CommitTimestamp,
+    engine: Arc<Local>,
+}
+
+impl Latest {
+    async fn now(&self) -> StoreResult<Arc<dyn Snapshot>> {
+        Ok(self.engine.begin(Duration::MAX).await?.snapshot)
+    }
+}
+
+#[async_trait]
+impl Snapshot for Latest {
+    fn timestamp(&self) -> CommitTimestamp {
+        self.timestamp
+    }
+
+    async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
+        self.now().await?.get(namespace, id).await
+    }
+
+    async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+        self.now().await?.find(request).await
+    }
+}
