@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Options;
+use handfast_store::blocking;
+
 use crate::committer::Snapshot;
 use crate::directory::{self, sync_directory};
 use crate::engine::{Direction, Engine, Keyspace, Range, Readiness, Write};
 use crate::error::{Error, Result};
 use crate::format::{LastBatch, MetadataKey, StoredDocument, Verify, open_index_entry, open_metadata};
-use crate::read::find::blocking;
 use crate::store::EmbeddedStore;
 
 /// Bytes of one batch of the copy.

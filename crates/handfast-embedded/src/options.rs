@@ -42,6 +42,9 @@ pub struct Options {
     /// What a `multi` update or delete may gather of `_id` keys by an index before it changes the first document, in
     /// bytes. If more documents match, it walks the collection by `_id` instead.
     pub gathered_bytes_max: usize,
+    /// Items that the loops of expressions (`$map`, `$filter`, `$reduce`) in a write's filter and change go through for
+    /// one document while other writers wait: a second or two. Beyond it the write is refused.
+    pub write_items_max: u64,
     /// Whether checksums of records are verified on every read. Only a test of the tests switches it off.
     #[doc(hidden)]
     pub verify_checksums: bool,
@@ -73,6 +76,7 @@ impl Default for Options {
             read_log_bytes_max: (64 * MIB) as usize,
             step_documents_max: 1000,
             gathered_bytes_max: (64 * MIB) as usize,
+            write_items_max: 10_000_000,
             verify_checksums: true,
             acknowledge_after_sync: true,
         }

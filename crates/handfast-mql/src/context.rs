@@ -65,6 +65,8 @@ pub struct Context {
     pub interrupt: Interrupt,
     /// Bytes of large values that the evaluation under way has made.
     made_bytes: AtomicU64,
+    /// Items that loops may still go through.
+    items_left: AtomicU64,
 }
 
 impl Context {
@@ -77,6 +79,7 @@ impl Context {
             random: Random::new(seed),
             interrupt: Interrupt::default(),
             made_bytes: AtomicU64::new(0),
+            items_left: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -93,6 +96,33 @@ impl Context {
     pub fn with_interrupt(mut self, interrupt: Interrupt) -> Self {
         self.interrupt = interrupt;
         self
+    }
+
+    /// From now on, the loops of all evaluations together go through so many items and no more: for who evaluates where
+    /// others wait. `u64::MAX` takes the bound away. Returns what was left.
+    pub fn bound_items(&self, items_max: u64) -> u64 {
+        self.items_left.swap(items_max, Ordering::Relaxed)
+    }
+
+    /// A loop goes on to its next item.
+    ///
+    /// # Errors
+    /// That of the interrupt; `OperationFailed` (96) beyond [`Context::bound_items`].
+    pub(crate) fn next_item(&self) -> Result<()> {
+        self.interrupt.check()?;
+        // One evaluation is one thread's: nothing is lost between the two.
+        match self.items_left.load(Ordering::Relaxed) {
+            u64::MAX => Ok(()),
+            0 => Err(Error::new(
+                Code::OperationFailed,
+                "$map, $filter and $reduce go through more items than a write may, as other writes wait for it: \
+                 compute the value with an aggregation and write the result",
+            )),
+            left => {
+                self.items_left.store(left - 1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
     }
 
     /// A new evaluation has made nothing yet.
@@ -157,6 +187,24 @@ impl Interrupt {
             }
             code => Err(Error::new(Code(code), "operation was interrupted")),
         }
+    }
+}
+
+/// Turns a switch when it is dropped: whoever waited for the work has gone away.
+#[derive(Debug)]
+#[must_use]
+pub struct StopOnDrop(Interrupt);
+
+impl Interrupt {
+    /// Ends the work under this switch, as `Interrupted` (11601), when what this returns is dropped.
+    pub fn stop_on_drop(&self) -> StopOnDrop {
+        StopOnDrop(self.clone())
+    }
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop(Code::Interrupted);
     }
 }
 

@@ -10,7 +10,8 @@
 //! [`Error::applied`](crate::Error::applied) whether the step that failed may have happened.
 //!
 //! Cancellation: a future that is dropped before it is ready leaves its request either wholly done, not done at all,
-//! or, when it names several documents, done for a prefix of them: the same as an answer that got lost.
+//! or, when it names several documents, done for a prefix of them: the same as an answer that got lost. What was computed
+//! for it, or for a cursor that is dropped, ends soon, on whatever thread it is: that is all that a time limit needs.
 
 mod shared;
 

@@ -40,6 +40,7 @@
 //! stand on this), and no clock or chance but that of [`source`].
 
 pub mod aggregation;
+mod blocking;
 pub mod change;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -60,6 +61,7 @@ pub mod selection;
 pub mod source;
 pub mod ticket;
 
+pub use blocking::blocking;
 pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot};
 pub use error::{Applied, Error, ErrorClass, Result};
 pub use ext::StoreExt;

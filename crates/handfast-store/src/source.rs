@@ -23,9 +23,10 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
+use handfast_mql::expression::may_loop;
 use handfast_mql::{CompileOptions, Context, Expression};
 
-use crate::Result;
+use crate::{Result, blocking};
 
 pub use manual::{CountingIds, ManualClock, SeededRandom};
 pub use object_ids::ObjectIds;
@@ -106,17 +107,16 @@ impl Sources {
     ///
     /// # Errors
     /// Those of the expressions.
-    pub fn evaluate(&self, variables: &RawDocument) -> Result<RawDocumentBuf> {
-        let (nothing, mut values) = (RawDocumentBuf::new(), RawDocumentBuf::new());
-        let context = self.context(&nothing);
-        for element in variables {
-            let (name, expression) = element.map_err(handfast_mql::Error::from)?;
-            let expression = Expression::compile(expression, &CompileOptions::default())?;
-            // As in MongoDB, a variable whose value is missing is null.
-            let value = expression.evaluate(&nothing, &context)?;
-            values.append(name, value.get().unwrap_or(RawBsonRef::Null));
+    ///
+    /// # Cancellation
+    /// Loops run on a thread where they are in nobody's way, and end when the future is dropped.
+    pub async fn evaluate(&self, variables: RawDocumentBuf) -> Result<RawDocumentBuf> {
+        let context = self.context(&RawDocumentBuf::new());
+        if !may_loop(&variables) {
+            return evaluate(&variables, &context);
         }
-        Ok(values)
+        let _stop = context.interrupt.stop_on_drop();
+        blocking(move || evaluate(&variables, &context)).await
     }
 
     /// What the language needs for one request: its time, its chance, and the values of its variables.
@@ -127,6 +127,18 @@ impl Sources {
         let cluster_time = Timestamp { time: seconds, increment: 1 };
         Context::new(now, cluster_time, self.random.next_u64()).with_variables(variables.to_owned())
     }
+}
+
+fn evaluate(variables: &RawDocument, context: &Context) -> Result<RawDocumentBuf> {
+    let (nothing, mut values) = (RawDocumentBuf::new(), RawDocumentBuf::new());
+    for element in variables {
+        let (name, expression) = element.map_err(handfast_mql::Error::from)?;
+        let expression = Expression::compile(expression, &CompileOptions::default())?;
+        // As in MongoDB, a variable whose value is missing is null.
+        let value = expression.evaluate(&nothing, context)?;
+        values.append(name, value.get().unwrap_or(RawBsonRef::Null));
+    }
+    Ok(values)
 }
 
 impl std::fmt::Debug for Sources {

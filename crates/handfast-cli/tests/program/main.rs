@@ -1,9 +1,9 @@
 //! The real program, run as people run it.
 
+mod computation;
 mod configuration;
 mod directory;
 mod history;
-
 mod serve;
 mod support;
 mod users;

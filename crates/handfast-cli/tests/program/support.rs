@@ -99,6 +99,20 @@ impl Serve {
         exchange(stream, &command)
     }
 
+    /// Sends a command and goes away before the reply.
+    pub(crate) fn send_and_vanish(&self, command: &Document) -> Result<()> {
+        send(&TcpStream::connect(self.address()?)?, command)
+    }
+
+    /// Processor time that the program has used, in user mode, as Linux counts it: in hundredths of a second.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name, in parentheses, may hold anything; the 12th field after it is the time.
+        let (_, fields) = status.rsplit_once(") ").context("a name")?;
+        let ticks: u64 = fields.split(' ').nth(11).context("a time")?.parse()?;
+        Ok(Duration::from_millis(ticks * 10))
+    }
+
     /// All documents of a collection of the database `db`, if they fit into one batch.
     pub(crate) fn find_all(&self, collection: &str) -> Result<Vec<Bson>> {
         let reply = self.command(doc! { "find": collection, "$db": "db" })?;
@@ -140,6 +154,17 @@ impl Drop for Serve {
 
 /// One OP_MSG there, one back, written out here so that the test does not trust the code it tests.
 fn exchange(mut stream: impl Read + Write, command: &Document) -> Result<Document> {
+    send(&mut stream, command)?;
+    let mut head = [0; 21];
+    stream.read_exact(&mut head)?;
+    let length = usize::try_from(i32::from_le_bytes(*head.first_chunk().context("length")?))?;
+    ensure!((21..48_000_000).contains(&length), "a reply of {length} bytes");
+    let mut body = vec![0; length - head.len()];
+    stream.read_exact(&mut body)?;
+    Ok(Document::try_from(RawDocumentBuf::from_bytes(body)?)?)
+}
+
+fn send(mut stream: impl Write, command: &Document) -> Result<()> {
     const OP_MSG: i32 = 2013;
     let document = RawDocumentBuf::try_from(command)?;
     let length = i32::try_from(16 + 4 + 1 + document.as_bytes().len())?;
@@ -149,13 +174,5 @@ fn exchange(mut stream: impl Read + Write, command: &Document) -> Result<Documen
     }
     message.push(0);
     message.extend_from_slice(document.as_bytes());
-    stream.write_all(&message)?;
-
-    let mut head = [0; 21];
-    stream.read_exact(&mut head)?;
-    let length = usize::try_from(i32::from_le_bytes(*head.first_chunk().context("length")?))?;
-    ensure!((21..48_000_000).contains(&length), "a reply of {length} bytes");
-    let mut body = vec![0; length - head.len()];
-    stream.read_exact(&mut body)?;
-    Ok(Document::try_from(RawDocumentBuf::from_bytes(body)?)?)
+    Ok(stream.write_all(&message)?)
 }

@@ -45,6 +45,11 @@ impl<'s> Writer<'s> {
         Writer { state, timestamp: None, failure: None }
     }
 
+    /// How much the loops of expressions may do in this turn.
+    pub(crate) fn items_max(&self) -> u64 {
+        self.state.options.write_items_max
+    }
+
     /// The newest catalog.
     pub(crate) fn catalog(&self) -> &Arc<Catalog> {
         &self.state.catalog

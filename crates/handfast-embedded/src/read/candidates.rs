@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bson::rawdoc;
-use handfast_mql::Code;
+use handfast_mql::context::Interrupt;
+use handfast_store::Result as StoreResult;
 use handfast_store::selection::Candidate;
-use handfast_store::{Error as StoreError, Result as StoreResult};
 
 use super::scan::{Access, Found, Progress, Reader, Scan};
 use crate::catalog::{Collection, CollectionIndex};
@@ -62,8 +62,8 @@ pub(crate) struct Candidates {
     helping_documents: usize,
     done: bool,
     looked: Arc<Looked>,
-    /// Set when nobody wants the answer any more.
-    stop: Arc<AtomicBool>,
+    /// Turned when nobody wants the answer any more.
+    interrupt: Interrupt,
     shown: Shown,
 }
 
@@ -103,7 +103,7 @@ impl Candidates {
             helping_documents: 4,
             done: false,
             looked: Arc::default(),
-            stop: Arc::default(),
+            interrupt: Interrupt::default(),
             shown: Shown::default(),
         }
     }
@@ -121,18 +121,15 @@ impl Candidates {
     }
 
     #[must_use]
-    pub(crate) fn stopped_by(mut self, stop: Arc<AtomicBool>) -> Self {
-        self.stop = stop;
+    pub(crate) fn stopped_by(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = interrupt;
         self
     }
 
     /// The next document.
     pub(crate) fn next_record(&mut self) -> StoreResult<Option<Record>> {
         while self.helping.is_empty() && !self.done {
-            if self.stop.load(Ordering::Relaxed) {
-                self.done = true;
-                return Err(StoreError::command(Code::Interrupted, "the reader has gone away"));
-            }
+            self.interrupt.check().inspect_err(|_| self.done = true)?;
             self.help().inspect_err(|_| self.done = true)?;
         }
         Ok(self.helping.pop_front())

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use bson::raw::{CString, cstr};
 use bson::{RawArrayBuf, RawDocumentBuf};
-use handfast_store::{Explain, Explained, Find, Result as StoreResult, Verbosity};
+use handfast_store::{Explain, Explained, Find, Result as StoreResult, Verbosity, blocking};
 
 use super::candidates::Looked;
-use super::find::{Prepared, blocking};
+use super::find::Prepared;
 use super::plan::Plan;
 use super::scan::Access;
 use crate::engine::Direction;
@@ -63,8 +63,8 @@ impl EmbeddedStore {
             return Ok(Executed { returned: 0, keys: 0, documents: 0 });
         }
         let looked: Arc<Looked> = Arc::default();
-        let stop = super::find::StopOnDrop(Arc::default());
-        let documents = self.documents(snapshot, &find, prepared, looked.clone(), stop.0.clone())?;
+        let _stop = prepared.stop_on_drop();
+        let documents = self.documents(snapshot, &find, prepared, looked.clone())?;
         let returned = blocking(move || {
             let mut returned = 0;
             for document in documents {

@@ -1,15 +1,18 @@
 //! Cursors over one snapshot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_mql::context::StopOnDrop;
+use handfast_mql::expression::may_loop;
 use handfast_store::distinct::DistinctValues;
 use handfast_store::page::Paged;
 use handfast_store::selection::{Documents, Given, Selection};
-use handfast_store::{BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Page, Result as StoreResult};
+use handfast_store::{
+    BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Page, Result as StoreResult, blocking,
+};
 
 use super::candidates::{Candidates, Looked, Shown, Source};
 use super::plan::{self, Plan};
@@ -27,6 +30,13 @@ pub(crate) struct Prepared {
     pub(crate) selection: Selection,
     pub(crate) collection: Option<Arc<Collection>>,
     pub(crate) plan: Plan,
+}
+
+impl Prepared {
+    /// Ends scan and evaluation, on whatever thread they are, when nobody waits for them any more.
+    pub(crate) fn stop_on_drop(&self) -> StopOnDrop {
+        self.selection.context().interrupt.stop_on_drop()
+    }
 }
 
 impl EmbeddedStore {
@@ -54,10 +64,11 @@ impl EmbeddedStore {
         if prepared.collection.is_none() {
             return Ok(Box::new(EmptyCursor));
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        let inline = matches!(&prepared.plan.access, Access::Points(keys) if keys.len() <= INLINE_POINTS_MAX);
-        let documents = self.documents(snapshot, request, prepared, Arc::default(), stop.clone())?;
-        Ok(Box::new(FindCursor { state: State::Ready(Box::new(Paged::new(documents))), stop, inline }))
+        let stop = prepared.stop_on_drop();
+        let few = matches!(&prepared.plan.access, Access::Points(keys) if keys.len() <= INLINE_POINTS_MAX);
+        let inline = few && !may_loop(&request.filter) && !may_loop(&request.projection);
+        let documents = self.documents(snapshot, request, prepared, Arc::default())?;
+        Ok(Box::new(FindCursor { state: State::Ready(Box::new(Paged::new(documents))), inline, _stop: stop }))
     }
 
     /// The documents of a find, as an iterator that reads from the disk.
@@ -67,7 +78,6 @@ impl EmbeddedStore {
         request: &Find,
         prepared: Prepared,
         looked: Arc<Looked>,
-        stop: Arc<AtomicBool>,
     ) -> StoreResult<Documents<Candidates>> {
         let Prepared { selection, collection, plan } = prepared;
         let collection = collection.ok_or_else(|| crate::Error::Engine("there is no such collection".to_owned()))?;
@@ -77,7 +87,7 @@ impl EmbeddedStore {
         let candidates = Candidates::new(source, self.shared().verify, collection, plan.access, Some(expected))
             .showing(shown)
             .counting(looked)
-            .stopped_by(stop);
+            .stopped_by(selection.context().interrupt.clone());
         Ok(selection.documents(candidates, Given { sorted: plan.sorted, filtered: false }))
     }
 
@@ -118,8 +128,8 @@ impl EmbeddedStore {
         if prepared.collection.is_none() {
             return Ok(folded);
         }
-        let stop = StopOnDrop(Arc::default());
-        let documents = self.documents(snapshot, &find, prepared, Arc::default(), stop.0.clone())?;
+        let _stop = prepared.stop_on_drop();
+        let documents = self.documents(snapshot, &find, prepared, Arc::default())?;
         blocking(move || {
             for document in documents {
                 step(&mut folded, document?)?;
@@ -127,25 +137,6 @@ impl EmbeddedStore {
             Ok(folded)
         })
         .await
-    }
-}
-
-/// Runs what reads from the disk on a thread where it may wait.
-pub(crate) async fn blocking<T, F>(run: F) -> StoreResult<T>
-where
-    T: Send + 'static,
-    F: FnOnce() -> StoreResult<T> + Send + 'static,
-{
-    let result = tokio::task::spawn_blocking(run).await;
-    result.map_err(|error| StoreError::command(Code::InternalError, format!("a read was broken off: {error}")))?
-}
-
-/// Tells a reader on another thread that nobody waits for it any more.
-pub(crate) struct StopOnDrop(pub(crate) Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -161,8 +152,8 @@ impl Cursor for EmptyCursor {
 
 struct FindCursor {
     state: State,
-    stop: Arc<AtomicBool>,
     inline: bool,
+    _stop: StopOnDrop,
 }
 
 enum State {
@@ -202,11 +193,5 @@ impl Cursor for FindCursor {
                 Err(error)
             }
         }
-    }
-}
-
-impl Drop for FindCursor {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
     }
 }

@@ -3,7 +3,8 @@
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
-    BatchLimit, CreateIndexes, Cursor, DocumentStore, Durability, Find, IndexSpec, Insert, Namespace, Sources,
+    BatchLimit, CreateIndexes, Cursor, DocumentStore, Durability, Find, IndexSpec, Insert, Namespace, Sources, Update,
+    UpdateSpec, UpdateStatement,
 };
 
 use super::EmbeddedStore;
@@ -99,4 +100,37 @@ async fn memory_durability_is_seen_at_once_and_synced_by_a_flush() {
     assert_eq!(find_all(&store).await.len(), 1);
     store.flush().await.unwrap();
     assert!(store.costs().syncs >= 1);
+}
+
+/// An update whose value takes a loop over so many items.
+fn looping(filter: RawDocumentBuf, items: i32, multi: bool) -> Update {
+    let sum = rawdoc! { "$sum": { "$map": { "input": { "$range": [0, items] }, "in": 1 } } };
+    let change = UpdateSpec::Pipeline(vec![rawdoc! { "$set": { "sum": sum } }]);
+    Update::new(namespace(), vec![UpdateStatement { multi, ..UpdateStatement::one(filter, change) }])
+}
+
+#[tokio::test]
+async fn what_is_computed_while_other_writers_wait_is_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { write_items_max: 1000, ..Options::small() };
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
+    let documents = (0..20).map(|n| rawdoc! { "_id": n, "a": 1 }).collect();
+    store.insert(Insert::new(namespace(), documents)).await.unwrap();
+
+    for filter in [rawdoc! { "_id": 3 }, rawdoc! { "a": 1 }] {
+        let outcome = store.update(looping(filter.clone(), 900, false)).await.unwrap();
+        assert_eq!((outcome.matched, outcome.errors.len()), (1, 0));
+        let outcome = store.update(looping(filter, 1100, false)).await.unwrap();
+        let refused = outcome.errors.first().unwrap();
+        assert_eq!((outcome.matched, refused.error.code()), (0, Code::OperationFailed));
+    }
+
+    // All documents together do more than one turn may, each does less: the turns are several.
+    let before = store.costs().operations;
+    let outcome = store.update(looping(rawdoc! { "a": 1 }, 900, true)).await.unwrap();
+    assert_eq!((outcome.matched, outcome.errors.len()), (20, 0));
+    assert!(store.costs().operations - before >= 20, "a turn for each document");
+    let outcome = store.update(looping(rawdoc! { "a": 1 }, 1100, true)).await.unwrap();
+    assert_eq!((outcome.matched, outcome.errors.len()), (0, 1));
+    store.close().await.unwrap();
 }

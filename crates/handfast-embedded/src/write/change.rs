@@ -67,6 +67,7 @@ impl EmbeddedStore {
             hint: statement.hint.clone(),
             context: self.inner.sources.context(&variables),
         });
+        let _stop = target.stop_on_drop();
         let bytes = statement.filter.as_bytes().len() + size_of_update(statement);
         let apply = self.apply_change(target.clone(), change.clone());
         let absent = change.is_upsert().then(|| self.insert_absent(target.clone(), change.clone()));
@@ -150,6 +151,7 @@ impl EmbeddedStore {
             hint: statement.hint,
             context: self.inner.sources.context(variables),
         });
+        let _stop = target.stop_on_drop();
         let bytes = statement.filter.as_bytes().len();
         let judged = target.clone();
         let apply: Arc<Apply<Deleted>> = Arc::new(move |writer, collection, id_key, stored| {
@@ -176,6 +178,7 @@ impl EmbeddedStore {
             hint: request.hint.clone(),
             context: self.inner.sources.context(&request.variables),
         });
+        let _stop = target.stop_on_drop();
         let (claimed, judged) = (claim.clone(), target.clone());
         let apply: Arc<Apply<FindAndModifyOutcome>> = Arc::new(move |writer, collection, id_key, stored| {
             let before = stored.document()?.to_owned();

@@ -54,6 +54,7 @@ impl EmbeddedStore {
             hint: None,
             context: self.inner.sources.context(&RawDocumentBuf::new()),
         });
+        let _stop = target.stop_on_drop();
         let id = index.id;
         let apply: Arc<Apply<()>> = Arc::new(move |writer, collection, id_key, stored| {
             let Some(index) = collection.indexes.iter().find(|index| index.id == id) else {

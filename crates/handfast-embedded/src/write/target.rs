@@ -19,9 +19,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
+use handfast_mql::context::StopOnDrop;
 use handfast_mql::{Code, Context, Filter, Sort, Sorter};
 use handfast_store::ticket::Recorded;
-use handfast_store::{CommitTimestamp, Error as StoreError, Find, Hint, Namespace, Result as StoreResult};
+use handfast_store::{CommitTimestamp, Error as StoreError, Find, Hint, Namespace, Result as StoreResult, blocking};
 
 use super::ticketed::{Ticketed, once};
 use crate::catalog::{Catalog, Collection, CollectionIndex};
@@ -29,13 +30,14 @@ use crate::committer::{Answer, Writer};
 use crate::engine::{Direction, View};
 use crate::format::{StoredDocument, Verify};
 use crate::read::candidates::{Candidates, Source};
-use crate::read::find::{StopOnDrop, blocking};
 use crate::read::plan;
 use crate::read::scan::Access;
 use crate::store::EmbeddedStore;
 
 /// Searches beside the committer before one in its turn.
 const SEARCHES_MAX: usize = 3;
+/// A turn that changes several documents ends early when this part of what its loops may do is done.
+const ITEMS_IN_STEP_PART: u64 = 10;
 /// Documents named by `_id` that are looked at in the committer's turn without a search.
 const POINTS_MAX: usize = 16;
 
@@ -95,6 +97,25 @@ pub(crate) struct Latest {
 }
 
 impl Target {
+    /// Ends search and evaluation when nobody waits for them any more, in the committer's turn as well.
+    pub(crate) fn stop_on_drop(&self) -> StopOnDrop {
+        self.context.interrupt.stop_on_drop()
+    }
+
+    /// Does what is done in the committer's turn, where others wait.
+    fn in_turn<T>(&self, writer: &mut Writer<'_>, turn: impl FnOnce(&mut Writer<'_>) -> T) -> T {
+        self.counting_items(writer, turn).0
+    }
+
+    /// The same, with the number of items that loops went through.
+    fn counting_items<T>(&self, writer: &mut Writer<'_>, turn: impl FnOnce(&mut Writer<'_>) -> T) -> (T, u64) {
+        let items_max = writer.items_max();
+        self.context.bound_items(items_max);
+        let done = turn(writer);
+        let left = self.context.bound_items(u64::MAX);
+        (done, items_max.saturating_sub(left))
+    }
+
     fn access(&self, collection: &Collection) -> StoreResult<Access> {
         let mut find = Find::new(self.namespace.clone(), bson::rawdoc! {});
         find.hint = self.hint.clone();
@@ -112,7 +133,8 @@ impl Target {
             return Ok(None);
         };
         let access = self.access(&collection)?;
-        let mut candidates = Candidates::new(source, verify, collection, access, None);
+        let candidates = Candidates::new(source, verify, collection, access, None);
+        let mut candidates = candidates.stopped_by(self.context.interrupt.clone());
         let mut sorter = Sorter::new(Some(1));
         while let Some((id_key, stored, _)) = candidates.next_record()? {
             if !self.matches(&stored)? {
@@ -159,7 +181,9 @@ impl EmbeddedStore {
         match target.few_points(&self.latest()) {
             Ok(Some(keys)) => {
                 let turn = move |writer: &mut Writer<'_>| {
-                    once(writer, ticketed, |writer| try_points(writer, &target, &keys, &*apply, absent.as_deref()))
+                    once(writer, ticketed, |writer| {
+                        target.in_turn(writer, |writer| try_points(writer, &target, &keys, &*apply, absent.as_deref()))
+                    })
                 };
                 return self.inner.committer.submit(answer, bytes, turn).await.map(Turn::done);
             }
@@ -183,14 +207,18 @@ impl EmbeddedStore {
             let turn = match (found, absent) {
                 (Some(id_key), _) => {
                     let turn = move |writer: &mut Writer<'_>| {
-                        once(writer, ticketed, |writer| try_one(writer, &target.namespace, &id_key, &*apply))
+                        once(writer, ticketed, |writer| {
+                            target.in_turn(writer, |writer| try_one(writer, &target.namespace, &id_key, &*apply))
+                        })
                     };
                     self.inner.committer.submit(answer, bytes, turn).await?
                 }
                 (None, None) => return self.unless_used(answer, ticketed, Ok(None)).await,
                 (None, Some(absent)) => {
                     let turn = move |writer: &mut Writer<'_>| {
-                        once(writer, ticketed, |writer| try_absent(writer, &target.namespace, &latest, &*absent))
+                        once(writer, ticketed, |writer| {
+                            target.in_turn(writer, |writer| try_absent(writer, &target.namespace, &latest, &*absent))
+                        })
                     };
                     self.inner.committer.submit(answer, bytes, turn).await?
                 }
@@ -200,7 +228,9 @@ impl EmbeddedStore {
             }
         }
         let turn = move |writer: &mut Writer<'_>| {
-            once(writer, ticketed, |writer| in_turn(writer, &target, verify, &*apply, absent.as_deref()))
+            once(writer, ticketed, |writer| {
+                target.in_turn(writer, |writer| in_turn(writer, &target, verify, &*apply, absent.as_deref()))
+            })
         };
         self.inner.committer.submit(answer, bytes, turn).await.map(Turn::done)
     }
@@ -234,14 +264,13 @@ impl EmbeddedStore {
             return Ok(None);
         };
         let access = target.access(&collection)?;
-        let stop = StopOnDrop(Arc::default());
         let mut search = match &access {
             Access::Index { index, .. } => {
                 let index = index.clone();
-                match self.gather(&target, latest, &collection, access, &stop).await {
+                match self.gather(&target, latest, &collection, access).await {
                     Ok(Some(keys)) => Search::Gathered(keys.into()),
                     Ok(None) => {
-                        let candidates = self.walk(&collection, Access::everything(Direction::Forward), &stop);
+                        let candidates = self.walk(&collection, Access::everything(Direction::Forward), &target);
                         Search::Walk { candidates, held_by: Some(index) }
                     }
                     Err(error) => return Ok(Some(error)),
@@ -249,46 +278,52 @@ impl EmbeddedStore {
             }
             _ => {
                 drop(latest);
-                Search::Walk { candidates: self.walk(&collection, access, &stop), held_by: None }
+                Search::Walk { candidates: self.walk(&collection, access, &target), held_by: None }
             }
         };
         let count = self.inner.options.step_documents_max.max(1);
+        let mut keys = VecDeque::new();
         loop {
             if self.latest().catalog.get(&target.namespace).is_none_or(|now| now.id != collection.id) {
                 // It was dropped or renamed: nothing is left under this name of what was meant.
                 return Ok(None);
             }
-            let searched = target.clone();
-            let step = blocking(move || {
-                let keys = search.next_keys(&searched, count)?;
-                Ok((search, keys))
-            });
-            let keys = match step.await {
-                Ok((rest, keys)) => {
-                    search = rest;
-                    keys
+            if keys.is_empty() {
+                let searched = target.clone();
+                let step = blocking(move || {
+                    let keys = search.next_keys(&searched, count)?;
+                    Ok((search, keys))
+                });
+                match step.await {
+                    Ok((rest, found)) => {
+                        search = rest;
+                        keys = found.into();
+                    }
+                    Err(error) => return Ok(Some(error)),
                 }
-                Err(error) => return Ok(Some(error)),
-            };
+            }
             if keys.is_empty() {
                 return Ok(None);
             }
-            let (target, apply) = (target.clone(), apply.clone());
-            let turn = move |writer: &mut Writer<'_>| Ok(change_each(writer, &target.namespace, &keys, &*apply));
+            let (target, apply, taken) = (target.clone(), apply.clone(), std::mem::take(&mut keys));
+            let turn = move |writer: &mut Writer<'_>| Ok(change_each(writer, &target, taken, &*apply));
             // After an error of the committer too, who asked has to know that there were steps before it.
-            let step = self.inner.committer.submit(Answer::Applied, bytes, turn).await;
-            let (done, error) = step.unwrap_or_else(|error| (Vec::new(), Some(error)));
-            done.into_iter().for_each(&mut each);
-            if error.is_some() {
-                return Ok(error);
+            let step = match self.inner.committer.submit(Answer::Applied, bytes, turn).await {
+                Ok(step) => step,
+                Err(error) => return Ok(Some(error)),
+            };
+            step.done.into_iter().for_each(&mut each);
+            if step.error.is_some() {
+                return Ok(step.error);
             }
+            keys = step.rest;
         }
     }
 
-    fn walk(&self, collection: &Arc<Collection>, access: Access, stop: &StopOnDrop) -> Box<Candidates> {
+    fn walk(&self, collection: &Arc<Collection>, access: Access, target: &Target) -> Box<Candidates> {
         let source = Source::Newest(self.shared().clone());
         let candidates = Candidates::new(source, self.shared().verify, collection.clone(), access, None);
-        Box::new(candidates.stopped_by(stop.0.clone()))
+        Box::new(candidates.stopped_by(target.context.interrupt.clone()))
     }
 
     /// The `_id` keys of all documents that match in a state; `None` if they are too many, or the state was ended.
@@ -298,11 +333,10 @@ impl EmbeddedStore {
         latest: Latest,
         collection: &Arc<Collection>,
         access: Access,
-        stop: &StopOnDrop,
     ) -> StoreResult<Option<Vec<Vec<u8>>>> {
         let source = Source::Snapshot(self.shared().publisher.hold(latest));
         let candidates = Candidates::new(source, self.shared().verify, collection.clone(), access, None);
-        let mut candidates = candidates.stopped_by(stop.0.clone());
+        let mut candidates = candidates.stopped_by(target.context.interrupt.clone());
         let (target, bytes_max) = (target.clone(), self.inner.options.gathered_bytes_max);
         let gathered = blocking(move || {
             let (mut keys, mut bytes) = (Vec::new(), 0);
@@ -357,6 +391,14 @@ impl Search {
             }
         }
     }
+}
+
+/// What one turn did of several documents.
+struct Step<T> {
+    done: Vec<T>,
+    /// For the next turn.
+    rest: VecDeque<Vec<u8>>,
+    error: Option<StoreError>,
 }
 
 fn try_points<T>(
@@ -421,20 +463,23 @@ fn in_turn<T>(
     absent.map(|absent| absent(writer)).transpose().map(Turn::Done)
 }
 
-fn change_each<T>(
-    writer: &mut Writer<'_>,
-    namespace: &Namespace,
-    keys: &[Vec<u8>],
-    apply: &Apply<T>,
-) -> (Vec<T>, Option<StoreError>) {
-    let mut done = Vec::with_capacity(keys.len());
-    for id_key in keys {
-        match try_one(writer, namespace, id_key, apply) {
-            Ok(Turn::Done(value)) => done.extend(value),
+fn change_each<T>(writer: &mut Writer<'_>, target: &Target, keys: VecDeque<Vec<u8>>, apply: &Apply<T>) -> Step<T> {
+    let mut step = Step { done: Vec::with_capacity(keys.len()), rest: keys, error: None };
+    let (mut items, items_max) = (0, writer.items_max() / ITEMS_IN_STEP_PART);
+    while items <= items_max
+        && let Some(id_key) = step.rest.pop_front()
+    {
+        let (turn, used) = target.counting_items(writer, |writer| try_one(writer, &target.namespace, &id_key, apply));
+        items += used;
+        match turn {
+            Ok(Turn::Done(value)) => step.done.extend(value),
             // It does not match any more.
             Ok(Turn::Again) => {}
-            Err(error) => return (done, Some(error)),
+            Err(error) => {
+                step.error = Some(error);
+                break;
+            }
         }
     }
-    (done, None)
+    step
 }

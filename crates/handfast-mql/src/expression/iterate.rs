@@ -61,7 +61,7 @@ impl Form for Map {
         };
         let mut mapped = RawArrayBuf::new();
         for item in value::items(array) {
-            scope.context.interrupt.check()?;
+            scope.context.next_item()?;
             let values = [Value::Ref(item?)];
             let frame = Frame { values: &values, outer: scope.frame };
             let result = self.body.evaluate(Scope { frame: Some(&frame), ..scope })?;
@@ -107,7 +107,7 @@ impl Form for Filter {
         let mut kept = RawArrayBuf::new();
         let mut count = 0;
         for item in value::items(array) {
-            scope.context.interrupt.check()?;
+            scope.context.next_item()?;
             let item = item?;
             let values = [Value::Ref(item)];
             let frame = Frame { values: &values, outer: scope.frame };
@@ -178,7 +178,7 @@ impl Form for Reduce {
         };
         let mut result: Value<'a> = self.initial.evaluate(scope)?;
         for item in value::items(array) {
-            scope.context.interrupt.check()?;
+            scope.context.next_item()?;
             let values = [Value::Ref(item?), result];
             let frame = Frame { values: &values, outer: scope.frame };
             let next = self.body.evaluate(Scope { frame: Some(&frame), ..scope })?;

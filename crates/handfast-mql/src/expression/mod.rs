@@ -62,6 +62,24 @@ use crate::{
     error::Result,
 };
 
+/// Whether a filter, a stage or an expression has a loop (`$map`, `$filter`, `$reduce`) anywhere in it, or what looks like
+/// one: its evaluation may take any time, and belongs on a thread of its own. Everything else takes time in proportion to
+/// what it reads and makes, which is bounded. The depth of what is asked about has been checked.
+pub fn may_loop(written: &RawDocument) -> bool {
+    written
+        .iter()
+        .flatten()
+        .any(|(name, value)| matches!(name.as_str(), "$map" | "$filter" | "$reduce") || holds_loop(value))
+}
+
+fn holds_loop(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Document(document) => may_loop(document),
+        RawBsonRef::Array(array) => array.into_iter().flatten().any(holds_loop),
+        _ => false,
+    }
+}
+
 /// A compiled expression.
 #[derive(Debug)]
 pub struct Expression {

@@ -274,6 +274,45 @@ fn an_endless_evaluation_can_be_ended() {
 }
 
 #[test]
+fn loops_are_seen_wherever_they_are() {
+    for (written, expected) in [
+        (doc! {}, false),
+        (doc! { "a": { "$gt": 1 }, "$or": [{ "b": "$map" }] }, false),
+        (doc! { "$expr": { "$gt": [{ "$size": { "$filter": { "input": "$a", "cond": true } } }, 1] } }, true),
+        (doc! { "$project": { "a": { "b": [{ "$map": {} }] } } }, true),
+        (doc! { "a": [[{ "$reduce": {} }]] }, true),
+    ] {
+        let raw = RawDocumentBuf::try_from(written.clone()).unwrap();
+        assert_eq!(super::may_loop(&raw), expected, "{written}");
+    }
+}
+
+#[test]
+fn items_can_be_bounded() {
+    let items = |count: i32| {
+        let written = doc! { "$map": { "input": { "$range": [0, count] }, "in": 1 } };
+        let written = RawDocumentBuf::try_from(written).unwrap();
+        Expression::compile(RawBsonRef::Document(&written), &CompileOptions::default()).unwrap()
+    };
+    let (context, nothing) = (context(), RawDocumentBuf::new());
+    context.bound_items(10);
+    assert!(items(6).evaluate(&nothing, &context).is_ok());
+    let error = items(6).evaluate(&nothing, &context).map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::OperationFailed, "the bound is that of both together");
+    context.bound_items(u64::MAX);
+    assert!(items(6).evaluate(&nothing, &context).is_ok());
+}
+
+#[test]
+fn whoever_goes_away_ends_the_work() {
+    let context = context();
+    let stop = context.interrupt.stop_on_drop();
+    assert!(context.interrupt.check().is_ok());
+    drop(stop);
+    assert_eq!(context.interrupt.check().map_err(|error| error.code()), Err(Code::Interrupted));
+}
+
+#[test]
 fn many_large_values_have_a_bound() {
     let large = doc! { "$reduce": { "input": { "$range": [0, 22] }, "initialValue": "0123456789", "in": { "$concat": ["$$value", "$$value"] } } };
     let lengths = |count: i32| doc! { "$size": { "$map": { "input": { "$range": [0, count] }, "in": { "$strLenBytes": large.clone() } } } };

@@ -58,6 +58,8 @@ pub trait Operator: Send {
 
 /// A chain answers `More` when it has appended this many bytes, so that a reader can hand out a batch.
 const OUTPUT_BYTES: usize = 4 * 1024 * 1024;
+/// It also answers `More` after so many steps of its links, so that a reader can let others have the thread.
+const STEPS_MAX: usize = 1000;
 
 /// Operators one behind the other; itself an operator.
 pub struct Chain<'p> {
@@ -93,11 +95,12 @@ impl<'p> Chain<'p> {
 
     /// Works off what waits, the last link first, so that little piles up; stops when enough has come out.
     fn work(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        let mut made_bytes = 0;
+        let (mut made_bytes, mut steps) = (0, 0);
         while let Some(index) = self.links.iter().rposition(Link::has_work) {
-            if made_bytes >= OUTPUT_BYTES {
+            if made_bytes >= OUTPUT_BYTES || steps >= STEPS_MAX {
                 return Ok(Flow::More);
             }
+            steps += 1;
             self.interrupt.check()?;
             let mut made = Vec::new();
             let state = self.links[index].step(&mut made)?;

@@ -59,7 +59,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut arguments = call.arguments("aggregate")?;
     let explained = arguments.flag("explain")?.unwrap_or(false);
     let cursor = arguments.document("cursor")?;
-    let aggregate = read(call, &mut arguments)?;
+    let aggregate = read(call, &mut arguments).await?;
     arguments.finish()?;
     if explained {
         let request = Explain { explained: Explained::Aggregate(aggregate), verbosity: Verbosity::QueryPlanner };
@@ -84,7 +84,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// The arguments that say what is computed, without those of the cursor.
-pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Aggregate> {
+pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Aggregate> {
     arguments.simple_collation()?;
     arguments.flag("allowDiskUse")?;
     arguments.flag("bypassDocumentValidation")?;
@@ -113,7 +113,7 @@ pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Ag
         source,
         pipeline,
         hint: hint(arguments)?,
-        variables: call.variables(arguments)?,
+        variables: call.variables(arguments).await?,
         durability: call.durability(),
     })
 }

@@ -84,7 +84,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let batch_size = super::list_collections::batch_size(&mut arguments, "bulkWrite.cursor")?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
     let errors_only = arguments.flag("errorsOnly")?.unwrap_or(false);
-    let variables = call.variables(&mut arguments)?;
+    let variables = call.variables(&mut arguments).await?;
     arguments.flag("bypassDocumentValidation")?;
     arguments.finish()?;
     check_batch(operations.len())?;

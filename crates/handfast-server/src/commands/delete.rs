@@ -31,7 +31,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let statements = arguments.documents("deletes")?;
     let statements = arguments.required("deletes", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
-    let variables = call.variables(&mut arguments)?;
+    let variables = call.variables(&mut arguments).await?;
     arguments.finish()?;
     check_batch(statements.len())?;
     call.shared.metrics.operations.delete.add(statements.len() as u64);

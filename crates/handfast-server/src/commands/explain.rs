@@ -51,7 +51,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     };
     let request = Request::new(inner, call.request.sequences, Some(call.request.database), false)?;
     let inner = Call { request: &request, ..*call };
-    let explained = explained(&inner)?;
+    let explained = explained(&inner).await?;
     answer(call, Explain { explained, verbosity }).await
 }
 
@@ -67,19 +67,19 @@ pub(super) async fn answer(call: &Call<'_>, request: Explain) -> Outcome<Answer>
     Ok(writer.into())
 }
 
-fn explained(call: &Call<'_>) -> Outcome<Explained> {
+async fn explained(call: &Call<'_>) -> Outcome<Explained> {
     let name = call.request.name;
     match name {
         "find" => {
             let mut arguments = call.arguments("find")?;
-            let find = find::read(call, &mut arguments, call.request.namespace()?)?;
+            let find = find::read(call, &mut arguments, call.request.namespace()?).await?;
             arguments.ignored(&["batchSize", "singleBatch", "noCursorTimeout"])?;
             arguments.finish()?;
             Ok(Explained::Find(find))
         }
         "aggregate" => {
             let mut arguments = call.arguments("aggregate")?;
-            let aggregate = aggregate::read(call, &mut arguments)?;
+            let aggregate = aggregate::read(call, &mut arguments).await?;
             arguments.ignored(&["cursor", "explain"])?;
             arguments.finish()?;
             Ok(Explained::Aggregate(aggregate))

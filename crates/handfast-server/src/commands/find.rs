@@ -26,7 +26,7 @@ pub(crate) const COMMAND: Command = Command {
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("find")?;
-    let find = read(call, &mut arguments, namespace)?;
+    let find = read(call, &mut arguments, namespace).await?;
     let opening = Opening {
         namespace: find.namespace.to_string(),
         batch_size: arguments.unsigned("batchSize")?,
@@ -40,7 +40,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// The arguments that say what is looked for, without those of the cursor.
-pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespace) -> Outcome<Find> {
+pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespace) -> Outcome<Find> {
     arguments.unsupported(&["tailable", "awaitData", "oplogReplay", "resumeAfter", "$_requestResumeToken"])?;
     arguments.simple_collation()?;
     arguments.flag("allowPartialResults")?;
@@ -57,7 +57,7 @@ pub(super) fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Na
         max: arguments.document("max")?.filter(|max| !max.is_empty()).map(ToOwned::to_owned),
         return_key: arguments.flag("returnKey")?.unwrap_or(false),
         show_record_id: arguments.flag("showRecordId")?.unwrap_or(false),
-        variables: call.variables(arguments)?,
+        variables: call.variables(arguments).await?,
     };
     if (find.min.is_some() || find.max.is_some()) && find.hint.is_none() {
         return Err(CommandError::new(

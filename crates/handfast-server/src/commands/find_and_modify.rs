@@ -39,7 +39,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
         projection,
         hint: hint(&mut arguments)?,
         durability: call.durability(),
-        variables: call.variables(&mut arguments)?,
+        variables: call.variables(&mut arguments).await?,
         modification,
     };
     arguments.finish()?;

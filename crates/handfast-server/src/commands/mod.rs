@@ -111,12 +111,12 @@ impl<'a> Call<'a> {
     }
 
     /// The values of the command's `let`.
-    pub(crate) fn variables(&self, arguments: &mut Arguments<'_>) -> Outcome<RawDocumentBuf> {
+    pub(crate) async fn variables(&self, arguments: &mut Arguments<'_>) -> Outcome<RawDocumentBuf> {
         let variables = arguments.document_or_empty("let")?;
         if variables.is_empty() {
             return Ok(variables);
         }
-        Ok(self.shared.sources.evaluate(&variables)?)
+        Ok(self.shared.sources.evaluate(variables).await?)
     }
 }
 

@@ -31,7 +31,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let statements = arguments.documents("updates")?;
     let statements = arguments.required("updates", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);
-    let variables = call.variables(&mut arguments)?;
+    let variables = call.variables(&mut arguments).await?;
     arguments.flag("bypassDocumentValidation")?;
     arguments.finish()?;
     check_batch(statements.len())?;

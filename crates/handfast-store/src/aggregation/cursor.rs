@@ -2,17 +2,26 @@
 //!
 //! The steps borrow from the pipeline and from each other, so they live in one future, which the cursor owns and runs
 //! as far as it needs the next batch; what comes out goes through a channel of one place between the two.
+//!
+//! Most pipelines run where they are asked: what they do between two waits is little. One with a loop in an expression
+//! may compute for years before it waits, and then everybody whose turn it is on the same thread would wait as well. Such
+//! a run is polled on a thread of its own, from one wait to the next. Dropping the cursor turns the interrupt, which ends
+//! the computation wherever it is.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use async_trait::async_trait;
 use bson::RawDocumentBuf;
-use handfast_mql::Context;
+use handfast_mql::context::StopOnDrop;
+use handfast_mql::expression::may_loop;
 use handfast_mql::pipeline::Pipeline;
-use tokio::sync::mpsc;
+use handfast_mql::{Code, Context};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
 
 use super::{Environment, source, steps};
 use crate::*;
@@ -26,7 +35,9 @@ pub(super) async fn open(
     request: Aggregate,
 ) -> Result<Box<dyn Cursor>> {
     let (sender, receiver) = mpsc::channel(1);
-    let run = async move {
+    let stop = context.interrupt.stop_on_drop();
+    let loops = request.pipeline.iter().any(|stage| may_loop(stage));
+    let run: Run = Box::pin(async move {
         let from = source::find_of(&request);
         let mut steps = steps(&environment, &pipeline, &request.pipeline, from, &context)?;
         while let Some(batch) = steps.next_batch().await? {
@@ -35,8 +46,9 @@ pub(super) async fn open(
             }
         }
         Ok(())
-    };
-    let mut cursor = PipelineCursor { run: Some(Box::pin(run)), receiver, ready: VecDeque::new() };
+    });
+    let state = if loops { State::Away(Away::new(run)) } else { State::Here(run) };
+    let mut cursor = PipelineCursor { state, receiver, ready: VecDeque::new(), _stop: stop };
     cursor.fill().await?;
     Ok(Box::new(cursor))
 }
@@ -47,39 +59,115 @@ enum Step {
     End(Result<()>),
 }
 
+/// Where the run is.
+enum State {
+    Here(Run),
+    Away(Away),
+    Ended,
+}
+
 struct PipelineCursor {
-    /// None at the end.
-    run: Option<Run>,
+    state: State,
     receiver: mpsc::Receiver<Vec<RawDocumentBuf>>,
     ready: VecDeque<RawDocumentBuf>,
+    _stop: StopOnDrop,
 }
 
 impl PipelineCursor {
     /// Runs until there is a document, or none to come.
     async fn fill(&mut self) -> Result<()> {
         while self.ready.is_empty() {
-            let Some(run) = self.run.as_mut() else {
-                match self.receiver.try_recv() {
-                    Ok(batch) => self.ready.extend(batch),
+            let step = match &mut self.state {
+                State::Ended => match self.receiver.try_recv() {
+                    Ok(batch) => Step::Batch(batch),
                     Err(_) => return Ok(()),
+                },
+                State::Here(run) => {
+                    let receiver = &mut self.receiver;
+                    let step = poll_fn(|task| match receiver.poll_recv(task) {
+                        Poll::Ready(Some(batch)) => Poll::Ready(Step::Batch(batch)),
+                        // Without a sender the run is at its end, and says how it ended.
+                        Poll::Ready(None) | Poll::Pending => run.as_mut().poll(task).map(Step::End),
+                    });
+                    step.await
                 }
-                continue;
+                State::Away(away) => tokio::select! {
+                    biased;
+                    Some(batch) = self.receiver.recv() => Step::Batch(batch),
+                    result = away.end() => Step::End(result),
+                },
             };
-            let receiver = &mut self.receiver;
-            let step = poll_fn(|task| match receiver.poll_recv(task) {
-                Poll::Ready(Some(batch)) => Poll::Ready(Step::Batch(batch)),
-                // Without a sender the run is at its end, and says how it ended.
-                Poll::Ready(None) | Poll::Pending => run.as_mut().poll(task).map(Step::End),
-            });
-            match step.await {
+            match step {
                 Step::Batch(batch) => self.ready.extend(batch),
                 Step::End(result) => {
-                    self.run = None;
+                    self.state = State::Ended;
                     result?;
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// A run that is polled on threads of its own, one poll at a time.
+struct Away {
+    turn: Turn,
+    woken: Arc<Woken>,
+}
+
+enum Turn {
+    /// To be polled once it is woken.
+    Waiting(Run),
+    /// On another thread.
+    Polled(JoinHandle<(Run, Poll<Result<()>>)>),
+    Ended,
+}
+
+/// Remembers that the run may go on.
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+impl Away {
+    fn new(run: Run) -> Self {
+        let woken = Arc::new(Woken(Notify::new()));
+        woken.0.notify_one();
+        Away { turn: Turn::Waiting(run), woken }
+    }
+
+    /// Returns when the run is at its end. If it is dropped before, nothing is lost: the next call goes on.
+    async fn end(&mut self) -> Result<()> {
+        loop {
+            match &mut self.turn {
+                Turn::Ended => return Ok(()),
+                Turn::Waiting(_) => {
+                    self.woken.0.notified().await;
+                    if let Turn::Waiting(mut run) = std::mem::replace(&mut self.turn, Turn::Ended) {
+                        let waker = Waker::from(Arc::clone(&self.woken));
+                        self.turn = Turn::Polled(tokio::task::spawn_blocking(move || {
+                            let polled = run.as_mut().poll(&mut TaskContext::from_waker(&waker));
+                            (run, polled)
+                        }));
+                    }
+                }
+                Turn::Polled(thread) => {
+                    let polled = thread.await;
+                    self.turn = Turn::Ended;
+                    match polled {
+                        Ok((_, Poll::Ready(result))) => return result,
+                        Ok((run, Poll::Pending)) => self.turn = Turn::Waiting(run),
+                        Err(error) => {
+                            let text = format!("the pipeline was broken off: {error}");
+                            return Err(Error::command(Code::InternalError, text));
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 

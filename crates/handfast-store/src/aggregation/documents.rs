@@ -14,6 +14,9 @@ use crate::{Error, Result};
 /// Bytes of documents that one stage holds at most: MongoDB's 100 MB for a stage without disk use.
 pub(super) const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
+/// Documents that go through pure stages before others are let on the thread.
+const TURNS_UNTIL_YIELD: usize = 100;
+
 /// A step of a pipeline.
 #[async_trait]
 pub(super) trait Documents: Send {
@@ -111,13 +114,18 @@ impl Piped<'_> {
 impl Documents for Piped<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let mut out: Vec<RawDocumentBuf> = Vec::new();
-        let (mut counted, mut bytes) = (0, 0);
+        let (mut counted, mut bytes, mut turns) = (0, 0, 0_usize);
         while self.state != State::Ended && bytes < BATCH_BYTES {
             // A batch ends where the input has to be asked again, so that the first results come early.
             if self.state == State::Ready && self.waiting.is_empty() && !out.is_empty() {
                 break;
             }
             self.turn(&mut out).await?;
+            turns += 1;
+            // One document may become many, few of which come out: others want the thread meanwhile.
+            if self.state == State::HasMore || turns % TURNS_UNTIL_YIELD == 0 {
+                tokio::task::yield_now().await;
+            }
             bytes += out[counted..].iter().map(|document| document.as_bytes().len()).sum::<usize>();
             counted = out.len();
         }
