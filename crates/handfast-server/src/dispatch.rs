@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_store::Applied;
 use tracing::{Instrument, debug, debug_span, info};
 
 use crate::auth::guard;
@@ -47,7 +48,11 @@ pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>)
     }
     match outcome {
         Ok(answer) => Replied { document: success(answer.writer), more: answer.more, _reserved: answer.reserved },
-        Err(error) => {
+        Err(mut error) => {
+            if !commands::writes(request) {
+                // What was lost on the way of a read is lost, and no more.
+                error.applied = Applied::No;
+            }
             debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
             Replied::from(&error)
         }
@@ -81,7 +86,9 @@ async fn run_known(
         tokio::select! {
             biased;
             answer = (command.run)(&call) => answer,
-            () = operation.killed() => Err(CommandError::new(Code::Interrupted, "operation was interrupted")),
+            () = operation.killed() => {
+                Err(CommandError::new(Code::Interrupted, "operation was interrupted").maybe_applied())
+            }
         }
     };
     // The time of a getMore is what its cursor has left.
@@ -107,11 +114,11 @@ fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> O
     Ok(())
 }
 
-/// Gives up what takes longer than allowed.
+/// Gives up what takes longer than allowed: if it writes, it may have written.
 pub(crate) async fn within<T>(bound: Option<Duration>, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     match bound {
         None => work.await,
-        Some(bound) => tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(time_is_over())),
+        Some(bound) => tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(time_is_over().maybe_applied())),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use bson::RawDocumentBuf;
 use handfast_mql::Code;
+use handfast_store::Applied;
 
 /// What the functions of the server return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -41,6 +42,8 @@ pub(crate) struct CommandError {
     pub(crate) message: String,
     /// Fields that MongoDB puts beside code and text, such as `keyPattern` and `keyValue`.
     pub(crate) details: Option<RawDocumentBuf>,
+    /// Whether what the command was to change may be changed all the same.
+    pub(crate) applied: Applied,
 }
 
 /// What a command returns.
@@ -48,7 +51,18 @@ pub(crate) type Outcome<T> = std::result::Result<T, CommandError>;
 
 impl CommandError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        CommandError { code, message: message.into(), details: None }
+        CommandError { code, message: message.into(), details: None, applied: Applied::No }
+    }
+
+    /// The error of a write that was given up before the store answered.
+    #[must_use]
+    pub(crate) fn maybe_applied(self) -> Self {
+        CommandError { applied: Applied::Maybe, ..self }
+    }
+
+    /// What people read.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        text(self.applied, &self.message)
     }
 
     pub(crate) fn name(&self) -> Cow<'static, str> {
@@ -58,7 +72,20 @@ impl CommandError {
 
 impl From<handfast_store::Error> for CommandError {
     fn from(error: handfast_store::Error) -> Self {
-        CommandError { code: error.code(), message: error.message().to_owned(), details: error.details().cloned() }
+        CommandError {
+            code: error.code(),
+            message: error.message().to_owned(),
+            details: error.details().cloned(),
+            applied: error.applied(),
+        }
+    }
+}
+
+/// The text of an error, which says first whether anything may have happened.
+pub(crate) fn text(applied: Applied, message: &str) -> Cow<'_, str> {
+    match applied {
+        Applied::No => Cow::Borrowed(message),
+        Applied::Maybe => Cow::Owned(format!("the outcome is unknown: {message}")),
     }
 }
 

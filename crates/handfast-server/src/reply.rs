@@ -1,6 +1,7 @@
 //! What a command answers, as documents.
 
 use bson::RawDocumentBuf;
+use handfast_store::Applied;
 
 use crate::error::CommandError;
 use crate::reserve::Reserved;
@@ -42,9 +43,17 @@ pub(crate) fn failure(error: &CommandError) -> RawDocumentBuf {
     writer.finish()
 }
 
+/// The label of an error after which nobody knows whether the command has changed anything: drivers hand it on, and do
+/// nothing on their own. `RetryableWriteError` would make them send the command again, which only a server that keeps
+/// transaction numbers may ask for.
+const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
+
 /// Writes `errmsg`, `code`, `codeName` and what is beside them.
 fn put_error(writer: &mut Writer, error: &CommandError) {
-    writer.put("errmsg", &error.message).put("code", error.code.0).put("codeName", &*error.name());
+    writer.put("errmsg", &*error.text()).put("code", error.code.0).put("codeName", &*error.name());
+    if error.applied == Applied::Maybe {
+        writer.begin_array("errorLabels").put("0", OUTCOME_UNKNOWN).end();
+    }
     if let Some(details) = &error.details {
         writer.put_all(details);
     }

@@ -1,4 +1,5 @@
 mod documents;
+mod outcome;
 mod server;
 
 use std::collections::HashSet;

@@ -6,7 +6,7 @@ use handfast_store::{UpdateSpec, WriteError};
 use handfast_wire::limits::WRITE_BATCH_MAX;
 
 use crate::arguments::Arguments;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, Outcome, text};
 use crate::writer::{Writer, decimal};
 
 /// A batch has at least one statement and not too many.
@@ -40,7 +40,7 @@ pub(super) fn put_error(writer: &mut Writer, error: &handfast_store::Error) {
     if let Some(details) = error.details() {
         writer.put_all(details);
     }
-    writer.put("errmsg", error.message());
+    writer.put("errmsg", &*text(error.applied(), error.message()));
 }
 
 /// Reads a change: a document or a pipeline.

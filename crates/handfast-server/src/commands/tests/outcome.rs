@@ -1,0 +1,82 @@
+//! What a client is told when nobody knows whether its write has happened.
+
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{DocumentStore, MemoryStore, Sources};
+
+use super::*;
+
+/// A server over a store that fails from the operation after the first insert.
+async fn failing(fault: Fault) -> (TestServer, TestClient, Arc<Faulty<MemoryStore>>) {
+    let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(3))), Plan::at(1, fault)));
+    let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(2)).await;
+    (server, client, store)
+}
+
+fn writes() -> Vec<RawDocumentBuf> {
+    vec![
+        rawdoc! { "insert": "c", "documents": [{ "_id": 7 }] },
+        rawdoc! { "update": "c", "updates": [{ "q": { "_id": 0 }, "u": { "$set": { "a": 1 } } }] },
+        rawdoc! { "delete": "c", "deletes": [{ "q": { "_id": 0 }, "limit": 1 }] },
+        rawdoc! { "findAndModify": "c", "query": { "_id": 0 }, "remove": true },
+        rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {} },
+    ]
+}
+
+fn labels(reply: &RawDocumentBuf) -> Vec<String> {
+    let labels = reply.get_array("errorLabels").into_iter().flat_map(|labels| labels.into_iter().flatten());
+    labels.filter_map(|label| label.as_str().map(str::to_owned)).collect()
+}
+
+#[tokio::test]
+async fn a_lost_write_has_an_unknown_outcome_whether_it_happened_or_not() {
+    for fault in [Fault::LoseRequest, Fault::LoseReply] {
+        for command in writes() {
+            let (_server, mut client, store) = failing(fault).await;
+            let reply = client.run("d", command.clone()).await;
+            assert_eq!(store.injected().len(), 1, "{command:?}");
+            assert_eq!(error_of(&reply).0, 9001, "{command:?}: {reply:?}");
+            assert!(reply.get_str("errmsg").unwrap().starts_with("the outcome is unknown: "), "{reply:?}");
+            assert_eq!(labels(&reply), ["OutcomeUnknown"], "no driver may send it again: {reply:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn in_a_bulk_the_outcome_of_all_is_unknown() {
+    let (_server, mut client, _) = failing(Fault::LoseReply).await;
+    let operations = rawdoc! {
+        "bulkWrite": 1, "ops": [{ "insert": 0, "document": { "_id": 7 } }], "nsInfo": [{ "ns": "d.c" }],
+    };
+    let reply = client.run("admin", operations).await;
+    assert_eq!((error_of(&reply).0, labels(&reply)), (9001, vec!["OutcomeUnknown".to_owned()]), "{reply:?}");
+}
+
+#[tokio::test]
+async fn what_certainly_did_not_happen_is_not_unknown() {
+    for command in writes() {
+        let (_server, mut client, _) = failing(Fault::Refuse).await;
+        let reply = client.run("d", command.clone()).await;
+        assert_eq!((error_of(&reply).0, labels(&reply)), (6, Vec::new()), "{command:?}: {reply:?}");
+        assert!(!reply.get_str("errmsg").unwrap().contains("unknown"), "{reply:?}");
+    }
+    let (_server, mut client, _) = failing(Fault::LoseReply).await;
+    let reply = client.run("d", rawdoc! { "aggregate": "c", "pipeline": [], "cursor": {} }).await;
+    assert_eq!((error_of(&reply).0, labels(&reply)), (9001, Vec::new()), "a read changes nothing: {reply:?}");
+}
+
+#[tokio::test]
+async fn a_write_that_ran_out_of_time_may_have_happened() {
+    for fault in [Fault::FreezeBefore, Fault::FreezeAfter] {
+        let (_server, mut client, _) = failing(fault).await;
+        let update = rawdoc! {
+            "update": "c", "updates": [{ "q": { "_id": 0 }, "u": { "$set": { "a": 1 } } }], "maxTimeMS": 30,
+        };
+        let reply = client.run("d", update).await;
+        assert_eq!((error_of(&reply).0, labels(&reply)), (50, vec!["OutcomeUnknown".to_owned()]), "{reply:?}");
+    }
+    let (_server, mut client, _) = failing(Fault::FreezeBefore).await;
+    let reply = client.run("d", rawdoc! { "find": "c", "maxTimeMS": 30 }).await;
+    assert_eq!((error_of(&reply).0, labels(&reply)), (50, Vec::new()), "{reply:?}");
+}
