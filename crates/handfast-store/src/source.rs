@@ -122,11 +122,18 @@ impl Sources {
     /// What the language needs for one request: its time, its chance, and the values of its variables.
     pub fn context(&self, variables: &RawDocument) -> Context {
         let now = self.clock.now();
-        // A standalone store's cluster time is its own clock's second.
-        let seconds = u32::try_from(now.timestamp_millis() / 1000).unwrap_or(0);
-        let cluster_time = Timestamp { time: seconds, increment: 1 };
-        Context::new(now, cluster_time, self.random.next_u64()).with_variables(variables.to_owned())
+        Context::new(now, cluster_time(now), self.random.next_u64()).with_variables(variables.to_owned())
     }
+
+    /// What stands for an empty timestamp in a document that is inserted.
+    pub fn cluster_time(&self) -> Timestamp {
+        cluster_time(self.clock.now())
+    }
+}
+
+/// A standalone store's cluster time is its own clock's second.
+fn cluster_time(now: DateTime) -> Timestamp {
+    Timestamp { time: u32::try_from(now.timestamp_millis() / 1000).unwrap_or(0), increment: 1 }
 }
 
 fn evaluate(variables: &RawDocument, context: &Context) -> Result<RawDocumentBuf> {

@@ -228,7 +228,8 @@ impl Bulk<'_, '_> {
 
     async fn insert(&mut self, namespace: Namespace, first: usize, documents: &[&RawDocument]) -> Outcome<()> {
         self.call.shared.metrics.operations.insert.add(documents.len() as u64);
-        let Judged { documents: stored, places, refused } = judge(documents, self.ordered);
+        let Judged { documents: stored, places, refused } =
+            judge(documents, self.ordered, self.call.shared.sources.cluster_time());
         let mut errors: Vec<Option<handfast_store::Error>> = vec![None; documents.len()];
         let mut tried = vec![false; documents.len()];
         if !stored.is_empty() {

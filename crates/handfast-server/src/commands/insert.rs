@@ -1,7 +1,8 @@
 //! `insert`: new documents.
 
+use bson::Timestamp;
 use bson::raw::{RawDocument, RawDocumentBuf};
-use handfast_mql::{Code, depth};
+use handfast_mql::{Code, depth, update};
 use handfast_store::{Insert, WriteError};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
@@ -35,7 +36,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.finish()?;
     check_batch(documents.len())?;
     call.shared.metrics.operations.insert.add(documents.len() as u64);
-    let Judged { documents, places, mut refused } = judge(&documents, ordered);
+    let Judged { documents, places, mut refused } = judge(&documents, ordered, call.shared.sources.cluster_time());
     let mut inserted = 0;
     if !documents.is_empty() {
         let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: None };
@@ -66,13 +67,14 @@ pub(super) struct Judged {
     pub(super) refused: Vec<WriteError>,
 }
 
-/// Sorts out the documents that are too large or too deep to be stored; with `ordered`, what follows one as well.
-pub(super) fn judge(documents: &[&RawDocument], ordered: bool) -> Judged {
+/// Sorts out the documents that are too large or too deep to be stored; with `ordered`, what follows one as well. The
+/// others get the time where they have an empty timestamp: `Timestamp(0, 0)` in a field of the document itself.
+pub(super) fn judge(documents: &[&RawDocument], ordered: bool, now: Timestamp) -> Judged {
     let mut judged = Judged { documents: Vec::with_capacity(documents.len()), places: Vec::new(), refused: Vec::new() };
     for (index, document) in documents.iter().enumerate() {
-        match check_stored(document) {
-            Ok(()) => {
-                judged.documents.push((*document).to_owned());
+        match to_be_stored(document, now) {
+            Ok(stored) => {
+                judged.documents.push(stored);
                 judged.places.push(index);
             }
             Err(error) => {
@@ -86,12 +88,13 @@ pub(super) fn judge(documents: &[&RawDocument], ordered: bool) -> Judged {
     judged
 }
 
-fn check_stored(document: &RawDocument) -> handfast_store::Result<()> {
+fn to_be_stored(document: &RawDocument, now: Timestamp) -> handfast_store::Result<RawDocumentBuf> {
     let size = document.as_bytes().len();
     if size > DOCUMENT_BYTES_MAX {
         let text = format!("object to insert too large. size in bytes: {size}, max size: {DOCUMENT_BYTES_MAX}");
         return Err(handfast_store::Error::command(Code::BadValue, text));
     }
     // Inside a command a document may stand some levels deeper than on its own.
-    Ok(depth::check(document.as_bytes(), depth::Limits::default())?)
+    depth::check(document.as_bytes(), depth::Limits::default())?;
+    Ok(update::stamp(document, now)?.unwrap_or_else(|| document.to_owned()))
 }

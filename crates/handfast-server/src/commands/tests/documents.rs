@@ -214,3 +214,21 @@ async fn pipelines() {
     assert_eq!(batch(&client.run("admin", running.clone()).await), [rawdoc! { "ns": "admin.$cmd" }]);
     assert_eq!(client.refused("d", running).await.0, 73);
 }
+
+#[tokio::test]
+async fn an_empty_timestamp_is_the_time_of_the_insert() {
+    let mut server = memory();
+    let mut client = server.connect();
+    let empty = bson::Timestamp { time: 0, increment: 0 };
+    let document = |id: i32| rawdoc! { "_id": id, "t": empty, "n": { "t": empty } };
+    insert(&mut client, "c", &[document(1)]).await;
+    let bulk = rawdoc! {
+        "bulkWrite": 1, "ops": [{ "insert": 0, "document": document(2) }], "nsInfo": [{ "ns": "d.c" }],
+    };
+    client.run("admin", bulk).await;
+    let now = server.shared.sources.cluster_time();
+    assert!(now.time > 0);
+    let found = client.run("d", rawdoc! { "find": "c", "sort": { "_id": 1 } }).await;
+    let stored = |id: i32| rawdoc! { "_id": id, "t": now, "n": { "t": empty } };
+    assert_eq!(batch(&found), [stored(1), stored(2)], "at the top level only");
+}
