@@ -229,6 +229,9 @@ pub(crate) struct StoreFlags {
     /// Bound of the write buffers that cursors and snapshots in use keep in memory; beyond it the oldest ends
     #[arg(long, env = "HANDFAST_SNAPSHOT_BYTES", value_name = "SIZE")]
     pub(crate) snapshot_bytes: Option<Bytes>,
+    /// Bound of what one sort, group or other stage of a query holds in memory; more is refused
+    #[arg(long, env = "HANDFAST_SORT_BYTES", value_name = "SIZE")]
+    pub(crate) sort_bytes: Option<Bytes>,
     /// How often documents that a TTL index lets expire are looked for
     #[arg(long, env = "HANDFAST_EXPIRY_INTERVAL", value_name = "TIME")]
     pub(crate) expiry_interval: Option<Span>,

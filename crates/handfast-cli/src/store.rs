@@ -8,7 +8,7 @@ use crate::configuration::Settings;
 
 /// Opens the data directory, or makes it.
 pub(crate) async fn open(settings: &Settings, sources: Sources) -> anyhow::Result<EmbeddedStore> {
-    Ok(EmbeddedStore::open(&settings.data, sources, options(settings)).await?)
+    Ok(EmbeddedStore::open(&settings.data, bounded(sources, settings), options(settings)).await?)
 }
 
 /// Opens the data directory to look at what is there: it must exist, and nothing expires.
@@ -16,6 +16,11 @@ pub(crate) async fn open_existing(settings: &Settings, sources: Sources) -> anyh
     must_exist(settings)?;
     let options = Options { expiry_interval: None, ..options(settings) };
     Ok(EmbeddedStore::open(&settings.data, sources, options).await?)
+}
+
+/// What one stage of a query may hold comes to every evaluation with time and chance.
+fn bounded(sources: Sources, settings: &Settings) -> Sources {
+    sources.with_stage_bytes(usize::try_from(settings.sort_bytes.0).unwrap_or(usize::MAX))
 }
 
 /// Fails if there is no data directory.

@@ -63,6 +63,8 @@ pub struct Context {
     pub random: Random,
     /// Ends the work from outside.
     pub interrupt: Interrupt,
+    /// Bytes that one stage (a sort, a group, the results of a lookup) may hold.
+    pub stage_bytes_max: usize,
     /// Bytes of large values that the evaluation under way has made.
     made_bytes: AtomicU64,
     /// Items that loops may still go through.
@@ -78,17 +80,26 @@ impl Context {
             variables: RawDocumentBuf::new(),
             random: Random::new(seed),
             interrupt: Interrupt::default(),
+            stage_bytes_max: STAGE_BYTES_MAX,
             made_bytes: AtomicU64::new(0),
             items_left: AtomicU64::new(u64::MAX),
         }
     }
 
-    /// A context for work inside this one's, with variables of its own: the same times, the same interrupt, and chance
+    /// A context for work inside this one's, with variables of its own: the same times, interrupt and bounds, and chance
     /// that depends on this one's.
     pub fn nested(&self, variables: RawDocumentBuf) -> Self {
         let mut nested = Context::new(self.now, self.cluster_time, self.random.next_u64()).with_variables(variables);
         nested.interrupt = self.interrupt.clone();
+        nested.stage_bytes_max = self.stage_bytes_max;
         nested
+    }
+
+    /// Bounds what one stage may hold, in bytes.
+    #[must_use]
+    pub fn with_stage_bytes(mut self, stage_bytes_max: usize) -> Self {
+        self.stage_bytes_max = stage_bytes_max;
+        self
     }
 
     /// Lets somebody outside end the work.
@@ -157,6 +168,9 @@ impl Context {
         self.variables.get(name).ok().flatten()
     }
 }
+
+/// MongoDB's bound for a stage that has to hold its input: 100 MB. There is no disk to spill to.
+pub const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
 /// How many bytes of large values the evaluation of one expression may make, in all: 1 GB. What lives at once is less;
 /// what is made takes time as well.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each step is a [`documents::Documents`]: asked for a batch, it asks the one before it. So what is in memory is a few
-//! batches, and what single stages hold, which is bounded (100 MB each, as in MongoDB without disk use).
+//! batches, and what single stages hold, which is bounded ([`Context::stage_bytes_max`]).
 //!
 //! What is not a snapshot: a pipeline reads each collection as that find sees it. `$out` replaces its target in one
 //! step; `$merge` writes document by document.

@@ -208,7 +208,7 @@ fn sort(
     filtered: bool,
 ) -> Result<Box<dyn Iterator<Item = Match> + Send>> {
     let kept = selection.limit.map(|limit| limit.saturating_add(selection.skip));
-    let mut sorter = Sorter::new(kept.and_then(|kept| usize::try_from(kept).ok()));
+    let mut sorter = Sorter::new(kept.and_then(|kept| usize::try_from(kept).ok()), selection.context.stage_bytes_max);
     for candidate in candidates {
         let candidate = candidate?;
         if let Some(position) = selection.matching(&candidate.document, filtered)? {

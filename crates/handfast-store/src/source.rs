@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
+use handfast_mql::context::STAGE_BYTES_MAX;
 use handfast_mql::expression::may_loop;
 use handfast_mql::{CompileOptions, Context, Expression};
 
@@ -53,7 +54,7 @@ pub trait IdSource: Send + Sync + 'static {
     fn object_id(&self) -> ObjectId;
 }
 
-/// The three sources that a store is given at its start.
+/// The three sources that a store is given at its start, and the bound that all of its evaluations have.
 #[derive(Clone)]
 pub struct Sources {
     /// Time.
@@ -62,6 +63,8 @@ pub struct Sources {
     pub random: Arc<dyn Random>,
     /// Fresh ids.
     pub ids: Arc<dyn IdSource>,
+    /// Bytes that one stage of a query (a sort, a group, what a lookup finds) may hold in memory.
+    pub stage_bytes_max: usize,
 }
 
 impl Sources {
@@ -73,7 +76,7 @@ impl Sources {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let random: Arc<dyn Random> = Arc::new(SeededRandom::from_state(system::os_random_state()?));
         let ids = Arc::new(ObjectIds::new(Arc::clone(&clock), &*random));
-        Ok(Sources { clock, random, ids })
+        Ok(Sources { clock, random, ids, stage_bytes_max: STAGE_BYTES_MAX })
     }
 
     /// A clock that stands at [`ManualClock::START`], and chance and ids that follow from the seed alone.
@@ -87,7 +90,7 @@ impl Sources {
         let clock: Arc<dyn Clock> = manual.clone();
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let ids = Arc::new(ObjectIds::new(Arc::clone(&clock), &SeededRandom::new(!seed)));
-        (Sources { clock, random, ids }, manual)
+        (Sources { clock, random, ids, stage_bytes_max: STAGE_BYTES_MAX }, manual)
     }
 }
 
@@ -119,10 +122,18 @@ impl Sources {
         blocking(move || evaluate(&variables, &context)).await
     }
 
-    /// What the language needs for one request: its time, its chance, and the values of its variables.
+    /// With another bound on what one stage of a query may hold, in bytes.
+    #[must_use]
+    pub fn with_stage_bytes(self, stage_bytes_max: usize) -> Self {
+        Sources { stage_bytes_max, ..self }
+    }
+
+    /// What the language needs for one request: its time, its chance, its bound, and the values of its variables.
     pub fn context(&self, variables: &RawDocument) -> Context {
         let now = self.clock.now();
-        Context::new(now, cluster_time(now), self.random.next_u64()).with_variables(variables.to_owned())
+        Context::new(now, cluster_time(now), self.random.next_u64())
+            .with_stage_bytes(self.stage_bytes_max)
+            .with_variables(variables.to_owned())
     }
 
     /// What stands for an empty timestamp in a document that is inserted.

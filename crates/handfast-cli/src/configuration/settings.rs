@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use handfast_mql::context::STAGE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
@@ -18,6 +19,7 @@ pub(crate) struct Settings {
     pub(crate) write_buffer_bytes: Bytes,
     pub(crate) journal_bytes: Bytes,
     pub(crate) snapshot_bytes: Bytes,
+    pub(crate) sort_bytes: Bytes,
     pub(crate) expiry_interval: Span,
     pub(crate) listen: String,
     pub(crate) insecure: bool,
@@ -62,6 +64,7 @@ impl Default for Settings {
             write_buffer_bytes: Bytes(store.write_buffer_bytes),
             journal_bytes: Bytes(store.journal_bytes_max),
             snapshot_bytes: Bytes(store.snapshot_bytes_max),
+            sort_bytes: Bytes(STAGE_BYTES_MAX as u64),
             expiry_interval: Span(store.expiry_interval.unwrap_or(EXPIRY_INTERVAL)),
             // MongoDB's port; nobody else can reach it.
             listen: "127.0.0.1:27017".to_owned(),
@@ -100,6 +103,8 @@ impl Settings {
     pub(super) fn check(&self) -> Result<(), String> {
         /// Less than this and the engine would spend its time on flushing.
         const ENGINE_BYTES_MIN: Bytes = Bytes(1 << 20);
+        /// A sort of some small documents must be possible.
+        const SORT_BYTES_MIN: Bytes = Bytes(64 << 10);
         /// One message of the largest size must fit.
         const MESSAGE_BYTES_MIN: Bytes = Bytes(48 << 20);
 
@@ -108,6 +113,7 @@ impl Settings {
             (self.write_buffer_bytes, ENGINE_BYTES_MIN),
             (self.journal_bytes, Bytes(handfast_embedded::JOURNAL_BYTES_MIN)),
             (self.snapshot_bytes, ENGINE_BYTES_MIN),
+            (self.sort_bytes, SORT_BYTES_MIN),
             (self.request_bytes, MESSAGE_BYTES_MIN),
             (self.reply_bytes, MESSAGE_BYTES_MIN),
         ] {

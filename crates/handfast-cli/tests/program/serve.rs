@@ -164,3 +164,35 @@ fn a_full_disk_is_one_line() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn what_a_stage_holds_is_bounded_as_configured() -> Result<()> {
+    let scratch = Scratch::new("sort-bytes")?;
+    let stages = |stage: bson::Document| doc! { "aggregate": "c", "pipeline": [stage], "cursor": {}, "$db": "db" };
+    let commands = [
+        doc! { "find": "c", "sort": { "text": 1 }, "$db": "db" },
+        stages(doc! { "$sort": { "text": 1 } }),
+        stages(doc! { "$group": { "_id": null, "all": { "$push": "$$ROOT" } } }),
+        stages(doc! { "$facet": { "all": [] } }),
+        stages(doc! { "$facet": { "all": [{ "$unionWith": "none" }] } }),
+        stages(doc! { "$lookup": { "from": "c", "localField": "a", "foreignField": "a", "as": "all" } }),
+        stages(doc! { "$lookup": { "from": "c", "pipeline": [], "as": "all" } }),
+        stages(
+            doc! { "$graphLookup": { "from": "c", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "all" } },
+        ),
+    ];
+    for (bytes, expected) in [("64KiB", Some(292)), ("100MiB", None)] {
+        let serve = Serve::start(handfast(&scratch, &FREE_PORT).args(["--sort-bytes", bytes]))?;
+        let documents: Vec<_> = (0..100).map(|n| doc! { "_id": n, "a": 1, "text": "x".repeat(1000) }).collect();
+        serve.command(doc! { "insert": "c", "documents": documents, "$db": "db" })?;
+        for command in &commands {
+            let reply = serve.command(command.clone())?;
+            assert_eq!(reply.get_i32("code").ok(), expected, "{bytes}: {command}: {reply}");
+            let name = expected.map(|_| "QueryExceededMemoryLimitNoDiskUseAllowed");
+            assert_eq!(reply.get_str("codeName").ok(), name);
+        }
+        serve.signal("TERM")?;
+        serve.wait()?;
+    }
+    Ok(())
+}

@@ -135,7 +135,7 @@ impl Target {
         let access = self.access(&collection)?;
         let candidates = Candidates::new(source, verify, collection, access, None);
         let mut candidates = candidates.stopped_by(self.context.interrupt.clone());
-        let mut sorter = Sorter::new(Some(1));
+        let mut sorter = Sorter::new(Some(1), self.context.stage_bytes_max);
         while let Some((id_key, stored, _)) = candidates.next_record()? {
             if !self.matches(&stored)? {
                 continue;

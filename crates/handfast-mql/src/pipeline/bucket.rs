@@ -230,7 +230,7 @@ impl BucketAuto {
     }
 
     pub(super) fn operator<'p>(&'p self, context: &'p Context) -> Box<dyn Operator + 'p> {
-        Box::new(Bucketing { stage: self, context, memory: Memory::new("$bucketAuto"), held: Vec::new() })
+        Box::new(Bucketing { stage: self, context, memory: Memory::new("$bucketAuto", context), held: Vec::new() })
     }
 }
 

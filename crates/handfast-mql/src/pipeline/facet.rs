@@ -34,9 +34,13 @@ impl Facet {
     /// is not pure.
     ///
     /// # Errors
-    /// 292 if the results exceed 100 MB.
-    pub fn document(&self, results: impl IntoIterator<Item = Vec<RawDocumentBuf>>) -> Result<RawDocumentBuf> {
-        let mut memory = Memory::new("$facet");
+    /// 292 if the results exceed [`Context::stage_bytes_max`].
+    pub fn document(
+        &self,
+        results: impl IntoIterator<Item = Vec<RawDocumentBuf>>,
+        context: &Context,
+    ) -> Result<RawDocumentBuf> {
+        let mut memory = Memory::new("$facet", context);
         let mut document = RawDocumentBuf::new();
         for ((name, _), result) in self.pipelines.iter().zip(results) {
             let mut array = RawArrayBuf::new();
@@ -55,7 +59,7 @@ impl Facet {
             .iter()
             .map(|(_, pipeline)| Ok(Branch { chain: pipeline.chain(context)?, done: false, results: Vec::new() }))
             .collect::<Result<_>>()?;
-        Ok(Box::new(Faceting { stage: self, branches, memory: Memory::new("$facet") }))
+        Ok(Box::new(Faceting { stage: self, branches, memory: Memory::new("$facet", context), context }))
     }
 }
 
@@ -63,6 +67,7 @@ struct Faceting<'p> {
     stage: &'p Facet,
     branches: Vec<Branch<'p>>,
     memory: Memory,
+    context: &'p Context,
 }
 
 struct Branch<'p> {
@@ -111,7 +116,7 @@ impl Operator for Faceting<'_> {
             }
         }
         let results = self.branches.iter_mut().map(|branch| std::mem::take(&mut branch.results));
-        let document = self.stage.document(results)?;
+        let document = self.stage.document(results, self.context)?;
         if document.as_bytes().len() > DOCUMENT_BYTES_MAX {
             return Err(Error::new(
                 Code::BSONObjectTooLarge,

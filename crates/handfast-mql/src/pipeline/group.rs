@@ -61,7 +61,7 @@ impl Group {
         Box::new(Grouping {
             stage: self,
             context,
-            memory: Memory::new("$group"),
+            memory: Memory::new("$group", context),
             places: HashMap::new(),
             groups: Vec::new(),
             identity: Vec::new(),

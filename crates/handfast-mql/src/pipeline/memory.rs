@@ -1,9 +1,7 @@
 //! The bound on what one stage may hold.
 
+use crate::context::Context;
 use crate::error::{Code, Error, Result};
-
-/// MongoDB's bound for a stage that has to hold its input: 100 MB. There is no disk to spill to.
-pub(crate) const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
 /// What one held document or entry costs beside its bytes.
 pub(crate) const ENTRY_BYTES: usize = 64;
@@ -13,11 +11,12 @@ pub(crate) const ENTRY_BYTES: usize = 64;
 pub(crate) struct Memory {
     stage: &'static str,
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl Memory {
-    pub(crate) fn new(stage: &'static str) -> Self {
-        Memory { stage, bytes: 0 }
+    pub(crate) fn new(stage: &'static str, context: &Context) -> Self {
+        Memory { stage, bytes: 0, bytes_max: context.stage_bytes_max }
     }
 
     /// Counts more.
@@ -26,14 +25,14 @@ impl Memory {
     /// 292 beyond the bound.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<()> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes <= STAGE_BYTES_MAX {
+        if self.bytes <= self.bytes_max {
             return Ok(());
         }
         Err(Error::new(
             Code::QueryExceededMemoryLimitNoDiskUseAllowed,
             format!(
-                "Exceeded memory limit for {}, but didn't allow external spilling; limit is {STAGE_BYTES_MAX} bytes",
-                self.stage
+                "Exceeded memory limit for {}, but didn't allow external spilling; limit is {} bytes",
+                self.stage, self.bytes_max
             ),
         ))
     }

@@ -19,7 +19,7 @@ pub(super) struct Sampling<'p> {
 
 impl<'p> Sampling<'p> {
     pub(super) fn new(size: u64, context: &'p Context) -> Self {
-        Sampling { size, seen: 0, reservoir: Vec::new(), memory: Memory::new("$sample"), context }
+        Sampling { size, seen: 0, reservoir: Vec::new(), memory: Memory::new("$sample", context), context }
     }
 }
 

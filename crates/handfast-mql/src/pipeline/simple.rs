@@ -67,7 +67,7 @@ impl Stage {
             Stage::Shape(shape) => Box::new(Shaping { shape, context }),
             Stage::Unwind(unwind) => unwind.operator(),
             Stage::Group(group) => group.operator(context),
-            Stage::Sort(sort) => sort.operator(),
+            Stage::Sort(sort) => sort.operator(context),
             Stage::Limit(limit) => Box::new(Limiting { left: *limit }),
             Stage::Skip(skip) => Box::new(Skipping { left: *skip }),
             Stage::Count(field) => Box::new(Counting { field, count: 0 }),

@@ -4,6 +4,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use super::operator::{Flow, Operator};
 use crate::{
+    context::Context,
     error::Result,
     sort::{Sort, Sorter},
 };
@@ -42,29 +43,29 @@ impl SortStage {
         self.limit = Some(self.limit.map_or(limit, |known| known.min(limit)));
     }
 
-    pub(super) fn operator(&self) -> Box<dyn Operator + '_> {
+    pub(super) fn operator(&self, context: &Context) -> Box<dyn Operator + '_> {
         let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        Box::new(Sorting { sort: &self.sort, limit, sorter: Sorter::new(limit) })
+        Box::new(Sorting { sort: &self.sort, sorter: Some(Sorter::new(limit, context.stage_bytes_max)) })
     }
 }
 
 struct Sorting<'p> {
     sort: &'p Sort,
-    limit: Option<usize>,
-    sorter: Sorter<RawDocumentBuf>,
+    /// None at the end.
+    sorter: Option<Sorter<RawDocumentBuf>>,
 }
 
 impl Operator for Sorting<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
+        let Some(sorter) = &mut self.sorter else { return Ok(Flow::Done) };
         let key = self.sort.key(&document)?;
         let bytes = document.as_bytes().len();
-        self.sorter.push(key, document, bytes)?;
+        sorter.push(key, document, bytes)?;
         Ok(Flow::Continue)
     }
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        let sorter = std::mem::replace(&mut self.sorter, Sorter::new(self.limit));
-        out.extend(sorter.into_sorted());
+        out.extend(self.sorter.take().into_iter().flat_map(Sorter::into_sorted));
         Ok(Flow::Done)
     }
 }

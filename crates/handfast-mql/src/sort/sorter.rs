@@ -4,9 +4,6 @@ use std::collections::BinaryHeap;
 
 use crate::{Code, Error, Result};
 
-/// MongoDB's bound on what one sort may hold: 100 MB (documented as 104,857,600 bytes).
-pub const SORT_BYTES_MAX: usize = 100 * 1024 * 1024;
-
 /// What a row costs besides its key and its value: the row itself, and what an allocation costs twice.
 const ROW_BYTES: usize = 96;
 
@@ -33,13 +30,9 @@ struct Row<T> {
 }
 
 impl<T> Sorter<T> {
-    /// A sorter that keeps the first `limit` values, or all, in at most [`SORT_BYTES_MAX`].
-    pub fn new(limit: Option<usize>) -> Self {
-        Self::with_memory(limit, SORT_BYTES_MAX)
-    }
-
-    /// A sorter with another bound on its memory, in bytes.
-    pub fn with_memory(limit: Option<usize>, bytes_max: usize) -> Self {
+    /// A sorter that keeps the first `limit` values, or all, in at most so many bytes:
+    /// [`Context::stage_bytes_max`](crate::Context::stage_bytes_max).
+    pub fn new(limit: Option<usize>, bytes_max: usize) -> Self {
         Sorter { rows: BinaryHeap::new(), limit, bytes: 0, bytes_max, arrived: 0 }
     }
 

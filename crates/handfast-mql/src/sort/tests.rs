@@ -2,6 +2,7 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use proptest::prelude::*;
 
 use super::*;
+use crate::context::STAGE_BYTES_MAX;
 
 fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
@@ -129,8 +130,8 @@ fn errors() {
 
 #[test]
 fn the_sorter_is_stable_and_keeps_the_first() {
-    let mut all = Sorter::new(None);
-    let mut first = Sorter::new(Some(3));
+    let mut all = Sorter::new(None, STAGE_BYTES_MAX);
+    let mut first = Sorter::new(Some(3), STAGE_BYTES_MAX);
     for (arrival, key) in [5_u8, 1, 5, 0, 1, 9].into_iter().enumerate() {
         all.push(vec![key], (key, arrival), 8).unwrap();
         first.push(vec![key], (key, arrival), 8).unwrap();
@@ -142,17 +143,17 @@ fn the_sorter_is_stable_and_keeps_the_first() {
 
 #[test]
 fn the_sorter_has_a_bound() {
-    let mut sorter = Sorter::with_memory(None, 10_000);
+    let mut sorter = Sorter::new(None, 10_000);
     let error = (0..1_000).find_map(|_| sorter.push(vec![1], (), 1_000).err()).unwrap();
     assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
     assert_eq!(error.message(), "Sort exceeded memory limit of 10000 bytes, but did not opt in to external sorting.");
     // The first few of many fit.
-    let mut sorter = Sorter::with_memory(Some(3), 10_000);
+    let mut sorter = Sorter::new(Some(3), 10_000);
     for key in 0..=255 {
         sorter.push(vec![255 - key], key, 1_000).unwrap();
     }
     assert_eq!(sorter.into_sorted().collect::<Vec<_>>(), [255, 254, 253]);
-    let mut none = Sorter::new(Some(0));
+    let mut none = Sorter::new(Some(0), STAGE_BYTES_MAX);
     none.push(vec![1], 1, 1).unwrap();
     assert!(none.is_empty());
 }
@@ -220,7 +221,7 @@ proptest! {
 
     #[test]
     fn the_sorter_sorts(keys in proptest::collection::vec(0..6_u8, 0..40), limit in proptest::option::of(0..10_usize)) {
-        let mut sorter = Sorter::new(limit);
+        let mut sorter = Sorter::new(limit, STAGE_BYTES_MAX);
         for (arrival, key) in keys.iter().enumerate() {
             sorter.push(vec![*key], (*key, arrival), 1).unwrap();
         }

@@ -11,9 +11,6 @@ use super::source::Source;
 use super::{BATCH_BYTES, Environment};
 use crate::{Error, Result};
 
-/// Bytes of documents that one stage holds at most: MongoDB's 100 MB for a stage without disk use.
-pub(super) const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
-
 /// Documents that go through pure stages before others are let on the thread.
 const TURNS_UNTIL_YIELD: usize = 100;
 
@@ -25,22 +22,27 @@ pub(super) trait Documents: Send {
 }
 
 /// All documents of a step, as many as a stage may hold.
-pub(super) async fn collect(documents: &mut (dyn Documents + '_), stage: &str) -> Result<Vec<RawDocumentBuf>> {
+pub(super) async fn collect(
+    documents: &mut (dyn Documents + '_),
+    stage: &str,
+    context: &Context,
+) -> Result<Vec<RawDocumentBuf>> {
     let (mut all, mut bytes) = (Vec::new(), 0);
     while let Some(batch) = documents.next_batch().await? {
         bytes += batch.iter().map(|document| document.as_bytes().len()).sum::<usize>();
-        if bytes > STAGE_BYTES_MAX {
-            return Err(too_much(stage));
+        if bytes > context.stage_bytes_max {
+            return Err(too_much(stage, context));
         }
         all.extend(batch);
     }
     Ok(all)
 }
 
-pub(super) fn too_much(stage: &str) -> Error {
+pub(super) fn too_much(stage: &str, context: &Context) -> Error {
+    let bytes_max = context.stage_bytes_max;
     Error::command(
         handfast_mql::Code::QueryExceededMemoryLimitNoDiskUseAllowed,
-        format!("exceeded the memory limit of {STAGE_BYTES_MAX} bytes for {stage}; external spilling is not supported"),
+        format!("exceeded the memory limit of {bytes_max} bytes for {stage}; external spilling is not supported"),
     )
 }
 
@@ -156,13 +158,13 @@ impl<'p> Faceting<'p> {
 impl Documents for Faceting<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
-        let documents = collect(&mut *input, "$facet").await?;
+        let documents = collect(&mut *input, "$facet", self.context).await?;
         let mut results = Vec::new();
         for (_, pipeline) in self.facet.pipelines() {
             let source: Box<dyn Documents + '_> = Box::new(Source::literal(documents.clone()));
             let mut steps = super::steps_after(self.environment, source, pipeline.stages(), self.context)?;
-            results.push(collect(&mut *steps, "$facet").await?);
+            results.push(collect(&mut *steps, "$facet", self.context).await?);
         }
-        Ok(Some(vec![self.facet.document(results)?]))
+        Ok(Some(vec![self.facet.document(results, self.context)?]))
     }
 }

@@ -9,7 +9,7 @@ use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::pipeline::{GraphLookup, Lookup, UnionWith};
 use handfast_mql::{CompileOptions, Context, Filter};
 
-use super::documents::{Documents, STAGE_BYTES_MAX, collect, too_much};
+use super::documents::{Documents, collect, too_much};
 use super::source::Source;
 use super::{Environment, steps};
 use crate::*;
@@ -58,7 +58,7 @@ impl<'p> LookingUp<'p> {
         let mut attached = Vec::with_capacity(documents.len());
         for (document, filter) in documents.iter().zip(filters) {
             let found = self.found(document, filter).await?;
-            attached.push(self.lookup.attach(document, found.iter().cloned())?);
+            attached.push(self.lookup.attach(document, found.iter().cloned(), self.context)?);
         }
         Ok(attached)
     }
@@ -70,13 +70,14 @@ impl<'p> LookingUp<'p> {
         }
         let found = match &self.lookup.pipeline {
             None => {
-                collect(&mut Source::find(&self.environment.store, self.existing(filter.clone())?), "$lookup").await?
+                let find = self.existing(filter.clone())?;
+                collect(&mut Source::find(&self.environment.store, find), "$lookup", self.context).await?
             }
             Some(pipeline) => {
                 let context = self.lookup.context(document, self.context)?;
                 let from = self.find(filter.clone())?;
                 let mut steps = steps(self.environment, pipeline, &[], from, &context)?;
-                collect(&mut *steps, "$lookup").await?
+                collect(&mut *steps, "$lookup", &context).await?
             }
         };
         let found = Arc::new(found);
@@ -119,7 +120,8 @@ impl<'p> LookingUp<'p> {
         let mut all = RawDocumentBuf::new();
         let name = bson::raw::CString::try_from(local.foreign_field().to_owned()).map_err(handfast_mql::Error::from)?;
         all.append(name, condition);
-        let found = collect(&mut Source::find(&self.environment.store, self.existing(all)?), "$lookup").await?;
+        let find = self.existing(all)?;
+        let found = collect(&mut Source::find(&self.environment.store, find), "$lookup", self.context).await?;
         let mut bytes = 0;
         for filter in asked {
             let compiled = Filter::compile(filter, &CompileOptions::default())?;
@@ -130,8 +132,8 @@ impl<'p> LookingUp<'p> {
                     own.push(document.clone());
                 }
             }
-            if bytes > STAGE_BYTES_MAX {
-                return Err(too_much("$lookup"));
+            if bytes > self.context.stage_bytes_max {
+                return Err(too_much("$lookup", self.context));
             }
             self.keep(filter, &Arc::new(own));
         }
@@ -192,7 +194,7 @@ impl<'p> Walking<'p> {
         let mut walk = self.graph.start(document, self.context)?;
         while let Some(filter) = walk.filter()? {
             let find = Find { variables: self.context.variables.clone(), ..Find::new(from.clone(), filter) };
-            let found = collect(&mut Source::find(&self.environment.store, find), "$graphLookup").await?;
+            let found = collect(&mut Source::find(&self.environment.store, find), "$graphLookup", self.context).await?;
             walk.arrive(found)?;
         }
         Ok(walk.attach(document)?)

@@ -102,7 +102,7 @@ impl GraphLookup {
             asked: HashSet::new(),
             seen: HashSet::new(),
             found: Vec::new(),
-            memory: Memory::new("$graphLookup"),
+            memory: Memory::new("$graphLookup", context),
         };
         let value = self.start_with.evaluate(document, context)?;
         walk.reach(value.or_null())?;

@@ -133,13 +133,14 @@ impl Lookup {
     /// The document with what was found in its place.
     ///
     /// # Errors
-    /// 292 if it exceeds 100 MB.
+    /// 292 if it exceeds [`Context::stage_bytes_max`].
     pub fn attach(
         &self,
         document: &RawDocument,
         found: impl IntoIterator<Item = RawDocumentBuf>,
+        context: &Context,
     ) -> Result<RawDocumentBuf> {
-        let mut memory = Memory::new("$lookup");
+        let mut memory = Memory::new("$lookup", context);
         let mut array = RawArrayBuf::new();
         for item in found {
             memory.take(item.as_bytes().len())?;

@@ -33,7 +33,7 @@ fn look_up(stage: Document, document: Document, collection: &[Document]) -> Docu
         if let Some(pipeline) = &lookup.pipeline {
             found = pipeline.run(found, &lookup.context(&document, &context).unwrap()).unwrap();
         }
-        Document::try_from(lookup.attach(&document, found).unwrap()).unwrap()
+        Document::try_from(lookup.attach(&document, found, &context).unwrap()).unwrap()
     })
 }
 

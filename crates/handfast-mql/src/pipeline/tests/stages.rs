@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::{check, check_error, compile, raw, run};
 use crate::{
+    Code,
     expression::testing::context,
     pipeline::{Flow, Operator, Stage, chain},
 };
@@ -532,4 +533,25 @@ fn stages_can_be_chained_from_the_middle() {
     let rest = &pipeline.stages()[pipeline.prefix().stages..];
     let out = chain(rest, &context).unwrap().run(raw([doc! { "_id": 1, "a": 7 }])).unwrap();
     assert_eq!(out, raw([doc! { "a": 7 }]));
+}
+
+#[test]
+fn every_stage_that_holds_its_input_has_the_bound_of_the_context() {
+    let documents = || raw((0..100).map(|n| doc! { "_id": n, "text": "x".repeat(100) }));
+    let context = |bytes_max| context().with_stage_bytes(bytes_max);
+    for stage in [
+        doc! { "$sort": { "text": 1 } },
+        doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } },
+        doc! { "$group": { "_id": null, "texts": { "$push": "$text" } } },
+        doc! { "$group": { "_id": null, "texts": { "$addToSet": { "$concat": ["$text", { "$toString": "$_id" }] } } } },
+        doc! { "$bucketAuto": { "groupBy": "$_id", "buckets": 3 } },
+        doc! { "$sample": { "size": 100 } },
+        doc! { "$facet": { "all": [] } },
+    ] {
+        let pipeline = compile(stage.clone()).unwrap();
+        let error = pipeline.run(documents(), &context(5_000)).unwrap_err();
+        assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed, "{stage}: {error}");
+        assert!(error.message().contains("5000 bytes"), "{stage}: {error}");
+        assert!(pipeline.run(documents(), &context(500_000)).is_ok(), "{stage}");
+    }
 }
