@@ -5,6 +5,7 @@
 //! synced, so there is never a half-made store under that name. It is opened like any other.
 
 use std::fs;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use handfast_store::blocking;
 
 use crate::committer::Snapshot;
 use crate::directory::{self, sync_directory};
-use crate::engine::{Direction, Engine, Keyspace, Range, Readiness, Write};
+use crate::engine::{Direction, Engine, Keyspace, Readiness, View, Write};
 use crate::error::{Error, Result};
 use crate::format::{LastBatch, MetadataKey, StoredDocument, Verify, open_index_entry, open_metadata};
 use crate::store::EmbeddedStore;
@@ -98,10 +99,21 @@ struct Copying<'e> {
 
 impl Copying<'_> {
     fn keyspace(&mut self, snapshot: &Snapshot, keyspace: Keyspace) -> handfast_store::Result<()> {
-        let everything: Range = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        for row in snapshot.view()?.range(keyspace, everything, Direction::Forward) {
+        let mut start = Bound::Unbounded;
+        loop {
+            // Asked for anew for each batch: a snapshot that is ended meanwhile is let go.
+            let batch = self.next_batch(&*snapshot.view()?, keyspace, start)?;
+            let Some(last) = batch.last() else {
+                return Ok(());
+            };
+            start = Bound::Excluded(last.key.clone());
+            self.apply(batch)?;
+        }
+    }
+
+    fn next_batch(&mut self, view: &dyn View, keyspace: Keyspace, start: Bound<Vec<u8>>) -> Result<Vec<Write>> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for row in view.range(keyspace, (start, Bound::Unbounded), Direction::Forward) {
             let (key, value) = row?;
             if keyspace == Keyspace::Metadata && *key == *MetadataKey::LastBatch.encode() {
                 continue;
@@ -123,11 +135,10 @@ impl Copying<'_> {
             self.done.bytes += (key.len() + value.len()) as u64;
             batch.push(Write { keyspace, key: key.to_vec(), value: Some(value.to_vec()) });
             if bytes >= BATCH_BYTES {
-                self.apply(std::mem::take(&mut batch))?;
-                bytes = 0;
+                break;
             }
         }
-        Ok(self.apply(batch)?)
+        Ok(batch)
     }
 
     fn apply(&mut self, mut batch: Vec<Write>) -> Result<()> {
