@@ -120,3 +120,28 @@ async fn a_backup_is_whole_and_leaves_the_store_in_use() {
     assert_eq!(find_all(&open(&copy).await).await.len(), 20);
     assert_eq!(find_all(&store).await.len(), 21);
 }
+
+#[tokio::test]
+async fn a_damaged_document_does_not_keep_those_of_other_collections_from_expiring() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    for name in ["a", "b"] {
+        let namespace = handfast_store::Namespace::new("db", name).unwrap();
+        let index = IndexSpec { expire_after_seconds: Some(1), ..IndexSpec::new(rawdoc! { "at": 1 }) };
+        let create = CreateIndexes { namespace: namespace.clone(), indexes: vec![index] };
+        store.create_indexes(create).await.unwrap();
+        let expired = rawdoc! { "_id": 1, "at": bson::DateTime::from_millis(0) };
+        store.insert(Insert::new(namespace, vec![expired])).await.unwrap();
+    }
+    store.close().await.unwrap();
+    change(directory.path(), Keyspace::Documents, |mut value| {
+        value[3] ^= 1;
+        Some(value)
+    });
+    let store = open(directory.path()).await;
+    let error = store.expire(bson::DateTime::from_millis(1_000_000)).await.unwrap_err();
+    assert_eq!(error.code(), handfast_mql::Code::DataCorruptionDetected);
+    let stats = store.collection_stats(&handfast_store::Namespace::new("db", "b").unwrap()).await.unwrap();
+    assert_eq!(stats.count, 0);
+    store.close().await.unwrap();
+}

@@ -4,34 +4,52 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::{EmbeddedStore, Inner};
 
-/// Without TTL deletion, the task only waits for something to be dropped.
-const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// When keys that could not be removed are tried again, if nothing is dropped before.
+const REMOVAL_RETRY: Duration = Duration::from_secs(60);
 
-/// Starts the task; it ends with the store.
+/// Starts a task for each; they end with the store.
 pub(super) fn start(store: &EmbeddedStore) {
-    let inner = Arc::downgrade(&store.inner);
-    let removal = store.inner.removal.clone();
-    let interval = store.inner.options.expiry_interval.unwrap_or(NEVER);
-    let expires = store.inner.options.expiry_interval.is_some();
-    tokio::spawn(async move {
-        loop {
-            let is_time = tokio::time::timeout(interval, removal.notified()).await.is_err();
-            let Some(store) = strong(&inner) else {
-                return;
-            };
-            if let Err(error) = store.remove_dropped().await {
-                tracing::warn!(%error, "keys of what was dropped could not be removed; they are tried again later");
-            }
-            if is_time && expires {
-                let now = store.inner.sources.clock.now();
-                if let Err(error) = store.expire(now).await {
-                    tracing::warn!(%error, "expired documents could not be removed; they are tried again later");
-                }
-            }
+    tokio::spawn(remove(Arc::downgrade(&store.inner), store.inner.removal.clone()));
+    if let Some(interval) = store.inner.options.expiry_interval {
+        tokio::spawn(expire(Arc::downgrade(&store.inner), interval));
+    }
+}
+
+async fn remove(inner: Weak<Inner>, removal: Arc<Notify>) {
+    let mut failed = false;
+    loop {
+        if failed {
+            // Whichever comes first.
+            let _ = tokio::time::timeout(REMOVAL_RETRY, removal.notified()).await;
+        } else {
+            removal.notified().await;
         }
-    });
+        let Some(store) = strong(&inner) else {
+            return;
+        };
+        let removed = store.remove_dropped().await;
+        failed = removed.is_err();
+        if let Err(error) = removed {
+            tracing::warn!(%error, "keys of what was dropped could not be removed; they are tried again later");
+        }
+    }
+}
+
+async fn expire(inner: Weak<Inner>, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval).await;
+        let Some(store) = strong(&inner) else {
+            return;
+        };
+        let now = store.inner.sources.clock.now();
+        if let Err(error) = store.expire(now).await {
+            tracing::warn!(%error, "not all expired documents could be removed; they are tried again later");
+        }
+    }
 }
 
 fn strong(inner: &Weak<Inner>) -> Option<EmbeddedStore> {

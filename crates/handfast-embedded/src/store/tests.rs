@@ -9,6 +9,8 @@ use handfast_store::{
 
 use super::EmbeddedStore;
 use crate::{Error, Options};
+use handfast_store::CollectionOptions;
+use std::time::Duration;
 
 pub(crate) async fn open(path: &std::path::Path) -> EmbeddedStore {
     EmbeddedStore::open(path, Sources::seeded(1), Options::small()).await.unwrap()
@@ -133,4 +135,26 @@ async fn what_is_computed_while_other_writers_wait_is_bounded() {
     let outcome = store.update(looping(rawdoc! { "a": 1 }, 1100, true)).await.unwrap();
     assert_eq!((outcome.matched, outcome.errors.len()), (0, 1));
     store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_expire_while_collections_are_dropped_all_the_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { expiry_interval: Some(Duration::from_millis(100)), ..Options::small() };
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
+    let index = IndexSpec { expire_after_seconds: Some(1), ..IndexSpec::new(rawdoc! { "at": 1 }) };
+    store.create_indexes(CreateIndexes { namespace: namespace(), indexes: vec![index] }).await.unwrap();
+    let expired = rawdoc! { "_id": 1, "at": bson::DateTime::from_millis(0) };
+    store.insert(Insert::new(namespace(), vec![expired])).await.unwrap();
+    let other = Namespace::new("db", "other").unwrap();
+    for _ in 0..200 {
+        store.create_collection(&other, CollectionOptions::default()).await.unwrap();
+        store.drop_collection(&other).await.unwrap();
+        if find_all(&store).await.is_empty() {
+            store.close().await.unwrap();
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("two seconds of drops, and nothing has expired");
 }

@@ -4,11 +4,12 @@
 //! finds is judged again by the committer, so a document whose date was moved in the meantime stays.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bson::raw::CString;
 use bson::{DateTime, RawDocumentBuf, rawdoc};
 use handfast_mql::{CompileOptions, Filter, Sort};
-use handfast_store::{Durability, Result as StoreResult};
+use handfast_store::{Durability, Error as StoreError, Result as StoreResult};
 
 use super::target::{Apply, Target};
 use crate::catalog::{Collection, CollectionIndex};
@@ -18,19 +19,24 @@ impl EmbeddedStore {
     /// Removes all documents that have expired at a moment; returns how many.
     ///
     /// # Errors
-    /// Those of a write. What was removed before the error stays removed.
+    /// Those of a write, the first of them: what has expired under other indexes is removed all the same.
     pub async fn expire(&self, now: DateTime) -> StoreResult<u64> {
         let snapshot = self.snapshot_now();
-        let mut expired = 0;
+        let (mut expired, mut failure) = (0, None);
         for collection in snapshot.catalog().collections() {
             for index in collection.indexes.iter().filter(|index| index.spec().expire_after_seconds.is_some()) {
-                expired += self.expire_under(collection, index, now).await?;
+                if self.inner.closing.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (removed, error) = self.expire_under(collection, index, now).await;
+                expired += removed;
+                failure = failure.or(error);
             }
         }
         if expired > 0 {
             self.settle(Durability::Journaled).await?;
         }
-        Ok(expired)
+        failure.map_or(Ok(expired), Err)
     }
 
     async fn expire_under(
@@ -38,11 +44,23 @@ impl EmbeddedStore {
         collection: &Arc<Collection>,
         index: &Arc<CollectionIndex>,
         now: DateTime,
-    ) -> StoreResult<u64> {
+    ) -> (u64, Option<StoreError>) {
+        let mut removed = 0;
+        let ended = self.expire_counting(collection, index, now, &mut removed).await;
+        (removed, ended.unwrap_or_else(Some))
+    }
+
+    async fn expire_counting(
+        &self,
+        collection: &Arc<Collection>,
+        index: &Arc<CollectionIndex>,
+        now: DateTime,
+        removed: &mut u64,
+    ) -> StoreResult<Option<StoreError>> {
         let field = index.spec().key.iter().flatten().next().map(|(name, _)| CString::from(name));
         let lifetime = index.spec().expire_after_seconds.and_then(|seconds| seconds.checked_mul(1000));
         let (Some(field), Some(lifetime)) = (field, lifetime) else {
-            return Ok(0);
+            return Ok(None);
         };
         let latest = DateTime::from_millis(now.timestamp_millis().saturating_sub(lifetime));
         let mut filter = RawDocumentBuf::new();
@@ -67,8 +85,6 @@ impl EmbeddedStore {
             }
             writer.remove(collection, id_key, stored).map(Some)
         });
-        let mut removed = 0;
-        let error = self.change_all(target, 0, apply, |()| removed += 1).await?;
-        error.map_or(Ok(removed), Err)
+        self.change_all(target, 0, apply, |()| *removed += 1).await
     }
 }
