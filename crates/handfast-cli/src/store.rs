@@ -15,7 +15,7 @@ pub(crate) async fn open(settings: &Settings, sources: Sources) -> anyhow::Resul
 pub(crate) async fn open_existing(settings: &Settings, sources: Sources) -> anyhow::Result<EmbeddedStore> {
     must_exist(settings)?;
     let options = Options { expiry_interval: None, ..options(settings) };
-    Ok(EmbeddedStore::open(&settings.data, sources, options).await?)
+    Ok(EmbeddedStore::open_existing(&settings.data, sources, options).await?)
 }
 
 /// What one stage of a query may hold comes to every evaluation with time and chance.

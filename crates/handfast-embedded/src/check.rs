@@ -139,10 +139,7 @@ fn needs_store(remedy: &Remedy) -> bool {
 
 fn look(path: &Path, options: &Options, repair: Repair, progress: &mut dyn FnMut(&Progress)) -> Result<CheckReport> {
     let mut report = CheckReport::default();
-    if !path.try_exists().map_err(|error| Error::io(format!("reading {}", path.display()), error))? {
-        return Err(Error::NotAStore { directory: path.to_owned() });
-    }
-    let directory = Arc::new(directory::lock(path)?);
+    let directory = Arc::new(directory::lock_existing(path)?);
     progress(&Progress { stage: "journal".to_owned(), ..Progress::default() });
     if !look_at_journal(path, repair, &mut report)? {
         return Ok(report);

@@ -25,6 +25,12 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
+    /// Name the directory of a store: there is none in this one, and none was made.
+    #[error("the directory {directory} holds no handfast store")]
+    NoStore {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// Take a newer program.
     #[error(
         "the directory {directory} has format version {found}, this program knows versions up to {known}: use a newer \
@@ -91,7 +97,7 @@ impl Error {
         match self {
             Error::Corrupt(_) | Error::Damaged { .. } => Code::DataCorruptionDetected,
             Error::DiskFull(_) => Code::OutOfDiskSpace,
-            Error::NewerFormat { .. } | Error::NotAStore { .. } => Code::UnsupportedFormat,
+            Error::NewerFormat { .. } | Error::NotAStore { .. } | Error::NoStore { .. } => Code::UnsupportedFormat,
             Error::Closed => Code::InterruptedAtShutdown,
             Error::InUse { .. } => Code::IllegalOperation,
             Error::Stopped(_) | Error::Io { .. } | Error::Engine(_) => Code::InternalError,

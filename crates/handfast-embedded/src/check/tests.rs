@@ -145,3 +145,13 @@ async fn a_damaged_document_does_not_keep_those_of_other_collections_from_expiri
     assert_eq!(stats.count, 0);
     store.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_check_makes_no_store() {
+    let directory = tempfile::tempdir().unwrap();
+    for path in [directory.path().to_owned(), directory.path().join("none")] {
+        let error = check(&path, Sources::seeded(1), Options::small(), Repair::No, |_| {}).await.unwrap_err();
+        assert!(error.to_string().contains("holds no handfast store"), "{error}");
+        assert!(!path.exists() || std::fs::read_dir(&path).unwrap().next().is_none());
+    }
+}

@@ -75,6 +75,22 @@ pub(crate) fn lock(path: &Path) -> Result<Directory> {
     Ok(Directory { path: path.to_owned(), _lock: lock })
 }
 
+/// Locks a directory that has a store, and makes none.
+pub(crate) fn lock_existing(path: &Path) -> Result<Directory> {
+    let format = path.join(FORMAT_FILE);
+    if format.try_exists().map_err(|error| reading(&format, error))? {
+        return lock(path);
+    }
+    match only_unfinished(path) {
+        Ok(false) => Err(Error::NotAStore { directory: path.to_owned() }),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::NoStore { directory: path.to_owned() })
+        }
+        Ok(true) => Err(Error::NoStore { directory: path.to_owned() }),
+        Err(error) => Err(error),
+    }
+}
+
 fn only_unfinished(path: &Path) -> Result<bool> {
     for entry in fs::read_dir(path).map_err(|error| reading(path, error))? {
         let name = entry.map_err(|error| reading(path, error))?.file_name();

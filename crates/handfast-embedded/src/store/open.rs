@@ -1,6 +1,6 @@
 //! Opening and closing.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,8 +25,25 @@ impl EmbeddedStore {
     /// [`Error::InUse`], [`Error::NotAStore`], [`Error::NewerFormat`], [`Error::Damaged`], [`Error::Io`],
     /// [`Error::DiskFull`]: see there what to do.
     pub async fn open(path: impl AsRef<Path>, sources: Sources, options: Options) -> Result<Self> {
-        let path = path.as_ref().to_owned();
-        let opened = tokio::task::spawn_blocking(move || open(path, sources, options)).await;
+        Self::open_locked(path.as_ref(), directory::lock, sources, options).await
+    }
+
+    /// Opens the store in a directory that has one.
+    ///
+    /// # Errors
+    /// Those of [`EmbeddedStore::open`], and [`Error::NoStore`].
+    pub async fn open_existing(path: impl AsRef<Path>, sources: Sources, options: Options) -> Result<Self> {
+        Self::open_locked(path.as_ref(), directory::lock_existing, sources, options).await
+    }
+
+    async fn open_locked(
+        path: &Path,
+        lock: fn(&Path) -> Result<directory::Directory>,
+        sources: Sources,
+        options: Options,
+    ) -> Result<Self> {
+        let path = path.to_owned();
+        let opened = tokio::task::spawn_blocking(move || open(lock(&path)?, sources, options)).await;
         let store = opened.map_err(|error| Error::Engine(format!("opening was interrupted: {error}")))??;
         store.drop_incomplete_indexes().await?;
         background::start(&store);
@@ -67,8 +84,8 @@ impl EmbeddedStore {
     }
 }
 
-fn open(path: PathBuf, sources: Sources, options: Options) -> Result<EmbeddedStore> {
-    let directory = Arc::new(directory::lock(&path)?);
+fn open(directory: directory::Directory, sources: Sources, options: Options) -> Result<EmbeddedStore> {
+    let directory = Arc::new(directory);
     let opened = directory::open(&directory, &options)?;
     let engine: Arc<dyn Engine> = Arc::new(opened.engine);
     let committer = Committer::start(engine, opened.witness, opened.last, &options)?;
