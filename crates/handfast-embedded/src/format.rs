@@ -124,9 +124,12 @@ impl StoredDocument {
     }
 }
 
+/// Bytes of [`index_prefix`].
+pub(crate) const INDEX_PREFIX_BYTES: usize = 8;
+
 /// The prefix of all entries of an index.
-pub(crate) fn index_prefix(collection: CollectionId, index: IndexId) -> [u8; 8] {
-    let mut prefix = [0; 8];
+pub(crate) fn index_prefix(collection: CollectionId, index: IndexId) -> [u8; INDEX_PREFIX_BYTES] {
+    let mut prefix = [0; INDEX_PREFIX_BYTES];
     prefix[..4].copy_from_slice(&collection.0.to_be_bytes());
     prefix[4..].copy_from_slice(&index.0.to_be_bytes());
     prefix

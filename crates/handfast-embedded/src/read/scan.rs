@@ -6,8 +6,8 @@
 //! What a scan can notice, it reports: a checksum that is wrong, an index entry without its document, and at the end of
 //! a whole collection a number of documents that is not the number counted with the commits.
 
-use std::collections::{HashSet, VecDeque};
-use std::ops::{Bound, ControlFlow};
+use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 
 use handfast_store::Result as StoreResult;
@@ -16,7 +16,8 @@ use crate::catalog::{Collection, CollectionIndex};
 use crate::engine::{Direction, Keyspace, Range, View, prefix_range};
 use crate::error::Error;
 use crate::format::{
-    StoredDocument, Verify, collection_prefix, describe, document_key, index_prefix, open_index_entry,
+    INDEX_PREFIX_BYTES, StoredDocument, Verify, collection_prefix, describe, document_key, index_prefix,
+    open_index_entry,
 };
 
 /// How the candidates of a query are found.
@@ -52,11 +53,18 @@ pub(crate) struct Scan {
     collection: Arc<Collection>,
     steps: VecDeque<Step>,
     direction: Direction,
-    /// Documents that were given already: an index with keys from arrays has a document more than once.
-    seen: Option<HashSet<Vec<u8>>>,
+    repeats: Option<Repeats>,
     pub(crate) examined: Examined,
     /// How many documents the collection has at the snapshot, if all are to be walked.
     expected: Option<u64>,
+}
+
+/// An index with keys from arrays has a document more than once. It is given at the first of its entries in the scan, which
+/// the document itself tells, so nothing needs to be remembered.
+struct Repeats {
+    index: Arc<CollectionIndex>,
+    /// All of the scan, in its order.
+    ranges: Vec<Range>,
 }
 
 enum Step {
@@ -107,7 +115,7 @@ impl Scan {
             collection: collection.clone(),
             steps: VecDeque::new(),
             direction: Direction::Forward,
-            seen: None,
+            repeats: None,
             examined: Examined::default(),
             expected: None,
         };
@@ -123,8 +131,9 @@ impl Scan {
             Access::Index { index, ranges, direction } => {
                 let prefix = index_prefix(collection.id, index.id);
                 scan.direction = direction;
-                scan.seen = (index.multikey != 0).then(HashSet::new);
-                scan.steps.extend(ranges.into_iter().map(|range| Step::Index(below(&prefix, range))));
+                let ranges: Vec<Range> = ranges.into_iter().map(|range| below(&prefix, range)).collect();
+                scan.steps.extend(ranges.iter().cloned().map(Step::Index));
+                scan.repeats = (index.multikey != 0).then_some(Repeats { index, ranges });
             }
         }
         scan
@@ -191,16 +200,16 @@ impl Scan {
             let (key, value) = row?;
             self.examined.keys += 1;
             let (entry, id_key) = open_index_entry(&key, &value, reader.verify)?;
-            if let Some(seen) = &mut self.seen
-                && !seen.insert(id_key.to_vec())
-            {
-                continue;
-            }
             let document = document_key(self.collection.id, id_key).map(|key| reader.get(&key)).transpose()?;
             let Some(stored) = document.flatten() else {
                 let entry = describe(Keyspace::Indexes, &key);
                 return Err(Error::Corrupt(format!("{entry}: there is no such document")).into());
             };
+            if let Some(repeats) = &self.repeats
+                && !repeats.is_first(self.direction, &key, id_key, &stored)?
+            {
+                continue;
+            }
             self.examined.documents += 1;
             if visit(Found { id_key, entry: Some(entry) }, stored)?.is_break() {
                 return Ok(ControlFlow::Break(Step::Index(self.behind(range, &key))));
@@ -216,6 +225,38 @@ impl Scan {
             Direction::Backward => (start, Bound::Excluded(key.to_vec())),
         }
     }
+}
+
+impl Repeats {
+    /// Whether an entry is the first of its document.
+    fn is_first(&self, direction: Direction, key: &[u8], id_key: &[u8], stored: &StoredDocument) -> StoreResult<bool> {
+        let held = self.index.index.keys(stored.document()?)?.keys;
+        // The collection and the index are those of the entry.
+        let prefix = key.get(..INDEX_PREFIX_BYTES).unwrap_or_default();
+        let own = held.iter().map(|encoded| [prefix, encoded, id_key].concat());
+        let mut own = own.filter(|own| self.holds(direction, own)).peekable();
+        if own.peek().is_none() {
+            let entry = describe(Keyspace::Indexes, key);
+            return Err(Error::Corrupt(format!("{entry}: its document has another key")).into());
+        }
+        let first = match direction {
+            Direction::Forward => own.min(),
+            Direction::Backward => own.max(),
+        };
+        Ok(first.as_deref() == Some(key))
+    }
+
+    fn holds(&self, direction: Direction, key: &Vec<u8>) -> bool {
+        let place = self.ranges.partition_point(|(start, end)| match direction {
+            Direction::Forward => !within(Bound::Unbounded, end.as_ref(), key),
+            Direction::Backward => !within(start.as_ref(), Bound::Unbounded, key),
+        });
+        self.ranges.get(place).is_some_and(|(start, end)| within(start.as_ref(), end.as_ref(), key))
+    }
+}
+
+fn within(start: Bound<&Vec<u8>>, end: Bound<&Vec<u8>>, key: &Vec<u8>) -> bool {
+    RangeBounds::<Vec<u8>>::contains(&(start, end), key)
 }
 
 /// A range of keys under a prefix.

@@ -158,3 +158,35 @@ async fn documents_expire_while_collections_are_dropped_all_the_time() {
     }
     panic!("two seconds of drops, and nothing has expired");
 }
+
+#[tokio::test]
+async fn a_document_with_an_array_is_found_once_whichever_of_its_keys_lead_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    store
+        .create_indexes(CreateIndexes { namespace: namespace(), indexes: vec![IndexSpec::new(rawdoc! { "a": 1 })] })
+        .await
+        .unwrap();
+    let document = |n: i32| rawdoc! { "_id": n, "a": (n..n + 20).step_by(3).collect::<bson::RawArrayBuf>() };
+    store.insert(Insert::new(namespace(), (0..50).map(document).collect())).await.unwrap();
+    let holds = |n: i32, wanted: &dyn Fn(i32) -> bool| (n..n + 20).step_by(3).any(wanted);
+    let in_some = [4, 5, 17, 30, 31, 44];
+    type Wanted<'w> = &'w dyn Fn(i32) -> bool;
+    let cases: [(RawDocumentBuf, Wanted<'_>); 3] = [
+        (rawdoc! { "a": { "$gte": 10 } }, &|a| a >= 10),
+        (rawdoc! { "a": { "$in": in_some.into_iter().collect::<bson::RawArrayBuf>() } }, &|a| in_some.contains(&a)),
+        (rawdoc! { "a": { "$lt": 40 } }, &|a| a < 40),
+    ];
+    for (filter, wanted) in cases {
+        for direction in [1, -1] {
+            let mut find = Find::new(namespace(), filter.clone());
+            (find.hint, find.sort) = (Some(handfast_store::Hint::Name("a_1".to_owned())), rawdoc! { "a": direction });
+            let found = all(store.find(find).await.unwrap()).await;
+            let mut ids: Vec<i32> = found.iter().map(|document| document.get_i32("_id").unwrap()).collect();
+            ids.sort_unstable();
+            let expected: Vec<i32> = (0..50).filter(|&n| holds(n, wanted)).collect();
+            assert_eq!(ids, expected, "{filter:?} {direction}");
+        }
+    }
+    store.close().await.unwrap();
+}
