@@ -66,13 +66,34 @@ pub(crate) fn lock(path: &Path) -> Result<Directory> {
             }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            fs::create_dir_all(path).map_err(|error| writing(path, error))?;
+            make(path).map_err(|error| writing(path, error))?;
         }
         Err(error) => return Err(reading(path, error)),
     }
     let lock = Lock::take(path, &path.join(LOCK_FILE))?;
     check_format(path)?;
     Ok(Directory { path: path.to_owned(), _lock: lock })
+}
+
+/// Makes a directory and those above it, durably: the name of each is in the one above.
+fn make(path: &Path) -> std::io::Result<()> {
+    let above = holders_of_new(path);
+    fs::create_dir_all(path)?;
+    above.iter().try_for_each(|directory| sync_directory(directory))
+}
+
+/// The directories that get a new name when this one is made: its parents up to the first that is there.
+fn holders_of_new(path: &Path) -> Vec<PathBuf> {
+    let mut holders = Vec::new();
+    for holder in path.ancestors().skip(1) {
+        // The parent of a relative path of one name is the current directory.
+        let holder = if holder.as_os_str().is_empty() { Path::new(".") } else { holder };
+        holders.push(holder.to_owned());
+        if holder.exists() {
+            break;
+        }
+    }
+    holders
 }
 
 /// Locks a directory that has a store, and makes none.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::witness::Witness;
-use super::{ENGINE, FORMAT_FILE, WITNESS_FILE, lock, open};
+use super::{ENGINE, FORMAT_FILE, WITNESS_FILE, holders_of_new, lock, open};
 use crate::Options;
 use crate::engine::{Engine, Keyspace, Write};
 use crate::error::Error;
@@ -146,4 +146,14 @@ fn a_witness_survives_a_torn_write() {
         witness.note(10).unwrap();
         assert_eq!(Witness::open(&path).unwrap().number(), 10, "byte {byte}");
     }
+}
+
+#[test]
+fn the_names_of_all_new_directories_are_made_durable() {
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (directory.path().join("a"), directory.path().join("a/b"));
+    assert_eq!(holders_of_new(&b.join("c")), [b.clone(), a, directory.path().to_owned()]);
+    assert_eq!(holders_of_new(Path::new("new")), [Path::new(".")]);
+    lock(&b.join("c")).unwrap();
+    assert_eq!(holders_of_new(&b.join("c")), [b]);
 }
