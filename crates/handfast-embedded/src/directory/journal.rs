@@ -9,10 +9,11 @@
 //!
 //! Every batch of ours holds its number ([`LastBatch`]); numbers have no gap. So this is told apart:
 //!
-//! - a *torn end*: whole batches, then something else, and no whole batch after it. A crash of the machine leaves that:
-//!   what was being written when it happened. It is cut, and the witness is asked whether anything synced was in it;
-//! - *damage*: whole batches after a place that cannot be read, a gap in the numbers, a journal file that is missing.
-//!   Opening is refused; a repair drops everything from that place on, and says so.
+//! - a *torn end*: whole batches, among them every one that the witness knows to be synced, then something else. A crash
+//!   of the machine leaves that: of what was written since the last sync any part may be on the disk, in any order, so
+//!   whole batches may follow. It is cut there;
+//! - *damage*: a place that cannot be read, or a gap in the numbers, before the end of what was synced; a journal file
+//!   that is missing. Opening is refused; a repair drops everything from that place on, and says so.
 //!
 //! Source: fjall 3.1.13, `journal/entry.rs` and `journal/batch_reader.rs`.
 
@@ -174,12 +175,16 @@ impl Journals {
             problem.offset,
             problem.what
         );
-        if problem.batches_behind > 0 || problem.file + 1 < self.files.len() {
-            return Err(format!("{place}; {} whole batches are behind that place", problem.batches_behind));
-        }
         match self.last {
-            Some(last) if last.number < witness => {
-                Err(format!("{place}; batch {witness} was synced, the last that can be read is {}", last.number))
+            Some(last) if last.number < witness => Err(format!(
+                "{place}; batch {witness} was synced, the last before that place is {}, {} whole ones are behind it",
+                last.number, problem.batches_behind
+            )),
+            // A file is synced before the next one is begun.
+            _ if problem.file + 1 < self.files.len() => Err(format!("{place}, and later files are there")),
+            // Without a batch before it there is no number to compare with.
+            None if problem.batches_behind > 0 => {
+                Err(format!("{place}; {} whole batches are behind that place", problem.batches_behind))
             }
             _ => Ok(()),
         }
@@ -195,6 +200,7 @@ impl Journals {
             journal = %file.path.display(),
             offset = problem.offset,
             what = problem.what,
+            batches_behind = problem.batches_behind,
             "the end of the journal was torn by a crash; it is cut, no synced commit is lost"
         );
         self.keep_copy(problem)?;

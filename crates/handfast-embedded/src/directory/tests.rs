@@ -157,3 +157,31 @@ fn the_names_of_all_new_directories_are_made_durable() {
     lock(&b.join("c")).unwrap();
     assert_eq!(holders_of_new(&b.join("c")), [b]);
 }
+
+/// A store with batches after the last synced one, the first of which did not reach the disk whole; whether it opens, and
+/// with which last batch.
+fn torn_among_unsynced(synced: u64, noted: u64) -> Result<u64, Error> {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), synced);
+    let witness = fs::read(directory.path().join(WITNESS_FILE)).unwrap();
+    let journal = directory.path().join(ENGINE).join("0.jnl");
+    let end = |bytes: &[u8]| bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+    let torn = end(&fs::read(&journal).unwrap()) + 30;
+    fill(directory.path(), 3);
+    let mut bytes = fs::read(&journal).unwrap();
+    assert!(torn + 30 < end(&bytes));
+    bytes[torn..torn + 10].fill(0);
+    fs::write(&journal, bytes).unwrap();
+    if noted == synced {
+        fs::write(directory.path().join(WITNESS_FILE), witness).unwrap();
+    }
+    lock(directory.path())
+        .and_then(|directory| open(&Arc::new(directory), &Options::small()))
+        .map(|opened| opened.last.number)
+}
+
+#[test]
+fn batches_that_were_not_synced_and_reached_the_disk_out_of_order_are_cut() {
+    assert_eq!(torn_among_unsynced(5, 5).unwrap(), 5);
+    assert!(matches!(torn_among_unsynced(5, 8).unwrap_err(), Error::Damaged { .. }), "these were synced");
+}
