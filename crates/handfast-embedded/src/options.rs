@@ -22,6 +22,10 @@ pub struct Options {
     pub background_threads: usize,
     /// Data files kept open.
     pub open_files_max: usize,
+    /// Deletions younger than the oldest snapshot in use that are remembered for the detection of conflicts; a million
+    /// take some 100 MB with keys of a usual length. Beyond it the oldest are forgotten, and a transaction from a snapshot
+    /// older than that conflicts when it touches a document that is not there.
+    pub deletions_max: usize,
     /// Operations that wait for the committer, in bytes of their documents. Who comes later waits before the queue.
     pub queue_bytes_max: usize,
     /// Operations that share one sync.
@@ -68,6 +72,7 @@ impl Default for Options {
             snapshot_bytes_max: 512 * MIB,
             background_threads: 2,
             open_files_max: 512,
+            deletions_max: 1_000_000,
             queue_bytes_max: (64 * MIB) as usize,
             group_operations_max: 4096,
             group_bytes_max: (16 * MIB) as usize,

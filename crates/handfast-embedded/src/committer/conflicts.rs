@@ -9,12 +9,10 @@ use std::collections::{HashMap, VecDeque};
 
 use handfast_store::{CommitTimestamp, Namespace};
 
-/// Deletions remembered at most: some 100 MB with keys of a usual length.
-const DELETIONS_MAX: usize = 1_000_000;
-
 pub(crate) struct Deletions {
     by_key: HashMap<Vec<u8>, CommitTimestamp>,
     by_age: VecDeque<Deletion>,
+    deletions_max: usize,
     /// Deletions up to here may be forgotten.
     floor: CommitTimestamp,
     /// Collections that were dropped, or got another name: all documents under a name came or went away at once.
@@ -31,10 +29,11 @@ struct Deletion {
 }
 
 impl Deletions {
-    pub(crate) fn new(floor: CommitTimestamp) -> Self {
+    pub(crate) fn new(floor: CommitTimestamp, deletions_max: usize) -> Self {
         Deletions {
             by_key: HashMap::new(),
             by_age: VecDeque::new(),
+            deletions_max,
             floor,
             namespaces: HashMap::new(),
             namespaces_floor: floor,
@@ -44,7 +43,7 @@ impl Deletions {
     pub(crate) fn note(&mut self, key: &[u8], timestamp: CommitTimestamp) {
         let earlier = self.by_key.insert(key.to_vec(), timestamp);
         self.by_age.push_back(Deletion { timestamp, key: key.to_vec(), earlier });
-        if self.by_age.len() > DELETIONS_MAX {
+        if self.by_age.len() > self.deletions_max {
             self.forget_oldest();
         }
     }

@@ -183,7 +183,7 @@ impl Committer {
             timestamp: last.timestamp,
             staged: Staged::default(),
             catalog,
-            deletions: Deletions::new(last.timestamp),
+            deletions: Deletions::new(last.timestamp, options.deletions_max),
             images: Images::new(options.read_log_bytes_max),
             changes: HashMap::new(),
             dirty: false,

@@ -115,3 +115,15 @@ async fn what_is_applied_is_not_shown_before_it_is_synced() {
     committer.barrier(Answer::Synced).await.unwrap();
     assert_eq!(documents(&committer), 1);
 }
+
+#[test]
+fn deletions_beyond_the_bound_are_forgotten_as_conflicts_too_many() {
+    let at = handfast_store::CommitTimestamp;
+    let mut deletions = super::Deletions::new(at(0), 2);
+    for n in 1..=3 {
+        deletions.note(&[n], at(u64::from(n) * 10));
+    }
+    assert!(deletions.since(&[3], at(25)) && !deletions.since(&[3], at(30)), "the youngest are known");
+    assert!(!deletions.since(&[9], at(15)), "what was never there does not conflict");
+    assert!(deletions.since(&[9], at(5)), "but who knows, before what is remembered");
+}
