@@ -31,6 +31,7 @@ use handfast_mql::{Code, CompileOptions, Context};
 
 use self::documents::Documents;
 use self::source::Source;
+pub use self::write::is_temporary;
 use crate::*;
 
 /// Documents of a batch between two steps at most.

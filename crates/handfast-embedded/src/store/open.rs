@@ -46,6 +46,7 @@ impl EmbeddedStore {
         let opened = tokio::task::spawn_blocking(move || open(lock(&path)?, sources, options)).await;
         let store = opened.map_err(|error| Error::Engine(format!("opening was interrupted: {error}")))??;
         store.drop_incomplete_indexes().await?;
+        store.drop_temporary_collections().await?;
         background::start(&store);
         if !store.snapshot_now().catalog().dropped.is_empty() {
             store.removal_is_due();
@@ -61,6 +62,18 @@ impl EmbeddedStore {
                 let (collection, index) = (collection.id, index.id);
                 let dropped = self.change_catalog(move |writer| drop_index(writer, collection, index)).await;
                 dropped.map_err(|error| Error::Engine(format!("dropping an incomplete index: {error}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Collections that an aggregation with `$out` was filling when the store was killed.
+    async fn drop_temporary_collections(&self) -> Result<()> {
+        let snapshot = self.snapshot_now();
+        for collection in snapshot.catalog().collections() {
+            if handfast_store::aggregation::is_temporary(&collection.namespace) {
+                let dropped = self.drop_one(&collection.namespace).await;
+                dropped.map_err(|error| Error::Engine(format!("dropping a collection left by $out: {error}")))?;
             }
         }
         Ok(())

@@ -190,3 +190,19 @@ async fn a_document_with_an_array_is_found_once_whichever_of_its_keys_lead_to_it
     }
     store.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_collection_that_an_aggregation_has_left_behind_is_gone_after_a_reopen() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let left = Namespace::new("db", "tmp.agg_out.0123456789abcdef0123456789abcdef").unwrap();
+    let named_alike = Namespace::new("db", "tmp.agg_out.mine").unwrap();
+    for namespace in [&left, &named_alike] {
+        store.insert(Insert::new(namespace.clone(), vec![rawdoc! { "_id": 1 }])).await.unwrap();
+    }
+    store.close().await.unwrap();
+    let store = open(directory.path()).await;
+    let names: Vec<_> = store.list_collections("db").await.unwrap().into_iter().map(|info| info.name).collect();
+    assert_eq!(names, ["tmp.agg_out.mine"]);
+    store.close().await.unwrap();
+}

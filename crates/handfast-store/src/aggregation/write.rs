@@ -18,6 +18,15 @@ const MERGE_ATTEMPTS_MAX: usize = 100;
 /// MongoDB's code for a `$merge` on fields that no unique index makes a key.
 const MERGE_NEEDS_UNIQUE_INDEX: Code = Code(51183);
 
+/// How the names of collections begin that `$out` fills; 32 hexadecimal digits follow.
+const TEMPORARY: &str = "tmp.agg_out.";
+
+/// Whether a collection is one that `$out` fills. Nobody fills one that is there when a store is opened.
+pub fn is_temporary(namespace: &Namespace) -> bool {
+    let digits = namespace.collection().strip_prefix(TEMPORARY);
+    digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
 /// `$out`: a new collection with the indexes of the old one is filled, and then takes its place in one step.
 pub(super) struct Replacing<'p> {
     environment: &'p Environment,
@@ -34,7 +43,7 @@ impl<'p> Replacing<'p> {
     async fn replace(&mut self, mut input: Box<dyn Documents + 'p>) -> Result<()> {
         let Environment { store, sources, .. } = self.environment;
         let target = self.environment.namespace(self.out.target.database.as_deref(), &self.out.target.collection)?;
-        let unique = format!("tmp.agg_out.{:016x}{:016x}", sources.random.next_u64(), sources.random.next_u64());
+        let unique = format!("{TEMPORARY}{:016x}{:016x}", sources.random.next_u64(), sources.random.next_u64());
         let mut new =
             Temporary { store: Arc::clone(store), namespace: Some(Namespace::new(target.database(), unique)?) };
         let result = self.fill(&new, &target, &mut *input).await;
