@@ -3,17 +3,19 @@
 use handfast_mql::Code;
 use handfast_store::{
     CollectionInfo, CollectionOptions, CollectionStats, Error as StoreError, Namespace, RenameCollection,
-    Result as StoreResult, index,
+    Result as StoreResult, blocking, index,
 };
 
-use crate::catalog::Counts;
+use crate::catalog::{Collection, Counts};
 use crate::committer::Answer;
-use crate::engine::{Direction, Keyspace, prefix_range};
-use crate::format::{StoredDocument, Verify, collection_prefix, index_prefix};
+use crate::engine::{Direction, Keyspace, View, prefix_range};
+use crate::format::{StoredDocument, Verify, collection_prefix, index_key, index_value};
 use crate::store::EmbeddedStore;
 
 /// What an operation on the catalog holds in the queue: next to nothing.
 const OPERATION_BYTES: usize = 1024;
+/// Documents that the sizes of indexes are taken from: enough for a figure to look at, few enough to be asked for often.
+const SAMPLE_DOCUMENTS_MAX: u64 = 1000;
 
 impl EmbeddedStore {
     /// Runs an operation on the catalog, synced.
@@ -146,7 +148,8 @@ impl EmbeddedStore {
     }
 
     /// Counts are exact at the snapshot. Bytes on disk are the collection's part of the data files by its part of the
-    /// documents' bytes: collections share files. Bytes of indexes are those of their keys.
+    /// documents' bytes: collections share files. Bytes of indexes are those of the entries of some documents, times as many as there are more
+    /// documents: to read all entries takes as long as to build the index.
     pub(crate) async fn stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {
         let snapshot = self.snapshot_now();
         let Some(collection) = self.collection(&snapshot, namespace) else {
@@ -158,20 +161,8 @@ impl EmbeddedStore {
         let disk = self.shared().engine.disk_bytes(Keyspace::Documents);
         let share = |part: u64| u128::from(disk) * u128::from(part) / u128::from(all.max(1));
         let view = snapshot.view()?;
-        let index_bytes = tokio::task::spawn_blocking(move || -> StoreResult<Vec<(String, u64)>> {
-            let mut sizes = vec![(index::ID_INDEX_NAME.to_owned(), 0)];
-            for index in &collection.indexes {
-                let mut bytes = 0;
-                let range = prefix_range(&index_prefix(collection.id, index.id));
-                for row in view.range(Keyspace::Indexes, range, Direction::Forward) {
-                    let (key, value) = row?;
-                    bytes += (key.len() + value.len()) as u64;
-                }
-                sizes.push((index.spec().name.clone(), bytes));
-            }
-            Ok(sizes)
-        });
-        let index_bytes = index_bytes.await.map_err(|error| crate::Error::Engine(error.to_string()))??;
+        let verify = self.shared().verify;
+        let index_bytes = blocking(move || index_bytes(&*view, verify, &collection, counts.documents)).await?;
         Ok(CollectionStats {
             exists: true,
             count: counts.documents,
@@ -180,4 +171,40 @@ impl EmbeddedStore {
             index_bytes,
         })
     }
+}
+
+/// Each index with its bytes: exact if the collection is not larger than the sample.
+fn index_bytes(
+    view: &dyn View,
+    verify: Verify,
+    collection: &Collection,
+    documents: u64,
+) -> StoreResult<Vec<(String, u64)>> {
+    let mut sizes = vec![(index::ID_INDEX_NAME.to_owned(), 0)];
+    sizes.extend(collection.indexes.iter().map(|index| (index.spec().name.clone(), 0)));
+    if collection.indexes.is_empty() {
+        return Ok(sizes);
+    }
+    let mut sampled = 0;
+    let range = prefix_range(&collection_prefix(collection.id));
+    for row in view.range(Keyspace::Documents, range, Direction::Forward) {
+        let (key, value) = row?;
+        let stored = StoredDocument::open(&key, value, verify)?;
+        for (index, (_, bytes)) in collection.indexes.iter().zip(&mut sizes[1..]) {
+            for encoded in index.index.keys(stored.document()?)?.keys {
+                if let Some(entry) = index_key(collection.id, index.id, &encoded, &key[4..]) {
+                    *bytes += (entry.len() + index_value(&entry, &encoded).len()) as u64;
+                }
+            }
+        }
+        sampled += 1;
+        if sampled == SAMPLE_DOCUMENTS_MAX {
+            break;
+        }
+    }
+    for (_, bytes) in &mut sizes {
+        let all = u128::from(*bytes) * u128::from(documents) / u128::from(sampled.max(1));
+        *bytes = u64::try_from(all).unwrap_or(u64::MAX);
+    }
+    Ok(sizes)
 }

@@ -11,6 +11,7 @@ use handfast_store::{
 };
 
 use super::target::{Apply, Target};
+use crate::engine::{Direction, Keyspace, prefix_range};
 use crate::store::tests::{all, find_all, namespace};
 use crate::{EmbeddedStore, Options};
 
@@ -171,4 +172,32 @@ async fn a_change_of_many_documents_holds_no_old_state() {
             store.close().await.unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn bytes_of_indexes_are_exact_for_a_small_collection_and_near_for_a_large_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.unwrap();
+    store.create_indexes(create(vec![on("a"), IndexSpec { sparse: true, ..on("s") }])).await.unwrap();
+    let document = |n: i32| match n % 4 {
+        0 => rawdoc! { "_id": n, "a": [n, n + 1, n + 2], "s": n },
+        _ => rawdoc! { "_id": n, "a": n },
+    };
+    let counted = |store: &EmbeddedStore| {
+        let view = store.latest().view;
+        let all = view.range(Keyspace::Indexes, prefix_range(&[]), Direction::Forward);
+        all.map(|row| row.unwrap()).map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>()
+    };
+    let told = async |store: &EmbeddedStore| {
+        let stats = store.collection_stats(&namespace()).await.unwrap();
+        let names: Vec<_> = stats.index_bytes.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["_id_", "a_1", "s_1"]);
+        stats.index_bytes.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    };
+    fill(&store, 1000, document).await;
+    assert_eq!(told(&store).await, counted(&store));
+    store.insert(Insert::new(namespace(), (1000..5000).map(document).collect())).await.unwrap();
+    let (told, counted) = (told(&store).await, counted(&store));
+    assert!(told.abs_diff(counted) < counted / 10, "{told} for {counted}");
+    store.close().await.unwrap();
 }

@@ -44,7 +44,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     }
     let indexes = indexes.into_iter().map(read).collect::<Outcome<Vec<_>>>()?;
     let store = call.store();
-    let existed = store.collection_stats(&namespace).await?.exists;
+    let existed = store.list_collections(namespace.database()).await?;
+    let existed = existed.iter().any(|info| info.name == namespace.collection());
     let (before, after) = store.create_indexes(CreateIndexes { namespace, indexes }).await?;
     let mut writer = Writer::new();
     writer.put("numIndexesBefore", i32::try_from(before).unwrap_or(i32::MAX));
