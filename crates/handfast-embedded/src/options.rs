@@ -15,8 +15,8 @@ pub struct Options {
     /// All journal files together, in bytes; at least [`JOURNAL_BYTES_MIN`]. A store that was killed reads as much
     /// when it is opened.
     pub journal_bytes_max: u64,
-    /// Write buffers that snapshots in use (cursors, transactions) may keep in memory, in bytes, beside the current
-    /// ones. Beyond it the oldest snapshot is ended, and reading on from it fails with `SnapshotTooOld`.
+    /// Write buffers that snapshots in use (cursors, transactions) may keep in memory, in bytes. A snapshot keeps what is
+    /// written after it; when that is more, the snapshot is ended, and reading on from it fails with `SnapshotTooOld`.
     pub snapshot_bytes_max: u64,
     /// Threads that write data files and merge them.
     pub background_threads: usize,

@@ -157,14 +157,21 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Holds a state to search in.
+    pub(crate) fn hold(&self, state: Latest) -> Snapshot {
+        self.publisher.hold(state, self.engine.written_bytes())
+    }
+}
+
 impl Committer {
     /// Starts the thread.
     pub(crate) fn start(engine: Arc<dyn Engine>, witness: Witness, last: LastBatch, options: &Options) -> Result<Self> {
         let verify = if options.verify_checksums { Verify::Checksums } else { Verify::Nothing };
         let view = engine.view();
         let catalog = Arc::new(Catalog::load(view.as_ref())?);
-        let publisher = Publisher::new(last.timestamp, view, catalog.clone());
-        let latest = Latest { timestamp: last.timestamp, view: engine.view(), catalog: catalog.clone() };
+        let latest = Latest { timestamp: last.timestamp, view, catalog: catalog.clone() };
+        let publisher = Publisher::new(latest.clone(), engine.written_bytes());
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             publisher,
@@ -412,10 +419,14 @@ impl State {
     }
 
     fn publish(&mut self) {
-        self.shared.publisher.publish(self.timestamp, self.engine.view(), self.catalog.clone());
+        let state = Latest { timestamp: self.timestamp, view: self.engine.view(), catalog: self.catalog.clone() };
+        let written_bytes = self.engine.written_bytes();
+        self.shared.publisher.publish(state, written_bytes);
         self.unpublished = false;
-        if self.engine.pinned_bytes() > self.options.snapshot_bytes_max && self.shared.publisher.end_oldest() {
-            tracing::warn!("snapshots kept too much memory in use; the oldest was ended");
+        let kept_from = written_bytes.saturating_sub(self.options.snapshot_bytes_max);
+        let ended = self.shared.publisher.end_before(kept_from);
+        if ended > 0 {
+            tracing::warn!(ended, "snapshots kept too much memory in use; the oldest were ended");
         }
         let oldest = self.shared.publisher.oldest();
         self.deletions.forget_before(oldest);

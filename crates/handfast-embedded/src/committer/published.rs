@@ -1,8 +1,8 @@
 //! What readers see: a snapshot that the committer replaces as a whole.
 //!
 //! A snapshot that is held costs memory: the engine keeps the write buffers of that moment and of all moments since,
-//! also those that are on the disk already. So there is a bound on that memory; beyond it the oldest snapshots are
-//! ended, and whoever reads on from one gets `SnapshotTooOld` (239).
+//! also those that are on the disk already. So there is a bound on what may be written after a snapshot; all that are
+//! older are ended, and whoever reads on from one gets `SnapshotTooOld` (239).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,6 +21,8 @@ pub(crate) struct Snapshot(Arc<Held>);
 
 struct Held {
     timestamp: CommitTimestamp,
+    /// What the engine had written then, in bytes.
+    written_bytes: u64,
     /// None once it was ended.
     view: Mutex<Option<Arc<dyn View>>>,
     catalog: Arc<Catalog>,
@@ -80,9 +82,9 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(timestamp: CommitTimestamp, view: Arc<dyn View>, catalog: Arc<Catalog>) -> Self {
+    pub(crate) fn new(state: Latest, written_bytes: u64) -> Self {
         let live = Arc::new(Live::default());
-        let first = hold(&live, timestamp, view, catalog);
+        let first = hold(&live, state, written_bytes);
         Publisher { current: Mutex::new(first), live }
     }
 
@@ -92,16 +94,16 @@ impl Publisher {
     }
 
     /// Shows readers the next one.
-    pub(super) fn publish(&self, timestamp: CommitTimestamp, view: Arc<dyn View>, catalog: Arc<Catalog>) {
-        let next = hold(&self.live, timestamp, view, catalog);
+    pub(super) fn publish(&self, state: Latest, written_bytes: u64) {
+        let next = hold(&self.live, state, written_bytes);
         let before = std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), next);
         // Freed outside of the lock: readers need not wait for it.
         drop(before);
     }
 
     /// Holds a state that is not published, to search in: it is ended like any other when it keeps too much in use.
-    pub(crate) fn hold(&self, state: Latest) -> Snapshot {
-        hold(&self.live, state.timestamp, state.view, state.catalog)
+    pub(crate) fn hold(&self, state: Latest, written_bytes: u64) -> Snapshot {
+        hold(&self.live, state, written_bytes)
     }
 
     /// The oldest snapshot that somebody holds.
@@ -109,13 +111,13 @@ impl Publisher {
         self.live.lock().keys().next().copied().unwrap_or_default()
     }
 
-    /// Ends the oldest snapshot but the current one. Says whether there was one to end.
-    pub(super) fn end_oldest(&self) -> bool {
+    /// Ends all snapshots but the current one that are from before so much was written; returns how many.
+    pub(super) fn end_before(&self, written_bytes: u64) -> usize {
         let current = self.current().timestamp();
         // Looked at outside of the lock: this may become the last owner of a snapshot, whose end takes the lock.
         let old: Vec<Weak<Held>> = self.live.lock().range(..current).flat_map(|(_, held)| held.clone()).collect();
-        let open = old.iter().filter_map(Weak::upgrade).find(|held| held.is_open());
-        open.inspect(|held| held.end()).is_some()
+        let old = old.iter().filter_map(Weak::upgrade);
+        old.filter(|held| held.written_bytes < written_bytes && held.is_open()).inspect(|held| held.end()).count()
     }
 }
 
@@ -130,8 +132,9 @@ impl Held {
     }
 }
 
-fn hold(live: &Arc<Live>, timestamp: CommitTimestamp, view: Arc<dyn View>, catalog: Arc<Catalog>) -> Snapshot {
-    let held = Arc::new(Held { timestamp, view: Mutex::new(Some(view)), catalog, live: live.clone() });
+fn hold(live: &Arc<Live>, state: Latest, written_bytes: u64) -> Snapshot {
+    let Latest { timestamp, view, catalog } = state;
+    let held = Arc::new(Held { timestamp, written_bytes, view: Mutex::new(Some(view)), catalog, live: live.clone() });
     live.lock().entry(timestamp).or_default().push(Arc::downgrade(&held));
     Snapshot(held)
 }

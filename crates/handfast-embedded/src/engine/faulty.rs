@@ -98,8 +98,8 @@ impl Engine for FaultyEngine {
         self.inner.next_sequence()
     }
 
-    fn pinned_bytes(&self) -> u64 {
-        self.inner.pinned_bytes()
+    fn written_bytes(&self) -> u64 {
+        self.inner.written_bytes()
     }
 
     fn disk_bytes(&self, keyspace: Keyspace) -> u64 {

@@ -13,6 +13,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fjall::{AbstractTree, Database, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 
@@ -26,6 +27,9 @@ use crate::options::SEALED_BUFFERS_MAX;
 /// itself would wait without end at 30.
 const FIRST_LEVEL_FILES_MAX: usize = 24;
 
+/// What an item takes in a write buffer beside its key and its value.
+const ITEM_BYTES: usize = 64;
+
 /// The metadata map holds a few hundred keys, one of which changes with every batch.
 const METADATA_BUFFER_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -35,6 +39,8 @@ pub(crate) struct FjallEngine {
     /// A full write buffer, per map. The engine keeps the size that a map was created with; so that the setting of
     /// *this* opening counts, buffers are rotated from here and the engine's own size is out of reach.
     buffer_bytes_max: [u64; 3],
+    /// Counted here: the engine's own sum counts a buffer once for each of its versions that has it.
+    written_bytes: AtomicU64,
     directory: Option<Arc<Directory>>,
 }
 
@@ -57,7 +63,7 @@ impl FjallEngine {
             let keyspaces = [open(Keyspace::Documents)?, open(Keyspace::Indexes)?, open(Keyspace::Metadata)?];
             let large = options.write_buffer_bytes;
             let buffer_bytes_max = [large, large, METADATA_BUFFER_BYTES.min(large)];
-            Ok(FjallEngine { database, keyspaces, buffer_bytes_max, directory })
+            Ok(FjallEngine { database, keyspaces, buffer_bytes_max, written_bytes: AtomicU64::new(0), directory })
         })
     }
 }
@@ -66,7 +72,9 @@ impl Engine for FjallEngine {
     fn apply(&self, writes: Vec<Write>) -> Result<()> {
         guarded("applying a batch", || {
             let mut batch = self.database.batch().durability(None);
+            let mut bytes = 0;
             for write in writes {
+                bytes += ITEM_BYTES + write.key.len() + write.value.as_ref().map_or(0, Vec::len);
                 let keyspace = &self.keyspaces[write.keyspace as usize];
                 match write.value {
                     Some(value) => batch.insert(keyspace, write.key, value),
@@ -74,6 +82,7 @@ impl Engine for FjallEngine {
                 }
             }
             batch.commit()?;
+            self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
             for (keyspace, &bytes_max) in self.keyspaces.iter().zip(&self.buffer_bytes_max) {
                 if keyspace.tree.active_memtable().size() > bytes_max {
                     keyspace.rotate_memtable()?;
@@ -116,8 +125,8 @@ impl Engine for FjallEngine {
         self.database.seqno()
     }
 
-    fn pinned_bytes(&self) -> u64 {
-        self.keyspaces.iter().map(|keyspace| keyspace.tree.get_version_history_lock().memtable_size_sum()).sum()
+    fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 
     fn disk_bytes(&self, keyspace: Keyspace) -> u64 {

@@ -106,8 +106,8 @@ pub(crate) trait Engine: Send + Sync {
     /// A lower bound, and usually the exact number, of the sequence number that the engine gives the next batch.
     fn next_sequence(&self) -> u64;
 
-    /// Bytes of write buffers in memory, also of those that are on the disk already and kept for the sake of views.
-    fn pinned_bytes(&self) -> u64;
+    /// Bytes that went into write buffers since this was opened. A view keeps in memory what went in after it was made.
+    fn written_bytes(&self) -> u64;
 
     /// Bytes of the data files of a map.
     fn disk_bytes(&self, keyspace: Keyspace) -> u64;

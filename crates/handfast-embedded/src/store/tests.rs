@@ -206,3 +206,28 @@ async fn a_collection_that_an_aggregation_has_left_behind_is_gone_after_a_reopen
     assert_eq!(names, ["tmp.agg_out.mine"]);
     store.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn all_snapshots_that_keep_too_much_are_ended_and_no_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { snapshot_bytes_max: 1 << 20, ..Options::small() };
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
+    let write = async |id: i32, bytes: usize| {
+        store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": id, "fill": "x".repeat(bytes) }])).await.unwrap();
+    };
+    let mut snapshots = Vec::new();
+    for id in 0..4 {
+        write(id, 1000).await;
+        snapshots.push(store.snapshot_now());
+    }
+    write(4, 900_000).await;
+    assert!(snapshots.iter().all(|snapshot| snapshot.view().is_ok()), "less than a mebibyte was written after them");
+    let young = store.snapshot_now();
+    write(5, 900_000).await;
+    for snapshot in &snapshots {
+        assert_eq!(snapshot.view().err().map(|error| error.code()), Some(Code::SnapshotTooOld));
+    }
+    assert!(young.view().is_ok());
+    drop((snapshots, young));
+    store.close().await.unwrap();
+}

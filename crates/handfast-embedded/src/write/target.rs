@@ -193,7 +193,7 @@ impl EmbeddedStore {
         let verify = self.shared().verify;
         for _ in 0..SEARCHES_MAX {
             let latest = self.latest();
-            let (searched, at) = (target.clone(), self.shared().publisher.hold(latest.clone()));
+            let (searched, at) = (target.clone(), self.shared().hold(latest.clone()));
             let found = blocking(move || {
                 let catalog = at.catalog().clone();
                 searched.first(Source::Snapshot(at), &catalog, verify)
@@ -334,7 +334,7 @@ impl EmbeddedStore {
         collection: &Arc<Collection>,
         access: Access,
     ) -> StoreResult<Option<Vec<Vec<u8>>>> {
-        let source = Source::Snapshot(self.shared().publisher.hold(latest));
+        let source = Source::Snapshot(self.shared().hold(latest));
         let candidates = Candidates::new(source, self.shared().verify, collection.clone(), access, None);
         let mut candidates = candidates.stopped_by(target.context.interrupt.clone());
         let (target, bytes_max) = (target.clone(), self.inner.options.gathered_bytes_max);
