@@ -155,3 +155,15 @@ async fn a_check_makes_no_store() {
         assert!(!path.exists() || std::fs::read_dir(&path).unwrap().next().is_none());
     }
 }
+
+#[tokio::test]
+async fn a_backup_of_many_batches_has_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory.path().join("store")).await;
+    let document = |n: i32| rawdoc! { "_id": n, "fill": "x".repeat(300_000) };
+    store.insert(Insert::new(namespace(), (0..40).map(document).collect())).await.unwrap();
+    let copy = directory.path().join("copy");
+    assert_eq!(store.backup(&copy).await.unwrap().documents, 40);
+    let copied = find_all(&open(&copy).await).await;
+    assert!(copied == (0..40).map(document).collect::<Vec<_>>());
+}
