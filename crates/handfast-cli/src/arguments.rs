@@ -71,6 +71,17 @@ pub(crate) enum Command {
         handfast restore --data /srv/other --from dump --drop --database shop")]
     Restore(Box<RestoreArguments>),
 
+    /// Show the guarantee: workers move money while things go wrong, then everything is counted and judged
+    #[command(
+        after_help = "At the end: money in = money out, nothing half done, the recorded history judged by two judges.\n\
+        Exit code 3 if a guarantee did not hold. A seed repeats the choices of a run.\n\n\
+        Examples:\n  \
+        handfast bank\n  \
+        handfast bank --crash 10 --workers 16\n  \
+        handfast bank --lost-replies 5 --isolation serializable --history run.jsonl --json"
+    )]
+    Bank(Box<BankArguments>),
+
     /// Measure the store or the server against a baseline in the same run
     #[command(
         subcommand,
@@ -118,6 +129,60 @@ pub(crate) enum Command {
         /// Where to; it must exist
         directory: PathBuf,
     },
+}
+
+/// `handfast bank`.
+#[derive(Args, Debug)]
+pub(crate) struct BankArguments {
+    /// Accounts; fewer of them, more conflicts
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) accounts: u32,
+    /// Workers at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub(crate) workers: u32,
+    /// Transfers that are to be committed
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) transfers: u64,
+    /// How a transfer is made
+    #[arg(long, value_name = "HOW", default_value = "transaction")]
+    pub(crate) mechanism: BankMechanism,
+    /// What transactions are promised, and judged by
+    #[arg(long, value_name = "LEVEL", default_value = "snapshot")]
+    pub(crate) isolation: HistoryIsolation,
+    /// Kill the workers' process so many times, and start it again [without a number: 10]
+    #[arg(long, value_name = "KILLS", num_args = 0..=1, default_missing_value = "10")]
+    pub(crate) crash: Option<u32>,
+    /// Lose the answer to so many of a hundred commits
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    pub(crate) lost_replies: f64,
+    /// Repeats the choices of a run [default: a random one, reported]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// A data directory to use and to keep; its database handfast_bank is made anew [default: a scratch directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Keep the recorded history in this file; `handfast check history` judges it again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    /// Where a scratch directory is made, and removed at the end
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// The part that is killed, and which one it is
+    #[arg(long, hide = true, requires = "data")]
+    pub(crate) child: Option<u32>,
+    /// Report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report, only errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// How money is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BankMechanism {
+    /// One transaction over both accounts
+    Transaction,
 }
 
 /// What to measure.

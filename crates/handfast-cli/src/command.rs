@@ -15,12 +15,12 @@ use anyhow::Context;
 use clap::ArgMatches;
 
 use crate::arguments::{CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags, UserArguments};
-use crate::bench;
 use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::logging;
 use crate::shutdown::Shutdown;
+use crate::{bank, bench};
 
 /// Runs a command. `matches` are those of the subcommand: they know which value came from the environment.
 pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit> {
@@ -45,6 +45,7 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
             let (settings, console) = prepare(&arguments.open, matches)?;
             block_on(until_stopped(dump::restore(&settings, &arguments, console)))
         }
+        Command::Bank(arguments) => block_on(until_stopped(bank::run(*arguments))),
         Command::Bench(arguments) => block_on(until_stopped(bench::run(&arguments))),
         Command::Backup(arguments) => {
             let (settings, console) = prepare(&arguments.open, matches)?;

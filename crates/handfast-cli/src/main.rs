@@ -6,6 +6,7 @@
 //! It is not a library: nothing may use it (a test keeps it so), and what it does with documents is in the crates below.
 
 mod arguments;
+mod bank;
 mod bench;
 mod command;
 mod configuration;

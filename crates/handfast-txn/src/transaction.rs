@@ -82,6 +82,14 @@ struct Open {
     reads: Reads,
 }
 
+/// What a transaction holds until its commit is answered.
+struct Held {
+    /// For as long as somebody holds it, the store remembers what was deleted and changed since then. Otherwise it would
+    /// have to take more for a conflict than is one.
+    _snapshot: Arc<dyn Snapshot>,
+    _claims: Arc<dyn Claims>,
+}
+
 impl Transaction {
     pub(crate) async fn begin(shared: Arc<Shared>, options: TransactionOptions) -> Result<Self> {
         let id = options.id.unwrap_or_else(|| shared.take_id());
@@ -149,11 +157,11 @@ impl Transaction {
     async fn committed(&self) -> Result<CommitTimestamp> {
         // A request that is under way comes first.
         let _turn = self.inner.turn.lock().await;
-        let Some((batch, claims)) = self.inner.take_for_commit()? else {
+        let Some((batch, held)) = self.inner.take_for_commit()? else {
             return self.inner.answer();
         };
         let result = self.inner.shared.engine.commit(batch).await;
-        drop(claims);
+        drop(held);
         let ended = match result {
             Ok(at) => Ended::Committed(at),
             Err(error) if error.applied() == handfast_store::Applied::Maybe => self.inner.settled(error).await,
@@ -241,7 +249,7 @@ impl Inner {
     }
 
     /// What there is to commit; none if it has ended, or ends by this as it wrote nothing.
-    fn take_for_commit(&self) -> Result<Option<(AtomicBatch, Arc<dyn Claims>)>> {
+    fn take_for_commit(&self) -> Result<Option<(AtomicBatch, Held)>> {
         if self.is_expired() {
             self.end(Some(self.too_long()));
         }
@@ -261,7 +269,7 @@ impl Inner {
                 batch.reads = reads.into_list();
                 batch.ticket = Some(self.id.ticket());
                 batch.durability = self.options.durability;
-                Ok(Some((batch, claims)))
+                Ok(Some((batch, Held { _snapshot: snapshot, _claims: claims })))
             }
             Phase::Committing => Err(Error::Store(self.not_open("it is being committed"))),
             Phase::Ended(ended) => {

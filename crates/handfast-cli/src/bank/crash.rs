@@ -1,0 +1,197 @@
+//! The workers in a process of their own, which is killed and started again.
+//!
+//! ```text
+//! parent   start ── read events ── SIGKILL ── read what is left ── start again ── .. ── close its input ── last events
+//! child             begin .. commit .. x      (what was begun and has no end: nobody knows)
+//! ```
+//!
+//! The child writes each event to its standard output as it happens, before it goes on: so whatever it did, the parent
+//! has read that it was begun. It ends when its standard input does, also when the parent dies.
+
+use std::io::{BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use handfast_history::{EventKind, Header, HistoryReader, Item};
+use handfast_store::{Random, SeededRandom, Sources};
+use handfast_txn::Isolation;
+use tokio::io::AsyncReadExt;
+
+use super::record::Recorder;
+use super::workers::{PROCESSES, Workers};
+use super::{Opened, Run, Work};
+
+/// A child lives at least and at most so long before it is killed.
+const LIFE: std::ops::Range<u64> = 150..900;
+/// Marks that one child may use.
+const MARKS: i64 = 1 << 40;
+
+/// The child: works until its standard input ends.
+pub(super) async fn child(run: &Run, data: &Path, first: u32, sources: Sources) -> Result<()> {
+    let opened = Opened::open(run, data, &sources).await?;
+    let recorder = Recorder::new(Unbuffered, &Header::default(), Arc::clone(&sources.clock))?;
+    let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS));
+    let workers = Workers::new(run, opened.database.clone(), recorder, sources, i64::from(first) * PROCESSES)?;
+    let ended = async {
+        let mut nothing = [0];
+        // An error means the same: nobody is there.
+        let _ = tokio::io::stdin().read(&mut nothing).await;
+    };
+    tokio::select! {
+        done = workers.run(u64::MAX, |_| ()) => { done?; }
+        () = ended => {}
+    }
+    opened.close().await.map(|_| ())
+}
+
+/// Standard output, one write a call: an event is with the parent once it is written.
+struct Unbuffered;
+
+impl Write for Unbuffered {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::io::stdout().lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().lock().flush()
+    }
+}
+
+/// The parent: kills and restarts until enough was killed and enough was moved.
+pub(super) async fn run(
+    run: &Run,
+    data: &Path,
+    recorder: &Arc<Recorder>,
+    sources: &Sources,
+    bar: &indicatif::ProgressBar,
+) -> Result<Work> {
+    let began = sources.clock.elapsed();
+    let random = SeededRandom::new(run.seed ^ 0x006b_696c_6c73);
+    let mut work = Work::default();
+    let mut incarnation = 1;
+    loop {
+        let last = work.kills >= run.kills;
+        let killed = Lifetime { run, data, incarnation, recorder: Arc::clone(recorder), bar: bar.clone() };
+        let life = Duration::from_millis(LIFE.start + random.next_u64() % (LIFE.end - LIFE.start));
+        let left = run.transfers.saturating_sub(work.committed);
+        let tally = killed.live(if last { None } else { Some(life) }, left).await?;
+        work.committed += tally.committed;
+        work.conflicts += tally.failed;
+        work.unknown += tally.open;
+        if last {
+            break;
+        }
+        work.kills += 1;
+        incarnation += 1;
+        bar.set_message(format!("{} kills", work.kills));
+    }
+    work.took = sources.clock.elapsed().saturating_sub(began);
+    Ok(work)
+}
+
+struct Lifetime<'a> {
+    run: &'a Run,
+    data: &'a Path,
+    incarnation: u32,
+    recorder: Arc<Recorder>,
+    bar: indicatif::ProgressBar,
+}
+
+/// What one child did, as far as it came to tell.
+#[derive(Default)]
+struct Tally {
+    committed: u64,
+    failed: u64,
+    /// Begun without an end.
+    open: u64,
+}
+
+impl Lifetime<'_> {
+    /// One child's life, until it is killed, or until enough was moved if it is not to be killed.
+    async fn live(self, life: Option<Duration>, enough: u64) -> Result<Tally> {
+        let mut child = self.start()?;
+        let output = child.stdout.take().context("the child has no output")?;
+        let (committed, open) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicI64::new(0)));
+        let (told, begun) = (Arc::clone(&committed), Arc::clone(&open));
+        let (recorder, bar) = (Arc::clone(&self.recorder), self.bar.clone());
+        let reading = tokio::task::spawn_blocking(move || follow(output, &recorder, &bar, &told, &begun));
+        match life {
+            Some(life) => {
+                tokio::time::sleep(life).await;
+                child.kill().context("the child cannot be killed")?;
+            }
+            None => {
+                while committed.load(Ordering::Relaxed) < enough && child.try_wait()?.is_none() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                // The end of its input asks it to stop.
+                drop(child.stdin.take());
+            }
+        }
+        let failed = reading.await??;
+        let status = tokio::task::spawn_blocking(move || child.wait()).await??;
+        ensure!(life.is_some() || status.success(), "the workers ended with {status}");
+        let open = u64::try_from(open.load(Ordering::Relaxed)).unwrap_or(0);
+        Ok(Tally { committed: committed.load(Ordering::Relaxed), failed, open })
+    }
+
+    fn start(&self) -> Result<Child> {
+        let program = std::env::current_exe().context("the program cannot find itself")?;
+        let run = self.run;
+        let isolation = match run.isolation {
+            Isolation::Snapshot => "snapshot",
+            Isolation::Serializable => "serializable",
+        };
+        let mut command = Command::new(program);
+        command.arg("bank").arg("--data").arg(self.data);
+        command.args(["--accounts", &run.accounts.to_string(), "--workers", &run.workers.to_string()]);
+        command.args(["--isolation", isolation, "--seed", &run.seed.to_string()]);
+        let lost_percent = f64::from(run.lost_replies_per_thousand) / 10.0;
+        command.args(["--lost-replies", &lost_percent.to_string(), "--child", &self.incarnation.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.spawn().context("the workers cannot be started")
+    }
+}
+
+/// Takes over what a child records, up to its end. Says how many attempts failed.
+fn follow(
+    output: impl std::io::Read,
+    recorder: &Recorder,
+    bar: &indicatif::ProgressBar,
+    committed: &AtomicU64,
+    open: &AtomicI64,
+) -> Result<u64> {
+    let mut reader = HistoryReader::new(BufReader::new(output));
+    let mut failed = 0;
+    loop {
+        let event = match reader.next_item() {
+            Ok(Some(Item::Event(event))) => event,
+            Ok(Some(Item::Header(_))) => continue,
+            Ok(None) => return Ok(failed),
+            // The line that was being written when the child died: what it tells was not yet to be relied on.
+            Err(handfast_history::Error::Line { .. }) if reader.next_item().is_ok_and(|rest| rest.is_none()) => {
+                return Ok(failed);
+            }
+            Err(error) => bail!("the workers recorded something that is no history: {error}"),
+        };
+        let is_transfer = event.operations.iter().any(|operation| operation.written().is_some());
+        match event.kind {
+            EventKind::Invoke => {
+                open.fetch_add(1, Ordering::Relaxed);
+            }
+            EventKind::Ok | EventKind::Fail | EventKind::Info => {
+                open.fetch_sub(1, Ordering::Relaxed);
+                failed += u64::from(event.kind == EventKind::Fail);
+                if event.kind == EventKind::Ok && is_transfer {
+                    committed.fetch_add(1, Ordering::Relaxed);
+                    bar.inc(1);
+                }
+            }
+        }
+        recorder.write(&event)?;
+    }
+}

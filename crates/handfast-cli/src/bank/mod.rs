@@ -1,0 +1,251 @@
+//! `handfast bank`: the guarantee, shown. Many workers move money between accounts while things go wrong; at the end all the
+//! money is there, nothing is half done, and the recorded history is one that snapshot isolation (or serializability) allows.
+//!
+//! ```text
+//! account   {_id: 7, balance: 93, mark: 4211}      `mark` is new with every write: who reads it says whose write it saw
+//! transfer  read two accounts, write both, commit   one history entry an attempt
+//! audit     read all accounts of one snapshot       the sum must be the money that was put in
+//! ```
+//!
+//! With `--crash` the workers are a process of their own, which is killed (SIGKILL) and started again on the same
+//! directory. With `--lost-replies` commits are done and their answers lost: their outcome is asked for by id.
+
+mod accounts;
+mod crash;
+mod record;
+mod report;
+mod workers;
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use handfast_embedded::{EmbeddedStore, Options};
+use handfast_history::event::Bank;
+use handfast_history::{Header, Model, Order};
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{AtomicStore, Clock, Sources};
+use handfast_txn::{Counts, Database, Isolation};
+
+use self::accounts::Accounts;
+use self::record::Recorder;
+use self::report::Report;
+use self::workers::{Latencies, Workers};
+use crate::arguments::{BankArguments, HistoryIsolation};
+use crate::console::Console;
+use crate::exit::Exit;
+
+/// What a run is about.
+#[derive(Clone, Debug)]
+struct Run {
+    accounts: u32,
+    workers: u32,
+    transfers: u64,
+    isolation: Isolation,
+    lost_replies_per_thousand: u16,
+    kills: u32,
+    seed: u64,
+}
+
+/// What a run came to, before it is judged.
+#[derive(Default)]
+struct Work {
+    committed: u64,
+    conflicts: u64,
+    unknown: u64,
+    lost_answers: u64,
+    kills: u32,
+    took: Duration,
+    latencies: Option<Latencies>,
+}
+
+/// Runs the bank, or, if `child` says so, the part of it that is killed.
+pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
+    let sources = Sources::system().context("the operating system gives no randomness")?;
+    let run = plan(&arguments, &sources)?;
+    if let (Some(first), Some(data)) = (arguments.child, &arguments.data) {
+        crash::child(&run, data, first, sources).await?;
+        return Ok(Exit::Good);
+    }
+    let console = Console::plain(arguments.json, arguments.quiet);
+    let scratch = Scratch::create(&arguments.directory)?;
+    let data = arguments.data.clone().unwrap_or_else(|| scratch.path.join("data"));
+    let history = arguments.history.clone().unwrap_or_else(|| scratch.path.join("history.jsonl"));
+    let header = Header {
+        model: Some(Model::RwRegister),
+        isolation: Some(expected(run.isolation)),
+        order: Some(Order::RealTime),
+        bank: Some(Bank { total: Accounts::total(run.accounts), accounts: u64::from(run.accounts) }),
+    };
+    let file = File::create(&history).with_context(|| format!("cannot write {}", history.display()))?;
+    let recorder = Arc::new(Recorder::new(BufWriter::new(file), &header, Arc::clone(&sources.clock))?);
+    prepare(&run, &data, &sources, &recorder).await?;
+    let bar = console.progress("bank", "transfers", run.transfers);
+    let work = if run.kills > 0 {
+        crash::run(&run, &data, &recorder, &sources, &bar).await?
+    } else {
+        work_here(&run, &data, &recorder, &sources, &bar).await?
+    };
+    bar.finish_and_clear();
+    let end = audit(&run, &data, &sources, &recorder).await?;
+    Arc::into_inner(recorder).context("a worker is left")?.finish()?;
+    let judged = history.clone();
+    let verdict = tokio::task::spawn_blocking(move || judge(&judged)).await??;
+    let report = Report::new(&run, &work, &end, &verdict);
+    console.report(|| report.text(), &report)?;
+    Ok(if report.holds { Exit::Good } else { Exit::GuaranteeBroken })
+}
+
+fn plan(arguments: &BankArguments, sources: &Sources) -> Result<Run> {
+    ensure!(arguments.accounts >= 2, "--accounts must be at least 2: money moves between two");
+    ensure!(
+        (0.0..=50.0).contains(&arguments.lost_replies),
+        "--lost-replies is a percentage between 0 and 50, not {}",
+        arguments.lost_replies
+    );
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 500, as checked above")]
+    let lost_replies_per_thousand = (arguments.lost_replies * 10.0).round() as u16;
+    Ok(Run {
+        accounts: arguments.accounts,
+        workers: arguments.workers.max(1),
+        transfers: arguments.transfers,
+        isolation: match arguments.isolation {
+            HistoryIsolation::Snapshot => Isolation::Snapshot,
+            HistoryIsolation::Serializable => Isolation::Serializable,
+        },
+        lost_replies_per_thousand,
+        kills: arguments.crash.unwrap_or(0),
+        seed: arguments.seed.unwrap_or_else(|| sources.random.next_u64() >> 1),
+    })
+}
+
+fn expected(isolation: Isolation) -> handfast_history::Isolation {
+    match isolation {
+        Isolation::Snapshot => handfast_history::Isolation::Snapshot,
+        Isolation::Serializable => handfast_history::Isolation::Serializable,
+    }
+}
+
+/// A store of the directory, and the database over it; with `--lost-replies`, over a store that loses answers.
+struct Opened {
+    store: EmbeddedStore,
+    database: Database,
+    faulty: Option<Arc<Faulty<dyn AtomicStore>>>,
+}
+
+impl Opened {
+    async fn open(run: &Run, data: &Path, sources: &Sources) -> Result<Self> {
+        let store = EmbeddedStore::open(data, sources.clone(), Options::default()).await?;
+        let per_thousand = run.lost_replies_per_thousand;
+        let faulty = (per_thousand > 0).then(|| {
+            let plan = Plan::seeded(run.seed, per_thousand, [Fault::LoseReply]).writes_only();
+            Arc::new(Faulty::new(Arc::new(store.clone()) as Arc<dyn AtomicStore>, plan))
+        });
+        let database = match &faulty {
+            None => Database::local(store.clone(), sources.clone()),
+            Some(faulty) => Database::local(Arc::clone(faulty), sources.clone()),
+        };
+        Ok(Opened { store, database, faulty })
+    }
+
+    /// Answers that were lost so far.
+    fn lost_answers(&self) -> u64 {
+        self.faulty.as_ref().map_or(0, |faulty| faulty.injected().len() as u64)
+    }
+
+    async fn close(self) -> Result<Counts> {
+        let counts = self.database.counts();
+        drop((self.database, self.faulty));
+        self.store.close().await?;
+        Ok(counts)
+    }
+}
+
+/// Puts the money in.
+async fn prepare(run: &Run, data: &Path, sources: &Sources, recorder: &Arc<Recorder>) -> Result<()> {
+    let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
+    let opened = Opened::open(&quiet, data, sources).await?;
+    let accounts = Accounts::new(run.accounts)?;
+    accounts.fill(&opened.database, recorder).await?;
+    opened.close().await.map(|_| ())
+}
+
+/// All workers in this process.
+async fn work_here(
+    run: &Run,
+    data: &Path,
+    recorder: &Arc<Recorder>,
+    sources: &Sources,
+    bar: &indicatif::ProgressBar,
+) -> Result<Work> {
+    let opened = Opened::open(run, data, sources).await?;
+    let began = sources.clock.elapsed();
+    let workers = Workers::new(run, opened.database.clone(), Arc::clone(recorder), sources.clone(), 1)?;
+    let progress = bar.clone();
+    let done = workers.run(run.transfers, move |_| progress.inc(1)).await?;
+    let took = sources.clock.elapsed().saturating_sub(began);
+    let lost_answers = opened.lost_answers();
+    let counts = opened.close().await?;
+    ensure!(counts.open() == 0, "{} transactions were left open", counts.open());
+    Ok(Work {
+        committed: done.committed,
+        conflicts: counts.conflicts,
+        unknown: done.unknown,
+        lost_answers,
+        kills: 0,
+        took,
+        latencies: Some(done.latencies),
+    })
+}
+
+/// What is there at the end, opened anew.
+struct End {
+    total: i64,
+    expected: i64,
+    records: u64,
+}
+
+async fn audit(run: &Run, data: &Path, sources: &Sources, recorder: &Arc<Recorder>) -> Result<End> {
+    let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
+    let opened = Opened::open(&quiet, data, sources).await?;
+    let accounts = Accounts::new(run.accounts)?;
+    let total = accounts.audit(&opened.database, recorder, 0).await?;
+    // What is left behind: the outcomes, and nothing else.
+    opened.database.forget_outcomes(Duration::ZERO).await?;
+    let records = accounts.records(&opened.database).await?;
+    opened.close().await?;
+    Ok(End { total, expected: Accounts::total(run.accounts), records })
+}
+
+fn judge(history: &Path) -> Result<handfast_history::Verdict> {
+    let file = File::open(history).with_context(|| format!("cannot read {}", history.display()))?;
+    Ok(handfast_history::judge(BufReader::new(file), None, None)?)
+}
+
+/// A directory that goes away again.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn create(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("handfast-bank-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Scratch { path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nobody is left to tell; the name says what it is.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Time since the recorder began, for the history.
+fn nanoseconds(clock: &dyn Clock) -> Option<i64> {
+    i64::try_from(clock.elapsed().as_nanos()).ok()
+}

@@ -1,0 +1,58 @@
+//! `handfast bank`: the guarantee, shown, also while things go wrong.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::support::{Scratch, assert_one_line, handfast};
+
+fn bank(name: &str, arguments: &[&str]) -> Result<Value> {
+    let scratch = Scratch::new(name)?;
+    let output = handfast(&scratch, &[&["bank", "--json", "--history", "run.jsonl"], arguments].concat()).output()?;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report["money_in"], report["money_out"], "{report}");
+    assert_eq!((&report["history_clean"], &report["records_left"]), (&true.into(), &0.into()), "{report}");
+    // The recorded history says so too, and it is not an empty one.
+    let output = handfast(&scratch, &["check", "history", "run.jsonl", "--json"]).output()?;
+    let verdict: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(output.status.code(), Some(0), "{verdict}");
+    assert!(verdict["committed"].as_u64().context("committed")? >= 300, "{verdict}");
+    // The scratch directory is gone.
+    assert_eq!(std::fs::read_dir(scratch.path("."))?.flatten().filter(|entry| entry.path().is_dir()).count(), 0);
+    Ok(report)
+}
+
+#[test]
+fn all_the_money_is_there() -> Result<()> {
+    let report = bank("bank", &["--transfers", "300", "--accounts", "10"])?;
+    assert_eq!(report["transfers"], 300);
+    // Without conflicts and reads of old versions the run has shown nothing.
+    assert!(report["conflicts"].as_u64() > Some(0) && report["old_version_reads"].as_u64() > Some(0), "{report}");
+    Ok(())
+}
+
+#[test]
+fn all_the_money_is_there_after_kills() -> Result<()> {
+    let report = bank("bank-crash", &["--transfers", "300", "--crash", "4", "--isolation", "serializable"])?;
+    assert_eq!(report["kills"], 4);
+    assert!(report["transfers"].as_u64() >= Some(300), "{report}");
+    Ok(())
+}
+
+#[test]
+fn lost_answers_are_asked_for() -> Result<()> {
+    let report = bank("bank-lost", &["--transfers", "300", "--lost-replies", "20"])?;
+    assert!(report["answers_lost"].as_u64() > Some(20), "{report}");
+    assert_eq!(report["unknown"], 0, "{report}");
+    Ok(())
+}
+
+#[test]
+fn a_bank_of_one_account_is_refused() -> Result<()> {
+    let scratch = Scratch::new("bank-refused")?;
+    let output = handfast(&scratch, &["bank", "--accounts", "1"]).output()?;
+    assert_one_line(&output, 1, "--accounts must be at least 2");
+    let output = handfast(&scratch, &["bank", "--lost-replies", "90"]).output()?;
+    assert_one_line(&output, 1, "--lost-replies is a percentage between 0 and 50");
+    Ok(())
+}
