@@ -11,6 +11,7 @@
 //! the engine's files (the engine would *remove* what it finds incomplete), read the journal through (the engine would
 //! *cut* what it cannot read), open the engine, compare the witness.
 
+mod empty;
 pub(crate) mod journal;
 mod lock;
 #[cfg(test)]
@@ -175,7 +176,7 @@ pub(crate) fn open(directory: &Arc<Directory>, options: &Options) -> Result<Open
             let text = format!("the directory {ENGINE} is missing, and {} batches were written", witness.number());
             return Err(damaged(&path, text));
         }
-        create_engine(&path, options)?;
+        create_engine(&path)?;
     }
     check_maps(&path)?;
     let journals = journal::read(&engine_path).map_err(|error| as_damage(&path, error))?;
@@ -198,19 +199,17 @@ pub(crate) fn open(directory: &Arc<Directory>, options: &Options) -> Result<Open
     Ok(Opened { engine, witness, last })
 }
 
-fn create_engine(path: &Path, options: &Options) -> Result<()> {
+fn create_engine(path: &Path) -> Result<()> {
     let unfinished = path.join(ENGINE_UNFINISHED);
     if unfinished.try_exists().map_err(|error| reading(&unfinished, error))? {
         fs::remove_dir_all(&unfinished).map_err(|error| writing(&unfinished, error))?;
     }
-    let engine = FjallEngine::open(&unfinished, options, None)?;
-    engine.sync()?;
-    drop(engine);
-    let rename = || {
+    let create = || {
+        empty::write(&unfinished)?;
         fs::rename(&unfinished, path.join(ENGINE))?;
         sync_directory(path)
     };
-    rename().map_err(|error| writing(&unfinished, error))
+    create().map_err(|error| writing(&unfinished, error))
 }
 
 /// The engine removes a map that has lost its `current` file, and all maps if its map of maps has; and it trusts the list
