@@ -330,10 +330,10 @@ pub(crate) struct ServerFlags {
     /// Listen on a Unix socket too
     #[arg(long, env = "HANDFAST_UNIX_SOCKET", value_name = "PATH")]
     pub(crate) unix_socket: Option<PathBuf>,
-    /// What the server says it is. With replica-set and mongos clients have to set retryWrites=false
+    /// What the server says it is. To a standalone server drivers send no transactions and no retryable writes
     #[arg(long, env = "HANDFAST_TOPOLOGY", value_name = "KIND")]
     pub(crate) topology: Option<Topology>,
-    /// Name of the replica set, with --topology replica-set
+    /// Name of the replica set
     #[arg(long, env = "HANDFAST_REPLICA_SET", value_name = "NAME")]
     pub(crate) replica_set: Option<String>,
     /// Address that a replica set gives its clients [default: the one they dialled]
@@ -357,6 +357,12 @@ pub(crate) struct ServerFlags {
     /// How long a cursor may be idle before it is closed
     #[arg(long, env = "HANDFAST_CURSOR_TIMEOUT", value_name = "TIME")]
     pub(crate) cursor_timeout: Option<Span>,
+    /// How long a transaction may be open before it is rolled back
+    #[arg(long, env = "HANDFAST_TRANSACTION_LIFETIME", value_name = "TIME")]
+    pub(crate) transaction_lifetime: Option<Span>,
+    /// How long outcomes of transactions and results of retryable writes are kept for clients that ask again
+    #[arg(long, env = "HANDFAST_OUTCOME_RETENTION", value_name = "TIME")]
+    pub(crate) outcome_retention: Option<Span>,
     /// How long commands in progress may take to finish at a graceful stop
     #[arg(long, env = "HANDFAST_SHUTDOWN_TIMEOUT", value_name = "TIME")]
     pub(crate) shutdown_timeout: Option<Span>,

@@ -42,6 +42,8 @@ pub(crate) struct Description {
     pub(crate) namespace: String,
     /// Whose it is.
     pub(crate) session: Option<SessionId>,
+    /// The number of the transaction that it reads in.
+    pub(crate) transaction: Option<i64>,
     /// Which connection opened it.
     pub(crate) connection: u64,
     /// Who opened it.
@@ -144,6 +146,7 @@ impl Cursors {
         id: i64,
         namespace: &str,
         session: Option<SessionId>,
+        transaction: Option<i64>,
         user: Option<UserId>,
     ) -> Outcome<TakenCursor> {
         let mut entries = lock(&self.table.entries);
@@ -160,6 +163,7 @@ impl Cursors {
             return Err(CommandError::new(Code::Unauthorized, text));
         }
         check_session(id, entry.description.session, session)?;
+        check_transaction(id, entry.description.transaction, transaction)?;
         match std::mem::replace(&mut entry.state, State::Taken) {
             State::Idle(batches, _) => {
                 let guard = Guard { id, table: Arc::clone(&self.table), armed: true };
@@ -197,6 +201,13 @@ impl Cursors {
     /// Closes the cursors of sessions.
     pub(crate) fn kill_of_sessions(&self, ids: &[SessionId]) {
         self.remove_where(|entry| entry.description.session.is_some_and(|session| ids.contains(&session)));
+    }
+
+    /// Closes the cursors of a transaction.
+    pub(crate) fn kill_of_transaction(&self, session: SessionId, number: i64) {
+        self.remove_where(|entry| {
+            entry.description.session == Some(session) && entry.description.transaction == Some(number)
+        });
     }
 
     /// Closes those that nobody asked for in time.
@@ -243,6 +254,27 @@ fn check_session(id: i64, owner: Option<SessionId>, session: Option<SessionId>) 
         (None, Some(session)) => (50_736, format!("which was not created in a session, in session {session}")),
         (Some(owner), None) => (50_737, format!("which was created in session {owner}, without an lsid")),
         (Some(owner), Some(session)) => (50_738, format!("which was created in session {owner}, in session {session}")),
+    };
+    Err(CommandError::new(Code(code), format!("Cannot run getMore on cursor {id}, {text}")))
+}
+
+/// A cursor is its transaction's alone.
+fn check_transaction(id: i64, owner: Option<i64>, transaction: Option<i64>) -> Outcome<()> {
+    let (code, text) = match (owner, transaction) {
+        (None, None) => return Ok(()),
+        (Some(owner), Some(transaction)) if owner == transaction => return Ok(()),
+        (None, Some(number)) => {
+            (50_739, format!("which was not created in a transaction, in transaction with txnNumber {number}"))
+        }
+        (Some(owner), None) => {
+            (50_740, format!("which was created in transaction with txnNumber {owner}, without a txnNumber"))
+        }
+        (Some(owner), Some(number)) => {
+            let text = format!(
+                "which was created in transaction with txnNumber {owner}, in transaction with txnNumber {number}"
+            );
+            (50_741, text)
+        }
     };
     Err(CommandError::new(Code(code), format!("Cannot run getMore on cursor {id}, {text}")))
 }

@@ -11,11 +11,13 @@ use tracing::{Instrument, debug, debug_span, info};
 use crate::auth::guard;
 use crate::commands::{self, Access, Call, Command};
 use crate::error::{CommandError, Outcome};
-use crate::operations::Noted;
-use crate::reply::{Answer, failure, success};
+use crate::operations::{Noted, Operation};
+use crate::reply::{Answer, failure, labelled_failure, success};
 use crate::request::Request;
 use crate::reserve::Reserved;
 use crate::state::{Client, Shared};
+use crate::transactions::end::is_end;
+use crate::transactions::{self, Entered, labels, rules};
 
 /// A reply, and what is to be known to send it.
 pub(crate) struct Replied {
@@ -49,12 +51,14 @@ pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>)
     match outcome {
         Ok(answer) => Replied { document: success(answer.writer), more: answer.more, _reserved: answer.reserved },
         Err(mut error) => {
-            if !commands::writes(request) {
-                // What was lost on the way of a read is lost, and no more.
+            let is_step = request.numbering.is_within() && !is_end(command.name);
+            if is_step || !commands::writes(request) {
+                // What was lost on the way of a read is lost, and no more; a transaction ends by it, and has no effect.
                 error.applied = Applied::No;
             }
             debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
-            Replied::from(&error)
+            let labels = labels::of_error(request.numbering, command.name, &error);
+            Replied { document: labelled_failure(&error, &labels), more: false, _reserved: None }
         }
     }
 }
@@ -68,6 +72,7 @@ async fn run_known(
 ) -> Outcome<Answer> {
     check_allowed(shared, request, command)?;
     guard::check(shared, client, request, command).await?;
+    rules::check(shared, request, command)?;
     if let Some(session) = request.session {
         shared.sessions.touch(session, began)?;
     }
@@ -79,24 +84,58 @@ async fn run_known(
         command: command.name,
         body: if command.confidential { None } else { Some(request.body) },
         session: request.session,
+        transaction: request.numbering.number().filter(|_| request.numbering.is_within()),
         since: began,
     });
-    let call = Call { shared, client, request, operation: &operation };
+    // The time of a getMore is what its cursor has left.
+    let bound = request.max_time.filter(|_| command.name != "getMore");
     let work = async {
         tokio::select! {
             biased;
-            answer = (command.run)(&call) => answer,
+            answer = run_entered(shared, client, request, command, &operation, (began, bound)) => answer,
             () = operation.killed() => {
                 Err(CommandError::new(Code::Interrupted, "operation was interrupted").maybe_applied())
             }
         }
     };
-    // The time of a getMore is what its cursor has left.
-    let bound = request.max_time.filter(|_| command.name != "getMore");
-    let answer = within(bound, work).await?;
-    let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
+    within(bound, work).await
+}
+
+/// Runs a command where it belongs: by itself, or in a transaction, which ends if the command fails or is broken off.
+async fn run_entered(
+    shared: &Shared,
+    client: &Client,
+    request: &Request<'_>,
+    command: &'static Command,
+    operation: &Operation,
+    (began, bound): (Duration, Option<Duration>),
+) -> Outcome<Answer> {
+    let entered = transactions::enter(shared, request, command).await?;
+    let mut stay = Stay { shared, entered: &entered, failed: true };
+    let call = Call { shared, client, request, operation, entered: &entered };
+    let answer = (command.run)(&call).await?;
     // A read that was too long is of no use; a write that was done is told.
-    if late && command.access == Access::Read { Err(time_is_over()) } else { Ok(answer) }
+    let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
+    if late && command.access == Access::Read {
+        return Err(time_is_over());
+    }
+    stay.failed = answer.refused;
+    Ok(answer)
+}
+
+/// A command's stay in its transaction. Unless it gets to its end and succeeds, the transaction ends with it.
+struct Stay<'a> {
+    shared: &'a Shared,
+    entered: &'a Entered,
+    failed: bool,
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        if self.failed {
+            transactions::leave(self.shared, self.entered);
+        }
+    }
 }
 
 fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<()> {

@@ -44,6 +44,8 @@ pub(crate) struct CommandError {
     pub(crate) details: Option<RawDocumentBuf>,
     /// Whether what the command was to change may be changed all the same.
     pub(crate) applied: Applied,
+    /// Something was written before the step that failed.
+    pub(crate) partly: bool,
 }
 
 /// What a command returns.
@@ -51,7 +53,7 @@ pub(crate) type Outcome<T> = std::result::Result<T, CommandError>;
 
 impl CommandError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        CommandError { code, message: message.into(), details: None, applied: Applied::No }
+        CommandError { code, message: message.into(), details: None, applied: Applied::No, partly: false }
     }
 
     /// The error of a write that was given up before the store answered.
@@ -77,6 +79,7 @@ impl From<handfast_store::Error> for CommandError {
             message: error.message().to_owned(),
             details: error.details().cloned(),
             applied: error.applied(),
+            partly: false,
         }
     }
 }

@@ -126,7 +126,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         let request = match check(msg).and_then(|()| {
             Request::new(msg.body, &msg.sequences, None, form.flags.exhaust_allowed && !form.flags.more_to_come)
         }) {
-            Ok(request) => request,
+            Ok(request) => request.of_user(self.client.user_id()),
             Err(error) if form.flags.more_to_come => {
                 warn!(connection = self.client.id, %error, "a command that wants no reply was refused");
                 return Ok(After::Continue);
@@ -185,7 +185,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
             Some(bson::RawBsonRef::Document(command)) => command,
             _ => query.query,
         };
-        let request = Request::new(command, &[], Some(database), false)?;
+        let request = Request::new(command, &[], Some(database), false)?.of_user(self.client.user_id());
         if !matches!(request.name, "hello" | "isMaster" | "ismaster") {
             let text =
                 format!("Unsupported OP_QUERY command: {}. The client driver may require an upgrade.", request.name);

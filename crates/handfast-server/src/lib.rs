@@ -1,7 +1,7 @@
-//! A MongoDB-compatible server over a document store.
+//! A MongoDB-compatible server over a document store, with transactions and retryable writes.
 //!
 //! It speaks MongoDB's wire protocol to any driver and turns commands into requests to a
-//! [`DocumentStore`](handfast_store::DocumentStore); it knows nothing of how documents are kept.
+//! [`Database`](handfast_txn::Database); it knows nothing of how documents are kept.
 //!
 //! ```text
 //! server      listens, accepts, ends
@@ -12,13 +12,13 @@
 //! request     a command and what every command may carry
 //! dispatch    finds the command, notes that it runs, bounds its time, counts it
 //! auth        who may do what: logins, users, roles
+//! transactions  what a numbered request runs in: a transaction, or exactly once
 //! commands    one file a command: arguments to a request to the store, its outcome to a reply
 //! arguments   reads fields by name and type; what nobody has read is refused by name
 //! cursors     what is open, whose it is, when its time is over
 //! ```
 //!
-//! What it is not: transactions and retryable writes are not here yet; a request for one of them is refused,
-//! never ignored.
+//! What it is not: change streams are not here yet; a request for one is refused, never ignored.
 
 mod arguments;
 pub mod auth;
@@ -44,6 +44,7 @@ mod state;
 #[cfg(test)]
 mod testing;
 pub mod tls;
+mod transactions;
 mod writer;
 
 pub use error::{Error, Result};

@@ -83,6 +83,10 @@ pub struct Metrics {
     pub bytes_out: Counter,
     /// Requests.
     pub requests: Counter,
+    /// Retryable writes that had been done before, at least in part.
+    pub retried_commands: Counter,
+    /// Their statements that had been done before.
+    pub retried_statements: Counter,
     /// By kind.
     pub operations: OperationCounters,
     commands: Mutex<HashMap<&'static str, CommandCount>>,

@@ -25,6 +25,8 @@ pub(crate) struct Running {
     /// The command, if it is small enough to be shown, and nobody's secret.
     pub(crate) document: Option<RawDocumentBuf>,
     pub(crate) session: Option<SessionId>,
+    /// The number of the transaction that it is part of.
+    pub(crate) transaction: Option<i64>,
     /// When it began, as time since the clock's start.
     pub(crate) since: Duration,
     /// Told when somebody kills the command; the command alone waits for it.
@@ -41,6 +43,7 @@ pub(crate) struct Noted<'a> {
     /// None if it may hold what nobody else may see.
     pub(crate) body: Option<&'a bson::RawDocument>,
     pub(crate) session: Option<SessionId>,
+    pub(crate) transaction: Option<i64>,
     pub(crate) since: Duration,
 }
 
@@ -93,6 +96,7 @@ impl Operations {
             command: noted.command,
             document: shown.map(bson::RawDocument::to_owned),
             session: noted.session,
+            transaction: noted.transaction,
             since: noted.since,
             killed: Notify::new(),
         });

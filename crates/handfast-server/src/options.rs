@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use handfast_store::Durability;
+use handfast_txn::options::LIFETIME_MAX;
 use handfast_wire::{Compressor, Limits};
 
 pub use crate::cursors::CursorLimits;
@@ -31,12 +32,10 @@ impl std::fmt::Display for Address {
 /// What the server says it is, and what drivers therefore do.
 ///
 /// Only to a replica set or a mongos do drivers send a transaction number with plain writes, so that a repeated write
-/// is applied once. This server does not keep such numbers yet: so `Standalone` is the default, to which drivers send
-/// none, and with the other two clients have to set `retryWrites=false`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// is applied once, and only there do they begin transactions. So a replica set is the default.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// A server on its own.
-    #[default]
+    /// A server on its own: without transactions and retryable writes.
     Standalone,
     /// The primary and only member of a replica set.
     ReplicaSet {
@@ -48,6 +47,16 @@ pub enum Topology {
     /// A router: clients compare no host names with it, which suits proxies.
     Mongos,
 }
+
+impl Default for Topology {
+    /// The primary of a replica set, at the address that the client dialled.
+    fn default() -> Self {
+        Topology::ReplicaSet { name: REPLICA_SET.to_owned(), advertise: None }
+    }
+}
+
+/// The name of the replica set, unless another one is given.
+pub const REPLICA_SET: &str = "handfast";
 
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +120,11 @@ pub struct Options {
     pub connections: ConnectionLimits,
     /// Bounds on cursors.
     pub cursors: CursorLimits,
+    /// How long a transaction may be open.
+    pub transaction_lifetime: Duration,
+    /// How long the outcome of a commit and the results of retryable writes are kept for those who ask again. Drivers
+    /// ask again within seconds, and a session ends after half an hour without a word.
+    pub outcome_retention: Duration,
     /// How long a shutdown waits for running commands.
     pub shutdown_grace: Duration,
     /// Commands that take longer are logged.
@@ -131,6 +145,8 @@ impl Default for Options {
             limits: Limits::default(),
             connections: ConnectionLimits::default(),
             cursors: CursorLimits::default(),
+            transaction_lifetime: LIFETIME_MAX,
+            outcome_retention: Duration::from_secs(24 * 60 * 60),
             shutdown_grace: Duration::from_secs(10),
             slow_operation: Duration::from_millis(100),
             command_line: Vec::new(),

@@ -1,10 +1,10 @@
 //! What a command answers, as documents.
 
 use bson::RawDocumentBuf;
-use handfast_store::Applied;
 
 use crate::error::CommandError;
 use crate::reserve::Reserved;
+use crate::transactions::labels;
 use crate::writer::Writer;
 
 /// What a command answers, without `ok`.
@@ -14,11 +14,13 @@ pub(crate) struct Answer {
     pub(crate) more: bool,
     /// Room for the answer, until it is sent.
     pub(crate) reserved: Option<Reserved>,
+    /// A statement was refused: the reply says which, and a transaction ends by it.
+    pub(crate) refused: bool,
 }
 
 impl From<Writer> for Answer {
     fn from(writer: Writer) -> Self {
-        Answer { writer, more: false, reserved: None }
+        Answer { writer, more: false, reserved: None, refused: false }
     }
 }
 
@@ -37,23 +39,28 @@ pub(crate) fn success(mut writer: Writer) -> RawDocumentBuf {
 
 /// The reply to a command that failed.
 pub(crate) fn failure(error: &CommandError) -> RawDocumentBuf {
+    labelled_failure(error, &labels::of_outcome(error))
+}
+
+/// The reply to a command that failed, with what the driver is to do about it.
+pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str]) -> RawDocumentBuf {
     let mut writer = Writer::new();
     writer.put("ok", 0.0);
     put_error(&mut writer, error);
+    put_labels(&mut writer, labels);
     writer.finish()
 }
 
-/// The label of an error after which nobody knows whether the command has changed anything: drivers hand it on, and do
-/// nothing on their own. `RetryableWriteError` would make them send the command again, which only a server that keeps
-/// transaction numbers may ask for.
-const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
+/// Writes `errorLabels`, if there are any.
+pub(crate) fn put_labels(writer: &mut Writer, labels: &[&str]) {
+    if !labels.is_empty() {
+        writer.array("errorLabels", labels.iter().copied());
+    }
+}
 
 /// Writes `errmsg`, `code`, `codeName` and what is beside them.
 fn put_error(writer: &mut Writer, error: &CommandError) {
     writer.put("errmsg", &*error.text()).put("code", error.code.0).put("codeName", &*error.name());
-    if error.applied == Applied::Maybe {
-        writer.begin_array("errorLabels").put("0", OUTCOME_UNKNOWN).end();
-    }
     if let Some(details) = &error.details {
         writer.put_all(details);
     }

@@ -1,5 +1,7 @@
 //! A command as it arrived: its name, its database, its fields, and what every command may carry.
 
+mod numbering;
+
 use std::time::Duration;
 
 use bson::raw::{RawBsonRef, RawDocument};
@@ -8,17 +10,34 @@ use handfast_mql::Code;
 use handfast_store::{Durability, Namespace, check_database_name};
 use handfast_wire::Sequence;
 
+pub(crate) use self::numbering::Numbering;
 use crate::arguments::{Arguments, as_integer};
+use crate::auth::user::UserId;
 use crate::error::{CommandError, Outcome};
 
-/// The id that a client gave its session.
+/// Names a session: the id that a client made up for it, and whose it is. So nobody reaches the session of another user.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct SessionId(pub(crate) [u8; 16]);
+pub(crate) struct SessionId {
+    pub(crate) id: [u8; 16],
+    pub(crate) user: Option<UserId>,
+}
+
+impl SessionId {
+    /// A session of nobody in particular.
+    pub(crate) fn of(id: [u8; 16]) -> Self {
+        SessionId { id, user: None }
+    }
+
+    /// The same id, of this user.
+    pub(crate) fn of_user(self, user: Option<UserId>) -> Self {
+        SessionId { user, ..self }
+    }
+}
 
 impl std::fmt::Display for SessionId {
     /// As a UUID.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (place, byte) in self.0.iter().enumerate() {
+        for (place, byte) in self.id.iter().enumerate() {
             if matches!(place, 4 | 6 | 8 | 10) {
                 f.write_str("-")?;
             }
@@ -38,13 +57,13 @@ impl std::fmt::Debug for SessionId {
 pub(crate) fn session_id(path: &'static str, document: &RawDocument) -> Outcome<SessionId> {
     let mut arguments = Arguments::of_document(path, document)?;
     let id = arguments.any("id")?;
-    // The digest of the user; there are no users.
+    // A digest of the user, which the server knows better.
     arguments.ignored(&["uid", "txnNumber", "txnUUID"])?;
     arguments.finish()?;
     match id {
         None => Err(CommandError::new(Code(40_414), format!("BSON field '{path}.id' is missing but a required field"))),
         Some(RawBsonRef::Binary(binary)) if binary.subtype == BinarySubtype::Uuid => match binary.bytes.try_into() {
-            Ok(bytes) => Ok(SessionId(bytes)),
+            Ok(bytes) => Ok(SessionId::of(bytes)),
             Err(_) => {
                 Err(CommandError::new(Code::InvalidLength, "uuid must be a 16-byte binary field with UUID (4) subtype"))
             }
@@ -71,8 +90,13 @@ pub(crate) struct Request<'a> {
     pub(crate) body: &'a RawDocument,
     pub(crate) sequences: &'a [Sequence<'a>],
     pub(crate) session: Option<SessionId>,
+    pub(crate) numbering: Numbering,
     pub(crate) max_time: Option<Duration>,
     pub(crate) write_concern: WriteConcern,
+    /// There is a `writeConcern`.
+    pub(crate) has_write_concern: bool,
+    /// The `readConcern`, if there is one; its level, if it says one.
+    pub(crate) read_concern: Option<Option<&'a str>>,
     pub(crate) api_strict: bool,
     /// The client can take several replies.
     pub(crate) exhaust: bool,
@@ -81,7 +105,7 @@ pub(crate) struct Request<'a> {
 /// What is judged once all fields are read: which error comes first does not depend on their order.
 struct Generic<'a> {
     database: Option<RawBsonRef<'a>>,
-    transaction: bool,
+    numbering: numbering::Fields,
     refused: Option<CommandError>,
     api_version: bool,
 }
@@ -99,7 +123,7 @@ impl<'a> Request<'a> {
             Some((name, subject)) => (name.as_str(), subject),
             None => return Err(CommandError::new(Code::CommandNotFound, "no such command: ''")),
         };
-        let mut generic = Generic { database: None, transaction: false, refused: None, api_version: false };
+        let mut generic = Generic { database: None, numbering: Default::default(), refused: None, api_version: false };
         let mut request = Request {
             name,
             subject,
@@ -107,8 +131,11 @@ impl<'a> Request<'a> {
             body,
             sequences,
             session: None,
+            numbering: Numbering::None,
             max_time: None,
             write_concern: WriteConcern { acknowledged: true, synced: false },
+            has_write_concern: false,
+            read_concern: None,
             api_strict: false,
             exhaust,
         };
@@ -131,19 +158,21 @@ impl<'a> Request<'a> {
             }
         };
         check_database_name(request.database)?;
-        if generic.transaction {
-            // What a standalone server answers: drivers turn it into advice about retryWrites=false.
-            let text = "Transaction numbers are only allowed on a replica set member or mongos";
-            return Err(CommandError::new(Code::IllegalOperation, text));
-        }
         if let Some(error) = generic.refused {
             return Err(error);
         }
+        request.numbering = generic.numbering.judge(request.session.is_some())?;
         if request.api_strict && !generic.api_version {
             let text = "Provided apiStrict without passing apiVersion";
             return Err(CommandError::new(Code::InvalidOptions, text));
         }
         Ok(request)
+    }
+
+    /// The request of this user: its session is the user's.
+    pub(crate) fn of_user(mut self, user: Option<UserId>) -> Self {
+        self.session = self.session.map(|session| session.of_user(user));
+        self
     }
 
     fn read_generic(&mut self, generic: &mut Generic<'a>, name: &str, value: RawBsonRef<'a>) -> Outcome<()> {
@@ -157,13 +186,14 @@ impl<'a> Request<'a> {
         match name {
             "lsid" => self.session = Some(session_id("lsid", document("lsid", value)?)?),
             "maxTimeMS" => self.max_time = max_time(value)?,
-            "writeConcern" => self.write_concern = write_concern(document("writeConcern", value)?)?,
-            "readConcern" => check_read_concern(document("readConcern", value)?)?,
-            "txnNumber" => generic.transaction = true,
-            "startTransaction" | "autocommit" => {
-                let text = format!("the field '{name}' belongs to a transaction and needs a txnNumber");
-                return Err(CommandError::new(Code::InvalidOptions, text));
+            "writeConcern" => {
+                self.write_concern = write_concern(document("writeConcern", value)?)?;
+                self.has_write_concern = true;
             }
+            "readConcern" => self.read_concern = Some(read_concern(document("readConcern", value)?)?),
+            "txnNumber" => generic.numbering.read_number(value)?,
+            "autocommit" => generic.numbering.read_autocommit(value)?,
+            "startTransaction" => generic.numbering.read_start(value)?,
             "apiVersion" => {
                 if value.as_str() != Some("1") {
                     return Err(CommandError::new(Code::APIVersionError, "API version must be \"1\""));
@@ -277,15 +307,16 @@ fn write_concern(document: &RawDocument) -> Outcome<WriteConcern> {
 
 const UNKNOWN_WRITE_CONCERN: Code = Code(79);
 
-/// There is one copy of the data, and reads see what is committed: every level holds.
-fn check_read_concern(document: &RawDocument) -> Outcome<()> {
+/// There is one copy of the data, and reads see what is committed: every level holds, and so does every moment that the
+/// client has heard of (`afterClusterTime`). Returns the level.
+fn read_concern(document: &RawDocument) -> Outcome<Option<&str>> {
     let mut arguments = Arguments::of_document("readConcern", document)?;
     let level = arguments.text("level")?;
-    arguments.ignored(&["provenance"])?;
-    arguments.unsupported(&["atClusterTime", "afterClusterTime"])?;
+    arguments.ignored(&["provenance", "afterClusterTime"])?;
+    arguments.unsupported(&["atClusterTime"])?;
     arguments.finish()?;
     match level {
-        None | Some("local" | "available" | "majority" | "linearizable" | "snapshot") => Ok(()),
+        None | Some("local" | "available" | "majority" | "linearizable" | "snapshot") => Ok(level),
         Some(other) => {
             let text = format!("Enumeration value '{other}' for field 'readConcern.level' is not a valid value.");
             Err(CommandError::new(Code::BadValue, text))

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_mql::Code;
-use handfast_store::{DocumentStore, Sources};
+use handfast_txn::Database;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -30,6 +30,10 @@ use crate::options::{Address, Options};
 use crate::refusal;
 use crate::state::{Client, Shared, begun};
 
+/// How often transactions are looked at for their time: what they hold goes that much later at most.
+const TRANSACTION_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often old outcomes are forgotten: a scan of all of them.
+const FORGET_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// How often cursors and sessions are looked at for their time-outs.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 /// After a failed accept (no file descriptors left), so long until the next one.
@@ -86,7 +90,7 @@ impl Server {
     ///
     /// # Errors
     /// An address is taken or not allowed, or none is given.
-    pub async fn bind(options: Options, store: Arc<dyn DocumentStore>, sources: Sources) -> Result<Self> {
+    pub async fn bind(options: Options, database: Database) -> Result<Self> {
         if options.listen.is_empty() {
             return Err(Error::NoAddress);
         }
@@ -110,7 +114,7 @@ impl Server {
                 }
             }
         }
-        Ok(Server { shared: Arc::new(Shared::new(store, sources, options)), listeners, addresses })
+        Ok(Server { shared: Arc::new(Shared::new(database, options)), listeners, addresses })
     }
 
     /// Where it listens, with the ports that were free.
@@ -139,16 +143,32 @@ impl Server {
             accepting.spawn(accept(Arc::clone(&shared), listener));
         }
         let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
+        let mut transactions = tokio::time::interval(TRANSACTION_EXPIRY_INTERVAL);
+        let mut forgetting = JoinSet::new();
+        forgetting.spawn(forget(Arc::clone(&shared)));
         let ended = shared.shutting_down();
         tokio::pin!(ended);
         loop {
             tokio::select! {
                 () = &mut ended => break,
                 _ = expiry.tick() => shared.expire(),
+                _ = transactions.tick() => shared.expire_transactions(),
             }
         }
         info!("shutting down: no new connections, running commands are finished");
         while accepting.join_next().await.is_some() {}
+        forgetting.shutdown().await;
+        // What is open now has nobody who could commit it.
+        shared.sessions.end_all();
+    }
+}
+
+/// Forgets old outcomes from time to time, beside everything else.
+async fn forget(shared: Arc<Shared>) {
+    let mut pause = tokio::time::interval(FORGET_INTERVAL);
+    loop {
+        pause.tick().await;
+        shared.forget_outcomes().await;
     }
 }
 

@@ -1,14 +1,23 @@
 //! The sessions that clients speak of.
 //!
 //! A session is an id that a client makes up and names in its commands. The server remembers when it was named last,
-//! forgets it after half an hour without a word, and closes what belongs to it when it ends. Nothing else hangs on a
-//! session yet; transactions and retryable writes will.
+//! forgets it after half an hour without a word, and closes what belongs to it when it ends: cursors, and the open
+//! transaction.
+//!
+//! A client counts what it does in a session: retryable writes and transactions share one series of numbers. Of these
+//! the newest counts: a higher one ends what was before it, a lower one is refused ([`Latest`]).
+//!
+//! ```text
+//! number     none ── Recorded (from before a restart) ── Writes ── Open ── Committing ── Committed
+//!                                                                   └───── Aborted
+//! ```
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use handfast_mql::Code;
+use handfast_txn::Transaction;
 
 use crate::error::{CommandError, Outcome};
 use crate::lock::lock;
@@ -17,24 +26,71 @@ use crate::request::SessionId;
 /// What `logicalSessionTimeoutMinutes` says.
 pub(crate) const SESSION_TIMEOUT_MINUTES: i32 = 30;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Sessions remembered at once, as in MongoDB's `maxSessions`: 24 bytes each.
+/// Sessions remembered at once, as in MongoDB's `maxSessions`: 40 bytes each, and 40 more once it has a number.
 pub(crate) const SESSIONS_MAX: usize = 1_000_000;
 
-/// When each session was named last, as time since the clock's start.
+/// The sessions.
 pub(crate) struct Sessions {
-    last_use: Mutex<HashMap<SessionId, Duration>>,
+    table: Mutex<HashMap<SessionId, Session>>,
     max: usize,
+}
+
+struct Session {
+    /// When it was named last, as time since the clock's start.
+    last_use: Duration,
+    latest: Option<Box<Latest>>,
+}
+
+/// The newest number of a session.
+#[derive(Clone)]
+pub(crate) struct Latest {
+    pub(crate) number: i64,
+    pub(crate) used: Use,
+}
+
+/// What a number was used for.
+#[derive(Clone)]
+pub(crate) enum Use {
+    /// The store has a record of it from before this server was started.
+    Recorded,
+    /// Retryable writes.
+    Writes,
+    /// A transaction that takes requests.
+    Open(Arc<OpenTransaction>),
+    /// A transaction whose commit has begun, and is not known to have ended.
+    Committing(Arc<OpenTransaction>),
+    /// A transaction that was committed.
+    Committed,
+    /// A transaction that was rolled back, by its client or otherwise.
+    Aborted { by_client: bool },
+}
+
+/// A transaction that belongs to a session.
+pub(crate) struct OpenTransaction {
+    pub(crate) session: SessionId,
+    pub(crate) number: i64,
+    pub(crate) transaction: Transaction,
+    /// One request at a time works in it.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    /// When it began, as time since the clock's start.
+    pub(crate) since: Duration,
+    /// The level of its read concern.
+    pub(crate) read_concern: Option<String>,
 }
 
 impl Sessions {
     pub(crate) fn new(max: usize) -> Self {
-        Sessions { last_use: Mutex::new(HashMap::new()), max }
+        Sessions { table: Mutex::new(HashMap::new()), max }
     }
 
     /// Notes that a session was named; it begins with that.
     pub(crate) fn touch(&self, id: SessionId, now: Duration) -> Outcome<()> {
-        let mut last_use = lock(&self.last_use);
-        if last_use.len() >= self.max && !last_use.contains_key(&id) {
+        let mut table = lock(&self.table);
+        if let Some(session) = table.get_mut(&id) {
+            session.last_use = now;
+            return Ok(());
+        }
+        if table.len() >= self.max {
             return Err(CommandError::new(
                 Code::TooManyLogicalSessions,
                 format!(
@@ -42,30 +98,121 @@ impl Sessions {
                 ),
             ));
         }
-        last_use.insert(id, now);
+        table.insert(id, Session { last_use: now, latest: None });
         Ok(())
     }
 
-    /// Ends a session; `false` if there was none.
+    /// The newest number of a session, and what it was used for.
+    pub(crate) fn latest(&self, id: SessionId) -> Option<Latest> {
+        lock(&self.table).get(&id)?.latest.as_deref().cloned()
+    }
+
+    /// Goes on to what `next` says of the newest number; to nothing new if it says none. What was open is rolled back.
+    pub(crate) fn advance(
+        &self,
+        id: SessionId,
+        next: impl FnOnce(Option<&Latest>) -> Outcome<Option<Latest>>,
+    ) -> Outcome<()> {
+        let mut table = lock(&self.table);
+        let gone = || CommandError::new(Code::NoSuchSession, format!("session {id} was ended"));
+        let session = table.get_mut(&id).ok_or_else(gone)?;
+        let Some(next) = next(session.latest.as_deref())? else { return Ok(()) };
+        let before = session.latest.replace(Box::new(next));
+        drop(table);
+        // Outside of the lock: a snapshot may be freed here.
+        abort(before);
+        Ok(())
+    }
+
+    /// Changes the state of a transaction, if the session has not gone on to another one.
+    pub(crate) fn settle(&self, transaction: &Arc<OpenTransaction>, used: Use) {
+        let mut table = lock(&self.table);
+        let latest = table.get_mut(&transaction.session).and_then(|session| session.latest.as_deref_mut());
+        if let Some(latest) = latest.filter(|latest| latest.is(transaction)) {
+            latest.used = used;
+        }
+    }
+
+    /// Ends a session and rolls back what is open in it; `false` if there was none.
     pub(crate) fn end(&self, id: SessionId) -> bool {
-        lock(&self.last_use).remove(&id).is_some()
+        let removed = lock(&self.table).remove(&id);
+        let known = removed.is_some();
+        abort(removed.and_then(|session| session.latest));
+        known
+    }
+
+    /// Ends the sessions of these ids, whosever they are, and returns them.
+    pub(crate) fn end_named(&self, ids: &[SessionId]) -> Vec<SessionId> {
+        let named = |id: &SessionId| ids.iter().any(|named| named.id == id.id);
+        let removed: Vec<_> = lock(&self.table).extract_if(|id, _| named(id)).collect();
+        ended(removed)
     }
 
     /// Ends all sessions, and returns them.
     pub(crate) fn end_all(&self) -> Vec<SessionId> {
-        lock(&self.last_use).drain().map(|(id, _)| id).collect()
+        let removed = std::mem::take(&mut *lock(&self.table));
+        ended(removed)
     }
 
     /// Forgets those that have not been named for too long, and returns them.
     pub(crate) fn expire(&self, now: Duration) -> Vec<SessionId> {
-        lock(&self.last_use)
-            .extract_if(|_, last| now.saturating_sub(*last) >= SESSION_TIMEOUT)
-            .map(|(id, _)| id)
-            .collect()
+        let expired: Vec<_> = lock(&self.table)
+            .extract_if(|_, session| now.saturating_sub(session.last_use) >= SESSION_TIMEOUT)
+            .collect();
+        ended(expired)
+    }
+
+    /// Rolls back transactions whose time is over, and returns them.
+    pub(crate) fn expire_transactions(&self) -> Vec<Arc<OpenTransaction>> {
+        let mut expired = Vec::new();
+        for session in lock(&self.table).values_mut() {
+            let Some(latest) = session.latest.as_deref_mut() else { continue };
+            if let Use::Open(open) = &latest.used
+                && open.transaction.is_expired()
+            {
+                expired.push(Arc::clone(open));
+                latest.used = Use::Aborted { by_client: false };
+            }
+        }
+        for open in &expired {
+            open.transaction.clone().abort();
+        }
+        expired
+    }
+
+    /// The transactions that are open.
+    pub(crate) fn transactions(&self) -> Vec<Arc<OpenTransaction>> {
+        let table = lock(&self.table);
+        let open = table.values().filter_map(|session| match &session.latest.as_deref()?.used {
+            Use::Open(open) | Use::Committing(open) => Some(Arc::clone(open)),
+            _ => None,
+        });
+        open.collect()
     }
 
     pub(crate) fn len(&self) -> usize {
-        lock(&self.last_use).len()
+        lock(&self.table).len()
+    }
+}
+
+fn ended(sessions: impl IntoIterator<Item = (SessionId, Session)>) -> Vec<SessionId> {
+    let end = |(id, session): (SessionId, Session)| {
+        abort(session.latest);
+        id
+    };
+    sessions.into_iter().map(end).collect()
+}
+
+/// Rolls back the transaction, if it is open.
+fn abort(latest: Option<Box<Latest>>) {
+    if let Some(Use::Open(open)) = latest.map(|latest| latest.used) {
+        open.transaction.clone().abort();
+    }
+}
+
+impl Latest {
+    fn is(&self, transaction: &Arc<OpenTransaction>) -> bool {
+        matches!(&self.used, Use::Open(open) | Use::Committing(open) if Arc::ptr_eq(open, transaction))
     }
 }
 
@@ -76,7 +223,7 @@ mod tests {
     #[test]
     fn a_session_lives_from_word_to_word() {
         let sessions = Sessions::new(10);
-        let (early, late) = (SessionId([1; 16]), SessionId([2; 16]));
+        let (early, late) = (SessionId::of([1; 16]), SessionId::of([2; 16]));
         let minutes = |count: u64| Duration::from_secs(60 * count);
         sessions.touch(early, minutes(0)).unwrap();
         sessions.touch(late, minutes(0)).unwrap();
@@ -92,11 +239,11 @@ mod tests {
     fn there_is_a_bound() {
         let sessions = Sessions::new(2);
         let now = Duration::ZERO;
-        sessions.touch(SessionId([1; 16]), now).unwrap();
-        sessions.touch(SessionId([2; 16]), now).unwrap();
-        assert_eq!(sessions.touch(SessionId([3; 16]), now).unwrap_err().code, Code::TooManyLogicalSessions);
-        sessions.touch(SessionId([1; 16]), now).unwrap();
-        sessions.end(SessionId([1; 16]));
-        sessions.touch(SessionId([3; 16]), now).unwrap();
+        sessions.touch(SessionId::of([1; 16]), now).unwrap();
+        sessions.touch(SessionId::of([2; 16]), now).unwrap();
+        assert_eq!(sessions.touch(SessionId::of([3; 16]), now).unwrap_err().code, Code::TooManyLogicalSessions);
+        sessions.touch(SessionId::of([1; 16]), now).unwrap();
+        sessions.end(SessionId::of([1; 16]));
+        sessions.touch(SessionId::of([3; 16]), now).unwrap();
     }
 }

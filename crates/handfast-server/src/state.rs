@@ -7,10 +7,13 @@ use std::time::Duration;
 use bson::RawBsonRef;
 use bson::oid::ObjectId;
 use bson::raw::{RawDocument, RawDocumentBuf};
-use handfast_store::{DocumentStore, Sources};
+use handfast_store::Sources;
+use handfast_txn::Database;
 use tokio::sync::watch;
+use tracing::{info, warn};
 
 use crate::auth::login::Login;
+use crate::auth::user::UserId;
 use crate::auth::users::Users;
 use crate::cursors::Cursors;
 use crate::lock::lock;
@@ -22,12 +25,12 @@ use crate::sessions::{SESSIONS_MAX, Sessions};
 
 /// What all connections share.
 pub(crate) struct Shared {
-    pub(crate) store: Arc<dyn DocumentStore>,
+    pub(crate) database: Database,
     pub(crate) users: Users,
     pub(crate) sources: Sources,
     pub(crate) options: Options,
     pub(crate) cursors: Cursors,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) operations: Operations,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) requests: Reserve,
@@ -50,12 +53,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(store: Arc<dyn DocumentStore>, sources: Sources, options: Options) -> Self {
+    pub(crate) fn new(database: Database, options: Options) -> Self {
+        let sources = database.sources().clone();
         Shared {
-            users: Users::new(Arc::clone(&store)),
-            store,
+            users: Users::new(Arc::new(database.clone())),
+            database,
             cursors: Cursors::new(options.cursors, Arc::clone(&sources.random)),
-            sessions: Sessions::new(SESSIONS_MAX),
+            sessions: Arc::new(Sessions::new(SESSIONS_MAX)),
             operations: Operations::new(),
             metrics: Arc::default(),
             requests: Reserve::new(options.connections.request_bytes_max),
@@ -97,8 +101,29 @@ impl Shared {
         begun(&mut self.shutdown.subscribe()).await;
     }
 
+    /// Rolls back transactions whose time is over.
+    pub(crate) fn expire_transactions(&self) {
+        if self.database.counts().open() == 0 {
+            return;
+        }
+        for open in self.sessions.expire_transactions() {
+            info!(session = %open.session, number = open.number, "a transaction was open for too long: rolled back");
+            self.cursors.kill_of_transaction(open.session, open.number);
+        }
+    }
+
+    /// Forgets outcomes of commits and retryable writes that nobody asks for any more.
+    pub(crate) async fn forget_outcomes(&self) {
+        match self.database.forget_outcomes(self.options.outcome_retention).await {
+            Ok(0) => {}
+            Ok(records) => info!(records, "old outcomes of transactions and retryable writes were forgotten"),
+            Err(error) => warn!(%error, "old outcomes of transactions and retryable writes cannot be forgotten"),
+        }
+    }
+
     /// Forgets cursors and sessions whose time is over.
     pub(crate) fn expire(&self) {
+        self.expire_transactions();
         let now = self.now();
         self.cursors.expire(now);
         let ended = self.sessions.expire(now);
@@ -142,6 +167,11 @@ impl Client {
 
     pub(crate) fn metadata(&self) -> Option<Arc<RawDocumentBuf>> {
         lock(&self.metadata).clone()
+    }
+
+    /// Who has logged in.
+    pub(crate) fn user_id(&self) -> Option<UserId> {
+        self.login.user().map(|user| user.user.id)
     }
 
     /// `application.name` of what the driver said.

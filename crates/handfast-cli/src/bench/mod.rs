@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_server::{Address, Server};
 use handfast_store::{DocumentStore, Sources};
+use handfast_txn::Database;
 
 use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags};
 use crate::console::Console;
@@ -57,7 +58,7 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
         Subject::Server => {
             let listen = vec![Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
             let server_options = handfast_server::Options { listen, ..handfast_server::Options::default() };
-            let server = Server::bind(server_options, shared, sources.clone()).await?;
+            let server = Server::bind(server_options, Database::local(embedded.clone(), sources.clone())).await?;
             let address = server.addresses().iter().find_map(tcp).context("the server has no address")?;
             let handle = server.shutdown_handle();
             let serving = tokio::spawn(server.run());

@@ -1,12 +1,12 @@
 //! `handfast serve`: the server over the embedded store, from the first line to the last.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use handfast_server::auth::Users;
 use handfast_server::{Address, Options, Server, Tls, TlsFile};
-use handfast_store::{DocumentStore, Sources};
+use handfast_store::Sources;
+use handfast_txn::Database;
 use serde_json::json;
 use tracing::warn;
 
@@ -30,12 +30,12 @@ pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result
     }
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let embedded = store::open(settings, sources.clone()).await?;
-    let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
+    let database = Database::local(embedded.clone(), sources);
     if settings.auth {
-        check_users(&Users::new(Arc::clone(&shared)), &listen).await?;
+        check_users(&Users::new(Arc::new(database.clone())), &listen).await?;
     }
 
-    let server = Server::bind(Options { tls, ..options(settings, listen) }, shared, sources).await?;
+    let server = Server::bind(Options { tls, ..options(settings, listen) }, database).await?;
     let handle = server.shutdown_handle();
     announce(settings, server.addresses(), console)?;
     let mut serving = tokio::spawn(server.run());
@@ -159,6 +159,8 @@ fn options(settings: &Settings, listen: Vec<Address>) -> Options {
     options.connections.reply_bytes_max = bytes(settings.reply_bytes.0);
     options.cursors.idle_timeout = settings.cursor_timeout.0;
     options.cursors.open_max = settings.max_cursors as usize;
+    options.transaction_lifetime = settings.transaction_lifetime.0;
+    options.outcome_retention = settings.outcome_retention.0;
     options.shutdown_grace = settings.shutdown_timeout.0;
     options.slow_operation = settings.slow_operation.0;
     options.authentication = settings.auth;

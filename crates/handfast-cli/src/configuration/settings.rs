@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) reply_bytes: Bytes,
     pub(crate) connection_timeout: Span,
     pub(crate) cursor_timeout: Span,
+    pub(crate) transaction_lifetime: Span,
+    pub(crate) outcome_retention: Span,
     pub(crate) shutdown_timeout: Span,
     pub(crate) slow_operation: Span,
     pub(crate) log_format: LogFormat,
@@ -74,8 +76,8 @@ impl Default for Settings {
             tls_key: None,
             tls_client_ca: None,
             unix_socket: None,
-            topology: Topology::Standalone,
-            replica_set: "handfast".to_owned(),
+            topology: Topology::ReplicaSet,
+            replica_set: handfast_server::options::REPLICA_SET.to_owned(),
             advertise: None,
             max_connections: number(server.connections.open_max),
             max_cursors: number(server.cursors.open_max),
@@ -83,6 +85,8 @@ impl Default for Settings {
             reply_bytes: Bytes(server.connections.reply_bytes_max as u64),
             connection_timeout: Span(server.connections.idle_timeout),
             cursor_timeout: Span(server.cursors.idle_timeout),
+            transaction_lifetime: Span(server.transaction_lifetime),
+            outcome_retention: Span(server.outcome_retention),
             shutdown_timeout: Span(server.shutdown_grace),
             slow_operation: Span(server.slow_operation),
             log_format: LogFormat::Text,
@@ -121,7 +125,14 @@ impl Settings {
                 return Err(format!("at least {least} is needed, not {value}"));
             }
         }
-        let spans = [self.connection_timeout, self.cursor_timeout, self.shutdown_timeout, self.expiry_interval];
+        let spans = [
+            self.connection_timeout,
+            self.cursor_timeout,
+            self.transaction_lifetime,
+            self.outcome_retention,
+            self.shutdown_timeout,
+            self.expiry_interval,
+        ];
         if spans.iter().any(|span| span.0.is_zero()) {
             return Err("must be longer than zero".to_owned());
         }

@@ -13,6 +13,7 @@ use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::request::Request;
+use crate::transactions::rules::unsupported;
 use crate::writer::Writer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -61,6 +62,9 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let cursor = arguments.document("cursor")?;
     let aggregate = read(call, &mut arguments).await?;
     arguments.finish()?;
+    if explained && call.transaction_number().is_some() {
+        return Err(unsupported("Cannot run 'aggregate' with explain in a multi-document transaction.".to_owned()));
+    }
     if explained {
         let request = Explain { explained: Explained::Aggregate(aggregate), verbosity: Verbosity::QueryPlanner };
         return explain::answer(call, request).await;
@@ -125,6 +129,12 @@ async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<A
         Some((name, value)) => (name.as_str(), value.as_document()),
         None => return Ok(aggregate),
     };
+    if matches!(name, "$collStats" | "$currentOp") && call.transaction_number().is_some() {
+        let text = format!(
+            "Operation not permitted in transaction :: caused by :: Aggregation stage {name} cannot run within a multi-document transaction"
+        );
+        return Err(unsupported(text));
+    }
     // A literal, because a command that runs may itself hold what looks like an expression.
     let mut documents = Writer::new();
     documents.begin_document("$documents");

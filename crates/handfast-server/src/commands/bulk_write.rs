@@ -12,11 +12,11 @@
 use bson::RawDocumentBuf;
 use bson::raw::RawDocument;
 use handfast_mql::Code;
-use handfast_store::{Delete, DeleteStatement, Insert, Namespace, Update, UpdateStatement};
+use handfast_store::{Delete, DeleteStatement, Insert, Namespace, Ticket, Update, UpdateStatement};
 
 use super::get_more::{Opening, put_first_batch};
 use super::insert::{Judged, judge};
-use super::write::{check_batch, put_error, update_spec};
+use super::write::{check_batch, check_single, put_error, update_spec};
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Visitor, visit_full_name};
@@ -25,6 +25,7 @@ use crate::batches::ListCursor;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use crate::request::Request;
+use crate::transactions::{retried, rules};
 use crate::writer::{Writer, put_count};
 
 pub(crate) const COMMAND: Command = Command {
@@ -55,6 +56,23 @@ struct Totals {
     modified: u64,
     upserted: u64,
     deleted: u64,
+}
+
+impl Totals {
+    /// Whether anything was written.
+    fn any(&self) -> bool {
+        self.inserted + self.modified + self.upserted + self.deleted > 0
+    }
+}
+
+impl Operation<'_> {
+    fn is_multi(&self) -> bool {
+        match self {
+            Operation::Insert(_) => false,
+            Operation::Update(statement) => statement.multi,
+            Operation::Delete(statement) => statement.multi,
+        }
+    }
 }
 
 struct Bulk<'c, 'a> {
@@ -92,9 +110,17 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     // Everything is read before anything is written: a malformed operation at the end changes nothing.
     let operations = operations.into_iter().map(|document| read(document, namespaces.len()));
     let operations = operations.collect::<Outcome<Vec<_>>>()?;
+    check_single(call, operations.iter().map(|(_, operation)| operation.is_multi()), "multi=true")?;
+    if call.transaction_number().is_some() {
+        for namespace in &namespaces {
+            rules::check_database(namespace.database())?;
+        }
+    }
+    let retried = call.retried(operations.len()).await?;
     let mut bulk =
         Bulk { call, namespaces, ordered, errors_only, variables, results: Vec::new(), totals: Totals::default() };
-    bulk.apply(operations).await?;
+    let applied = bulk.apply(operations).await;
+    applied.map_err(|error| CommandError { partly: bulk.totals.any(), ..error })?;
     let Bulk { results, totals, .. } = bulk;
     let mut writer = Writer::new();
     let opening = Opening {
@@ -116,7 +142,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     ] {
         put_count(&mut writer, name, count);
     }
-    Ok(Answer { reserved, ..Answer::from(writer) })
+    retried::put(&mut writer, retried);
+    Ok(Answer { reserved, refused: totals.errors > 0, ..Answer::from(writer) })
 }
 
 fn namespace(document: &RawDocument) -> Outcome<Namespace> {
@@ -238,7 +265,7 @@ impl Bulk<'_, '_> {
                 documents: stored,
                 ordered: self.ordered,
                 durability: self.call.durability(),
-                ticket: None,
+                ticket: self.ticket(first),
             };
             let outcome = self.call.store().insert(request).await?;
             self.totals.inserted += outcome.inserted;
@@ -279,7 +306,7 @@ impl Bulk<'_, '_> {
             statements: vec![statement],
             ordered: true,
             durability: self.call.durability(),
-            ticket: None,
+            ticket: self.ticket(place),
             variables: self.variables.clone(),
         };
         let outcome = self.call.store().update(request).await?;
@@ -305,7 +332,7 @@ impl Bulk<'_, '_> {
             statements: vec![statement],
             ordered: true,
             durability: self.call.durability(),
-            ticket: None,
+            ticket: self.ticket(place),
             variables: self.variables.clone(),
         };
         let outcome = self.call.store().delete(request).await?;
@@ -315,6 +342,11 @@ impl Bulk<'_, '_> {
             None => self.succeeded(place, outcome.deleted, |_| {}),
         }
         Ok(())
+    }
+
+    /// The ticket of the operation at this place.
+    fn ticket(&self, place: usize) -> Option<Ticket> {
+        self.call.ticket().map(|ticket| ticket.of_statement(place))
     }
 
     fn succeeded(&mut self, place: usize, count: u64, more: impl FnOnce(&mut Writer)) {

@@ -1,5 +1,8 @@
 //! `currentOp`: the commands that run.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bson::{DateTime, RawDocumentBuf};
 
 use super::list_filter::ListFilter;
@@ -10,6 +13,7 @@ use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::operations::Running;
 use crate::reply::Answer;
+use crate::sessions::OpenTransaction;
 use crate::writer::{Uuid, Writer, decimal};
 
 pub(crate) const COMMAND: Command = Command {
@@ -50,17 +54,67 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(writer.into())
 }
 
-/// The commands that run, as documents.
+/// The commands that run, and the open transactions in which none does, as documents.
 pub(super) fn running(call: &Call<'_>) -> Vec<RawDocumentBuf> {
-    call.shared.operations.list().iter().map(|running| describe(call, running).finish()).collect()
+    let transactions = call.shared.sessions.transactions();
+    let operations = call.shared.operations.list();
+    let of = |running: &Running| {
+        transactions
+            .iter()
+            .find(|open| Some(open.session) == running.session && Some(open.number) == running.transaction)
+    };
+    let mut documents: Vec<_> =
+        operations.iter().map(|running| describe(call, running, of(running).map(|open| &**open)).finish()).collect();
+    let idle = |open: &&Arc<OpenTransaction>| {
+        !operations
+            .iter()
+            .any(|running| Some(open.session) == running.session && Some(open.number) == running.transaction)
+    };
+    documents.extend(transactions.iter().filter(idle).map(|open| describe_idle(call, open)));
+    documents
 }
 
-fn describe(call: &Call<'_>, running: &Running) -> Writer {
+/// A transaction that waits for its next request.
+fn describe_idle(call: &Call<'_>, open: &OpenTransaction) -> RawDocumentBuf {
+    let mut writer = Writer::new();
+    writer.put("type", "idleSession").put("host", super::host_info::host_name()).put("desc", "inactive transaction");
+    writer.put("active", false).begin_document("lsid").put("id", Uuid(open.session.id)).end();
+    put_transaction(call, &mut writer, open);
+    writer.finish()
+}
+
+fn put_transaction(call: &Call<'_>, writer: &mut Writer, open: &OpenTransaction) {
+    let age = call.shared.now().saturating_sub(open.since);
+    let lifetime = call.shared.options.transaction_lifetime;
+    writer.begin_document("transaction").begin_document("parameters");
+    writer.put("txnNumber", open.number).put("autocommit", false);
+    if let Some(level) = &open.read_concern {
+        writer.begin_document("readConcern").put("level", level).end();
+    }
+    writer.end().put("startWallClockTime", moment(call, age));
+    writer.put("timeOpenMicros", i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+    let ends = call
+        .shared
+        .sources
+        .clock
+        .now()
+        .timestamp_millis()
+        .saturating_add(i64::try_from(lifetime.saturating_sub(age).as_millis()).unwrap_or(i64::MAX));
+    let ends = DateTime::from_millis(ends).try_to_rfc3339_string().unwrap_or_default();
+    writer.put("expiryTime", ends).end();
+}
+
+/// So long ago, as text.
+fn moment(call: &Call<'_>, ago: Duration) -> String {
+    let now = call.shared.sources.clock.now();
+    let then = now.timestamp_millis().saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX));
+    DateTime::from_millis(then).try_to_rfc3339_string().unwrap_or_default()
+}
+
+fn describe(call: &Call<'_>, running: &Running, open: Option<&OpenTransaction>) -> Writer {
     let shared = call.shared;
     let ran = shared.now().saturating_sub(running.since);
-    let now = shared.sources.clock.now();
-    let since = now.timestamp_millis().saturating_sub(i64::try_from(ran.as_millis()).unwrap_or(i64::MAX));
-    let since = DateTime::from_millis(since).try_to_rfc3339_string().unwrap_or_default();
+    let since = moment(call, ran);
     let mut writer = Writer::new();
     writer
         .put("type", "op")
@@ -74,7 +128,10 @@ fn describe(call: &Call<'_>, running: &Running) -> Writer {
     let namespace = format!("{}.{}", running.database, collection.unwrap_or("$cmd"));
     writer.put("ns", namespace);
     if let Some(session) = running.session {
-        writer.begin_document("lsid").put("id", Uuid(session.0)).end();
+        writer.begin_document("lsid").put("id", Uuid(session.id)).end();
+    }
+    if let Some(open) = open {
+        put_transaction(call, &mut writer, open);
     }
     match &running.document {
         Some(document) => writer.put("command", document),

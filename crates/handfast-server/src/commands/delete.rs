@@ -4,13 +4,14 @@ use bson::raw::RawDocument;
 use handfast_mql::Code;
 use handfast_store::{Delete, DeleteStatement};
 
-use super::write::{check_batch, put_errors};
+use super::write::{check_batch, check_single, put_errors};
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
+use crate::transactions::retried;
 use crate::writer::{Writer, put_count};
 
 pub(crate) const COMMAND: Command = Command {
@@ -36,12 +37,16 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     check_batch(statements.len())?;
     call.shared.metrics.operations.delete.add(statements.len() as u64);
     let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
-    let delete = Delete { namespace, statements, ordered, durability: call.durability(), ticket: None, variables };
+    check_single(call, statements.iter().map(|statement| statement.multi), "limit=0")?;
+    let retried = call.retried(statements.len()).await?;
+    let delete =
+        Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables };
     let outcome = call.store().delete(delete).await?;
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.deleted);
     put_errors(&mut writer, &outcome.errors);
-    Ok(writer.into())
+    retried::put(&mut writer, retried);
+    Ok(Answer { refused: !outcome.errors.is_empty(), ..Answer::from(writer) })
 }
 
 fn statement(document: &RawDocument) -> Outcome<DeleteStatement> {

@@ -34,23 +34,29 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 /// Sessions in one command, as drivers cut them.
 const SESSIONS_MAX: usize = 10_000;
 
-/// The sessions that the value of the command's name lists: `[{id: UUID}, ..]`.
+/// The user's sessions that the value of the command's name lists: `[{id: UUID}, ..]`.
 pub(super) fn listed(call: &Call<'_>, path: &'static str) -> Outcome<Vec<SessionId>> {
+    let read = |document| Ok(session_id(path, document)?.of_user(call.user_id()));
+    documents(call, path)?.into_iter().map(read).collect()
+}
+
+/// The documents that the value of the command's name lists.
+pub(super) fn documents<'a>(call: &Call<'a>, path: &'static str) -> Outcome<Vec<&'a RawDocument>> {
     let RawBsonRef::Array(list) = call.request.subject else {
         let text = format!("BSON field '{path}.{path}' is the wrong type, expected type 'array'");
         return Err(CommandError::new(Code::TypeMismatch, text));
     };
-    let mut ids = Vec::new();
-    for session in list {
-        let document: &RawDocument = session?.as_document().ok_or_else(|| {
+    let mut documents = Vec::new();
+    for element in list {
+        let document: &RawDocument = element?.as_document().ok_or_else(|| {
             let text = format!("BSON field '{path}.{path}' holds the wrong type, expected type 'object'");
             CommandError::new(Code::TypeMismatch, text)
         })?;
-        if ids.len() == SESSIONS_MAX {
+        if documents.len() == SESSIONS_MAX {
             let text = format!("{path} takes at most {SESSIONS_MAX} sessions");
             return Err(CommandError::new(Code::InvalidLength, text));
         }
-        ids.push(session_id(path, document)?);
+        documents.push(document);
     }
-    Ok(ids)
+    Ok(documents)
 }

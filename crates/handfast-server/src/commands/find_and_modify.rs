@@ -32,7 +32,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let modification = modification(&mut arguments)?;
     let projection = arguments.document("fields")?.map(ToOwned::to_owned).unwrap_or_default();
     let request = FindAndModify {
-        ticket: None,
+        ticket: call.ticket(),
         namespace,
         filter: arguments.document_or_empty("query")?,
         sort: arguments.document_or_empty("sort")?,
@@ -44,6 +44,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     };
     arguments.finish()?;
     let removes = matches!(request.modification, Modification::Remove);
+    let retried = call.retried(1).await?;
     let outcome = call.store().find_and_modify(request).await?;
     let mut writer = Writer::new();
     writer.begin_document("lastErrorObject");
@@ -59,6 +60,9 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
         Some(value) => writer.put("value", value),
         None => writer.put("value", ()),
     };
+    if !retried.is_empty() {
+        writer.put("retriedStmtId", 0);
+    }
     Ok(writer.into())
 }
 

@@ -82,6 +82,7 @@ pub(super) async fn put_first_batch(
         let description = Description {
             namespace: opening.namespace.clone(),
             session: call.request.session,
+            transaction: call.transaction_number(),
             connection: call.client.id,
             user: call.user_id(),
             no_timeout: opening.no_timeout,
@@ -118,7 +119,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Option<u64>) -> Outcome<Answer> {
     let shared = call.shared;
     let began = shared.now();
-    let mut taken = shared.cursors.take(id, &namespace, call.request.session, call.user_id())?;
+    let (session, transaction) = (call.request.session, call.transaction_number());
+    let mut taken = shared.cursors.take(id, &namespace, session, transaction, call.user_id())?;
     let mut writer = Writer::new();
     writer.begin_document("cursor").begin_array("nextBatch");
     // 0 asks for no number in particular.
@@ -132,7 +134,7 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     }
     let open = !taken.batches.is_exhausted() && shared.cursors.put_back(taken, now);
     writer.end().put("id", if open { id } else { 0 }).put("ns", &namespace).end();
-    Ok(Answer { writer, more: open, reserved })
+    Ok(Answer { more: open, reserved, ..Answer::from(writer) })
 }
 
 fn bounded(count: u64) -> usize {

@@ -12,6 +12,7 @@ use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
+use crate::transactions::retried;
 use crate::writer::{Writer, put_count};
 
 pub(crate) const COMMAND: Command = Command {
@@ -38,8 +39,9 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     call.shared.metrics.operations.insert.add(documents.len() as u64);
     let Judged { documents, places, mut refused } = judge(&documents, ordered, call.shared.sources.cluster_time());
     let mut inserted = 0;
+    let retried = call.retried(documents.len()).await?;
     if !documents.is_empty() {
-        let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: None };
+        let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: call.ticket() };
         let outcome = call.store().insert(insert).await?;
         inserted = outcome.inserted;
         let failed = outcome.errors.into_iter().map(|error| WriteError {
@@ -57,7 +59,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut writer = Writer::new();
     put_count(&mut writer, "n", inserted);
     write::put_errors(&mut writer, &refused);
-    Ok(writer.into())
+    retried::put(&mut writer, retried.iter().filter_map(|place| places.get(*place).copied()));
+    Ok(Answer { refused: !refused.is_empty(), ..Answer::from(writer) })
 }
 
 /// Documents that the store can be asked to insert, where they stood, and the errors of the others.

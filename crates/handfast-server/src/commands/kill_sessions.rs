@@ -1,12 +1,14 @@
-//! `killSessions` and `killAllSessions`: ends sessions, and stops what runs in them.
+//! `killSessions`, `killAllSessions`, `killAllSessionsByPattern`: ends sessions, stops what runs in them, rolls back what
+//! is open in them.
 
-use super::end_sessions::listed;
+use super::end_sessions::{documents, listed};
 use super::{Access, Call, Command};
+use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::Outcome;
 use crate::reply::Answer;
-use crate::request::SessionId;
+use crate::request::{SessionId, session_id};
 
 pub(crate) const COMMAND: Command = Command {
     name: "killSessions",
@@ -32,23 +34,51 @@ pub(crate) const ALL: Command = Command {
     run: |call| Box::pin(run_all(call)),
 };
 
+pub(crate) const BY_PATTERN: Command = Command {
+    name: "killAllSessionsByPattern",
+    aliases: &[],
+    help: "ends the sessions that fit a pattern and stops their commands",
+    access: Access::Server,
+    needs: Needs::Server(Action::Control),
+    admin_only: false,
+    confidential: false,
+    versioned: false,
+    run: |call| Box::pin(run_by_pattern(call)),
+};
+
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("killSessions")?.finish()?;
     let ids = listed(call, "killSessions")?;
     if ids.is_empty() {
-        // No list means all of the user's own; there are no users.
         return Ok(kill(call, &call.shared.sessions.end_all()));
     }
-    for id in &ids {
-        call.shared.sessions.end(*id);
-    }
-    Ok(kill(call, &ids))
+    Ok(kill(call, &call.shared.sessions.end_named(&ids)))
 }
 
-/// The list names users, of which there are none yet: the sessions of all are ended.
+/// Who may do this may do it to all: the list of users is not looked at.
 async fn run_all(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("killAllSessions")?.finish()?;
     Ok(kill(call, &call.shared.sessions.end_all()))
+}
+
+/// A pattern names a session; one that names users or roles, or nothing, means all sessions.
+async fn run_by_pattern(call: &Call<'_>) -> Outcome<Answer> {
+    call.arguments("killAllSessionsByPattern")?.finish()?;
+    let mut ids = Vec::new();
+    let patterns = documents(call, "killAllSessionsByPattern")?;
+    let mut all = patterns.is_empty();
+    for pattern in patterns {
+        let mut arguments = Arguments::of_document("killAllSessionsByPattern", pattern)?;
+        let session = arguments.document("lsid")?;
+        arguments.ignored(&["uid", "users", "roles"])?;
+        arguments.finish()?;
+        match session {
+            Some(session) => ids.push(session_id("killAllSessionsByPattern.lsid", session)?),
+            None => all = true,
+        }
+    }
+    let sessions = &call.shared.sessions;
+    Ok(kill(call, &if all { sessions.end_all() } else { sessions.end_named(&ids) }))
 }
 
 fn kill(call: &Call<'_>, ids: &[SessionId]) -> Answer {

@@ -3,11 +3,13 @@
 //! A file holds its [`Command`]: name, what it needs, and a function from a [`Call`] to an answer. The function reads its
 //! arguments, refuses what is left over, asks the store, and writes what comes of it. [`COMMANDS`] lists them all.
 
+mod abort_transaction;
 mod aggregate;
 mod build_info;
 mod bulk_write;
 mod coll_mod;
 mod coll_stats;
+mod commit_transaction;
 mod connection_status;
 mod count;
 mod create;
@@ -57,11 +59,12 @@ mod validate;
 mod whats_my_uri;
 mod write;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 
 use bson::RawDocumentBuf;
-use handfast_store::{DocumentStore, Hint};
+use handfast_store::{DocumentStore, Hint, Ticket};
 
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
@@ -71,6 +74,7 @@ use crate::operations::Operation;
 use crate::reply::Answer;
 use crate::request::Request;
 use crate::state::{Client, Shared};
+use crate::transactions::{Entered, retried};
 
 /// What a command does to collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,11 +93,38 @@ pub(crate) struct Call<'a> {
     pub(crate) client: &'a Client,
     pub(crate) request: &'a Request<'a>,
     pub(crate) operation: &'a Operation,
+    /// What it runs in.
+    pub(crate) entered: &'a Entered,
 }
 
 impl<'a> Call<'a> {
+    /// What it reads and writes: the transaction that it is part of, or else the database.
     pub(crate) fn store(&self) -> &'a dyn DocumentStore {
-        &*self.shared.store
+        match self.entered.transaction() {
+            Some(transaction) => transaction,
+            None => &self.shared.database,
+        }
+    }
+
+    /// What its writes are remembered by, if they are to be done once.
+    pub(crate) fn ticket(&self) -> Option<Ticket> {
+        match self.entered {
+            Entered::Once { ticket, .. } => Some(*ticket),
+            Entered::Outside | Entered::Within { .. } => None,
+        }
+    }
+
+    /// The number of the transaction that it is part of.
+    pub(crate) fn transaction_number(&self) -> Option<i64> {
+        match self.entered {
+            Entered::Within { open, .. } => Some(open.number),
+            Entered::Outside | Entered::Once { .. } => None,
+        }
+    }
+
+    /// Which of its statements had been done before; `count` is how many it has.
+    pub(crate) async fn retried(&self, count: usize) -> Outcome<BTreeSet<usize>> {
+        retried::before(self.shared, self.entered, count).await
     }
 
     pub(crate) fn arguments(&self, path: &'static str) -> Outcome<Arguments<'a>> {
@@ -107,7 +138,7 @@ impl<'a> Call<'a> {
 
     /// Who runs it.
     pub(crate) fn user_id(&self) -> Option<UserId> {
-        self.client.login.user().map(|user| user.user.id)
+        self.client.user_id()
     }
 
     /// The values of the command's `let`.
@@ -143,11 +174,13 @@ pub(crate) struct Command {
 
 /// All commands, by name.
 pub(crate) const COMMANDS: &[Command] = &[
+    abort_transaction::COMMAND,
     aggregate::COMMAND,
     build_info::COMMAND,
     bulk_write::COMMAND,
     coll_mod::COMMAND,
     coll_stats::COMMAND,
+    commit_transaction::COMMAND,
     connection_status::COMMAND,
     count::COMMAND,
     create::COMMAND,
@@ -176,6 +209,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     insert::COMMAND,
     hello::LEGACY,
     kill_sessions::ALL,
+    kill_sessions::BY_PATTERN,
     kill_cursors::COMMAND,
     kill_op::COMMAND,
     kill_sessions::COMMAND,
@@ -212,6 +246,11 @@ pub(crate) fn writes(request: &Request<'_>) -> bool {
         Some(command) => command.access == Access::Write,
         None => false,
     }
+}
+
+/// Whether a request is a pipeline that writes its output.
+pub(crate) fn writes_out(request: &Request<'_>) -> bool {
+    request.name == "aggregate" && aggregate::writes(request)
 }
 
 /// Reads `hint`: an index by name or key.

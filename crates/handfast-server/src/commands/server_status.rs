@@ -46,11 +46,26 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     writer.put("query", value(&operations.query)).put("update", value(&operations.update));
     writer.put("delete", value(&operations.delete)).put("getmore", value(&operations.getmore));
     writer.put("command", value(&operations.command)).end();
+    put_transactions(call, &mut writer);
     writer.begin_document("logicalSessionRecordCache");
     writer.put("activeSessionsCount", whole(shared.sessions.len() as u128)).end();
     writer.begin_document("storageEngine").put("name", call.store().name()).put("persistent", true).end();
     put_metrics(call, &mut writer);
     Ok(writer.into())
+}
+
+fn put_transactions(call: &Call<'_>, writer: &mut Writer) {
+    let counts = call.shared.database.counts();
+    let number = |count: u64| whole(u128::from(count));
+    let open = call.shared.sessions.transactions();
+    let active = open.iter().filter(|open| open.turn.try_lock().is_err()).count() as u64;
+    writer.begin_document("transactions");
+    writer.put("currentActive", number(active)).put("currentInactive", number(open.len() as u64 - active));
+    writer.put("currentOpen", number(open.len() as u64)).put("totalStarted", number(counts.begun));
+    writer.put("totalCommitted", number(counts.committed)).put("totalAborted", number(counts.rolled_back));
+    writer.put("totalConflicts", number(counts.conflicts)).put("totalUnknown", number(counts.unknown));
+    writer.put("retriedCommandsCount", value(&call.shared.metrics.retried_commands));
+    writer.put("retriedStatementsCount", value(&call.shared.metrics.retried_statements)).end();
 }
 
 fn put_metrics(call: &Call<'_>, writer: &mut Writer) {

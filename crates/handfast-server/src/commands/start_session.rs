@@ -28,7 +28,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     // Version 4 (random), variant 1 (RFC 9562).
     id[6] = (id[6] & 0x0f) | 0x40;
     id[8] = (id[8] & 0x3f) | 0x80;
-    call.shared.sessions.touch(SessionId(id), call.shared.now())?;
+    call.shared.sessions.touch(SessionId::of(id).of_user(call.user_id()), call.shared.now())?;
     let mut writer = Writer::new();
     writer.begin_document("id").put("id", Uuid(id)).end().put("timeoutMinutes", SESSION_TIMEOUT_MINUTES);
     Ok(writer.into())

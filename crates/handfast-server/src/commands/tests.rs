@@ -1,6 +1,8 @@
 mod documents;
 mod outcome;
+mod retryable;
 mod server;
+mod transactions;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,7 +52,7 @@ async fn every_command_refuses_an_unknown_option() {
     let open = ["hello", "isMaster", "currentOp", "getParameter", "serverStatus"];
     for command in COMMANDS.iter().filter(|command| !open.contains(&command.name)) {
         let value: RawBson = match command.name {
-            "endSessions" | "refreshSessions" | "killSessions" | "killAllSessions" => {
+            "endSessions" | "refreshSessions" | "killSessions" | "killAllSessions" | "killAllSessionsByPattern" => {
                 RawBson::Array(bson::RawArrayBuf::new())
             }
             "getMore" => RawBson::Int64(1),
@@ -93,6 +95,11 @@ async fn every_command_refuses_an_unknown_option() {
             }
         }
         body.append(bson::raw::cstr!("fooBar"), 1);
+        if crate::transactions::end::is_end(command.name) {
+            body.append(bson::raw::cstr!("lsid"), lsid(1));
+            body.append(bson::raw::cstr!("txnNumber"), 1_i64);
+            body.append(bson::raw::cstr!("autocommit"), false);
+        }
         let (code, _, text) = client.refused(if command.admin_only { "admin" } else { "d" }, body).await;
         assert_eq!((code, text), (40_415, format!("BSON field '{}.fooBar' is an unknown field.", command.name)));
     }

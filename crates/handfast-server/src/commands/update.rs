@@ -4,13 +4,14 @@ use bson::raw::RawDocument;
 use handfast_mql::Code;
 use handfast_store::{Update, UpdateStatement};
 
-use super::write::{check_batch, put_errors, update_spec};
+use super::write::{check_batch, check_single, put_errors, update_spec};
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
+use crate::transactions::retried;
 use crate::writer::{Writer, decimal, put_count};
 
 pub(crate) const COMMAND: Command = Command {
@@ -37,7 +38,10 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     check_batch(statements.len())?;
     call.shared.metrics.operations.update.add(statements.len() as u64);
     let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
-    let update = Update { namespace, statements, ordered, durability: call.durability(), ticket: None, variables };
+    check_single(call, statements.iter().map(|statement| statement.multi), "multi=true")?;
+    let retried = call.retried(statements.len()).await?;
+    let update =
+        Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables };
     let outcome = call.store().update(update).await?;
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.matched + outcome.upserted.len() as u64);
@@ -52,7 +56,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     }
     put_count(&mut writer, "nModified", outcome.modified);
     put_errors(&mut writer, &outcome.errors);
-    Ok(writer.into())
+    retried::put(&mut writer, retried);
+    Ok(Answer { refused: !outcome.errors.is_empty(), ..Answer::from(writer) })
 }
 
 fn statement(document: &RawDocument) -> Outcome<UpdateStatement> {

@@ -5,6 +5,7 @@ use handfast_mql::Code;
 use handfast_store::{UpdateSpec, WriteError};
 use handfast_wire::limits::WRITE_BATCH_MAX;
 
+use super::Call;
 use crate::arguments::Arguments;
 use crate::error::{CommandError, Outcome, text};
 use crate::writer::{Writer, decimal};
@@ -16,6 +17,15 @@ pub(super) fn check_batch(count: usize) -> Outcome<()> {
     }
     let text = format!("Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {count} operations.");
     Err(CommandError::new(Code::InvalidLength, text))
+}
+
+/// Refuses statements of many documents in a retryable write: there would be no one step to remember them by.
+pub(super) fn check_single(call: &Call<'_>, multi: impl IntoIterator<Item = bool>, option: &str) -> Outcome<()> {
+    if call.ticket().is_some() && multi.into_iter().any(|multi| multi) {
+        let text = format!("Cannot use retryable writes with {option}");
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
+    Ok(())
 }
 
 /// Writes `writeErrors`, if there are any.

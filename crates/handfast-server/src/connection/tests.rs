@@ -94,7 +94,7 @@ async fn strangers_take_half_of_the_places() {
         connections: ConnectionLimits { open_max: 4, ..ConnectionLimits::default() },
         ..Options::default()
     };
-    let shared = TestServer::new(TestServer::guarded().shared.store.clone(), options).shared;
+    let shared = TestServer::new(std::sync::Arc::new(TestServer::guarded().shared.database.clone()), options).shared;
     let client = |id| Client::new(id, String::new(), String::new());
     let clients = [client(1), client(2), client(3), client(4), client(5)];
     let mut open = vec![OpenConnection::new(&shared, &clients[0]).unwrap()];

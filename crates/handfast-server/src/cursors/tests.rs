@@ -15,6 +15,7 @@ fn description() -> Description {
     Description {
         namespace: "d.c".to_owned(),
         session: None,
+        transaction: None,
         connection: 1,
         user: None,
         no_timeout: false,
@@ -36,25 +37,25 @@ const START: Duration = Duration::ZERO;
 fn one_command_at_a_time() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
-    let taken = cursors.take(id, "d.c", None, None).unwrap();
-    assert_eq!(code(cursors.take(id, "d.c", None, None)), 12_051);
+    let taken = cursors.take(id, "d.c", None, None, None).unwrap();
+    assert_eq!(code(cursors.take(id, "d.c", None, None, None)), 12_051);
     assert!(cursors.put_back(taken, START));
-    assert!(cursors.take(id, "d.c", None, None).is_ok());
+    assert!(cursors.take(id, "d.c", None, None, None).is_ok());
 }
 
 #[test]
 fn a_cursor_whose_command_is_dropped_is_closed() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
-    drop(cursors.take(id, "d.c", None, None).unwrap());
-    assert_eq!(code(cursors.take(id, "d.c", None, None)), 43);
+    drop(cursors.take(id, "d.c", None, None, None).unwrap());
+    assert_eq!(code(cursors.take(id, "d.c", None, None, None)), 43);
 }
 
 #[test]
 fn killed_while_taken() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
-    let taken = cursors.take(id, "d.c", None, None).unwrap();
+    let taken = cursors.take(id, "d.c", None, None, None).unwrap();
     assert!(cursors.kill(id, "d.c", None));
     assert!(!cursors.put_back(taken, START));
     assert_eq!(cursors.counts().open, 0);
@@ -64,9 +65,9 @@ fn killed_while_taken() {
 fn the_namespace_has_to_be_right() {
     let cursors = table(CursorLimits::default());
     let id = open(&cursors, description(), START);
-    assert_eq!(code(cursors.take(id, "d.other", None, None)), 13);
+    assert_eq!(code(cursors.take(id, "d.other", None, None, None)), 13);
     assert!(!cursors.kill(id, "d.other", None));
-    assert_eq!(code(cursors.take(id + 1, "d.c", None, None)), 43);
+    assert_eq!(code(cursors.take(id + 1, "d.c", None, None, None)), 43);
     assert!(cursors.kill(id, "d.c", None));
     assert!(!cursors.kill(id, "d.c", None));
 }
@@ -74,17 +75,34 @@ fn the_namespace_has_to_be_right() {
 #[test]
 fn a_cursor_is_its_sessions_alone() {
     let cursors = table(CursorLimits::default());
-    let (own, other) = (SessionId([1; 16]), SessionId([2; 16]));
+    let (own, other) = (SessionId::of([1; 16]), SessionId::of([2; 16]));
     let id = open(&cursors, Description { session: Some(own), ..description() }, START);
     let free = open(&cursors, description(), START);
-    assert_eq!(code(cursors.take(free, "d.c", Some(other), None)), 50_736);
-    assert_eq!(code(cursors.take(id, "d.c", None, None)), 50_737);
-    assert_eq!(code(cursors.take(id, "d.c", Some(other), None)), 50_738);
-    assert_eq!(code(cursors.take(id, "d.c", Some(own), None)), 0);
+    assert_eq!(code(cursors.take(free, "d.c", Some(other), None, None)), 50_736);
+    assert_eq!(code(cursors.take(id, "d.c", None, None, None)), 50_737);
+    assert_eq!(code(cursors.take(id, "d.c", Some(other), None, None)), 50_738);
+    assert_eq!(code(cursors.take(id, "d.c", Some(own), None, None)), 0);
     let id = open(&cursors, Description { session: Some(own), ..description() }, START);
     cursors.kill_of_sessions(&[own]);
-    assert_eq!(code(cursors.take(id, "d.c", Some(own), None)), 43);
-    assert_eq!(code(cursors.take(free, "d.c", None, None)), 0);
+    assert_eq!(code(cursors.take(id, "d.c", Some(own), None, None)), 43);
+    assert_eq!(code(cursors.take(free, "d.c", None, None, None)), 0);
+}
+
+#[test]
+fn a_cursor_is_its_transactions_alone() {
+    let cursors = table(CursorLimits::default());
+    let own = SessionId::of([1; 16]);
+    let of = |transaction| Description { session: Some(own), transaction, ..description() };
+    let (within, outside) = (open(&cursors, of(Some(5)), START), open(&cursors, of(None), START));
+    assert_eq!(code(cursors.take(outside, "d.c", Some(own), Some(5), None)), 50_739);
+    assert_eq!(code(cursors.take(within, "d.c", Some(own), None, None)), 50_740);
+    assert_eq!(code(cursors.take(within, "d.c", Some(own), Some(6), None)), 50_741);
+    cursors.kill_of_transaction(own, 6);
+    assert_eq!(code(cursors.take(within, "d.c", Some(own), Some(5), None)), 0);
+    let within = open(&cursors, of(Some(5)), START);
+    cursors.kill_of_transaction(own, 5);
+    assert_eq!(code(cursors.take(within, "d.c", Some(own), Some(5), None)), 43);
+    assert_eq!(code(cursors.take(outside, "d.c", Some(own), None, None)), 0);
 }
 
 #[test]
@@ -95,15 +113,15 @@ fn idle_cursors_time_out() {
     let used = open(&cursors, description(), START);
     let forever = open(&cursors, Description { no_timeout: true, ..description() }, START);
     let busy = open(&cursors, description(), START);
-    let taken = cursors.take(busy, "d.c", None, None).unwrap();
-    let again = cursors.take(used, "d.c", None, None).unwrap();
+    let taken = cursors.take(busy, "d.c", None, None, None).unwrap();
+    let again = cursors.take(used, "d.c", None, None, None).unwrap();
     cursors.put_back(again, seconds(300));
     cursors.expire(seconds(599));
     assert_eq!(cursors.counts().open, 4);
     cursors.expire(seconds(600));
-    assert_eq!(code(cursors.take(idle, "d.c", None, None)), 43);
-    assert_eq!(code(cursors.take(used, "d.c", None, None)), 0);
-    assert_eq!(code(cursors.take(forever, "d.c", None, None)), 0);
+    assert_eq!(code(cursors.take(idle, "d.c", None, None, None)), 43);
+    assert_eq!(code(cursors.take(used, "d.c", None, None, None)), 0);
+    assert_eq!(code(cursors.take(forever, "d.c", None, None, None)), 0);
     assert!(cursors.put_back(taken, seconds(600)));
     assert_eq!(cursors.counts().timed_out, 1);
 }

@@ -2,20 +2,25 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bson::rawdoc;
+use handfast_store::{DocumentStore, Sources};
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::lock::lock;
 use crate::options::ConnectionLimits;
-use crate::testing::{Look, TinyStore, error_of};
+use crate::testing::{Look, Plain, TinyStore, error_of};
 
 fn any_port() -> Address {
     Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
 }
 
+fn database(store: Arc<dyn DocumentStore>) -> Database {
+    Database::new(Arc::new(Plain(store)), Sources::seeded(1))
+}
+
 async fn bind(options: Options) -> Result<Server> {
-    Server::bind(options, Arc::new(TinyStore::default()), Sources::seeded(1)).await
+    Server::bind(options, database(Arc::new(TinyStore::default()))).await
 }
 
 async fn connect(address: &Address) -> TcpStream {
@@ -143,7 +148,7 @@ async fn what_outlasts_the_grace_period_is_cut_off() {
     let store = Arc::new(TinyStore::default());
     *lock(&store.delay) = Duration::from_secs(1_000);
     let options = Options { shutdown_grace: Duration::from_millis(50), ..Options::on(any_port()) };
-    let server = Server::bind(options, store, Sources::seeded(1)).await.unwrap();
+    let server = Server::bind(options, database(store)).await.unwrap();
     let address = server.addresses()[0].clone();
     let handle = server.shutdown_handle();
     let running = tokio::spawn(server.run());

@@ -5,10 +5,13 @@ mod tiny;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
-use handfast_store::{DocumentStore, ManualClock, MemoryStore, Sources};
+use handfast_mql::Code;
+use handfast_store::{CommitTimestamp, DocumentStore, ManualClock, MemoryStore, Sources};
+use handfast_txn::{Database, Engine, Outcome, Start, TransactionId, WriteSet};
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg, Sequence};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -29,9 +32,28 @@ pub(crate) struct TestServer {
 }
 
 impl TestServer {
+    /// Over a store without transactions.
     pub(crate) fn new(store: Arc<dyn DocumentStore>, options: Options) -> Self {
         let (sources, clock) = Sources::manual(7);
-        TestServer { shared: Arc::new(Shared::new(store, sources, options)), clock, connections: 0 }
+        let database = Database::new(Arc::new(Plain(store)), sources);
+        TestServer { shared: Arc::new(Shared::new(database, options)), clock, connections: 0 }
+    }
+
+    /// With transactions, as the primary of a replica set.
+    pub(crate) fn transactional() -> Self {
+        TestServer::in_memory(Options::default())
+    }
+
+    fn in_memory(options: Options) -> Self {
+        let (sources, clock) = Sources::manual(7);
+        let database = Database::local(MemoryStore::new(sources.clone()), sources);
+        TestServer { shared: Arc::new(Shared::new(database, options)), clock, connections: 0 }
+    }
+
+    /// The same data in another run of the server.
+    pub(crate) fn restart(&mut self) {
+        let options = self.shared.options.clone();
+        self.shared = Arc::new(Shared::new(self.shared.database.clone(), options));
     }
 
     pub(crate) fn tiny() -> Self {
@@ -40,9 +62,7 @@ impl TestServer {
 
     /// One that asks for logins, over a store that can do all that a store can.
     pub(crate) fn guarded() -> Self {
-        let (sources, _) = Sources::manual(7);
-        let options = Options { authentication: true, ..Options::default() };
-        TestServer::new(Arc::new(MemoryStore::new(sources)), options)
+        TestServer::in_memory(Options { authentication: true, ..Options::default() })
     }
 
     /// Adds a user whose password is its name, with roles such as `read@shop`.
@@ -68,6 +88,32 @@ impl TestServer {
     pub(crate) fn advance(&self, by: Duration) {
         self.clock.advance(by);
         self.shared.expire();
+    }
+}
+
+/// A store as an engine that knows no transactions.
+pub(crate) struct Plain(pub(crate) Arc<dyn DocumentStore>);
+
+#[async_trait]
+impl Engine for Plain {
+    fn name(&self) -> &'static str {
+        "plain"
+    }
+
+    fn store(&self) -> &Arc<dyn DocumentStore> {
+        &self.0
+    }
+
+    async fn begin(&self, _deadline: Duration) -> handfast_store::Result<Start> {
+        Err(handfast_store::Error::command(Code::NotImplemented, "no transactions here"))
+    }
+
+    async fn commit(&self, _writes: WriteSet) -> handfast_store::Result<CommitTimestamp> {
+        Err(handfast_store::Error::command(Code::NotImplemented, "no transactions here"))
+    }
+
+    async fn outcome(&self, _id: TransactionId) -> handfast_store::Result<Outcome> {
+        Ok(Outcome::RolledBack)
     }
 }
 

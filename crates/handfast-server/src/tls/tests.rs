@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use handfast_store::{MemoryStore, Sources};
+use handfast_txn::Database;
 use handfast_wire::{Flags, HEADER_BYTES, OpMsg};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,7 +44,7 @@ async fn serve(tls: Tls) -> SocketAddr {
     let listen = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let options = Options { tls: Some(tls), ..Options::on(listen) };
     let sources = Sources::seeded(1);
-    let server = Server::bind(options, Arc::new(MemoryStore::new(sources.clone())), sources).await.unwrap();
+    let server = Server::bind(options, Database::local(MemoryStore::new(sources.clone()), sources)).await.unwrap();
     let Address::Tcp(address) = server.addresses()[0].clone() else { panic!("no TCP") };
     tokio::spawn(server.run());
     address

@@ -108,7 +108,7 @@ async fn users_are_out_of_reach_of_commands_on_documents() {
         let mut server = TestServer::guarded();
         if !guarded {
             let options = crate::Options::default();
-            server = TestServer::new(std::sync::Arc::clone(&server.shared.store), options);
+            server = TestServer::new(std::sync::Arc::new(server.shared.database.clone()), options);
         }
         let mut root = client(&mut server, "root", &["root@admin"]).await;
         let mut other =
@@ -325,4 +325,36 @@ async fn passwords_are_not_shown() {
     assert_eq!(refused.2, "not authorized on shop to execute command createUser");
     let wrong = rawdoc! { "createUser": "x", "pwd": binary("hunter2"), "roles": [] };
     assert!(!root.refused("shop", wrong).await.2.contains("hunter2"));
+}
+
+/// The same id of a session is another session for another user: transactions and retryable writes are out of reach.
+#[tokio::test]
+async fn a_session_belongs_to_its_user() {
+    let mut server = TestServer::guarded();
+    let mut ann = client(&mut server, "ann", &["readWrite@shop"]).await;
+    let mut bob = client(&mut server, "bob", &["readWrite@shop"]).await;
+    let id = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let numbered = |mut command: bson::RawDocumentBuf, number: i64, transaction: bool| {
+        command.append(bson::raw::cstr!("lsid"), rawdoc! { "id": id.clone() });
+        command.append(bson::raw::cstr!("txnNumber"), number);
+        if transaction {
+            command.append(bson::raw::cstr!("autocommit"), false);
+        }
+        command
+    };
+    let insert = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id }] };
+    let first = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id }], "startTransaction": true };
+    ann.run("shop", numbered(first(1), 1, true)).await;
+    assert_eq!(bob.refused("shop", numbered(rawdoc! { "find": "c" }, 1, true)).await.0, 251);
+    assert_eq!(bob.refused("admin", numbered(rawdoc! { "commitTransaction": 1 }, 1, true)).await.0, 251);
+    bob.run("admin", rawdoc! { "endSessions": [{ "id": id.clone() }] }).await;
+    assert_eq!(bob.run("shop", numbered(first(2), 1, true)).await.double("ok"), 1.0);
+    for client in [&mut ann, &mut bob] {
+        let commit = numbered(rawdoc! { "commitTransaction": 1 }, 1, true);
+        assert_eq!(client.run("admin", commit).await, rawdoc! { "ok": 1.0 });
+    }
+    // Neither do their retryable writes meet: each of the two is done.
+    assert_eq!(ann.run("shop", numbered(insert(3), 2, false)).await, rawdoc! { "n": 1, "ok": 1.0 });
+    assert_eq!(bob.run("shop", numbered(insert(4), 2, false)).await, rawdoc! { "n": 1, "ok": 1.0 });
+    assert_eq!(bob.run("shop", rawdoc! { "count": "c" }).await.int("n"), 4);
 }

@@ -1,0 +1,102 @@
+//! What a request says of its number in the session: `txnNumber`, `autocommit`, `startTransaction`.
+//!
+//! ```text
+//! txnNumber  autocommit  startTransaction
+//! -          -           -                  an ordinary request
+//! 7          -           -                  a retryable write: done once, however often it is sent
+//! 7          false       true               the first request of a transaction
+//! 7          false       -                  a further request of it, its commit or its abort
+//! ```
+//!
+//! Everything else is refused.
+
+use bson::raw::RawBsonRef;
+use handfast_mql::Code;
+
+use super::{boolean, mismatch};
+use crate::error::{CommandError, Outcome};
+
+/// Which of the session's requests this is, if the client counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    /// The client does not count it.
+    #[default]
+    None,
+    /// A write of this number, which is to be done once.
+    Once(i64),
+    /// Part of the transaction of this number.
+    Within {
+        /// The transaction's number.
+        number: i64,
+        /// It is the transaction's first request.
+        starts: bool,
+    },
+}
+
+impl Numbering {
+    /// The number, if there is one.
+    pub(crate) fn number(self) -> Option<i64> {
+        match self {
+            Numbering::None => None,
+            Numbering::Once(number) | Numbering::Within { number, .. } => Some(number),
+        }
+    }
+
+    /// Whether the request is part of a transaction.
+    pub(crate) fn is_within(self) -> bool {
+        matches!(self, Numbering::Within { .. })
+    }
+}
+
+/// The three fields as they come.
+#[derive(Default)]
+pub(super) struct Fields {
+    number: Option<i64>,
+    autocommit: Option<bool>,
+    starts: Option<bool>,
+}
+
+impl Fields {
+    pub(super) fn read_number(&mut self, value: RawBsonRef<'_>) -> Outcome<()> {
+        let RawBsonRef::Int64(number) = value else { return Err(mismatch("txnNumber", value, "type 'long'")) };
+        self.number = Some(number);
+        Ok(())
+    }
+
+    pub(super) fn read_autocommit(&mut self, value: RawBsonRef<'_>) -> Outcome<()> {
+        self.autocommit = Some(boolean("autocommit", value)?);
+        Ok(())
+    }
+
+    pub(super) fn read_start(&mut self, value: RawBsonRef<'_>) -> Outcome<()> {
+        self.starts = Some(boolean("startTransaction", value)?);
+        Ok(())
+    }
+
+    /// What they say together.
+    pub(super) fn judge(self, has_session: bool) -> Outcome<Numbering> {
+        let refused = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
+        match self {
+            Fields { number: Some(_), .. } if !has_session => {
+                refused("Transaction number requires a session ID to also be specified")
+            }
+            Fields { number: Some(number), .. } if number < 0 => refused("Transaction number cannot be negative"),
+            Fields { number: None, autocommit: Some(_), .. } => {
+                refused("'autocommit' field requires a transaction number to also be specified")
+            }
+            Fields { number: None, starts: Some(_), .. } => {
+                refused("'startTransaction' field requires a transaction number to also be specified")
+            }
+            Fields { autocommit: None, starts: Some(_), .. } => {
+                refused("'startTransaction' field requires 'autocommit' field to also be specified")
+            }
+            Fields { autocommit: Some(true), .. } => refused("Specifying autocommit=true is not allowed."),
+            Fields { starts: Some(false), .. } => refused("Specifying startTransaction=false is not allowed."),
+            Fields { number: None, .. } => Ok(Numbering::None),
+            Fields { number: Some(number), autocommit: None, .. } => Ok(Numbering::Once(number)),
+            Fields { number: Some(number), autocommit: Some(false), starts } => {
+                Ok(Numbering::Within { number, starts: starts.is_some() })
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Transactions and retryable writes: what a numbered request runs in.
+//!
+//! ```text
+//! request    rules      may it carry what it carries, here and now?
+//!            enter      Once(7):            a ticket, which the store honours
+//!                       Within{7, starts}:  begins the transaction
+//!                       Within{7}:          the session's open transaction, when it is this request's turn
+//!            leave      a request that failed ends its transaction
+//!            end        commit and abort, which can be repeated
+//!            labels     what an error tells the driver to do
+//! ```
+//!
+//! The commit carries the ticket (session, number), so that its outcome is known after a restart as well.
+
+pub(crate) mod end;
+pub(crate) mod labels;
+pub(crate) mod retried;
+pub(crate) mod rules;
+
+use std::sync::Arc;
+
+use bson::rawdoc;
+use handfast_mql::Code;
+use handfast_store::{StoreExt, Ticket};
+use handfast_txn::{Transaction, TransactionId, TransactionOptions};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::commands::Command;
+use crate::error::{CommandError, Outcome};
+use crate::request::{Numbering, Request, SessionId};
+use crate::sessions::{Latest, OpenTransaction, Use};
+use crate::state::Shared;
+
+/// What a request runs in.
+pub(crate) enum Entered {
+    /// Nothing: it is on its own.
+    Outside,
+    /// Its writes are done once.
+    Once {
+        /// What the store remembers them by.
+        ticket: Ticket,
+        /// The number is not new: the writes may have been done.
+        again: bool,
+    },
+    /// A transaction, whose turn it has.
+    Within { open: Arc<OpenTransaction>, _turn: OwnedMutexGuard<()> },
+}
+
+impl Entered {
+    pub(crate) fn transaction(&self) -> Option<&Transaction> {
+        match self {
+            Entered::Within { open, .. } => Some(&open.transaction),
+            Entered::Outside | Entered::Once { .. } => None,
+        }
+    }
+}
+
+/// The name of a session's request, as transactions and tickets have it: what the store keeps knows whose it is, too.
+pub(crate) fn id_of(session: SessionId, number: i64) -> TransactionId {
+    let Some(user) = session.user else { return TransactionId { session: session.id, number } };
+    let digest = Sha256::new().chain_update(user).chain_update(session.id).finalize();
+    let mut key = [0; 16];
+    for (to, from) in key.iter_mut().zip(digest) {
+        *to = from;
+    }
+    TransactionId { session: key, number }
+}
+
+/// Finds what a request runs in, and waits until it may.
+pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<Entered> {
+    let Some(session) = request.session else { return Ok(Entered::Outside) };
+    match request.numbering {
+        Numbering::None => Ok(Entered::Outside),
+        Numbering::Once(number) => once(shared, session, number).await,
+        // These look for themselves: they can be repeated when the transaction is long gone.
+        Numbering::Within { .. } if end::is_end(command.name) => Ok(Entered::Outside),
+        Numbering::Within { number, starts: true } => begin(shared, request, session, number).await,
+        Numbering::Within { number, starts: false } => join(shared, session, number).await,
+    }
+}
+
+/// A request has failed in a transaction: that is rolled back.
+pub(crate) fn leave(shared: &Shared, entered: &Entered) {
+    if let Entered::Within { open, .. } = entered {
+        roll_back(shared, open, false);
+    }
+}
+
+fn roll_back(shared: &Shared, open: &Arc<OpenTransaction>, by_client: bool) {
+    open.transaction.clone().abort();
+    shared.sessions.settle(open, Use::Aborted { by_client });
+    shared.cursors.kill_of_transaction(open.session, open.number);
+}
+
+async fn once(shared: &Shared, session: SessionId, number: i64) -> Outcome<Entered> {
+    recall(shared, session).await?;
+    let mut again = false;
+    shared.sessions.advance(session, |latest| {
+        let next = Latest { number, used: Use::Writes };
+        let Some(latest) = latest else { return Ok(Some(next)) };
+        check_age(session, number, latest)?;
+        again = latest.number == number;
+        match latest.used {
+            Use::Writes if again => Ok(None),
+            Use::Open(_) | Use::Committing(_) | Use::Committed | Use::Aborted { .. } if again => {
+                let text = "Must specify autocommit=false on all operations of a multi-statement transaction.";
+                Err(CommandError::new(Code::InvalidOptions, text))
+            }
+            _ => Ok(Some(next)),
+        }
+    })?;
+    Ok(Entered::Once { ticket: id_of(session, number).ticket(), again })
+}
+
+async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, number: i64) -> Outcome<Entered> {
+    recall(shared, session).await?;
+    let check = |latest: Option<&Latest>| match latest {
+        None => Ok(()),
+        Some(latest) if latest.number == number => {
+            let text = format!(
+                "Cannot start a transaction with number {number} on session {session}: the number has been used in it"
+            );
+            Err(CommandError::new(CONFLICTING_OPERATION, text))
+        }
+        Some(latest) => check_age(session, number, latest),
+    };
+    check(shared.sessions.latest(session).as_ref())?;
+    let options = TransactionOptions {
+        id: Some(id_of(session, number)),
+        durability: shared.options.durability,
+        lifetime: shared.options.transaction_lifetime,
+        ..TransactionOptions::default()
+    };
+    let transaction = shared.database.begin_with(options).await.map_err(handfast_store::Error::from)?;
+    let turn = Arc::new(tokio::sync::Mutex::new(()));
+    let own_turn = Arc::clone(&turn).lock_owned().await;
+    let read_concern = request.read_concern.flatten().map(str::to_owned);
+    let since = shared.now();
+    let open = Arc::new(OpenTransaction { session, number, transaction, turn, since, read_concern });
+    let before = shared.sessions.latest(session).map(|latest| latest.number);
+    shared.sessions.advance(session, |latest| {
+        check(latest)?;
+        Ok(Some(Latest { number, used: Use::Open(Arc::clone(&open)) }))
+    })?;
+    if let Some(before) = before {
+        shared.cursors.kill_of_transaction(session, before);
+    }
+    Ok(Entered::Within { open, _turn: own_turn })
+}
+
+/// Learns from the store what the session's newest number was before this server was started, unless it has a newer one.
+async fn recall(shared: &Shared, session: SessionId) -> Outcome<()> {
+    if shared.sessions.latest(session).is_some() {
+        return Ok(());
+    }
+    let ticket = id_of(session, 0).ticket();
+    let record = shared.database.find_one(&Ticket::namespace()?, rawdoc! { "_id": ticket.record_id() }).await?;
+    let Some(record) = record else { return Ok(()) };
+    let number = record.get_i64("number").map_err(|error| {
+        let text = format!("the record of session {session} is not what a store wrote: {error}");
+        CommandError::new(Code::InternalError, text)
+    })?;
+    shared.sessions.advance(session, |latest| {
+        let recorded = Latest { number, used: Use::Recorded };
+        Ok(if latest.is_none() { Some(recorded) } else { None })
+    })
+}
+
+async fn join(shared: &Shared, session: SessionId, number: i64) -> Outcome<Entered> {
+    let (open, _) = current(shared, session, number)?;
+    let turn = Arc::clone(&open.turn).lock_owned().await;
+    // Whoever had the turn before may have ended it.
+    match current(shared, session, number)? {
+        (open, false) => Ok(Entered::Within { open, _turn: turn }),
+        (_, true) => Err(being_committed(number)),
+    }
+}
+
+/// The session's transaction of this number, which must not have ended, and whether its commit has begun.
+fn current(shared: &Shared, session: SessionId, number: i64) -> Outcome<(Arc<OpenTransaction>, bool)> {
+    let Some(latest) = shared.sessions.latest(session) else { return Err(not_in_progress(number, None)) };
+    check_age(session, number, &latest)?;
+    if latest.number != number {
+        return Err(not_in_progress(number, Some(latest.number)));
+    }
+    match latest.used {
+        Use::Open(open) => Ok((open, false)),
+        Use::Committing(open) => Ok((open, true)),
+        Use::Committed => Err(committed(number)),
+        Use::Aborted { .. } => Err(aborted(number)),
+        Use::Writes | Use::Recorded => Err(not_in_progress(number, Some(latest.number))),
+    }
+}
+
+/// A session does not go back.
+fn check_age(session: SessionId, number: i64, latest: &Latest) -> Outcome<()> {
+    if number >= latest.number {
+        return Ok(());
+    }
+    let text = format!(
+        "Cannot start transaction {number} on session {session} because a newer transaction with txnNumber {} has already started on this session.",
+        latest.number
+    );
+    Err(CommandError::new(Code::TransactionTooOld, text))
+}
+
+fn not_in_progress(number: i64, newest: Option<i64>) -> CommandError {
+    let newest = newest.map_or_else(|| "none".to_owned(), |newest| newest.to_string());
+    let text = format!(
+        "Given transaction number {number} does not match any in-progress transactions. The active transaction number is {newest}"
+    );
+    CommandError::new(Code::NoSuchTransaction, text)
+}
+
+fn committed(number: i64) -> CommandError {
+    CommandError::new(Code::TransactionCommitted, format!("Transaction {number} has been committed."))
+}
+
+fn being_committed(number: i64) -> CommandError {
+    let text = format!("Transaction {number} is being committed, and its outcome is not known.");
+    CommandError::new(Code::TransactionCommitted, text)
+}
+
+fn aborted(number: i64) -> CommandError {
+    CommandError::new(Code::NoSuchTransaction, format!("Transaction {number} has been aborted."))
+}
+
+/// `ConflictingOperationInProgress`.
+const CONFLICTING_OPERATION: Code = Code(117);

@@ -1,0 +1,140 @@
+//! Commit and abort. Both can be repeated and say the same again; a commit's outcome is known after a restart too.
+//!
+//! ```text
+//! commit     open          commits in a task of its own: a client that goes away changes nothing
+//!            committing    waits for it
+//!            committed     done
+//!            unknown here  the store is asked for the outcome by session and number
+//! abort      open          rolled back
+//!            rolled back   by this client: done; for another reason: 251, as every request gets
+//! ```
+
+use std::sync::Arc;
+
+use handfast_mql::Code;
+use handfast_store::{DocumentStore, Durability};
+use handfast_txn::Outcome as Fate;
+
+use super::{aborted, being_committed, check_age, committed, id_of, not_in_progress, roll_back};
+use crate::commands::Call;
+use crate::error::{CommandError, Outcome};
+use crate::request::SessionId;
+use crate::sessions::{Latest, OpenTransaction, Use};
+
+/// Whether a command ends a transaction.
+pub(crate) fn is_end(command: &str) -> bool {
+    matches!(command, "commitTransaction" | "abortTransaction")
+}
+
+/// Whose transaction, and which.
+fn named(call: &Call<'_>) -> Outcome<(SessionId, i64)> {
+    let named = call.request.session.zip(call.request.numbering.number());
+    named.ok_or_else(|| CommandError::new(Code::InvalidOptions, "a transaction is named by lsid and txnNumber"))
+}
+
+/// Commits the transaction that the request names.
+pub(crate) async fn commit(call: &Call<'_>) -> Outcome<()> {
+    let (session, number) = named(call)?;
+    let latest = call.shared.sessions.latest(session);
+    let Some(latest) = latest else { return recorded(call, session, number, None).await };
+    check_age(session, number, &latest)?;
+    if latest.number != number {
+        return Err(not_in_progress(number, Some(latest.number)));
+    }
+    match latest.used {
+        Use::Open(open) | Use::Committing(open) => carry_out(call, open).await?,
+        Use::Committed => {}
+        Use::Aborted { .. } => return Err(aborted(number)),
+        Use::Recorded => return recorded(call, session, number, Some(number)).await,
+        Use::Writes => return Err(not_in_progress(number, Some(number))),
+    }
+    // The transaction was begun for the server's own durability; the commit may ask for more.
+    if call.durability() == Durability::Journaled && call.shared.options.durability == Durability::Memory {
+        call.shared.database.flush().await?;
+    }
+    Ok(())
+}
+
+async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> Outcome<()> {
+    let turn = Arc::clone(&open.turn).lock_owned().await;
+    // Whoever had the turn before may have ended it.
+    match call.shared.sessions.latest(open.session) {
+        Some(Latest { number, used: Use::Aborted { .. } }) if number == open.number => return Err(aborted(number)),
+        Some(Latest { number, .. }) if number > open.number => {
+            return Err(not_in_progress(open.number, Some(number)));
+        }
+        _ => {}
+    }
+    call.shared.sessions.settle(&open, Use::Committing(Arc::clone(&open)));
+    let (sessions, database) = (Arc::clone(&call.shared.sessions), call.shared.database.clone());
+    let committing = tokio::spawn({
+        let open = Arc::clone(&open);
+        async move {
+            let mut result = open.transaction.clone().commit().await;
+            if let Err(handfast_txn::Error::CommitUnknown { id, .. }) = &result
+                && let Ok(Fate::Committed(at)) = database.outcome(*id).await
+            {
+                result = Ok(at);
+            }
+            match &result {
+                Ok(_) => sessions.settle(&open, Use::Committed),
+                // Asked again, it may be known.
+                Err(handfast_txn::Error::CommitUnknown { .. }) => {}
+                Err(_) => sessions.settle(&open, Use::Aborted { by_client: false }),
+            }
+            drop(turn);
+            result
+        }
+    });
+    let result = committing.await.map_err(|error| {
+        CommandError::new(Code::InternalError, format!("the commit broke off: {error}")).maybe_applied()
+    })?;
+    call.shared.cursors.kill_of_transaction(open.session, open.number);
+    result.map_err(handfast_store::Error::from)?;
+    Ok(())
+}
+
+/// What the store says of a transaction that this server does not know.
+async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Option<i64>) -> Outcome<()> {
+    match call.shared.database.outcome(id_of(session, number)).await? {
+        Fate::Committed(_) => call.shared.sessions.advance(session, |latest| {
+            let known = latest.is_some_and(|latest| latest.number > number);
+            Ok(if known { None } else { Some(Latest { number, used: Use::Committed }) })
+        }),
+        Fate::RolledBack => Err(not_in_progress(number, newest)),
+    }
+}
+
+/// Rolls back the transaction that the request names.
+pub(crate) async fn abort(call: &Call<'_>) -> Outcome<()> {
+    let (session, number) = named(call)?;
+    loop {
+        let Some(latest) = call.shared.sessions.latest(session) else { return Err(not_in_progress(number, None)) };
+        check_age(session, number, &latest)?;
+        if latest.number != number {
+            return Err(not_in_progress(number, Some(latest.number)));
+        }
+        let (open, was_committing) = match latest.used {
+            Use::Open(open) => (open, false),
+            Use::Committing(open) => (open, true),
+            Use::Committed => return Err(committed(number)),
+            Use::Aborted { by_client: true } => return Ok(()),
+            Use::Aborted { by_client: false } => return Err(aborted(number)),
+            Use::Writes | Use::Recorded => return Err(not_in_progress(number, Some(number))),
+        };
+        let turn = open.turn.lock().await;
+        // Whoever had the turn before may have ended it.
+        let now = call.shared.sessions.latest(session).map(|latest| latest.used);
+        match now {
+            Some(Use::Open(now)) if Arc::ptr_eq(&now, &open) => {
+                roll_back(call.shared, &open, true);
+                return Ok(());
+            }
+            Some(Use::Committing(now)) if was_committing && Arc::ptr_eq(&now, &open) => {
+                drop(turn);
+                return Err(being_committed(number));
+            }
+            _ => {}
+        }
+    }
+}

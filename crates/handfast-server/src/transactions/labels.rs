@@ -1,0 +1,79 @@
+//! What an error tells the driver to do: run the transaction again, or send the write again. Never both.
+
+use handfast_mql::Code;
+use handfast_store::Applied;
+
+use super::end::is_end;
+use crate::error::CommandError;
+use crate::request::Numbering;
+
+/// The whole transaction, run again, may succeed.
+pub(crate) const TRANSIENT: &str = "TransientTransactionError";
+/// The same write, sent again, may succeed, and is done once.
+pub(crate) const RETRYABLE: &str = "RetryableWriteError";
+/// And it has not been done, not even in part.
+pub(crate) const NOTHING_WRITTEN: &str = "NoWritesPerformed";
+
+/// `WriteConflict`, `LockTimeout`, `PreparedTransactionInProgress`, `SnapshotTooOld`, `SnapshotUnavailable`,
+/// `StaleChunkHistory` (`SnapshotError`), `MigrationConflict`, `StaleDbVersion`.
+const TRANSIENT_CODES: [i32; 8] = [112, 24, 267, 239, 246, 250, 272, 249];
+
+/// Somebody else is primary, is going, or could not be reached in time.
+const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436];
+
+/// After which nobody knows whether the command has changed anything.
+pub(crate) const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
+
+/// The labels of an error.
+pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError) -> Vec<&'static str> {
+    let retryable = RETRYABLE_CODES.contains(&error.code.0);
+    let mut labels = match numbering {
+        Numbering::Within { .. } if is_end(command) && retryable => vec![RETRYABLE],
+        Numbering::Within { .. } => {
+            let gone = error.code == Code::NoSuchTransaction && command != "commitTransaction";
+            let transient = error.applied == Applied::No && TRANSIENT_CODES.contains(&error.code.0);
+            if gone || transient { vec![TRANSIENT] } else { Vec::new() }
+        }
+        Numbering::Once(_) if retryable && (error.partly || error.applied == Applied::Maybe) => vec![RETRYABLE],
+        Numbering::Once(_) if retryable => vec![RETRYABLE, NOTHING_WRITTEN],
+        Numbering::Once(_) | Numbering::None => Vec::new(),
+    };
+    labels.extend(of_outcome(error));
+    labels
+}
+
+/// The label that says whether the outcome is known.
+pub(crate) fn of_outcome(error: &CommandError) -> Vec<&'static str> {
+    if error.applied == Applied::Maybe { vec![OUTCOME_UNKNOWN] } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(numbering: Numbering, command: &str, code: i32, applied: Applied) -> Vec<&'static str> {
+        of_error(numbering, command, &CommandError { applied, ..CommandError::new(Code(code), "") })
+    }
+
+    #[test]
+    fn one_kind_of_advice_at_a_time() {
+        let within = Numbering::Within { number: 1, starts: false };
+        for numbering in [Numbering::None, Numbering::Once(1), within] {
+            for command in ["insert", "commitTransaction", "abortTransaction"] {
+                for code in 0..15_000 {
+                    let labels = labels(numbering, command, code, Applied::No);
+                    assert!(!(labels.contains(&TRANSIENT) && labels.contains(&RETRYABLE)), "{command} {code}");
+                }
+            }
+        }
+        assert_eq!(labels(within, "insert", 112, Applied::No), [TRANSIENT]);
+        assert_eq!(labels(within, "insert", 251, Applied::No), [TRANSIENT]);
+        assert_eq!(labels(within, "commitTransaction", 251, Applied::No), [""; 0]);
+        assert_eq!(labels(within, "commitTransaction", 91, Applied::No), [RETRYABLE]);
+        assert_eq!(labels(within, "insert", 91, Applied::No), [""; 0]);
+        assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::No), [RETRYABLE, NOTHING_WRITTEN]);
+        assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::Maybe), [RETRYABLE, OUTCOME_UNKNOWN]);
+        assert_eq!(labels(Numbering::Once(1), "insert", 112, Applied::Maybe), [OUTCOME_UNKNOWN]);
+        assert_eq!(labels(Numbering::None, "insert", 91, Applied::Maybe), [OUTCOME_UNKNOWN]);
+    }
+}

@@ -1,0 +1,47 @@
+//! Which statements of a retryable write had been done before: what `retriedStmtIds` tells. The store does them once
+//! whatever is told here; so this is looked up for a request whose number is not new, and for no other.
+
+use std::collections::BTreeSet;
+
+use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bson::rawdoc;
+use handfast_store::ticket::STATEMENTS_PER_RECORD;
+use handfast_store::{StoreExt, Ticket};
+
+use super::Entered;
+use crate::error::Outcome;
+use crate::state::Shared;
+use crate::writer::Writer;
+
+/// Those of a request's first `count` statements that have a result, as they were before the request is run.
+pub(crate) async fn before(shared: &Shared, entered: &Entered, count: usize) -> Outcome<BTreeSet<usize>> {
+    let mut found = BTreeSet::new();
+    let Entered::Once { ticket, again: true } = entered else { return Ok(found) };
+    let namespace = Ticket::namespace()?;
+    for first in (0..count).step_by(usize::try_from(STATEMENTS_PER_RECORD).unwrap_or(1)) {
+        let part = ticket.of_statement(first);
+        let record = shared.database.find_one(&namespace, rawdoc! { "_id": part.record_id() }).await?;
+        let is_of_request =
+            |record: &RawDocumentBuf| record.get_i64("number").is_ok_and(|number| number == ticket.number);
+        let Some(record) = record.filter(is_of_request) else { continue };
+        let Ok(results) = record.get_array("results") else { continue };
+        let statements = results.into_iter().flatten().filter_map(|entry| {
+            let RawBsonRef::Document(entry) = entry else { return None };
+            usize::try_from(entry.get_i64("statement").ok()?).ok()
+        });
+        found.extend(statements.filter(|statement| *statement < count));
+    }
+    if !found.is_empty() {
+        shared.metrics.retried_commands.increment();
+        shared.metrics.retried_statements.add(found.len() as u64);
+    }
+    Ok(found)
+}
+
+/// Writes `retriedStmtIds`, if there are any.
+pub(crate) fn put(writer: &mut Writer, statements: impl IntoIterator<Item = usize>) {
+    let mut statements = statements.into_iter().peekable();
+    if statements.peek().is_some() {
+        writer.array("retriedStmtIds", statements.map(|statement| i32::try_from(statement).unwrap_or(i32::MAX)));
+    }
+}

@@ -1,0 +1,110 @@
+//! What a request may carry, and where: checked before anything is begun, so that a request that is refused here leaves
+//! its transaction as it was.
+
+use handfast_mql::Code;
+
+use super::end::is_end;
+use crate::commands::{self, Command};
+use crate::error::{CommandError, Outcome};
+use crate::options::Topology;
+use crate::request::{Numbering, Request};
+use crate::state::Shared;
+
+/// Writes that can be made retryable.
+const RETRYABLE: [&str; 5] = ["bulkWrite", "delete", "findAndModify", "insert", "update"];
+
+/// What can be part of a transaction, beside its end.
+const WITHIN: [&str; 12] = [
+    "aggregate",
+    "bulkWrite",
+    "create",
+    "createIndexes",
+    "delete",
+    "distinct",
+    "find",
+    "findAndModify",
+    "getMore",
+    "insert",
+    "killCursors",
+    "update",
+];
+
+/// What of it cannot come first, because it goes on with something.
+const NEVER_FIRST: [&str; 4] = ["abortTransaction", "commitTransaction", "getMore", "killCursors"];
+
+/// The databases of servers' own data.
+const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
+
+/// Refuses what does not go together.
+pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<()> {
+    let number = request.numbering.number();
+    if number.is_some() && shared.options.topology == Topology::Standalone {
+        // Drivers turn this into advice about retryWrites=false.
+        let text = "Transaction numbers are only allowed on a replica set member or mongos";
+        return Err(CommandError::new(Code::IllegalOperation, text));
+    }
+    match request.numbering {
+        Numbering::None if is_end(command.name) => {
+            let text = format!("{} must be run within a transaction", command.name);
+            Err(CommandError::new(COMMAND_FAILED, text))
+        }
+        Numbering::Once(_) if !RETRYABLE.contains(&command.name) => {
+            let text = format!(
+                "txnNumber may only be provided for multi-document transactions and retryable write commands. autocommit:false was not provided, and {} is not a retryable write command.",
+                request.name
+            );
+            Err(CommandError::new(NUMBER_ALONE, text))
+        }
+        Numbering::Within { starts, .. } => check_within(request, command, starts),
+        Numbering::None | Numbering::Once(_) => Ok(()),
+    }
+}
+
+fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> Outcome<()> {
+    let ends = is_end(command.name);
+    if !ends && !WITHIN.contains(&command.name) {
+        return Err(unsupported(format!("Cannot run '{}' in a multi-document transaction.", request.name)));
+    }
+    if starts && NEVER_FIRST.contains(&command.name) {
+        return Err(unsupported(format!("Cannot run '{}' as the first operation in a transaction.", request.name)));
+    }
+    // A bulkWrite runs on admin and names its collections itself.
+    if !ends && command.name != "bulkWrite" {
+        check_database(request.database)?;
+    }
+    if commands::writes_out(request) {
+        return Err(unsupported("$out and $merge cannot run in a multi-document transaction.".to_owned()));
+    }
+    let invalid = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
+    match request.read_concern {
+        Some(_) if !starts => return invalid("Only the first command in a transaction may specify a readConcern"),
+        Some(Some(level)) if !matches!(level, "local" | "majority" | "snapshot") => {
+            return invalid(
+                "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' in order to run in a transaction",
+            );
+        }
+        _ => {}
+    }
+    if request.has_write_concern && !ends {
+        return invalid("writeConcern is not allowed within a multi-statement transaction");
+    }
+    Ok(())
+}
+
+/// Refuses the databases of servers' own data.
+pub(crate) fn check_database(database: &str) -> Outcome<()> {
+    if INTERNAL_DATABASES.contains(&database) {
+        let text = format!("Cannot run command against the '{database}' database in a transaction.");
+        return Err(unsupported(text));
+    }
+    Ok(())
+}
+
+/// What is not possible in a transaction.
+pub(crate) fn unsupported(text: String) -> CommandError {
+    CommandError::new(Code::OperationNotSupportedInTransaction, text)
+}
+
+/// `CommandFailed`.
+const COMMAND_FAILED: Code = Code(125);
+const NUMBER_ALONE: Code = Code(50_768);
