@@ -38,7 +38,10 @@ impl Pattern {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(Error::new(Code(51_091), "Regular expression is too long"));
         }
-        let mut builder = RegexBuilder::new(&pcre::translate(pattern));
+        let translated = pcre::translate(pattern).ok_or_else(|| {
+            Error::new(Code(51_091), "Regular expression is invalid: recursion by (?R) is not supported")
+        })?;
+        let mut builder = RegexBuilder::new(&translated);
         builder.backtrack_limit(BACKTRACKS_MAX).delegate_size_limit(COMPILED_BYTES_MAX);
         for option in options.chars() {
             match option {

@@ -9,8 +9,8 @@
 //! - `\<` and `\>` are letters, not the ends of a word.
 //! - `\Q..\E` quotes; `\0`, `\cA` and `(*UTF8)` at the beginning exist.
 //!
-//! What is left: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused or
-//! mean something else.
+//! What is left: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused.
+//! The engine would take `(?R)` for one of its flags, and answer something else.
 
 use std::{borrow::Cow, fmt::Write, iter::Peekable, str::Chars};
 
@@ -23,19 +23,22 @@ const LINE_END: &str = r"\x0A-\x0D\x{85}\x{2028}\x{2029}";
 /// What starts a pattern to choose options that are always on here.
 const VERBS: [&str; 3] = ["(*UTF8)", "(*UTF)", "(*UCP)"];
 
-/// The same pattern in the engine's dialect.
-pub(super) fn translate(pattern: &str) -> Cow<'_, str> {
+/// The same pattern in the engine's dialect; none if it calls itself by `(?R)`.
+pub(super) fn translate(pattern: &str) -> Option<Cow<'_, str>> {
     let mut rest = pattern;
     while let Some(after) = VERBS.iter().find_map(|verb| rest.strip_prefix(verb)) {
         rest = after;
     }
-    if !rest.contains(['\\', '[']) {
-        return Cow::Borrowed(rest);
+    if !rest.contains(['\\', '[']) && !rest.contains(RECURSION) {
+        return Some(Cow::Borrowed(rest));
     }
     let mut translator = Translator { letters: rest.chars().peekable(), out: String::with_capacity(rest.len() + 16) };
-    translator.pattern();
-    Cow::Owned(translator.out)
+    translator.pattern()?;
+    Some(Cow::Owned(translator.out))
 }
+
+/// A pattern that calls itself.
+const RECURSION: &str = "(?R)";
 
 struct Translator<'p> {
     letters: Peekable<Chars<'p>>,
@@ -53,14 +56,16 @@ enum Last {
 }
 
 impl Translator<'_> {
-    fn pattern(&mut self) {
+    fn pattern(&mut self) -> Option<()> {
         while let Some(letter) = self.letters.next() {
             match letter {
                 '\\' => self.escape(),
                 '[' => self.class(),
+                '(' if self.letters.clone().take(3).eq("?R)".chars()) => return None,
                 letter => self.out.push(letter),
             }
         }
+        Some(())
     }
 
     fn escape(&mut self) {

@@ -78,6 +78,16 @@ fn what_only_backtracking_can_do() {
     check(r"^(?<n>a)\k<n>$", "", &["aa"], &["a"]);
 }
 
+#[test]
+fn what_would_mean_something_else_is_refused() {
+    for pattern in ["a(?R)b", r"\(a(?R)?\)", r"[(](?R)", r"\X", "(?|a|b)"] {
+        assert_eq!(Pattern::compile(pattern, "").unwrap_err().code(), Code(51_091), "{pattern}");
+    }
+    check(r"^(\(?R)$", "", &["(R", "R"], &["?R"]);
+    check(r"^[(?R)]$", "", &["?"], &["a"]);
+    check(r"^\Q(?R)\E$", "", &["(?R)"], &["R"]);
+}
+
 proptest! {
     #[test]
     fn arbitrary_patterns_do_no_harm(pattern in r"[\\\[\]()^$.*+?{}|a\-dwsQE0c:& ]{0,12}", text in "[ab1 \n]{0,8}") {
