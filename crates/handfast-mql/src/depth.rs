@@ -19,6 +19,9 @@ use crate::{Code, Error, Result};
 pub const NESTING_MAX: usize = 100;
 /// MongoDB's documented bound on one document, in bytes: 16 MiB.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The bound on one document of an answer, in bytes: MongoDB lets those that it makes itself be 16 kB larger than those
+/// that it keeps.
+pub const ANSWER_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + 16 * 1024;
 
 /// How deep and how large a document may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -244,8 +244,8 @@ pub(crate) fn identical(a: Element<'_>, b: Element<'_>) -> bool {
     a.tag() == b.tag() && a.payload() == b.payload()
 }
 
-/// The largest BSON document that can be written: its length is an `i32`.
-const DOCUMENT_BYTES_MAX: usize = i32::MAX as usize;
+/// What BSON can hold at all: the length of a document is an `i32`.
+const LENGTH_MAX: usize = i32::MAX as usize;
 
 /// Writes one document or array at the end of a buffer; [`Writer::nested`] opens another inside.
 pub(crate) struct Writer<'b> {
@@ -301,7 +301,7 @@ impl<'b> Writer<'b> {
     pub(crate) fn finish(self) -> Result<()> {
         self.buffer.push(0);
         let length = self.buffer.len() - self.start;
-        if length > DOCUMENT_BYTES_MAX {
+        if length > LENGTH_MAX {
             return Err(Error::new(Code::BSONObjectTooLarge, "a document of more than 2 GiB cannot be written"));
         }
         let length = (length as i32).to_le_bytes();

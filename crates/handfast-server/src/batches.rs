@@ -7,11 +7,13 @@
 use std::collections::VecDeque;
 
 use async_trait::async_trait;
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
+use handfast_mql::Code;
+use handfast_mql::depth::ANSWER_BYTES_MAX;
 use handfast_store::{BatchLimit, Cursor, Page};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
-use crate::error::Outcome;
+use crate::error::{CommandError, Outcome};
 use crate::reserve::{FREE_BYTES, Reserve, Reserved};
 use crate::writer::{Writer, decimal};
 
@@ -47,6 +49,10 @@ impl Batches {
 
     /// Writes the next documents as the elements of the array that is open in `writer`. The reservation is to be kept
     /// until the reply is sent.
+    ///
+    /// # Errors
+    /// Those of the cursor; `BSONObjectTooLarge` (10334) for a document that a pipeline has made larger than a client can
+    /// take.
     pub(crate) async fn fill(
         &mut self,
         writer: &mut Writer,
@@ -59,6 +65,7 @@ impl Batches {
         let mut digits = [0; 20];
         while count < documents_max {
             while let Some(document) = self.stash.front() {
+                check_size(document)?;
                 let fits = writer.len() + document.as_bytes().len() + ELEMENT_BYTES_MAX <= bytes_max;
                 if count >= documents_max || (count > 0 && !fits) {
                     return Ok(reserved);
@@ -86,6 +93,15 @@ impl Batches {
         }
         Ok(reserved)
     }
+}
+
+fn check_size(document: &RawDocument) -> Outcome<()> {
+    let size = document.as_bytes().len();
+    if size <= ANSWER_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("a document of the answer has {size} bytes, the limit is {ANSWER_BYTES_MAX} bytes");
+    Err(CommandError::new(Code::BSONObjectTooLarge, text))
 }
 
 /// Documents that are there already, as a cursor.

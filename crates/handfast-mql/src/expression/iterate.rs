@@ -64,7 +64,8 @@ impl Form for Map {
             scope.context.next_item()?;
             let values = [Value::Ref(item?)];
             let frame = Frame { values: &values, outer: scope.frame };
-            let result = self.body.evaluate(Scope { frame: Some(&frame), ..scope })?;
+            let inner = scope.holding(&input)?.holding_bytes(mapped.as_bytes().len())?;
+            let result = self.body.evaluate(Scope { frame: Some(&frame), ..inner })?;
             value::push(&mut mapped, result.or_null())?;
         }
         Ok(mapped.into())
@@ -111,7 +112,8 @@ impl Form for Filter {
             let item = item?;
             let values = [Value::Ref(item)];
             let frame = Frame { values: &values, outer: scope.frame };
-            if !self.condition.evaluate(Scope { frame: Some(&frame), ..scope })?.is_true() {
+            let inner = scope.holding(&input)?.holding_bytes(kept.as_bytes().len())?;
+            if !self.condition.evaluate(Scope { frame: Some(&frame), ..inner })?.is_true() {
                 continue;
             }
             kept.push(item);
@@ -181,7 +183,8 @@ impl Form for Reduce {
             scope.context.next_item()?;
             let values = [Value::Ref(item?), result];
             let frame = Frame { values: &values, outer: scope.frame };
-            let next = self.body.evaluate(Scope { frame: Some(&frame), ..scope })?;
+            let inner = scope.holding(&input)?.holding(&values[1])?;
+            let next = self.body.evaluate(Scope { frame: Some(&frame), ..inner })?;
             // Each round may put the value of the round before inside a new one: the only loop that can nest without bound.
             limits::check_depth(next.or_null())?;
             result = next.detach();

@@ -126,7 +126,7 @@ impl Expression {
         context: &'a Context,
     ) -> Result<Value<'a>> {
         context.begin_evaluation();
-        self.node.evaluate(Scope { root, current, context, frame: None })
+        self.node.evaluate(Scope { root, current, context, frame: None, held_bytes: 0 })
     }
 
     /// The literal value, if the expression is one.

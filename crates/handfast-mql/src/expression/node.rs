@@ -25,6 +25,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) context: &'a Context,
     /// The innermost frame of local variables.
     pub(crate) frame: Option<&'a Frame<'a>>,
+    /// Bytes of made values that wait while this is evaluated: arguments, items and variables of what is around it.
+    pub(crate) held_bytes: usize,
 }
 
 /// The variables that one `$let`, `$map`, `$filter` or `$reduce` binds.
@@ -34,6 +36,25 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Scope<'a> {
+    /// The same, while a value that was made waits for the next one.
+    ///
+    /// # Errors
+    /// `ExceededMemoryLimit` (146) if all that wait are too large together: each of them is bounded, but an expression may
+    /// have a million arguments.
+    pub(crate) fn holding(self, value: &Value<'_>) -> Result<Self> {
+        self.holding_bytes(value.made_bytes().unwrap_or(0))
+    }
+
+    /// The same, for so many bytes.
+    ///
+    /// # Errors
+    /// As [`Scope::holding`].
+    pub(crate) fn holding_bytes(self, bytes: usize) -> Result<Self> {
+        let held_bytes = self.held_bytes.saturating_add(bytes);
+        limits::check_bytes(held_bytes)?;
+        Ok(Scope { held_bytes, ..self })
+    }
+
     /// The value of a local variable: so many frames up, at this place.
     pub(crate) fn local(&self, up: usize, index: usize) -> &'a Value<'a> {
         const MISSING: &Value<'static> = &Value::Missing;
@@ -92,10 +113,21 @@ impl Node {
     }
 }
 
+/// The values of several expressions that are needed together.
+pub(crate) fn evaluate_all<'a>(nodes: &'a [Node], mut scope: Scope<'a>) -> Result<Vec<Value<'a>>> {
+    let mut values = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let value = node.evaluate(scope)?;
+        scope = scope.holding(&value)?;
+        values.push(value);
+    }
+    Ok(values)
+}
+
 fn object<'a>(fields: &'a [(CString, Node)], scope: Scope<'a>) -> Result<Value<'a>> {
     let mut document = RawDocumentBuf::new();
     for (key, node) in fields {
-        if let Some(value) = node.evaluate(scope)?.get() {
+        if let Some(value) = node.evaluate(scope.holding_bytes(document.as_bytes().len())?)?.get() {
             value::append(&mut document, key.as_str(), value)?;
         }
     }
@@ -105,7 +137,8 @@ fn object<'a>(fields: &'a [(CString, Node)], scope: Scope<'a>) -> Result<Value<'
 fn array<'a>(items: &'a [Node], scope: Scope<'a>) -> Result<Value<'a>> {
     let mut array = RawArrayBuf::new();
     for node in items {
-        value::push(&mut array, node.evaluate(scope)?.or_null())?;
+        let inner = scope.holding_bytes(array.as_bytes().len())?;
+        value::push(&mut array, node.evaluate(inner)?.or_null())?;
     }
     Ok(array.into())
 }
@@ -153,10 +186,12 @@ impl Function {
     fn call<'a>(&self, arguments: &'a [Node], scope: Scope<'a>) -> Result<Value<'a>> {
         match (self.apply, arguments) {
             (Apply::One(apply), [only]) => apply(only.evaluate(scope)?),
-            (Apply::Two(apply), [left, right]) => apply(left.evaluate(scope)?, right.evaluate(scope)?),
-            (Apply::Many(apply), arguments) => {
-                apply(arguments.iter().map(|node| node.evaluate(scope)).collect::<Result<_>>()?)
+            (Apply::Two(apply), [left, right]) => {
+                let left = left.evaluate(scope)?;
+                let right = right.evaluate(scope.holding(&left)?)?;
+                apply(left, right)
             }
+            (Apply::Many(apply), arguments) => apply(evaluate_all(arguments, scope)?),
             // The compiler has checked the arity.
             (Apply::One(_) | Apply::Two(_), _) => Ok(Value::NULL),
         }

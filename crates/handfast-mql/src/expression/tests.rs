@@ -1,4 +1,4 @@
-use bson::{Bson, DateTime, RawBsonRef, RawDocumentBuf, Timestamp, bson, doc};
+use bson::{Bson, DateTime, Document, RawBsonRef, RawDocumentBuf, Timestamp, bson, doc};
 use proptest::prelude::*;
 
 use super::{
@@ -530,4 +530,29 @@ proptest! {
         let document = doc! { "a": [1, 2.5, "x", { "c": null }], "b": { "c": "2020-02-30" }, "d": DateTime::from_millis(1) };
         let _ = evaluate(expression, document);
     }
+}
+
+#[test]
+fn values_that_wait_for_each_other_are_bounded_together() {
+    // 500 values of 900 kB: each too small to be counted among the large ones.
+    let document = doc! { "s": "x".repeat(900_000), "big": vec!["x".repeat(900_000); 10] };
+    let made = |count: usize| vec![bson!({ "$toLower": "$s" }); count];
+    for expression in [
+        doc! { "$setEquals": [made(500), []] },
+        doc! { "$concatArrays": [made(500), []] },
+        doc! { "$concat": made(500) },
+        doc! { "$mergeObjects": made(500).into_iter().map(|text| bson!({ "a": text })).collect::<Vec<_>>() },
+        doc! { "$let": {
+            "vars": (0..500).map(|index| (format!("v{index}"), bson!({ "$toLower": "$s" }))).collect::<Document>(),
+            "in": 1,
+        } },
+        doc! { "$zip": { "inputs": made(500).into_iter().map(|text| bson!([text])).collect::<Vec<_>>() } },
+        doc! { "$map": { "input": { "$range": [0, 500] }, "in": { "$toLower": "$s" } } },
+        doc! { "$replaceAll": { "input": "$s", "find": "x", "replacement": "$s" } },
+    ] {
+        check_error(expression, document.clone(), 146);
+    }
+    // What waits is given back when it is used.
+    let lengths = vec![bson!({ "$strLenBytes": { "$toLower": "$s" } }); 500];
+    check(doc! { "$add": lengths }, document, 450_000_000);
 }

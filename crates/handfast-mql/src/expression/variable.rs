@@ -4,7 +4,7 @@ use bson::RawBsonRef;
 
 use super::{
     compile::{Compiler, NamedErrors, named_sources, required},
-    node::{Form, Frame, Node, Scope},
+    node::{Form, Frame, Node, Scope, evaluate_all},
     path::Base,
     value::{self, Value},
 };
@@ -49,9 +49,10 @@ fn bind(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
 
 impl Form for Let {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
-        let values = self.values.iter().map(|node| node.evaluate(scope)).collect::<Result<Vec<_>>>()?;
+        let values = evaluate_all(&self.values, scope)?;
+        let held = values.iter().filter_map(Value::made_bytes).sum();
         let frame = Frame { values: &values, outer: scope.frame };
-        let inner = Scope { frame: Some(&frame), ..scope };
+        let inner = Scope { frame: Some(&frame), ..scope.holding_bytes(held)? };
         Ok(self.body.evaluate(inner)?.detach())
     }
 }

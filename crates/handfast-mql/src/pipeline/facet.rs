@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     context::Context,
+    depth::ANSWER_BYTES_MAX,
     error::{Code, Error, Result},
     expression::value,
 };
@@ -117,11 +118,11 @@ impl Operator for Faceting<'_> {
         }
         let results = self.branches.iter_mut().map(|branch| std::mem::take(&mut branch.results));
         let document = self.stage.document(results, self.context)?;
-        if document.as_bytes().len() > DOCUMENT_BYTES_MAX {
+        if document.as_bytes().len() > ANSWER_BYTES_MAX {
             return Err(Error::new(
                 Code::BSONObjectTooLarge,
                 format!(
-                    "$facet gives a document of {} bytes, the limit is {DOCUMENT_BYTES_MAX}",
+                    "$facet gives a document of {} bytes, the limit is {ANSWER_BYTES_MAX}",
                     document.as_bytes().len()
                 ),
             ));
@@ -130,6 +131,3 @@ impl Operator for Faceting<'_> {
         Ok(Flow::Done)
     }
 }
-
-/// MongoDB's bound for one document, with the 16 kB its internals may have more.
-const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024 + 16 * 1024;

@@ -8,6 +8,7 @@
 //!                                      b -- c compute    gives {a: 5, b: {c: 7}}
 //! ```
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -16,7 +17,7 @@ use crate::{
     context::{CompileOptions, Context},
     error::{Code, Error, Result},
     expression::{
-        Expression, Value, is_number,
+        Expression, Value, is_number, limits,
         path::split,
         value::{self, show},
     },
@@ -121,12 +122,17 @@ impl Shape {
     /// The document in its new shape.
     ///
     /// # Errors
-    /// What the computed fields fail with.
+    /// What the computed fields fail with; 146 if they are more than 100 MB together.
     pub fn apply(&self, document: &RawDocument, context: &Context) -> Result<RawDocumentBuf> {
         let mut out = RawDocumentBuf::new();
-        self.document(&self.tree, document, &Input { root: document, context }, &mut out)?;
+        self.document(
+            &self.tree,
+            document,
+            &Input { root: document, context, computed_bytes: Cell::new(0) },
+            &mut out,
+        )?;
         if self.tree.computes {
-            crate::expression::limits::check_depth(RawBsonRef::Document(&out))?;
+            limits::check_depth(RawBsonRef::Document(&out))?;
         }
         Ok(out)
     }
@@ -211,12 +217,20 @@ impl Shape {
 struct Input<'a> {
     root: &'a RawDocument,
     context: &'a Context,
+    /// A field is computed anew in each element of the arrays on its path: a few bytes can ask for terabytes.
+    computed_bytes: Cell<usize>,
 }
 
 impl Input<'_> {
     fn compute(&self, expression: &Expression, name: &str, out: &mut RawDocumentBuf) -> Result<()> {
         match expression.evaluate(self.root, self.context)?.get() {
-            Some(value) => value::append(out, name, value),
+            Some(value) => {
+                let before = out.as_bytes().len();
+                value::append(out, name, value)?;
+                let made = self.computed_bytes.get().saturating_add(out.as_bytes().len().saturating_sub(before));
+                self.computed_bytes.set(made);
+                limits::check_bytes(made)
+            }
             None => Ok(()),
         }
     }

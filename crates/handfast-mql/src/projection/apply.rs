@@ -1,8 +1,9 @@
 //! Walks a document along the tree of a projection and writes what is shown.
 
 use bson::spec::ElementType;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
+use crate::depth::ANSWER_BYTES_MAX;
 use crate::element::{Boxed, Element, IndexName, Writer, elements, find};
 use crate::{Code, Context, Error, MatchPosition, Result};
 
@@ -67,7 +68,7 @@ impl Walk<'_> {
                 Node::Compute(_) if self.is_root(document) && name == "_id" => {}
                 Node::Compute(expression) => {
                     if let Some(value) = expression.evaluate(self.root, self.context)?.get() {
-                        writer.copy_as(name, Boxed::new(value).element());
+                        computed(name, value, writer)?;
                     }
                 }
                 Node::ElementMatch(filter) => {
@@ -96,7 +97,7 @@ impl Walk<'_> {
             && let Some(Node::Compute(expression)) = children.get("_id")
             && let Some(value) = expression.evaluate(self.root, self.context)?.get()
         {
-            writer.copy_as("_id", Boxed::new(value).element());
+            computed("_id", value, writer)?;
         }
         Ok(())
     }
@@ -190,6 +191,21 @@ impl Walk<'_> {
         let element = elements(array).nth(index).transpose()?;
         element.ok_or_else(|| Error::new(Code(51247), "positional operator '.$' element mismatch"))
     }
+}
+
+/// Writes a computed field. A field is computed anew in each element of the arrays on its path: a few bytes can ask for
+/// terabytes, so that what is written so far is looked at.
+///
+/// # Errors
+/// `BSONObjectTooLarge` (10334) if the answer has become larger than a document may be.
+fn computed(name: &str, value: RawBsonRef<'_>, writer: &mut Writer<'_>) -> Result<()> {
+    writer.copy_as(name, Boxed::new(value).element());
+    let bytes = writer.buffered();
+    if bytes <= ANSWER_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("the projected document is larger than {ANSWER_BYTES_MAX} bytes");
+    Err(Error::new(Code::BSONObjectTooLarge, message))
 }
 
 /// `name: [element]`

@@ -73,3 +73,12 @@ async fn large_batches_wait_for_room() {
     writer.begin_array("a");
     assert!(small.fill(&mut writer, 1_000, &reserve).await.unwrap().is_none(), "a small batch is free");
 }
+
+#[tokio::test]
+async fn a_document_that_no_client_could_take_is_an_error() {
+    let mut batches = Batches::new(Box::new(ListCursor::new(documents(1, ANSWER_BYTES_MAX))));
+    let mut writer = Writer::new();
+    writer.begin_array("a");
+    let refused = batches.fill(&mut writer, 10, &Reserve::new(64 << 20)).await.err();
+    assert_eq!(refused.map(|error| error.code), Some(Code::BSONObjectTooLarge));
+}

@@ -10,7 +10,7 @@ use crate::{
     expression::{
         compile::{Compiler, NamedErrors, named_sources},
         convert::integer_of,
-        node::{Form, Node, Scope},
+        node::{Form, Node, Scope, evaluate_all},
         value::{self, Value, type_name},
     },
     order,
@@ -172,7 +172,7 @@ fn zip(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
 
 impl Form for Zip {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
-        let inputs = self.inputs.iter().map(|node| node.evaluate(scope)).collect::<Result<Vec<_>>>()?;
+        let inputs = evaluate_all(&self.inputs, scope)?;
         if inputs.iter().any(Value::is_nullish) {
             return Ok(Value::NULL);
         }
@@ -186,7 +186,8 @@ impl Form for Zip {
             };
             arrays.push(array);
         }
-        let defaults = self.defaults.iter().map(|node| node.evaluate(scope)).collect::<Result<Vec<_>>>()?;
+        let held = inputs.iter().filter_map(Value::made_bytes).sum();
+        let defaults = evaluate_all(&self.defaults, scope.holding_bytes(held)?)?;
         let lengths = arrays.iter().map(|array| count(array));
         let length = if self.longest { lengths.max() } else { lengths.min() }.unwrap_or(0);
         let mut cursors: Vec<_> = arrays.iter().map(|array| value::items(array)).collect();

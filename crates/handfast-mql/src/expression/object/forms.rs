@@ -6,6 +6,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors},
+        limits,
         node::{Form, Node, Scope},
         path::{Base, FieldPath, field},
         value::{self, Value},
@@ -152,6 +153,7 @@ impl Form for SetField {
         if let Some(new) = new.get().filter(|_| !placed) {
             value::append(&mut result, &self.name, new)?;
         }
+        limits::check_bytes(result.as_bytes().len())?;
         Ok(result.into())
     }
 }

@@ -207,8 +207,10 @@ impl Walk<'_> {
     /// The document the walk began with, with what was found in its place.
     ///
     /// # Errors
-    /// `Overflow` (15) if it nests too deep.
-    pub fn attach(self, document: &RawDocument) -> Result<RawDocumentBuf> {
+    /// `Overflow` (15) if it nests too deep; 292 if it exceeds [`Context::stage_bytes_max`], with what
+    /// the stages before have put into it.
+    pub fn attach(mut self, document: &RawDocument) -> Result<RawDocumentBuf> {
+        self.memory.take(document.as_bytes().len())?;
         let array: RawArrayBuf = self.found.into_iter().collect();
         let out = with_path(document, &self.stage.into, Some(RawBsonRef::Array(&array)))?;
         limits::check_depth(RawBsonRef::Document(&out))?;

@@ -133,7 +133,7 @@ impl Lookup {
     /// The document with what was found in its place.
     ///
     /// # Errors
-    /// 292 if it exceeds [`Context::stage_bytes_max`].
+    /// 292 if it exceeds [`Context::stage_bytes_max`]: also what the stages before have put into the document counts.
     pub fn attach(
         &self,
         document: &RawDocument,
@@ -141,6 +141,7 @@ impl Lookup {
         context: &Context,
     ) -> Result<RawDocumentBuf> {
         let mut memory = Memory::new("$lookup", context);
+        memory.take(document.as_bytes().len())?;
         let mut array = RawArrayBuf::new();
         for item in found {
             memory.take(item.as_bytes().len())?;

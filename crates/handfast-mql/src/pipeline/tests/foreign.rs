@@ -293,3 +293,13 @@ fn merge_is_refused() {
     check_error(bson!([{ "$merge": { "into": "c", "let": {}, "whenMatched": "merge" } }]), 51199);
     check_error(bson!([{ "$merge": { "into": "c", "whenMatched": [{ "$match": {} }] } }]), 72);
 }
+
+#[test]
+fn a_lookup_counts_what_those_before_it_have_found() {
+    let found: Vec<RawDocumentBuf> = (0..60).map(|id| rawdoc! { "_id": id, "s": "x".repeat(1_000_000) }).collect();
+    with_lookup(doc! { "from": "c", "pipeline": [], "as": "r" }, |lookup| {
+        let once = lookup.attach(&rawdoc! { "_id": 1 }, found.clone(), &context()).unwrap();
+        let around = rawdoc! { "_id": 1, "earlier": once };
+        assert_eq!(lookup.attach(&around, found, &context()).unwrap_err().code().0, 292);
+    });
+}

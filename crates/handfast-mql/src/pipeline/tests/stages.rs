@@ -555,3 +555,18 @@ fn every_stage_that_holds_its_input_has_the_bound_of_the_context() {
         assert!(pipeline.run(documents(), &context(500_000)).is_ok(), "{stage}");
     }
 }
+
+#[test]
+fn what_is_computed_in_every_element_is_bounded() {
+    let input = doc! { "a": vec![doc! { "x": 1 }; 1000], "s": "x".repeat(1_000_000) };
+    for stage in [
+        doc! { "$addFields": { "a.x": "$s" } },
+        doc! { "$addFields": { "a.y.z": "$s" } },
+        doc! { "$project": { "a.y": "$s" } },
+        doc! { "$project": { "a.y": { "$toUpper": "$s" } } },
+        doc! { "$set": (0..200).map(|index| (format!("f{index}"), bson!({ "$toUpper": "$s" }))).collect::<Document>() },
+    ] {
+        let error = run(bson!([stage.clone()]), input.clone()).expect_err("too large");
+        assert_eq!(error.code().0, 146, "{stage}");
+    }
+}

@@ -18,3 +18,12 @@ fn computed() {
     );
     check(document(), doc! { "l.y": "$a", "l.x": 1 }, doc! { "_id": 1, "l": [{ "x": 1, "y": 1 }, { "y": 1 }] });
 }
+
+#[test]
+fn what_is_computed_in_every_element_is_bounded() {
+    let document = doc! { "a": vec![doc! { "x": 1 }; 1000], "s": "x".repeat(1_000_000) };
+    for projection in [doc! { "a.x": "$s" }, doc! { "a.y.z": "$s" }, doc! { "a": { "x": { "$toUpper": "$s" } } }] {
+        let error = run(&projection, None, &document).expect_err("too large");
+        assert_eq!(error.code(), Code::BSONObjectTooLarge, "{projection}");
+    }
+}
