@@ -4,7 +4,8 @@ use std::time::Duration;
 use bson::rawdoc;
 use handfast_store::DocumentStore;
 use handfast_wire::compressed::{Compressed, compress};
-use handfast_wire::{HEADER_BYTES, Limits};
+use handfast_wire::limits::MESSAGE_BYTES_MAX;
+use handfast_wire::{HEADER_BYTES, Limits, Sequence};
 use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
 
@@ -241,6 +242,43 @@ async fn a_document_above_the_bound_is_refused_and_the_connection_goes_on() {
     let large = rawdoc! { "x": "y".repeat(16 * 1024 * 1024 + 16 * 1024) };
     let reply = client.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &[large])]).await;
     assert_eq!(error_of(&reply).0, 10_334);
+    assert!(is_alive(&mut client).await);
+}
+
+/// An insert whose whole message has so many bytes.
+fn insert_of(bytes: usize) -> Vec<u8> {
+    let body = rawdoc! { "insert": "c", "$db": "d" };
+    let encode = |last: usize| {
+        let fill = |id: i32, bytes: usize| rawdoc! { "_id": id, "x": "y".repeat(bytes) };
+        let documents = [fill(1, 16_000_000), fill(2, 16_000_000), fill(3, last)];
+        let sequences = vec![Sequence { identifier: "documents", documents: documents.iter().map(|d| &**d).collect() }];
+        let mut message = Vec::new();
+        OpMsg { flags: PLAIN, body: &body, sequences }.encode(1, 0, &mut message);
+        message
+    };
+    let overhead = encode(0).len();
+    encode(bytes - overhead)
+}
+
+#[tokio::test]
+async fn the_largest_message_is_carried_out_and_one_byte_more_closes_its_connection_only() {
+    let store = Arc::new(TinyStore::default());
+    let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
+    let mut client = server.connect();
+    for expected in [rawdoc! { "n": 3, "ok": 1.0 }, rawdoc! { "n": 0 }] {
+        let message = insert_of(MESSAGE_BYTES_MAX);
+        assert_eq!(message.len(), MESSAGE_BYTES_MAX);
+        client.send_bytes(&message).await;
+        let reply = client.receive().await.unwrap().2;
+        assert_eq!(reply.int("n"), expected.int("n"), "the second time they are there: {reply:?}");
+    }
+    assert!(is_alive(&mut client).await);
+    let mut other = server.connect();
+    let message = insert_of(MESSAGE_BYTES_MAX + 1);
+    assert_eq!(message.len(), MESSAGE_BYTES_MAX + 1);
+    // Its length is refused before any of it is read.
+    other.send_bytes(&message[..HEADER_BYTES]).await;
+    is_closed(other).await;
     assert!(is_alive(&mut client).await);
 }
 
