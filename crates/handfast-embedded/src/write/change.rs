@@ -68,7 +68,7 @@ impl EmbeddedStore {
             context: self.inner.sources.context(&variables),
         });
         let _stop = target.stop_on_drop();
-        let bytes = statement.filter.as_bytes().len() + size_of_update(statement);
+        let bytes = statement.filter.as_bytes().len() + size_of_update(&statement.update);
         let apply = self.apply_change(target.clone(), change.clone());
         let absent = change.is_upsert().then(|| self.insert_absent(target.clone(), change.clone()));
         if change.is_multi() {
@@ -201,7 +201,7 @@ impl EmbeddedStore {
             claimed.changed(before, after.map(|applied| applied.document), &judged.context).map(Some)
         });
         let absent = claim.change().filter(|change| change.is_upsert()).map(|_| self.claim_absent(&target, &claim));
-        let bytes = request.filter.as_bytes().len();
+        let bytes = request.filter.as_bytes().len() + size_of_modification(&request);
         let (answer, ticketed) = (request.durability.into(), self.ticketed(request.ticket));
         let outcome = self.change_one(target, answer, bytes, ticketed, apply, absent).await?;
         Ok(outcome.unwrap_or_default())
@@ -252,8 +252,15 @@ fn refused(index: usize, error: StoreError) -> StoreResult<WriteError> {
     }
 }
 
-fn size_of_update(statement: &UpdateStatement) -> usize {
-    match &statement.update {
+fn size_of_modification(request: &FindAndModify) -> usize {
+    match &request.modification {
+        handfast_store::Modification::Update { update, .. } => size_of_update(update),
+        handfast_store::Modification::Remove => 0,
+    }
+}
+
+fn size_of_update(update: &handfast_store::UpdateSpec) -> usize {
+    match update {
         handfast_store::UpdateSpec::Document(document) => document.as_bytes().len(),
         handfast_store::UpdateSpec::Pipeline(stages) => stages.iter().map(|stage| stage.as_bytes().len()).sum(),
     }
