@@ -1,9 +1,10 @@
 //! Starting the server and the programs around it.
 
 use std::fs::File;
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a server may take to answer after its start; generous, for machines under load.
@@ -77,6 +78,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) {
 
 /// Runs a program that starts its servers itself.
 pub(crate) fn run_with_own_servers(program: &str, arguments: &[&str]) {
+    let _turn = turn();
     execute(Command::new(program).args(arguments));
 }
 
@@ -86,6 +88,15 @@ pub(crate) struct Handfast {
     directory: PathBuf,
     port: u16,
     ca: Option<String>,
+    /// Given back last.
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// The programs measure themselves against time-outs, and `cargo test` runs tests side by side: one at a time.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    // The test before may have failed: that is its own matter.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Of the user "boss" of a guarded server. It holds a character that SASLprep takes out, and one outside ASCII.
@@ -126,7 +137,7 @@ impl Drop for Certificate {
 }
 
 impl Handfast {
-    /// Starts the server on a free port and waits until it takes connections.
+    /// Starts the server on a port that it chooses itself, and waits until it takes connections.
     pub(crate) fn start() -> Self {
         Self::start_with(&[], |_| {})
     }
@@ -159,13 +170,15 @@ impl Handfast {
     }
 
     fn start_with(flags: &[String], prepare: impl FnOnce(&Path)) -> Self {
-        let port = free_port();
-        let directory = std::env::temp_dir().join(format!("handfast-ext-{}-{port}", std::process::id()));
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let turn = turn();
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("handfast-ext-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory for the server");
         let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
         prepare(&directory);
         let child = Command::new(env!("CARGO_BIN_EXE_handfast"))
-            .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(directory.join("data"))
             .args(flags)
             .stdin(Stdio::null())
@@ -173,11 +186,21 @@ impl Handfast {
             .stderr(log)
             .spawn()
             .expect("the server starts");
-        let mut server = Self { child, directory, port, ca: None };
-        let answered =
-            wait_until(START_SECONDS_MAX, || TcpStream::connect(("127.0.0.1", port)).is_ok() || !server.alive());
-        assert!(answered && server.alive(), "the server did not start:\n{}", server.log());
+        let mut server = Self { child, directory, port: 0, ca: None, _turn: turn };
+        let ready = wait_until(START_SECONDS_MAX, || {
+            server.port = server.announced_port().unwrap_or(0);
+            server.port != 0 || !server.alive()
+        });
+        assert!(ready && server.alive(), "the server did not start:\n{}", server.log());
         server
+    }
+
+    /// The port of the start line, once the server has said that it is ready.
+    fn announced_port(&self) -> Option<u16> {
+        let log = self.log();
+        log.lines().find(|line| *line == "ready")?;
+        let (_, rest) = log.split_once("listens on 127.0.0.1:")?;
+        rest.split(|other: char| !other.is_ascii_digit()).next()?.parse().ok()
     }
 
     /// What clients connect to.
@@ -260,11 +283,6 @@ fn text(from: &mut impl std::io::Read) -> String {
     let mut bytes = Vec::new();
     let _until_the_end = from.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
 }
 
 #[expect(clippy::disallowed_methods, reason = "waits for other processes, which no injected clock moves")]
