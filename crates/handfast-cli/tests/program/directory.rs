@@ -173,6 +173,19 @@ fn a_directory_that_is_not_there_is_not_made() -> Result<()> {
 }
 
 #[test]
+fn no_store_is_made_in_an_empty_directory() -> Result<()> {
+    let scratch = Scratch::new("empty")?;
+    std::fs::create_dir(scratch.path("empty"))?;
+    for arguments in [&["check"][..], &["dump", "--to", "t"], &["backup", "--to", "t"]] {
+        let output = handfast(&scratch, arguments).args(["--data", "empty"]).output()?;
+        assert_one_line(&output, 1, "holds no handfast store");
+        assert!(std::fs::read_dir(scratch.path("empty"))?.next().is_none());
+        assert!(!scratch.path("t").exists());
+    }
+    Ok(())
+}
+
+#[test]
 fn a_directory_in_use_is_one_line() -> Result<()> {
     let scratch = Scratch::new("in-use")?;
     let _serve = serve(&scratch, "data")?;
