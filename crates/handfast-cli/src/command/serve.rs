@@ -1,6 +1,7 @@
 //! `handfast serve`: the server over the embedded store, from the first line to the last.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use handfast_server::auth::Users;
