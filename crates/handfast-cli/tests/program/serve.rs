@@ -149,8 +149,8 @@ fn a_directory_that_may_not_be_written_is_one_line() -> Result<()> {
 fn a_full_disk_is_one_line() -> Result<()> {
     let scratch = Scratch::new("full")?;
     std::fs::create_dir(scratch.path("disk"))?;
-    // A file system of 64 KiB in a namespace of its own, gone with the process.
-    let script = "mount -t tmpfs -o size=64k none disk || exit 99; exec \"$0\" \"$@\"";
+    // A file system of 16 KiB in a namespace of its own, gone with the process.
+    let script = "mount -t tmpfs -o size=16k none disk || exit 99; exec \"$0\" \"$@\"";
     let program = env!("CARGO_BIN_EXE_handfast");
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "--map-root-user", "--user", "sh", "-c", script, program]).args(FREE_PORT);
