@@ -142,6 +142,11 @@ impl Handfast {
         Self::start_with(&[], |_| {})
     }
 
+    /// Starts a server that says it is no replica set.
+    pub(crate) fn standalone() -> Self {
+        Self::start_with(&["--topology".to_owned(), "standalone".to_owned()], |_| {})
+    }
+
     /// Starts a server that asks for logins, with the user "boss".
     pub(crate) fn guarded(flags: &[String]) -> Self {
         let flags: Vec<String> = flags.iter().cloned().chain(["--auth".to_owned()]).collect();
