@@ -1,5 +1,6 @@
 //! A transaction under the contract of a store.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,6 +18,7 @@ use handfast_store::{
 use super::merged::{self, Watched};
 use super::write::refuse_ticket;
 use super::{Inner, Transaction, unsupported, unsupported_in};
+use crate::error::is_transient;
 
 impl Inner {
     /// Opens a cursor over what the transaction sees.
@@ -57,6 +59,16 @@ impl Inner {
     }
 }
 
+/// Whether a request goes on after one of its statements. A conflict ends the request, and the transaction with it.
+fn after(result: Result<()>, index: usize, ordered: bool, errors: &mut Vec<WriteError>) -> Result<ControlFlow<()>> {
+    let Err(error) = result else { return Ok(ControlFlow::Continue(())) };
+    if is_transient(&error) {
+        return Err(error);
+    }
+    errors.push(WriteError { index, error });
+    Ok(if ordered { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+}
+
 /// A find of one `_id` has read that document; any other one, all that match.
 fn read_of(find: &Find) -> Read {
     let mut elements = find.filter.iter().flatten();
@@ -81,15 +93,10 @@ impl DocumentStore for Transaction {
         let work = async {
             let mut outcome = InsertOutcome::default();
             for (index, document) in request.documents.into_iter().enumerate() {
-                match self.inner.insert_one(&request.namespace, document).await {
-                    Ok(()) => outcome.inserted += 1,
-                    Err(error) if crate::error::is_transient(&error) => return Err(error),
-                    Err(error) => {
-                        outcome.errors.push(WriteError { index, error });
-                        if request.ordered {
-                            break;
-                        }
-                    }
+                let result = self.inner.insert_one(&request.namespace, document).await;
+                outcome.inserted += u64::from(result.is_ok());
+                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
+                    break;
                 }
             }
             Ok(outcome)
@@ -106,15 +113,9 @@ impl DocumentStore for Transaction {
         let work = async {
             let mut outcome = UpdateOutcome::default();
             for index in 0..request.statements.len() {
-                match self.inner.run_update(&request, index, &mut outcome).await {
-                    Ok(()) => {}
-                    Err(error) if crate::error::is_transient(&error) => return Err(error),
-                    Err(error) => {
-                        outcome.errors.push(WriteError { index, error });
-                        if request.ordered {
-                            break;
-                        }
-                    }
+                let result = self.inner.run_update(&request, index, &mut outcome).await;
+                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
+                    break;
                 }
             }
             Ok(outcome)
@@ -132,15 +133,9 @@ impl DocumentStore for Transaction {
         let work = async {
             let mut outcome = DeleteOutcome::default();
             for index in 0..request.statements.len() {
-                match self.inner.run_delete(&request, index, &mut outcome.deleted).await {
-                    Ok(()) => {}
-                    Err(error) if crate::error::is_transient(&error) => return Err(error),
-                    Err(error) => {
-                        outcome.errors.push(WriteError { index, error });
-                        if request.ordered {
-                            break;
-                        }
-                    }
+                let result = self.inner.run_delete(&request, index, &mut outcome.deleted).await;
+                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
+                    break;
                 }
             }
             Ok(outcome)
