@@ -1,0 +1,72 @@
+//! Ways to be wrong that the harness has to find.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use handfast_store::{AtomicBatch, CommitTimestamp, DocumentStore, Result};
+use handfast_txn::{Engine, Local, Outcome, Start, TransactionId, WriteSet};
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// A commit is two batches, each with half of the writes.
+    HalfABatch,
+    /// A commit does not store its outcome.
+    LostTicket,
+    /// A retryable update does not store its result.
+    UnticketedUpdate,
+    /// Writes are acknowledged before they are synced.
+    Unsynced,
+}
+
+impl Defect {
+    /// Each, with what is said of it.
+    pub(crate) const ALL: [(Defect, &str); 4] = [
+        (Defect::HalfABatch, "something half done is there"),
+        (Defect::LostTicket, "the outcome is RolledBack"),
+        (Defect::UnticketedUpdate, "RetryableUpsert, repeated, answered"),
+        // Not even what was there before is left.
+        (Defect::Unsynced, "something half done is there: []"),
+    ];
+}
+
+/// The engine of the tests, which may be wrong.
+pub(crate) struct DefectiveEngine {
+    pub(crate) inner: Local,
+    pub(crate) defect: Option<Defect>,
+}
+
+#[async_trait]
+impl Engine for DefectiveEngine {
+    fn name(&self) -> &'static str {
+        "defective"
+    }
+
+    fn store(&self) -> &Arc<dyn DocumentStore> {
+        self.inner.store()
+    }
+
+    async fn begin(&self, deadline: Duration) -> Result<Start> {
+        self.inner.begin(deadline).await
+    }
+
+    async fn commit(&self, mut writes: WriteSet) -> Result<CommitTimestamp> {
+        match self.defect {
+            Some(Defect::LostTicket) => writes.ticket = None,
+            Some(Defect::HalfABatch) => {
+                let second = writes.writes.split_off(writes.writes.len() / 2);
+                let rest =
+                    AtomicBatch { writes: second, ticket: writes.ticket.take(), ..AtomicBatch::new(writes.read_at) };
+                self.inner.commit(writes).await?;
+                return self.inner.commit(rest).await;
+            }
+            Some(Defect::UnticketedUpdate | Defect::Unsynced) | None => {}
+        }
+        self.inner.commit(writes).await
+    }
+
+    async fn outcome(&self, id: TransactionId) -> Result<Outcome> {
+        self.inner.outcome(id).await
+    }
+}

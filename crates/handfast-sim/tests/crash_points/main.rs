@@ -1,0 +1,242 @@
+//! Every operation of transactions and retryable writes on the embedded store goes wrong in every way, one at a time;
+//! then the program dies. All or nothing must be there when the store is opened again, the outcome of each must be known
+//! by its name, and what is repeated must give the first result.
+//!
+//! ```text
+//! acts -> Database -> Faulty (one fault at operation n) -> EmbeddedStore -> directory ── copied while open ──> reopened
+//! ```
+//!
+//! The copy is what a killed process leaves: what the operating system has, and nothing that is only in memory. What
+//! happens within an operation (a batch applied and not synced) is looked at by the store's own crash points.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
+
+mod acts;
+mod defect;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bson::RawDocumentBuf;
+use handfast_embedded::{EmbeddedStore, Options, Repair, check};
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{Applied, Sources};
+use handfast_txn::{Database, Local, Outcome};
+use tempfile::TempDir;
+
+use self::acts::{Act, MONEY, dump, fill, money};
+use self::defect::{Defect, DefectiveEngine};
+
+/// What happens to an operation. After a crash nothing else is done; after the others the program gives up by itself.
+const KINDS: [Fault; 7] = [
+    Fault::Refuse,
+    Fault::LoseRequest,
+    Fault::LoseReply,
+    Fault::CrashBefore,
+    Fault::CrashAfter,
+    Fault::DeliverLate,
+    Fault::RepeatLater,
+];
+
+/// Points looked at in turn by one task, of as many tasks as there are processors.
+const WORKERS: u64 = 2;
+
+/// A store in a directory of its own, behind a plan of faults.
+struct World {
+    directory: TempDir,
+    store: EmbeddedStore,
+    faulty: Arc<Faulty<EmbeddedStore>>,
+    database: Database,
+    defect: Option<Defect>,
+}
+
+/// What happens when nothing goes wrong.
+struct Reference {
+    /// Of each act.
+    answers: Vec<String>,
+    /// Before, between and after the acts.
+    states: Vec<Vec<RawDocumentBuf>>,
+    operations: u64,
+}
+
+impl World {
+    async fn open(plan: Plan, defect: Option<Defect>) -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { acknowledge_after_sync: defect != Some(Defect::Unsynced), ..Options::small() };
+        let path = directory.path().join("data");
+        let store = EmbeddedStore::open(path, Sources::seeded(1), options).await.unwrap();
+        fill(&store).await;
+        let faulty = Arc::new(Faulty::new(Arc::new(store.clone()), plan));
+        let database = database(Arc::clone(&faulty), defect);
+        World { directory, store, faulty, database, defect }
+    }
+
+    /// The directory as a kill leaves it, in a place of its own.
+    async fn kill(self) -> (TempDir, EmbeddedStore) {
+        let left = self.directory.path().join("left");
+        copy(&self.directory.path().join("data"), &left);
+        drop((self.database, self.faulty));
+        self.store.close().await.unwrap();
+        let store = EmbeddedStore::open(left, Sources::seeded(1), Options::small()).await.unwrap();
+        (self.directory, store)
+    }
+}
+
+fn database<S: handfast_store::AtomicStore>(store: Arc<S>, defect: Option<Defect>) -> Database {
+    let sources = Sources::seeded(2);
+    let inner = Local::new(store, sources.clone());
+    Database::new(Arc::new(DefectiveEngine { inner, defect }), sources)
+}
+
+async fn undisturbed(defect: Option<Defect>) -> Reference {
+    let world = World::open(Plan::none(), defect).await;
+    let (mut answers, mut states) = (Vec::new(), vec![dump(&world.store).await]);
+    for act in Act::ALL {
+        answers.push(act.carry_out(&world.database, defect).await.unwrap());
+        states.push(dump(&world.store).await);
+    }
+    let operations = world.faulty.operations();
+    Reference { answers, states, operations }
+}
+
+/// What is wrong at one point; whether an act was found done that nobody had been told of.
+async fn point(number: u64, kind: Fault, defect: Option<Defect>, reference: &Reference) -> Result<bool, String> {
+    let world = World::open(Plan::at(number, kind), defect).await;
+    let mut done = 0;
+    let error = loop {
+        let Some(act) = Act::ALL.get(done) else { break None };
+        match act.carry_out(&world.database, defect).await {
+            Ok(answer) if answer == reference.answers[done] => done += 1,
+            Ok(answer) => return Err(format!("{act:?} answered {answer}, not {}", reference.answers[done])),
+            Err(error) => break Some(error),
+        }
+    };
+    if world.database.counts().open() != 0 {
+        return Err(format!("a transaction is left open: {:?}", world.database.counts()));
+    }
+    if matches!(kind, Fault::DeliverLate | Fault::RepeatLater) {
+        // The request arrives when the client has long helped itself.
+        repeat_all(&world.database, world.defect, reference).await?;
+        for _late in world.faulty.deliver_late().await {}
+        let last = reference.states.len() - 1;
+        expect_state(&dump(&world.store).await, reference, last..=last, "after a late request")?;
+    }
+    let late = matches!(kind, Fault::DeliverLate | Fault::RepeatLater);
+    let (directory, store) = world.kill().await;
+    let maybe = usize::from(error.is_some_and(|error| error.applied() == Applied::Maybe));
+    let expected = if late { Act::ALL.len()..=Act::ALL.len() } else { done..=done + maybe };
+    let reached = expect_state(&dump(&store).await, reference, expected, "after the crash")?;
+    let database = database(Arc::new(store.clone()), defect);
+    for (place, act) in Act::ALL.into_iter().enumerate().filter(|(_, act)| act.is_transaction()) {
+        let outcome = database.outcome(act.id()).await.map_err(|error| error.to_string())?;
+        if matches!(outcome, Outcome::Committed(_)) != (place < reached) {
+            return Err(format!("{act:?}: the outcome is {outcome:?}, and {reached} acts are there"));
+        }
+    }
+    repeat_all(&database, defect, reference).await?;
+    let last = reference.states.len() - 1;
+    expect_state(&dump(&store).await, reference, last..=last, "after all was repeated")?;
+    if money(&store).await != MONEY || database.counts().open() != 0 {
+        return Err("money or a transaction is left over".to_owned());
+    }
+    drop(database);
+    store.close().await.map_err(|error| error.to_string())?;
+    let checked = check(directory.path().join("left"), Sources::seeded(1), Options::small(), Repair::No, |_| {}).await;
+    let report = checked.map_err(|error| error.to_string())?;
+    if report.is_clean() { Ok(reached > done) } else { Err(format!("the directory is not clean: {report:?}")) }
+}
+
+async fn repeat_all(database: &Database, defect: Option<Defect>, reference: &Reference) -> Result<(), String> {
+    for (act, first) in Act::ALL.into_iter().zip(&reference.answers) {
+        let answer = act.repeat(database, defect).await.map_err(|error| format!("{act:?}, repeated: {error}"))?;
+        if answer != *first {
+            return Err(format!("{act:?}, repeated, answered {answer}, and at first {first}"));
+        }
+    }
+    Ok(())
+}
+
+/// Which state it is; it must be one between acts, and one of these.
+fn expect_state(
+    state: &[RawDocumentBuf],
+    reference: &Reference,
+    expected: std::ops::RangeInclusive<usize>,
+    when: &str,
+) -> Result<usize, String> {
+    match reference.states.iter().position(|other| other == state) {
+        None => {
+            let documents: Vec<_> = state.iter().map(|stored| bson::Document::try_from(&**stored)).collect();
+            Err(format!("{when} something half done is there: {documents:?}"))
+        }
+        Some(reached) if expected.contains(&reached) => Ok(reached),
+        Some(reached) => Err(format!("{when} {reached} acts are there, expected were {expected:?}")),
+    }
+}
+
+/// Looks at every point: how many there were, how many acts were done unheard, and what is wrong.
+async fn every_point() -> (usize, usize, Vec<String>) {
+    let reference = Arc::new(undisturbed(None).await);
+    let workers = (0..WORKERS).map(|worker| {
+        let reference = Arc::clone(&reference);
+        tokio::spawn(async move {
+            let mut results = Vec::new();
+            for number in (worker..reference.operations).step_by(WORKERS as usize) {
+                for kind in KINDS {
+                    let result = point(number, kind, None, &reference).await;
+                    results.push(result.map_err(|why| format!("operation {number}, {kind:?}: {why}")));
+                }
+            }
+            results
+        })
+    });
+    let mut results = Vec::new();
+    for worker in workers.collect::<Vec<_>>() {
+        results.extend(worker.await.unwrap());
+    }
+    assert_eq!(results.len() as u64, reference.operations * KINDS.len() as u64, "a point was left out");
+    let unheard = results.iter().filter(|result| matches!(result, Ok(true))).count();
+    (results.len(), unheard, results.into_iter().filter_map(Result::err).collect())
+}
+
+/// What is wrong at the first point that shows the defect.
+async fn first_wrong(defect: Defect) -> Option<String> {
+    let reference = undisturbed(Some(defect)).await;
+    for number in 0..reference.operations {
+        for kind in KINDS {
+            if let Err(why) = point(number, kind, Some(defect), &reference).await {
+                return Some(format!("operation {number}, {kind:?}: {why}"));
+            }
+        }
+    }
+    None
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_goes_wrong_each_act_is_done_wholly_and_once() {
+    let (points, unheard, wrong) = every_point().await;
+    println!("{points} crash points of {} acts; {unheard} times one was done and nobody heard of it", Act::ALL.len());
+    assert!(wrong.is_empty(), "{} of {points} points:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(points > 0 && unheard > 0, "nothing was put to the test");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_planted_defect_is_found() {
+    for (defect, sign) in Defect::ALL {
+        let found = first_wrong(defect).await.unwrap_or_else(|| panic!("{defect:?} was not found"));
+        println!("{defect:?}: {found}");
+        assert!(found.contains(sign), "{defect:?} was found for another reason: {found}");
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
