@@ -1,5 +1,5 @@
-//! Writes with tickets, and the engine fails or dies at each of its steps in turn: after opening again each write is
-//! there wholly or not at all, and sending all of them once more gives the first results.
+//! Writes with tickets, transactions of a database among them, and the engine fails or dies at each of its steps in turn:
+//! after opening again each write is there wholly or not at all, and sending all of them once more gives the first results.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::{
-    Applied, AtomicBatch, AtomicStore, Delete, DeleteStatement, DocumentStore, DocumentWrite, Find, FindAndModify,
-    Insert, Modification, ReturnDocument, Sources, Ticket, Update, UpdateSpec, UpdateStatement,
+    Applied, AtomicBatch, AtomicStore, CreateIndexes, Delete, DeleteStatement, DocumentStore, DocumentWrite, Find,
+    FindAndModify, IndexSpec, Insert, Modification, Namespace, ReturnDocument, Sources, StoreExt, Ticket, Update,
+    UpdateSpec, UpdateStatement,
 };
+use handfast_txn::{Database, Outcome, TransactionId, TransactionOptions};
 
 use super::EmbeddedStore;
 use super::open::assemble;
@@ -19,7 +21,7 @@ use crate::engine::faulty::{Fault, FaultKind, FaultyEngine};
 use crate::{Options, directory};
 
 /// The writes of the scenario, each in a session of its own.
-const WRITES: u8 = 6;
+const WRITES: u8 = 8;
 
 fn open_faulty(path: &Path, options: Options) -> (Arc<FaultyEngine>, EmbeddedStore) {
     let locked = Arc::new(directory::lock(path).unwrap());
@@ -69,6 +71,7 @@ async fn write(store: &EmbeddedStore, session: u8, kind: Option<u8>) -> handfast
             let statements = vec![DeleteStatement { filter: rawdoc! { "_id": 3 }, multi: false, hint: None }];
             format!("{:?}", store.delete(Delete { ticket, ..Delete::new(namespace(), statements) }).await?)
         }
+        6 | 7 => transaction(store, TransactionId { session: [session; 16], number: 1 }).await?,
         _ => {
             let put = |id: i32, n: i32| {
                 let document = rawdoc! { "_id": id, "n": n };
@@ -81,10 +84,43 @@ async fn write(store: &EmbeddedStore, session: u8, kind: Option<u8>) -> handfast
     })
 }
 
-/// Everything that is stored, records too.
+/// Does a transaction, or finds that it is done. The repeated commit carries something else, which must not count.
+async fn transaction(store: &EmbeddedStore, id: TransactionId) -> handfast_store::Result<String> {
+    let database = Database::local(store.clone(), Sources::seeded(1));
+    let done = database.outcome(id).await?;
+    let transaction = database.begin_with(TransactionOptions { id: Some(id), ..TransactionOptions::default() }).await?;
+    if let Outcome::Committed(at) = done {
+        transaction.insert_one(&namespace(), rawdoc! { "_id": "doubled" }).await?;
+        assert_eq!(transaction.commit().await?, at);
+        return Ok(format!("{at:?}"));
+    }
+    if id.session[0] == 7 {
+        let index = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "n": 1 }) };
+        transaction.create_indexes(CreateIndexes { namespace: made(), indexes: vec![index] }).await?;
+        for n in 0..3 {
+            transaction.insert_one(&made(), rawdoc! { "_id": n, "n": n }).await?;
+        }
+    }
+    for (id, by) in [(0, -1), (1, 1)] {
+        transaction.update_one(&namespace(), rawdoc! { "_id": id }, rawdoc! { "$inc": { "n": by } }).await?;
+    }
+    Ok(format!("{:?}", transaction.commit().await?))
+}
+
+/// The collection that a transaction makes.
+fn made() -> Namespace {
+    Namespace::new("db", "made").unwrap()
+}
+
+/// Everything that is stored, indexes and records too.
 async fn dump(store: &EmbeddedStore) -> Vec<RawDocumentBuf> {
-    let records = all(store.find(Find::new(Ticket::namespace().unwrap(), rawdoc! {})).await.unwrap()).await;
-    [find_all(store).await, records].concat()
+    let mut everything = find_all(store).await;
+    for other in [made(), Ticket::namespace().unwrap()] {
+        everything.extend(all(store.find(Find::new(other, rawdoc! {})).await.unwrap()).await);
+    }
+    let indexes = store.list_indexes(&made()).await.unwrap_or_default();
+    everything.extend(indexes.iter().map(|index| index.spec.to_document()));
+    everything
 }
 
 fn copy(from: &Path, to: &Path) {
