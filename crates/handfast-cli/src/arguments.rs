@@ -369,6 +369,10 @@ pub(crate) struct ServerFlags {
     /// Commands that take longer are logged
     #[arg(long, env = "HANDFAST_SLOW_OPERATION", value_name = "TIME")]
     pub(crate) slow_operation: Option<Span>,
+    /// Let clients make commands fail with configureFailPoint, as suites of tests do. Never for data that matters
+    #[arg(long, env = "HANDFAST_TEST_COMMANDS", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) test_commands: Option<bool>,
 }
 
 /// The settings of the log, which goes to standard error.

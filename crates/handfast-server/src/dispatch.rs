@@ -11,6 +11,7 @@ use tracing::{Instrument, debug, debug_span, info};
 use crate::auth::guard;
 use crate::commands::{self, Access, Call, Command};
 use crate::error::{CommandError, Outcome};
+use crate::fail_points;
 use crate::operations::{Noted, Operation};
 use crate::reply::{Answer, failure, labelled_failure, success};
 use crate::request::Request;
@@ -33,9 +34,17 @@ impl From<&CommandError> for Replied {
     }
 }
 
-/// Runs a command.
-pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>) -> Replied {
-    let Some(command) = commands::find(request.name) else {
+/// Runs a command; none if the connection is to be closed without a reply.
+pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>) -> Option<Replied> {
+    match &shared.fail_points {
+        None => Some(carry_out(shared, client, request).await),
+        Some(points) => fail_points::command::run(points, shared, client, request).await,
+    }
+}
+
+/// Runs a command, whatever is to go wrong.
+pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Request<'_>) -> Replied {
+    let Some(command) = find(shared, request.name) else {
         shared.metrics.count_unknown_command();
         let text = format!("no such command: '{}'", request.name);
         return Replied::from(&CommandError::new(Code::CommandNotFound, text));
@@ -61,6 +70,10 @@ pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>)
             Replied { document: labelled_failure(&error, &labels), more: false, _reserved: None }
         }
     }
+}
+
+fn find(shared: &Shared, name: &str) -> Option<&'static Command> {
+    commands::find(name).or_else(|| commands::find_for_tests(name).filter(|_| shared.fail_points.is_some()))
 }
 
 async fn run_known(
@@ -182,7 +195,7 @@ fn count(shared: &Shared, request: &Request<'_>, command: &'static Command, took
 }
 
 /// What the command is about, for people: a collection, or else the database.
-fn namespace(request: &Request<'_>) -> String {
+pub(crate) fn namespace(request: &Request<'_>) -> String {
     let collection = match request.subject {
         RawBsonRef::String(collection) => collection,
         // A getMore has the id of its cursor there.

@@ -154,15 +154,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         }
     }
 
-    /// Runs a command; none if the client went away while it only read.
+    /// Runs a command; none if the client went away while it only read, or is to get no reply.
     async fn run(&mut self, request: &Request<'_>) -> Option<Replied> {
         let run = dispatch::run(self.shared, self.client, request);
         if commands::writes(request) {
-            return Some(run.await);
+            return run.await;
         }
         tokio::select! {
             biased;
-            replied = run => Some(replied),
+            replied = run => replied,
             () = self.reader.peer_gone() => None,
         }
     }
@@ -170,14 +170,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
     /// The legacy handshake. Drivers open with it until they know better; nothing else is answered in this form.
     async fn answer_query(&mut self, header: &Header, query: &Query<'_>) -> Result<After, ReadError> {
         let document = match self.legacy_reply(query).await {
-            Ok(document) => document,
+            Ok(Some(document)) => document,
+            Ok(None) => return Ok(After::Close),
             Err(error) => failure(&error),
         };
         self.send_legacy(header.request_id, &document).await?;
         Ok(After::Continue)
     }
 
-    async fn legacy_reply(&mut self, query: &Query<'_>) -> Outcome<RawDocumentBuf> {
+    async fn legacy_reply(&mut self, query: &Query<'_>) -> Outcome<Option<RawDocumentBuf>> {
         check_document(query.query)?;
         let database = query.collection.strip_suffix(".$cmd").unwrap_or_default();
         // {$query: .., $readPreference: ..} is what a driver sends to a mongos.
@@ -191,7 +192,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
                 format!("Unsupported OP_QUERY command: {}. The client driver may require an upgrade.", request.name);
             return Err(CommandError::new(UNSUPPORTED_OP_QUERY, text));
         }
-        Ok(dispatch::run(self.shared, self.client, &request).await.document)
+        Ok(dispatch::run(self.shared, self.client, &request).await.map(|replied| replied.document))
     }
 
     /// Sends a reply and returns its id.

@@ -129,6 +129,8 @@ pub struct Options {
     pub shutdown_grace: Duration,
     /// Commands that take longer are logged.
     pub slow_operation: Duration,
+    /// Whether tests may tell the server to do things wrong, with `configureFailPoint`.
+    pub test_commands: bool,
     /// What `getCmdLineOpts` shows.
     pub command_line: Vec<String>,
 }
@@ -149,6 +151,7 @@ impl Default for Options {
             outcome_retention: Duration::from_secs(24 * 60 * 60),
             shutdown_grace: Duration::from_secs(10),
             slow_operation: Duration::from_millis(100),
+            test_commands: false,
             command_line: Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! What all connections share, and what is known of one of them.
 
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::auth::login::Login;
 use crate::auth::user::UserId;
 use crate::auth::users::Users;
 use crate::cursors::Cursors;
+use crate::fail_points::FailPoints;
 use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::operations::Operations;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     /// Tells this run of the server from every other, in `topologyVersion`.
     pub(crate) process_id: ObjectId,
     pub(crate) started: Duration,
+    /// What is to go wrong, where tests may say so.
+    pub(crate) fail_points: Option<FailPoints>,
     next_request_id: AtomicI32,
 }
 
@@ -71,6 +74,7 @@ impl Shared {
             shutdown: watch::channel(false).0,
             process_id: sources.ids.object_id(),
             started: sources.clock.elapsed(),
+            fail_points: options.test_commands.then(FailPoints::default),
             next_request_id: AtomicI32::new(1),
             sources,
             options,
@@ -153,11 +157,19 @@ pub(crate) struct Client {
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
     /// Who it is.
     pub(crate) login: Login,
+    hung_up: AtomicBool,
 }
 
 impl Client {
     pub(crate) fn new(id: u64, remote: String, local: String) -> Self {
-        Client { id, remote, local, metadata: Mutex::new(None), login: Login::default() }
+        Client {
+            id,
+            remote,
+            local,
+            metadata: Mutex::new(None),
+            login: Login::default(),
+            hung_up: AtomicBool::new(false),
+        }
     }
 
     /// Keeps what the driver says of itself, the first time it does.
@@ -167,6 +179,15 @@ impl Client {
 
     pub(crate) fn metadata(&self) -> Option<Arc<RawDocumentBuf>> {
         lock(&self.metadata).clone()
+    }
+
+    /// Gives it no reply any more: a fail point says so.
+    pub(crate) fn hang_up(&self) {
+        self.hung_up.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.hung_up.load(Ordering::Relaxed)
     }
 
     /// Who has logged in.

@@ -29,6 +29,9 @@ pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result
             "others can reach the server, and what they send and get is not encrypted: --tls-certificate and --tls-key"
         );
     }
+    if settings.test_commands {
+        warn!("clients can make commands fail: --test-commands is for tests");
+    }
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let embedded = store::open(settings, sources.clone()).await?;
     let database = Database::local(embedded.clone(), sources);
@@ -165,6 +168,7 @@ fn options(settings: &Settings, listen: Vec<Address>) -> Options {
     options.shutdown_grace = settings.shutdown_timeout.0;
     options.slow_operation = settings.slow_operation.0;
     options.authentication = settings.auth;
+    options.test_commands = settings.test_commands;
     options.command_line = std::env::args().collect();
     options
 }

@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) outcome_retention: Span,
     pub(crate) shutdown_timeout: Span,
     pub(crate) slow_operation: Span,
+    pub(crate) test_commands: bool,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: LogLevel,
 }
@@ -89,6 +90,7 @@ impl Default for Settings {
             outcome_retention: Span(server.outcome_retention),
             shutdown_timeout: Span(server.shutdown_grace),
             slow_operation: Span(server.slow_operation),
+            test_commands: server.test_commands,
             log_format: LogFormat::Text,
             log_level: LogLevel::Info,
         }

@@ -23,6 +23,7 @@ use crate::auth::guard::{Needs, Visitor, visit_full_name};
 use crate::auth::role::Action;
 use crate::batches::ListCursor;
 use crate::error::{CommandError, Outcome};
+use crate::fail_points;
 use crate::reply::Answer;
 use crate::request::Request;
 use crate::transactions::{retried, rules};
@@ -109,7 +110,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespaces = infos.into_iter().map(namespace).collect::<Outcome<Vec<_>>>()?;
     // Everything is read before anything is written: a malformed operation at the end changes nothing.
     let operations = operations.into_iter().map(|document| read(document, namespaces.len()));
-    let operations = operations.collect::<Outcome<Vec<_>>>()?;
+    let mut operations = operations.collect::<Outcome<Vec<_>>>()?;
     check_single(call, operations.iter().map(|(_, operation)| operation.is_multi()), "multi=true")?;
     if call.transaction_number().is_some() {
         for namespace in &namespaces {
@@ -117,10 +118,14 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
         }
     }
     let retried = call.retried(operations.len()).await?;
+    let broken_off = fail_points::write::at_each(call, &retried, &mut operations);
     let mut bulk =
         Bulk { call, namespaces, ordered, errors_only, variables, results: Vec::new(), totals: Totals::default() };
     let applied = bulk.apply(operations).await;
     applied.map_err(|error| CommandError { partly: bulk.totals.any(), ..error })?;
+    if let Some(error) = broken_off.filter(|_| !ordered || bulk.totals.errors == 0) {
+        bulk.failed(error.index, &error.error);
+    }
     let Bulk { results, totals, .. } = bulk;
     let mut writer = Writer::new();
     let opening = Opening {

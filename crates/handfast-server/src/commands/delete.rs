@@ -10,6 +10,7 @@ use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
+use crate::fail_points;
 use crate::reply::Answer;
 use crate::transactions::retried;
 use crate::writer::{Writer, put_count};
@@ -36,12 +37,14 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.finish()?;
     check_batch(statements.len())?;
     call.shared.metrics.operations.delete.add(statements.len() as u64);
-    let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
+    let mut statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
     check_single(call, statements.iter().map(|statement| statement.multi), "limit=0")?;
     let retried = call.retried(statements.len()).await?;
+    let broken_off = fail_points::write::at_each(call, &retried, &mut statements);
     let delete =
         Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables };
-    let outcome = call.store().delete(delete).await?;
+    let mut outcome = call.store().delete(delete).await?;
+    outcome.errors.extend(broken_off.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();
     put_count(&mut writer, "n", outcome.deleted);
     put_errors(&mut writer, &outcome.errors);

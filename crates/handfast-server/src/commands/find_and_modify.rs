@@ -9,6 +9,7 @@ use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
+use crate::fail_points;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -45,6 +46,11 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.finish()?;
     let removes = matches!(request.modification, Modification::Remove);
     let retried = call.retried(1).await?;
+    if retried.is_empty()
+        && let Some(error) = fail_points::write::at_one(call)
+    {
+        return Err(error.into());
+    }
     let outcome = call.store().find_and_modify(request).await?;
     let mut writer = Writer::new();
     writer.begin_document("lastErrorObject");

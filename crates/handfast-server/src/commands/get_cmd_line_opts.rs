@@ -22,6 +22,10 @@ pub(crate) const COMMAND: Command = Command {
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("getCmdLineOpts")?.finish()?;
     let mut writer = Writer::new();
-    writer.array("argv", &call.shared.options.command_line).begin_document("parsed").end();
+    writer.array("argv", &call.shared.options.command_line).begin_document("parsed");
+    if call.shared.fail_points.is_some() {
+        writer.begin_document("setParameter").put("enableTestCommands", "1").end();
+    }
+    writer.end();
     Ok(writer.into())
 }

@@ -34,8 +34,8 @@ const PARAMETERS: &[(&str, Show)] = &[
         let millis = call.shared.options.cursors.idle_timeout.as_millis();
         writer.put("cursorTimeoutMillis", i64::try_from(millis).unwrap_or(i64::MAX));
     }),
-    ("enableTestCommands", |_, writer| {
-        writer.put("enableTestCommands", false);
+    ("enableTestCommands", |call, writer| {
+        writer.put("enableTestCommands", call.shared.fail_points.is_some());
     }),
     ("featureCompatibilityVersion", |_, writer| {
         writer.begin_document("featureCompatibilityVersion").put("version", "8.0").end();

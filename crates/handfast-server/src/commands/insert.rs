@@ -11,6 +11,7 @@ use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::Outcome;
+use crate::fail_points;
 use crate::reply::Answer;
 use crate::transactions::retried;
 use crate::writer::{Writer, put_count};
@@ -37,9 +38,16 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.finish()?;
     check_batch(documents.len())?;
     call.shared.metrics.operations.insert.add(documents.len() as u64);
-    let Judged { documents, places, mut refused } = judge(&documents, ordered, call.shared.sources.cluster_time());
+    let Judged { mut documents, places, mut refused } = judge(&documents, ordered, call.shared.sources.cluster_time());
     let mut inserted = 0;
     let retried = call.retried(documents.len()).await?;
+    // All documents of a command are one write to a fail point.
+    if retried.len() < documents.len()
+        && let Some(error) = fail_points::write::at_one(call)
+    {
+        documents.clear();
+        refused = vec![WriteError { index: 0, error }];
+    }
     if !documents.is_empty() {
         let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: call.ticket() };
         let outcome = call.store().insert(insert).await?;

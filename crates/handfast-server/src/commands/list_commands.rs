@@ -1,6 +1,6 @@
 //! `listCommands`: every command that the server knows.
 
-use super::{Access, COMMANDS, Call, Command};
+use super::{Access, COMMANDS, Call, Command, TEST_COMMANDS};
 use crate::auth::guard::Needs;
 use crate::error::Outcome;
 use crate::reply::Answer;
@@ -22,7 +22,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("listCommands")?.finish()?;
     let mut writer = Writer::new();
     writer.begin_document("commands");
-    for command in COMMANDS {
+    let for_tests = call.shared.fail_points.iter().flat_map(|_| TEST_COMMANDS);
+    for command in COMMANDS.iter().chain(for_tests) {
         writer.begin_document(command.name).put("help", command.help);
         writer.put("requiresAuth", false).put("secondaryOk", false).put("adminOnly", command.admin_only);
         writer.array("apiVersions", command.versioned.then_some("1"));

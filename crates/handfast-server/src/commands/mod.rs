@@ -10,6 +10,7 @@ mod bulk_write;
 mod coll_mod;
 mod coll_stats;
 mod commit_transaction;
+mod configure_fail_point;
 mod connection_status;
 mod count;
 mod create;
@@ -56,6 +57,7 @@ mod update_user;
 mod user_arguments;
 mod users_info;
 mod validate;
+mod wait_for_fail_point;
 mod whats_my_uri;
 mod write;
 
@@ -233,6 +235,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     validate::COMMAND,
     whats_my_uri::COMMAND,
 ];
+
+/// The commands that are there with `--test-commands` alone.
+pub(crate) const TEST_COMMANDS: &[Command] = &[configure_fail_point::COMMAND, wait_for_fail_point::COMMAND];
+
+/// The command of this name that is there for tests alone.
+pub(crate) fn find_for_tests(name: &str) -> Option<&'static Command> {
+    TEST_COMMANDS.iter().find(|command| command.name == name)
+}
 
 /// The command of this name or alias.
 pub(crate) fn find(name: &str) -> Option<&'static Command> {

@@ -1,4 +1,5 @@
 mod documents;
+mod fail_points;
 mod outcome;
 mod retryable;
 mod server;

@@ -44,7 +44,7 @@ impl TestServer {
         TestServer::in_memory(Options::default())
     }
 
-    fn in_memory(options: Options) -> Self {
+    pub(crate) fn in_memory(options: Options) -> Self {
         let (sources, clock) = Sources::manual(7);
         let database = Database::local(MemoryStore::new(sources.clone()), sources);
         TestServer { shared: Arc::new(Shared::new(database, options)), clock, connections: 0 }

@@ -31,7 +31,9 @@ pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError
         Numbering::Within { .. } if is_end(command) && retryable => vec![RETRYABLE],
         Numbering::Within { .. } => {
             let gone = error.code == Code::NoSuchTransaction && command != "commitTransaction";
-            let transient = error.applied == Applied::No && TRANSIENT_CODES.contains(&error.code.0);
+            // A request that somebody else has to answer has had no effect, and its transaction ends unheard.
+            let again = TRANSIENT_CODES.contains(&error.code.0) || retryable;
+            let transient = error.applied == Applied::No && again;
             if gone || transient { vec![TRANSIENT] } else { Vec::new() }
         }
         Numbering::Once(_) if retryable && (error.partly || error.applied == Applied::Maybe) => vec![RETRYABLE],
@@ -40,6 +42,12 @@ pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError
     };
     labels.extend(of_outcome(error));
     labels
+}
+
+/// The labels of a write that is done, but not as its write concern asks.
+pub(crate) fn of_write_concern(numbering: Numbering, command: &str, code: Code) -> Vec<&'static str> {
+    let can_be_repeated = matches!(numbering, Numbering::Once(_)) || (numbering.is_within() && is_end(command));
+    if can_be_repeated && RETRYABLE_CODES.contains(&code.0) { vec![RETRYABLE] } else { Vec::new() }
 }
 
 /// The label that says whether the outcome is known.
@@ -70,7 +78,8 @@ mod tests {
         assert_eq!(labels(within, "insert", 251, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "commitTransaction", 251, Applied::No), [""; 0]);
         assert_eq!(labels(within, "commitTransaction", 91, Applied::No), [RETRYABLE]);
-        assert_eq!(labels(within, "insert", 91, Applied::No), [""; 0]);
+        assert_eq!(labels(within, "insert", 91, Applied::No), [TRANSIENT]);
+        assert_eq!(labels(within, "insert", 91, Applied::Maybe), [OUTCOME_UNKNOWN]);
         assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::No), [RETRYABLE, NOTHING_WRITTEN]);
         assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::Maybe), [RETRYABLE, OUTCOME_UNKNOWN]);
         assert_eq!(labels(Numbering::Once(1), "insert", 112, Applied::Maybe), [OUTCOME_UNKNOWN]);

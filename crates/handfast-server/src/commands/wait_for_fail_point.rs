@@ -1,0 +1,39 @@
+//! `waitForFailPoint`: waits until a fail point was entered often enough. Only with `--test-commands`.
+
+use handfast_mql::Code;
+
+use super::configure_fail_point::{name, points};
+use super::{Access, Call, Command};
+use crate::auth::guard::Needs;
+use crate::auth::role::Action;
+use crate::error::{CommandError, Outcome};
+use crate::reply::Answer;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "waitForFailPoint",
+    aliases: &[],
+    help: "waits until a fail point was entered so many times, for tests",
+    access: Access::Server,
+    needs: Needs::Server(Action::Control),
+    admin_only: true,
+    confidential: false,
+    versioned: false,
+    run: |call| Box::pin(run(call)),
+};
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let name = name(call)?;
+    let mut arguments = call.arguments("waitForFailPoint")?;
+    let times = arguments.unsigned("timesEntered")?;
+    let times = arguments.required("timesEntered", times)?;
+    arguments.finish()?;
+    if call.request.max_time.is_none() {
+        let text = "BSON field 'waitForFailPoint.maxTimeMS' is missing but a required field";
+        return Err(CommandError::new(Code(40_414), text));
+    }
+    let mut entered = points(call)?.entered(name)?;
+    // It ends before this only when the server does.
+    let gone = |_| CommandError::new(Code::ShutdownInProgress, "the server is shutting down");
+    entered.wait_for(|entered| *entered >= times).await.map_err(gone)?;
+    Ok(Answer::done())
+}

@@ -1,0 +1,164 @@
+//! `failCommand`: commands that fail, hang, lose their connection, or answer with a write concern error.
+
+use std::time::Duration;
+
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use handfast_mql::Code;
+
+use super::FailPoints;
+use crate::arguments::Arguments;
+use crate::commands::{self, Command};
+use crate::dispatch::{self, Replied};
+use crate::error::{CommandError, Outcome};
+use crate::reply::labelled_failure;
+use crate::request::Request;
+use crate::state::{Client, Shared};
+use crate::transactions::labels;
+
+/// The command that sets fail points, which none of them stops.
+const NEVER_FAILS: &str = "configureFailPoint";
+
+/// What happens to which commands.
+#[derive(Debug, Default)]
+pub(crate) struct FailCommand {
+    /// The commands, by any of their names.
+    commands: Vec<String>,
+    /// Only for clients that say they are this application.
+    app_name: Option<String>,
+    /// Only for commands about this collection, with its database.
+    namespace: Option<String>,
+    /// First it waits.
+    block: Option<Duration>,
+    /// Then the connection is closed, and the command not run.
+    close: bool,
+    /// Or else it fails with this.
+    error: Option<Code>,
+    /// The labels of the error, instead of those that the server would give it.
+    labels: Option<Vec<String>>,
+    /// It is run, and the reply says this of its write concern.
+    write_concern_error: Option<RawDocumentBuf>,
+}
+
+impl FailCommand {
+    pub(super) const NAME: &str = "failCommand";
+
+    /// Reads the fail point's `data`.
+    pub(super) fn read(data: &RawDocument) -> Outcome<Self> {
+        let mut arguments = Arguments::of_document("configureFailPoint.data", data)?;
+        let blocks = arguments.flag("blockConnection")?.unwrap_or(false);
+        let millis = arguments.unsigned("blockTimeMS")?;
+        let block = match (blocks, millis) {
+            (true, millis) => Some(Duration::from_millis(arguments.required("blockTimeMS", millis)?)),
+            (false, _) => None,
+        };
+        let code = arguments.integer("errorCode")?;
+        let error = code.map(|code| i32::try_from(code).map(Code)).transpose().map_err(|_| {
+            CommandError::new(Code::BadValue, "BSON field 'configureFailPoint.data.errorCode' is out of range")
+        })?;
+        let write_concern_error = arguments.document("writeConcernError")?.map(complete).transpose()?;
+        let data = FailCommand {
+            commands: texts(&mut arguments, "failCommands")?.unwrap_or_default(),
+            app_name: arguments.text("appName")?.map(str::to_owned),
+            namespace: arguments.text("namespace")?.map(str::to_owned),
+            block,
+            close: arguments.flag("closeConnection")?.unwrap_or(false),
+            error,
+            labels: texts(&mut arguments, "errorLabels")?,
+            write_concern_error,
+        };
+        // No command comes from another server.
+        arguments.ignored(&["failInternalCommands"])?;
+        arguments.finish()?;
+        Ok(data)
+    }
+
+    /// Whether it keeps commands from being run as ever.
+    fn hinders(&self) -> bool {
+        self.close || self.block.is_some() || self.error.is_some()
+    }
+
+    fn is_about(&self, client: &Client, request: &Request<'_>, command: Option<&Command>) -> bool {
+        let is_named = |name: &String| {
+            let of_command = |command: &Command| command.name == name || command.aliases.contains(&name.as_str());
+            request.name == name || command.is_some_and(of_command)
+        };
+        let is_of = |asked: &Option<String>, is: &dyn Fn() -> Option<String>| asked.is_none() || *asked == is();
+        self.commands.iter().any(is_named)
+            && is_of(&self.app_name, &|| client.app_name())
+            && is_of(&self.namespace, &|| Some(dispatch::namespace(request)))
+    }
+
+    /// The labels of an error, or what the fail point says that they are.
+    fn labels<'a>(&'a self, by_server: &'a [&'a str]) -> Vec<&'a str> {
+        match &self.labels {
+            Some(labels) => labels.iter().map(String::as_str).collect(),
+            None => by_server.to_vec(),
+        }
+    }
+}
+
+/// A write concern error with the name of its code.
+fn complete(error: &RawDocument) -> Outcome<RawDocumentBuf> {
+    let mut completed = error.to_owned();
+    if let (Some(RawBsonRef::Int32(code)), None) = (error.get("code")?, error.get("codeName")?) {
+        completed.append(cstr!("codeName"), &*Code(code).name());
+    }
+    Ok(completed)
+}
+
+/// An array of strings.
+fn texts(arguments: &mut Arguments<'_>, name: &'static str) -> Outcome<Option<Vec<String>>> {
+    let Some(array) = arguments.array(name)? else { return Ok(None) };
+    let text = |value: Result<RawBsonRef<'_>, _>| match value? {
+        RawBsonRef::String(text) => Ok(text.to_owned()),
+        _ => {
+            let text = format!("BSON field 'configureFailPoint.data.{name}' holds what is no string");
+            Err(CommandError::new(Code::TypeMismatch, text))
+        }
+    };
+    array.into_iter().map(text).collect::<Outcome<_>>().map(Some)
+}
+
+/// Runs a command where fail points may stand in its way; none if the connection is to be closed without a reply.
+pub(crate) async fn run(
+    points: &FailPoints,
+    shared: &Shared,
+    client: &Client,
+    request: &Request<'_>,
+) -> Option<Replied> {
+    if request.name == NEVER_FAILS {
+        return Some(dispatch::carry_out(shared, client, request).await);
+    }
+    let command = commands::find(request.name);
+    let name = command.map_or(request.name, |command| command.name);
+    let is_about = |data: &FailCommand| data.is_about(client, request, command);
+    if let Some(data) = points.command.enter(|data| data.hinders() && is_about(data)) {
+        tokio::time::sleep(data.block.unwrap_or_default()).await;
+        if data.close {
+            return None;
+        }
+        if let Some(code) = data.error {
+            let error = CommandError::new(code, "Failing command via 'failCommand' failpoint");
+            let labels = labels::of_error(request.numbering, name, &error);
+            let document = labelled_failure(&error, &data.labels(&labels));
+            return Some(Replied { document, ..Replied::from(&error) });
+        }
+    }
+    let mut replied = dispatch::carry_out(shared, client, request).await;
+    let is_done = commands::writes(request) && replied.document.get_f64("ok").is_ok_and(|ok| ok == 1.0);
+    let applies = |data: &FailCommand| data.write_concern_error.is_some() && is_about(data);
+    if is_done && let Some(data) = points.command.enter(applies) {
+        put_write_concern_error(&mut replied.document, &data, request, name);
+    }
+    if client.is_hung_up() { None } else { Some(replied) }
+}
+
+fn put_write_concern_error(reply: &mut RawDocumentBuf, data: &FailCommand, request: &Request<'_>, command: &str) {
+    let Some(error) = &data.write_concern_error else { return };
+    let by_server = labels::of_write_concern(request.numbering, command, Code(error.get_i32("code").unwrap_or(0)));
+    let labels = data.labels(&by_server);
+    reply.append(cstr!("writeConcernError"), error.clone());
+    if !labels.is_empty() {
+        reply.append(cstr!("errorLabels"), labels.into_iter().collect::<bson::RawArrayBuf>());
+    }
+}

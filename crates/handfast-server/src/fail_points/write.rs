@@ -1,0 +1,64 @@
+//! `onPrimaryTransactionalWrite`: retryable writes that are not committed, or whose reply is lost.
+
+use std::collections::BTreeSet;
+
+use bson::raw::RawDocument;
+use handfast_mql::Code;
+use handfast_store::{Error, WriteError};
+
+use crate::arguments::Arguments;
+use crate::commands::Call;
+use crate::error::{CommandError, Outcome};
+
+/// What happens to a retryable write.
+#[derive(Debug)]
+pub(crate) struct FailWrite {
+    /// The client gets no reply.
+    close: bool,
+    /// It is not done, and this is its error.
+    before_commit: Option<Code>,
+}
+
+impl Default for FailWrite {
+    fn default() -> Self {
+        FailWrite { close: true, before_commit: None }
+    }
+}
+
+impl FailWrite {
+    pub(super) const NAME: &str = "onPrimaryTransactionalWrite";
+
+    /// Reads the fail point's `data`.
+    pub(super) fn read(data: &RawDocument) -> Outcome<Self> {
+        let mut arguments = Arguments::of_document("configureFailPoint.data", data)?;
+        let close = arguments.flag("closeConnection")?.unwrap_or(true);
+        let code = arguments.integer("failBeforeCommitExceptionCode")?;
+        arguments.finish()?;
+        let before_commit = code.map(|code| i32::try_from(code).map(Code)).transpose().map_err(|_| {
+            let text = "BSON field 'configureFailPoint.data.failBeforeCommitExceptionCode' is out of range";
+            CommandError::new(Code::BadValue, text)
+        })?;
+        Ok(FailWrite { close, before_commit })
+    }
+}
+
+/// Lets the fail point at one retryable write that is about to be done; the error with which it is not done.
+pub(crate) fn at_one(call: &Call<'_>) -> Option<Error> {
+    let points = call.shared.fail_points.as_ref()?;
+    let ticket = call.ticket()?;
+    let data = points.write.enter(|_| true)?;
+    if data.close {
+        call.client.hang_up();
+    }
+    let text = format!("Failing write of number {} due to failpoint. The write must not be reflected.", ticket.number);
+    data.before_commit.map(|code| Error::command(code, text))
+}
+
+/// Lets the fail point at each statement of a retryable write that has not been done before. Where one is not to be
+/// done, it and those behind it are taken away, and its error is returned.
+pub(crate) fn at_each<T>(call: &Call<'_>, done: &BTreeSet<usize>, statements: &mut Vec<T>) -> Option<WriteError> {
+    let mut fresh = (0..statements.len()).filter(|place| !done.contains(place));
+    let (index, error) = fresh.find_map(|place| at_one(call).map(|error| (place, error)))?;
+    statements.truncate(index);
+    Some(WriteError { index, error })
+}
