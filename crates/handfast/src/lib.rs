@@ -9,6 +9,7 @@ pub use database::{Database, OUTCOMES_KEPT};
 pub use bson;
 pub use handfast_embedded::Options;
 pub use handfast_mql::Code;
+pub use handfast_patterns as patterns;
 pub use handfast_store::{
     Aggregate, Applied, Count, DocumentStore, Durability, Error as StoreError, ErrorClass, Find, IndexSpec, Namespace,
     Sources, StoreExt,

@@ -19,4 +19,5 @@ examples! {
     conflict = "../examples/03_conflict.rs",
     serializable = "../examples/04_serializable.rs",
     outcome = "../examples/05_outcome.rs",
+    exactly_once = "../examples/06_exactly_once.rs",
 }

@@ -1,0 +1,77 @@
+//! The list of applied tokens in each document.
+
+use std::time::Duration;
+
+use bson::{Bson, DateTime, Document, doc};
+use handfast_store::IndexSpec;
+
+use super::Token;
+use crate::steps::{Steps, raw};
+use crate::{Error, Result, Round};
+
+/// How applied tokens are remembered.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// The field of the list.
+    pub tokens_field: String,
+    /// The field of the date of the last update, by the store's clock.
+    pub date_field: String,
+    /// Tokens per document at most, 12 bytes and a few more each. See the module's documentation for what is safe.
+    pub tokens_max: u32,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory { tokens_field: "applied".to_owned(), date_field: "appliedAt".to_owned(), tokens_max: 1000 }
+    }
+}
+
+impl Memory {
+    /// The filter of a document that has not applied the token.
+    pub(super) fn unless_applied(&self, id: &Bson, token: Token) -> Document {
+        doc! { "_id": id.clone(), &self.tokens_field: { "$ne": token } }
+    }
+
+    /// The filter of a document that has.
+    pub(super) fn if_applied(&self, id: &Bson, token: Token) -> Document {
+        doc! { "_id": id.clone(), &self.tokens_field: token }
+    }
+
+    /// The part of an update that remembers the token.
+    pub(super) fn remember(&self, token: Token) -> Document {
+        let last = doc! { "$each": [token], "$slice": -i64::from(self.tokens_max) };
+        doc! { "$push": { &self.tokens_field: last }, "$currentDate": { &self.date_field: true } }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.tokens_max == 0 {
+            return Err(Error::invalid(
+                "tokens_max must be at least 1: what is forgotten at once can be applied twice",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Documents without the date are not in it.
+    pub(super) fn index(&self) -> Result<IndexSpec> {
+        let key = raw(&doc! { &self.date_field: 1 })?;
+        Ok(IndexSpec { sparse: true, ..IndexSpec::new(key) })
+    }
+
+    /// Removes the lists of at most so many documents whose last update is older than the age.
+    pub(super) async fn forget(&self, steps: &Steps, now: DateTime, age: Duration, batch: u32) -> Result<Round> {
+        let age_millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let before = DateTime::from_millis(now.timestamp_millis().saturating_sub(age_millis));
+        let old = doc! { &self.date_field: { "$lt": before } };
+        let found = steps.find(&old, &doc! { &self.date_field: 1 }, batch).await?;
+        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
+        let unset = doc! { "$unset": { &self.tokens_field: "", &self.date_field: "" } };
+        for document in found {
+            let mut filter = old.clone();
+            filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
+            // One that was updated meanwhile stays as it is.
+            round.done += u64::from(steps.update_one(&filter, &unset).await?);
+        }
+        Ok(round)
+    }
+}

@@ -1,0 +1,149 @@
+//! The form with one round trip.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use handfast_store::{DocumentStore, Namespace, Sources};
+
+use super::{Change, Memory, Outcome, Token, merged};
+use crate::steps::{Steps, is_duplicate_of};
+use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
+
+/// How often an update is tried that others keep racing with. Each time one of them has come through.
+const RACES_MAX: u32 = 16;
+
+/// Updates that are applied exactly once, in one round trip each. See the [module's documentation](super).
+///
+/// ```
+/// use bson::{doc, rawdoc};
+/// use handfast_patterns::{Change, ExactlyOnce, Outcome};
+/// use handfast_store::{MemoryStore, Namespace, Sources, StoreExt};
+/// use std::sync::Arc;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> handfast_patterns::Result<()> {
+/// let sources = Sources::seeded(1);
+/// let store = Arc::new(MemoryStore::new(sources.clone()));
+/// let accounts = Namespace::new("bank", "accounts")?;
+/// store.insert_one(&accounts, rawdoc! { "_id": "ann", "balance": 100 }).await?;
+///
+/// let once = ExactlyOnce::open(store, accounts, sources, Default::default()).await?;
+/// let token = once.token();
+/// let withdraw = Change::increment("balance", -30).guarded(doc! { "balance": { "$gte": 30 } });
+/// assert_eq!(once.apply(token, "ann", &withdraw).await?, Outcome::Applied);
+/// // Was it? The same token never counts twice.
+/// assert_eq!(once.apply(token, "ann", &withdraw).await?, Outcome::AlreadyApplied);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ExactlyOnce {
+    steps: Steps,
+    sources: Sources,
+    memory: Arc<Memory>,
+}
+
+impl ExactlyOnce {
+    /// For the documents of a collection; creates the index on the date of the last update.
+    ///
+    /// # Errors
+    /// Those of the store, and for a memory of no tokens.
+    pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        namespace: Namespace,
+        sources: Sources,
+        memory: Memory,
+    ) -> Result<Self> {
+        memory.check()?;
+        let steps = Steps::new(store, namespace);
+        steps.create_indexes([memory.index()?]).await?;
+        Ok(ExactlyOnce { steps, sources, memory: Arc::new(memory) })
+    }
+
+    /// The same on another store: in an open transaction, say.
+    #[must_use]
+    pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
+        ExactlyOnce { steps: self.steps.on(store), ..self.clone() }
+    }
+
+    /// A fresh token.
+    pub fn token(&self) -> Token {
+        Token::fresh(&*self.sources.ids)
+    }
+
+    /// Applies the change to the document with this `_id`, unless an update with this token was.
+    ///
+    /// # Errors
+    /// Those of the store. If [`Error::applied`] is `Maybe`, call again with the same token.
+    ///
+    /// # Cancellation
+    /// As if the answer got lost: call again with the same token.
+    pub async fn apply(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
+        let id = id.into();
+        let mut filter = self.memory.unless_applied(&id, token);
+        if let Some(guard) = change.guard() {
+            filter = doc! { "$and": [filter, guard.clone()] };
+        }
+        let update = merged(&change.update, &self.memory.remember(token))?;
+        for _ in 0..RACES_MAX {
+            if self.send(&filter, &update, change.inserts()).await? {
+                return Ok(Outcome::Applied);
+            }
+            if let Some(outcome) = self.why_nothing_matched(&id, token, change).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(Error::Contended { what: format!("document {id} was made and deleted by others"), attempts: RACES_MAX })
+    }
+
+    /// Whether the document was changed or made.
+    async fn send(&self, filter: &Document, update: &Document, insert: bool) -> Result<bool> {
+        if !insert {
+            return self.steps.update_one(filter, update).await;
+        }
+        match self.steps.upsert_one(filter, update).await {
+            Ok(_) => Ok(true),
+            // The document is there: it has the token, or somebody was faster to insert it.
+            Err(Error::Store(error)) if is_duplicate_of(&error, "_id") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// None if it would match now.
+    async fn why_nothing_matched(&self, id: &Bson, token: Token, change: &Change) -> Result<Option<Outcome>> {
+        if self.steps.find_one(&self.memory.if_applied(id, token)).await?.is_some() {
+            return Ok(Some(Outcome::AlreadyApplied));
+        }
+        if change.inserts() {
+            return Ok(None);
+        }
+        let there = self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_some();
+        Ok(match (there, change.guard()) {
+            (false, _) => Some(Outcome::Missing),
+            (true, Some(_)) => Some(Outcome::Refused),
+            (true, None) => None,
+        })
+    }
+
+    /// Removes the lists of tokens of documents (at most `batch`) whose last update is older than `age`, which must be
+    /// longer than any request can be under way.
+    ///
+    /// # Errors
+    /// Those of the store. What was removed before stays removed.
+    pub async fn forget(&self, age: Duration, batch: u32) -> Result<Round> {
+        self.memory.forget(&self.steps, self.sources.clock.now(), age, batch).await
+    }
+
+    /// Forgets in the background.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_forget(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let once = self.clone();
+        Runner::spawn("exactly_once.forget", &self.sources, options, cancel, move |batch| {
+            let once = once.clone();
+            async move { once.forget(age, batch).await }
+        })
+    }
+}

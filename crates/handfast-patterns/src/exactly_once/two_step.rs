@@ -1,0 +1,229 @@
+//! The form of seed 4: a token into `pending`, then the token out and the change in, in one update.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{Bson, DateTime, Document, doc};
+use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+use tracing::Instrument;
+
+use super::{Change, Memory, Outcome, Token, merged};
+use crate::steps::{Steps, is_duplicate_of, raw};
+use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
+
+/// How often step 1 is tried that others keep racing with to insert the document.
+const RACES_MAX: u32 = 16;
+
+/// Settings of [`TwoStep`].
+#[derive(Clone, Debug)]
+pub struct TwoStepOptions {
+    /// The field of the tokens whose change is still to be made.
+    pub pending_field: String,
+    /// How applied tokens are remembered.
+    pub memory: Memory,
+}
+
+impl Default for TwoStepOptions {
+    fn default() -> Self {
+        TwoStepOptions { pending_field: "pending".to_owned(), memory: Memory::default() }
+    }
+}
+
+/// One kind of update, applied exactly once for each token, which nobody needs to ask for again: what step 2 did not
+/// come to, the clean-up finishes. See the [module's documentation](super).
+///
+/// The change is the same for every token, as whoever cleans up must know it without having asked for it.
+///
+/// ```
+/// use handfast_patterns::{Change, TwoStep};
+/// use handfast_store::{MemoryStore, Namespace, Sources, StoreExt};
+/// use std::{sync::Arc, time::Duration};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> handfast_patterns::Result<()> {
+/// let sources = Sources::seeded(1);
+/// let store = Arc::new(MemoryStore::new(sources.clone()));
+/// let days = Namespace::new("site", "days")?;
+/// let count = Change::increment("counter", 1).or_insert();
+/// let visits = TwoStep::open(store.clone(), days.clone(), sources, count, Default::default()).await?;
+///
+/// assert!(visits.apply(visits.token(), "2016-06-28").await?.is_applied());
+/// visits.clean_up(Duration::from_secs(3600), 100).await?;
+///
+/// let day = store.find_one(&days, bson::rawdoc! { "_id": "2016-06-28" }).await?.expect("counted");
+/// assert_eq!(day.get_i64("counter").ok(), Some(1));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct TwoStep {
+    steps: Steps,
+    sources: Sources,
+    change: Arc<Change>,
+    options: Arc<TwoStepOptions>,
+}
+
+impl TwoStep {
+    /// For one kind of change to the documents of a collection; creates the indexes on left-over tokens and on the date of
+    /// the last update. Two kinds of changes in one collection need two fields for their tokens.
+    ///
+    /// # Errors
+    /// Those of the store; for a change with a guard (whoever cleans up could not say that it was refused); for a memory
+    /// of no tokens.
+    pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        namespace: Namespace,
+        sources: Sources,
+        change: Change,
+        options: TwoStepOptions,
+    ) -> Result<Self> {
+        if change.guard().is_some() {
+            return Err(Error::invalid("a change in two steps has no guard: use the form with one round trip"));
+        }
+        options.memory.check()?;
+        let two_step = TwoStep {
+            steps: Steps::new(store, namespace),
+            sources,
+            change: Arc::new(change),
+            options: Arc::new(options),
+        };
+        two_step.update(two_step.token())?;
+        let pending = raw(&doc! { &two_step.options.pending_field: 1 })?;
+        let pending = IndexSpec { sparse: true, ..IndexSpec::new(pending) };
+        two_step.steps.create_indexes([pending, two_step.options.memory.index()?]).await?;
+        Ok(two_step)
+    }
+
+    /// A fresh token.
+    pub fn token(&self) -> Token {
+        Token::fresh(&*self.sources.ids)
+    }
+
+    /// Applies the change to the document with this `_id`, unless it was for this token.
+    ///
+    /// # Errors
+    /// Those of the store. If [`Error::applied`] is `Maybe`, call again with the same token, or leave it: the clean-up
+    /// applies it if step 1 has been made, and otherwise it will never be applied.
+    ///
+    /// # Cancellation
+    /// As if the answer got lost.
+    pub async fn apply(&self, token: Token, id: impl Into<Bson>) -> Result<Outcome> {
+        let id = id.into();
+        for _ in 0..RACES_MAX {
+            if self.announce(token, &id).await? {
+                return self.settle(token, &id).await;
+            }
+            if self.steps.find_one(&self.options.memory.if_applied(&id, token)).await?.is_some() {
+                return Ok(Outcome::AlreadyApplied);
+            }
+            if !self.change.inserts() && self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_none() {
+                return Ok(Outcome::Missing);
+            }
+        }
+        Err(Error::Contended { what: format!("document {id} was made and deleted by others"), attempts: RACES_MAX })
+    }
+
+    /// Step 1: the token into the list; says whether it is there.
+    async fn announce(&self, token: Token, id: &Bson) -> Result<bool> {
+        let filter = self.options.memory.unless_applied(id, token);
+        let add = doc! { "$addToSet": { &self.options.pending_field: token } };
+        if !self.change.inserts() {
+            return self.steps.update_one(&filter, &add).await;
+        }
+        match self.steps.upsert_one(&filter, &add).await {
+            Ok(_) => Ok(true),
+            // The document is there: it has applied the token, or somebody was faster to insert it.
+            Err(Error::Store(error)) if is_duplicate_of(&error, "_id") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Step 2: the token out of the list, and the change made. It matches once.
+    async fn settle(&self, token: Token, id: &Bson) -> Result<Outcome> {
+        let filter = doc! { "_id": id.clone(), &self.options.pending_field: token };
+        if self.steps.update_one(&filter, &self.update(token)?).await? {
+            return Ok(Outcome::Applied);
+        }
+        // An attempt whose answer got lost, or a clean-up, was first; unless somebody has deleted the document.
+        let there = self.steps.find_one(&doc! { "_id": id.clone() }).await?.is_some();
+        Ok(if there { Outcome::AlreadyApplied } else { Outcome::Missing })
+    }
+
+    fn update(&self, token: Token) -> Result<Document> {
+        let mut ours = self.options.memory.remember(token);
+        ours.insert("$pull", doc! { &self.options.pending_field: token });
+        merged(&self.change.update, &ours)
+    }
+
+    /// Finishes tokens (at most `batch`) that were left, and are older than `age`. It may run at any time, beside
+    /// anything: its update is that of step 2. The age keeps it from doing the work of those who are about to do it.
+    ///
+    /// # Errors
+    /// Those of the store while it looks for tokens. What fails for a single token is logged and counted.
+    pub async fn clean_up(&self, age: Duration, batch: u32) -> Result<Round> {
+        let left = self.left(age, batch).await?;
+        let mut round = Round { more: left.len() as u64 >= u64::from(batch), ..Round::default() };
+        for (id, token) in left {
+            let span = tracing::info_span!("exactly_once.clean_up", %id, token = %token.0);
+            match self.settle(token, &id).instrument(span.clone()).await {
+                Ok(_) => round.done += 1,
+                Err(error) => {
+                    let _in_span = span.enter();
+                    tracing::warn!(%error, "a left-over token could not be finished, it is tried again later");
+                    round.failed += 1;
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    /// Left-over tokens with their documents, the oldest first.
+    async fn left(&self, age: Duration, batch: u32) -> Result<Vec<(Bson, Token)>> {
+        let field = &self.options.pending_field;
+        let before = doc! { "$lt": first_id_of(self.sources.clock.now(), age) };
+        let pipeline = [
+            doc! { "$match": { field: before.clone() } },
+            doc! { "$project": { "token": format!("${field}") } },
+            doc! { "$unwind": "$token" },
+            doc! { "$match": { "token": before } },
+            doc! { "$sort": { "token": 1 } },
+            doc! { "$limit": i64::from(batch) },
+        ];
+        let tokens = self.steps.aggregate(&pipeline).await?;
+        let read = |mut document: Document| match (document.remove("_id"), document.get_object_id("token")) {
+            (Some(id), Ok(token)) => Ok((id, Token(token))),
+            _ => Err(self.steps.damaged(&document, format!("its {field} holds something else than tokens"))),
+        };
+        tokens.into_iter().map(read).collect()
+    }
+
+    /// As [`ExactlyOnce::forget`](super::ExactlyOnce::forget).
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn forget(&self, age: Duration, batch: u32) -> Result<Round> {
+        self.options.memory.forget(&self.steps, self.sources.clock.now(), age, batch).await
+    }
+
+    /// Cleans up in the background.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_clean_up(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let two_step = self.clone();
+        Runner::spawn("exactly_once.clean_up", &self.sources, options, cancel, move |batch| {
+            let two_step = two_step.clone();
+            async move { two_step.clean_up(age, batch).await }
+        })
+    }
+}
+
+/// The smallest ObjectId that is made in the second that was so long ago.
+fn first_id_of(now: DateTime, age: Duration) -> ObjectId {
+    let seconds = now.timestamp_millis().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)) / 1000;
+    let seconds = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&seconds.to_be_bytes());
+    ObjectId::from_bytes(bytes)
+}

@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+
+mod error;
+pub mod exactly_once;
+mod runner;
+mod steps;
+
+pub use error::{Error, Result};
+pub use exactly_once::{Change, ExactlyOnce, Outcome, Token, TwoStep};
+pub use runner::{Round, Runner, RunnerCounts, RunnerOptions};
+pub use tokio_util::sync::CancellationToken;

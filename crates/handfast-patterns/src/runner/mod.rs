@@ -1,0 +1,182 @@
+//! Background work: a round every so often, until a token is cancelled.
+//!
+//! ```text
+//! wait (interval, give or take the jitter) ── round: at most a batch of items ──┬── more than a batch: next round at once
+//!   ^                                                                           │
+//!   └───────────────────────────────────────────────────────────────────────────┘ otherwise, and after a failure
+//! ```
+//!
+//! A round is never cut off: cancelling lets the one that is under way come to its end. Any number of processes may run
+//! the same rounds at once; the jitter keeps those that were started together from working at the same moment.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use handfast_store::Sources;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{Error, Result};
+
+/// When rounds run, and how large they are.
+#[derive(Clone, Debug)]
+pub struct RunnerOptions {
+    /// From the end of a round to the begin of the next one.
+    pub interval: Duration,
+    /// By how much the interval may be shorter or longer, at random: 0.2 is a fifth. From 0 to 1.
+    pub jitter: f64,
+    /// Items of one round at most, so that a round is short and its memory bounded.
+    pub batch: u32,
+}
+
+impl Default for RunnerOptions {
+    fn default() -> Self {
+        RunnerOptions { interval: Duration::from_secs(60), jitter: 0.2, batch: 100 }
+    }
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Items that are in order now.
+    pub done: u64,
+    /// Items that failed; each was logged, and a later round takes it up again.
+    pub failed: u64,
+    /// The batch was full: there may be more to do.
+    pub more: bool,
+}
+
+/// What a runner has done since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunnerCounts {
+    /// Rounds, failed ones too.
+    pub rounds: u64,
+    /// Rounds that could not be carried out.
+    pub rounds_failed: u64,
+    /// Items that are in order.
+    pub done: u64,
+    /// Failures of single items.
+    pub failed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    rounds: AtomicU64,
+    rounds_failed: AtomicU64,
+    done: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Background work that was started. Dropping it cancels the work, too.
+#[derive(Debug)]
+pub struct Runner {
+    cancel: CancellationToken,
+    counters: Arc<Counters>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Runner {
+    /// Runs `round` in the background until `cancel` is cancelled, or the runner stopped or dropped. Needs a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for options that make no sense.
+    pub fn spawn<F>(
+        name: &'static str,
+        sources: &Sources,
+        options: RunnerOptions,
+        cancel: &CancellationToken,
+        round: impl Fn(u32) -> F + Send + 'static,
+    ) -> Result<Self>
+    where
+        F: Future<Output = Result<Round>> + Send + 'static,
+    {
+        if !(0.0..=1.0).contains(&options.jitter) || options.batch == 0 || options.interval.is_zero() {
+            return Err(Error::invalid("a runner needs a jitter from 0 to 1, a batch of at least 1, and an interval"));
+        }
+        let (cancel, counters) = (cancel.child_token(), Arc::new(Counters::default()));
+        let work = run(name, sources.clone(), options, cancel.clone(), Arc::clone(&counters), round);
+        let task = tokio::spawn(work.instrument(tracing::info_span!("runner", name)));
+        Ok(Runner { cancel, counters, task: Some(task) })
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> RunnerCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { rounds, rounds_failed, done, failed } = &*self.counters;
+        RunnerCounts {
+            rounds: read(rounds),
+            rounds_failed: read(rounds_failed),
+            done: read(done),
+            failed: read(failed),
+        }
+    }
+
+    /// Cancels the work and waits for the round that is under way.
+    ///
+    /// # Cancellation
+    /// The work ends all the same; nobody waits for it.
+    pub async fn stop(mut self) {
+        self.cancel.cancel();
+        if let Some(task) = self.task.take()
+            && let Err(error) = task.await
+        {
+            tracing::warn!(%error, "background work ended with a panic");
+        }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+async fn run<F: Future<Output = Result<Round>> + Send>(
+    name: &'static str,
+    sources: Sources,
+    options: RunnerOptions,
+    cancel: CancellationToken,
+    counters: Arc<Counters>,
+    round: impl Fn(u32) -> F + Send,
+) {
+    loop {
+        let wait = jittered(options.interval, options.jitter, sources.random.next_u64());
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        while !cancel.is_cancelled() && count(name, &counters, round(options.batch).await) {}
+    }
+}
+
+/// Counts a round; says whether the next one is to follow at once.
+fn count(name: &'static str, counters: &Counters, result: Result<Round>) -> bool {
+    counters.rounds.fetch_add(1, Ordering::Relaxed);
+    match result {
+        Ok(round) => {
+            counters.done.fetch_add(round.done, Ordering::Relaxed);
+            counters.failed.fetch_add(round.failed, Ordering::Relaxed);
+            // A round of nothing but failures would be followed by the same one.
+            round.more && round.done > 0
+        }
+        Err(error) => {
+            counters.rounds_failed.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(runner = name, %error, "a round of background work failed, it is tried again later");
+            false
+        }
+    }
+}
+
+/// The duration, made shorter or longer by at most this part of it.
+pub(crate) fn jittered(duration: Duration, jitter: f64, random: u64) -> Duration {
+    // 53 bits: as many as a double holds exactly.
+    let zero_to_one = (random >> 11) as f64 / (1_u64 << 53) as f64;
+    duration.mul_f64(1.0 + jitter * (2.0 * zero_to_one - 1.0))
+}

@@ -1,0 +1,409 @@
+//! Exactly-once updates: every crash point, ten thousand increments with lost replies, and what goes wrong without.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc, rawdoc};
+use handfast_patterns::exactly_once::{Memory, TwoStepOptions};
+use handfast_patterns::{
+    CancellationToken, Change, Error, ExactlyOnce, Outcome, Result, RunnerOptions, Token, TwoStep,
+};
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{Applied, DocumentStore, Error as StoreError, ErrorClass, StoreExt};
+
+use crate::crash::{Kind, Stage, World, every_point};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn count() -> Change {
+    Change::increment("n", 1).or_insert()
+}
+
+/// Lists much shorter than what a program should use: nothing of these tests is late by more than a few updates.
+fn memory() -> Memory {
+    Memory { tokens_max: 50, ..Memory::default() }
+}
+
+async fn once(world: &World) -> Result<ExactlyOnce> {
+    let store = Arc::clone(&world.store);
+    ExactlyOnce::open(store, world.place("days"), world.sources.clone(), memory()).await
+}
+
+async fn two_step(world: &World) -> Result<TwoStep> {
+    let (store, options) = (Arc::clone(&world.store), TwoStepOptions { memory: memory(), ..TwoStepOptions::default() });
+    TwoStep::open(store, world.place("days"), world.sources.clone(), count(), options).await
+}
+
+/// Tokens that a program has kept where they survive.
+fn tokens() -> [Token; 2] {
+    let sources = handfast_store::Sources::seeded(99);
+    [(); 2].map(|()| Token::fresh(&*sources.ids))
+}
+
+async fn day(world: &World) -> Document {
+    let found = world.store.find_one(&world.place("days"), rawdoc! { "_id": "today" }).await.unwrap();
+    found.map(|found| Document::try_from(&*found).unwrap()).unwrap_or_default()
+}
+
+fn number(day: &Document) -> i64 {
+    match day.get("n") {
+        Some(Bson::Int64(n)) => *n,
+        Some(Bson::Int32(n)) => i64::from(*n),
+        _ => 0,
+    }
+}
+
+fn length(day: &Document, field: &str) -> usize {
+    day.get_array(field).map_or(0, Vec::len)
+}
+
+async fn ask_for_all(world: &World) -> Result<()> {
+    let once = once(world).await?;
+    for token in tokens() {
+        assert!(once.apply(token, "today", &count()).await?.is_applied());
+    }
+    Ok(())
+}
+
+async fn in_one_round_trip(stage: Stage) {
+    let check = async |world: &World, _: &Result<()>| match number(&day(world).await) {
+        2 => Ok(()),
+        n => Err(format!("counted {n} instead of 2")),
+    };
+    let recover = async |world: &World, _: &Result<()>| ask_for_all(world).await;
+    let report = every_point(&stage, async |_| {}, async |world| ask_for_all(world).await, recover, check).await;
+    report.assert_clean("exactly once, one round trip", &stage);
+}
+
+#[tokio::test]
+async fn one_round_trip_killed_at_every_operation() {
+    in_one_round_trip(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_round_trip_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    in_one_round_trip(Stage::embedded(directory.path()).await).await;
+}
+
+/// Nobody asks again: what was begun is finished by the clean-up, and what was answered has been counted.
+async fn in_two_steps(stage: Stage) {
+    let run = async |world: &World| {
+        let two_step = two_step(world).await?;
+        let mut answered = 0;
+        for token in tokens() {
+            answered += usize::from(two_step.apply(token, "today").await.is_ok_and(Outcome::is_applied));
+        }
+        Ok(answered)
+    };
+    let recover = async |world: &World, _: &Result<usize>| {
+        let round = two_step(world).await?.clean_up(HOUR, 10).await?;
+        assert_eq!(round.failed, 0);
+        Ok(())
+    };
+    let check = async |world: &World, answer: &Result<usize>| {
+        let day = day(world).await;
+        let (applied, answered) = (length(&day, "applied"), *answer.as_ref().unwrap_or(&0));
+        let right = number(&day) == applied as i64 && length(&day, "pending") == 0 && answered <= applied;
+        if right { Ok(()) } else { Err(format!("{answered} answered, and now {day}")) }
+    };
+    let report = every_point(&stage, async |_| {}, run, recover, check).await;
+    report.assert_clean("exactly once, two steps", &stage);
+}
+
+#[tokio::test]
+async fn two_steps_killed_at_every_operation() {
+    in_two_steps(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_steps_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    in_two_steps(Stage::embedded(directory.path()).await).await;
+}
+
+/// The checks can fail: a plain increment that is sent again when in doubt.
+#[tokio::test]
+async fn a_naive_retry_is_caught() {
+    let increment = async |world: &World| {
+        let change = rawdoc! { "$inc": { "n": 1 } };
+        let place = world.place("days");
+        let send = || world.store.upsert_one(&place, rawdoc! { "_id": "today" }, change.clone());
+        match send().await {
+            Err(error) if error.class() == ErrorClass::TransientNetwork => send().await,
+            result => result,
+        }
+        .map_err(Error::from)
+    };
+    let recover = async |world: &World, answer: &Result<_>| match answer {
+        Ok(_) => Ok(()),
+        Err(_) => increment(world).await.map(|_| ()),
+    };
+    let check = async |world: &World, _: &Result<_>| match number(&day(world).await) {
+        1 => Ok(()),
+        n => Err(format!("counted {n} instead of 1")),
+    };
+    let report = every_point(&Stage::Memory, async |_| {}, increment, recover, check).await;
+    let caught = [
+        Kind::LoseReply,
+        Kind::CrashAfter,
+        Kind::DuplicateBeforeRecovery,
+        Kind::DuplicateAfterRecovery,
+        Kind::DelayedPastRecovery,
+    ];
+    assert_eq!(report.kinds(), caught, "{report}");
+}
+
+/// The checks can fail: the two steps as seed 4 has them, where a late copy of step 1 is counted by the clean-up.
+#[tokio::test]
+async fn two_steps_without_the_memory_are_caught() {
+    let token = tokens()[0].0;
+    let settle = async |world: &World| {
+        let filter = rawdoc! { "_id": "today", "pending": token };
+        let change = rawdoc! { "$pull": { "pending": token }, "$inc": { "n": 1 } };
+        world.store.update_one(&world.place("days"), filter, change).await.map_err(Error::from)
+    };
+    let run = async |world: &World| {
+        let announce = rawdoc! { "$addToSet": { "pending": token } };
+        world.store.upsert_one(&world.place("days"), rawdoc! { "_id": "today" }, announce).await?;
+        settle(world).await
+    };
+    let recover = async |world: &World, _: &Result<_>| settle(world).await.map(|_| ());
+    let check = async |world: &World, _: &Result<_>| match number(&day(world).await) {
+        0 | 1 => Ok(()),
+        n => Err(format!("counted {n} instead of 1")),
+    };
+    let report = every_point(&Stage::Memory, async |_| {}, run, recover, check).await;
+    assert_eq!(report.kinds(), [Kind::DuplicateBeforeRecovery, Kind::DuplicateAfterRecovery], "{report}");
+}
+
+const INCREMENTS: i64 = 10_000;
+const LOST_OF_A_THOUSAND: u16 = 100;
+
+fn losing_replies(world: &World) -> Arc<Faulty<dyn DocumentStore>> {
+    let plan = Plan::seeded(7, LOST_OF_A_THOUSAND, [Fault::LoseReply]).writes_only();
+    Arc::new(Faulty::new(Arc::clone(&world.store), plan))
+}
+
+fn assert_many_were_lost(lossy: &Faulty<dyn DocumentStore>) {
+    let lost = lossy.injected().len();
+    assert!((500..3_000).contains(&lost), "{lost} lost replies");
+}
+
+#[tokio::test]
+async fn ten_thousand_in_one_round_trip_are_exact() {
+    let world = World::in_memory();
+    let lossy = losing_replies(&world);
+    let once = loop {
+        match once(&world.on(lossy.clone())).await {
+            Ok(once) => break once,
+            Err(error) => assert_eq!(error.applied(), Applied::Maybe),
+        }
+    };
+    for _ in 0..INCREMENTS {
+        let token = once.token();
+        loop {
+            match once.apply(token, "today", &count()).await {
+                Ok(outcome) => break assert!(outcome.is_applied()),
+                Err(error) => assert_eq!(error.applied(), Applied::Maybe),
+            }
+        }
+    }
+    let day = day(&world).await;
+    assert_eq!(number(&day), INCREMENTS);
+    assert_eq!(length(&day, "applied"), 50, "the list is bounded");
+    assert_many_were_lost(&lossy);
+}
+
+#[tokio::test]
+async fn ten_thousand_in_two_steps_are_exact() {
+    let world = World::in_memory();
+    let two_step = two_step(&world).await.unwrap();
+    let lossy = losing_replies(&world);
+    let hasty = self::two_step(&world.on(lossy.clone())).await.unwrap();
+    let mut in_doubt = 0;
+    for _ in 0..INCREMENTS {
+        match hasty.apply(hasty.token(), "today").await {
+            Ok(outcome) => assert!(outcome.is_applied()),
+            // Nobody asks again. The replies were lost, not the requests: the clean-up has what is left.
+            Err(error) => {
+                assert_eq!(error.applied(), Applied::Maybe);
+                in_doubt += 1;
+            }
+        }
+    }
+    assert!(in_doubt > 100, "{in_doubt} in doubt");
+    world.clock.advance(2 * HOUR);
+    let mut finished = 0;
+    loop {
+        let round = two_step.clean_up(HOUR, 10).await.unwrap();
+        finished += round.done;
+        if !round.more {
+            break;
+        }
+    }
+    assert!(finished > 50, "{finished} finished by the clean-up");
+    let day = day(&world).await;
+    assert_eq!((number(&day), length(&day, "pending")), (INCREMENTS, 0));
+    assert_many_were_lost(&lossy);
+}
+
+#[tokio::test]
+async fn ten_thousand_with_naive_retries_are_too_many_and_without_any_unknown() {
+    let world = World::in_memory();
+    let lossy = losing_replies(&world);
+    let (place, change) = (world.place("days"), rawdoc! { "$inc": { "n": 1 } });
+    for _ in 0..INCREMENTS {
+        while lossy.upsert_one(&place, rawdoc! { "_id": "today" }, change.clone()).await.is_err() {}
+    }
+    let n = number(&day(&world).await);
+    assert!(n > INCREMENTS + 500, "{n} counted");
+    assert_many_were_lost(&lossy);
+}
+
+#[tokio::test]
+async fn each_outcome_has_its_case() {
+    let world = World::in_memory();
+    let once = once(&world).await.unwrap();
+    let [one, other] = tokens();
+    let withdraw = Change::increment("n", -5).guarded(doc! { "n": { "$gte": 5 } });
+    assert_eq!(once.apply(one, "today", &withdraw).await.unwrap(), Outcome::Missing);
+    assert_eq!(once.apply(one, "today", &Change::increment("n", 7)).await.unwrap(), Outcome::Missing);
+    assert_eq!(once.apply(one, "today", &Change::increment("n", 7).or_insert()).await.unwrap(), Outcome::Applied);
+    assert_eq!(once.apply(one, "today", &count()).await.unwrap(), Outcome::AlreadyApplied);
+    assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), Outcome::Applied);
+    // The guard does not hold any more, but the token says that it did.
+    assert_eq!(once.apply(other, "today", &withdraw).await.unwrap(), Outcome::AlreadyApplied);
+    assert_eq!(once.apply(once.token(), "today", &withdraw).await.unwrap(), Outcome::Refused);
+    assert_eq!(number(&day(&world).await), 2);
+}
+
+#[tokio::test]
+async fn two_step_leaves_the_documents_of_the_seed() {
+    let world = World::in_memory();
+    let [one, other] = tokens();
+    let two_step = two_step(&world).await.unwrap();
+    assert_eq!(two_step.apply(one, "today").await.unwrap(), Outcome::Applied);
+    assert_eq!(two_step.apply(one, "today").await.unwrap(), Outcome::AlreadyApplied);
+    let found = day(&world).await;
+    let applied_at = world.sources.clock.now();
+    let expected = doc! { "_id": "today", "pending": [], "n": 1_i64, "applied": [one], "appliedAt": applied_at };
+    assert_eq!(sorted(&found), sorted(&expected));
+
+    // A process died after step 1.
+    let step_1 = rawdoc! { "$addToSet": { "pending": other.0 } };
+    world.store.update_one(&world.place("days"), rawdoc! {}, step_1).await.unwrap();
+    assert_eq!(two_step.clean_up(HOUR, 10).await.unwrap().done, 0, "it may be under way");
+    world.clock.advance(2 * HOUR);
+    assert_eq!(two_step.clean_up(HOUR, 10).await.unwrap().done, 1);
+    assert_eq!(number(&day(&world).await), 2);
+}
+
+fn sorted(document: &Document) -> Vec<(&String, &Bson)> {
+    let mut fields: Vec<_> = document.iter().collect();
+    fields.sort_by_key(|(name, _)| *name);
+    fields
+}
+
+#[tokio::test]
+async fn many_clean_ups_at_once_finish_each_token_once() {
+    let world = World::in_memory();
+    let two_step = two_step(&world).await.unwrap();
+    let pending: Vec<_> = (0..50).map(|_| Bson::from(two_step.token())).collect();
+    let left = bson::RawDocumentBuf::try_from(&doc! { "_id": "today", "n": 0, "pending": pending }).unwrap();
+    world.store.insert_one(&world.place("days"), left).await.unwrap();
+    world.clock.advance(2 * HOUR);
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let two_step = two_step.clone();
+            tokio::spawn(async move { while two_step.clean_up(HOUR, 7).await.unwrap().more {} })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let day = day(&world).await;
+    assert_eq!((number(&day), length(&day, "pending")), (50, 0));
+}
+
+#[tokio::test]
+async fn tokens_are_forgotten_by_age() {
+    let world = World::in_memory();
+    let once = once(&world).await.unwrap();
+    for id in ["a", "b", "c"] {
+        assert!(once.apply(once.token(), id, &count()).await.unwrap().is_applied());
+    }
+    world.clock.advance(HOUR);
+    assert!(once.apply(once.token(), "c", &count()).await.unwrap().is_applied());
+    assert_eq!(once.forget(HOUR / 2, 1).await.unwrap(), handfast_patterns::Round { done: 1, failed: 0, more: true });
+    assert_eq!(once.forget(HOUR / 2, 10).await.unwrap().done, 1);
+    let left = world.store.count_matching(&world.place("days"), rawdoc! { "applied": { "$exists": true } }).await;
+    assert_eq!(left.unwrap(), 1, "the one that was changed lately");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clean_up_runs_in_the_background() {
+    let world = World::in_memory();
+    let two_step = two_step(&world).await.unwrap();
+    let left = rawdoc! { "_id": "today", "pending": [two_step.token().0] };
+    world.store.insert_one(&world.place("days"), left).await.unwrap();
+    world.clock.advance(2 * HOUR);
+    let runner = two_step.spawn_clean_up(HOUR, RunnerOptions::default(), &CancellationToken::new()).unwrap();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(runner.counts().done, 1);
+    assert_eq!(number(&day(&world).await), 1);
+    runner.stop().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let world = World::in_memory();
+    let once = once(&world).await.unwrap();
+    for update in [
+        doc! {},
+        doc! { "n": 1 },
+        doc! { "$inc": 1 },
+        doc! { "$set": { "applied": [] } },
+        doc! { "$set": { "applied.0": 1 } },
+        doc! { "$unset": { "appliedAt": "" } },
+    ] {
+        let refused = once.apply(once.token(), 1, &Change::new(update.clone()).or_insert()).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{update}");
+    }
+    // Fields whose names begin alike are others.
+    assert!(once.apply(once.token(), 1, &Change::increment("appliedTwice", 1).or_insert()).await.is_ok());
+    let memory = Memory { tokens_max: 0, ..Memory::default() };
+    let forgetful = ExactlyOnce::open(world.store.clone(), world.place("days"), world.sources.clone(), memory).await;
+    assert!(matches!(forgetful, Err(Error::Invalid { .. })));
+    let guarded = Change::increment("n", 1).guarded(doc! {});
+    let options = TwoStepOptions::default();
+    let refused =
+        TwoStep::open(world.store.clone(), world.place("days"), world.sources.clone(), guarded, options).await;
+    assert!(matches!(refused, Err(Error::Invalid { .. })));
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_store_is_an_error_and_not_retried() {
+    let world = World::in_memory();
+    let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Plan::none()));
+    let once = once(&world.on(counting.clone())).await.unwrap();
+    world.store.insert_one(&world.place("days"), rawdoc! { "_id": "today", "n": "many" }).await.unwrap();
+    let before = counting.operations();
+    let refused: StoreError = once.apply(once.token(), "today", &count()).await.expect_err("no number").into();
+    assert_eq!((refused.class(), refused.applied()), (ErrorClass::Command, Applied::No));
+    assert_eq!(counting.operations() - before, 1);
+}
+
+/// What each form costs, counted: the promise of one round trip, and of two.
+#[tokio::test]
+async fn operations_per_increment() {
+    let world = World::in_memory();
+    let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Plan::none()));
+    let (once, two_step) =
+        (once(&world.on(counting.clone())).await.unwrap(), two_step(&world.on(counting.clone())).await.unwrap());
+    let before = counting.operations();
+    assert!(once.apply(once.token(), "today", &count()).await.unwrap().is_applied());
+    assert_eq!(counting.operations() - before, 1);
+    assert!(two_step.apply(two_step.token(), "today").await.unwrap().is_applied());
+    assert_eq!(counting.operations() - before, 1 + 2);
+}

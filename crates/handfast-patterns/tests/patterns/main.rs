@@ -1,0 +1,12 @@
+//! The patterns, on the store in memory and on the embedded one: killed at every operation, and run side by side.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests are tests"
+)]
+
+mod crash;
+mod exactly_once;
