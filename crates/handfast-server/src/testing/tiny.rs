@@ -118,6 +118,10 @@ impl DocumentStore for TinyStore {
             AggregateSource::Collection(namespace) if request.pipeline.is_empty() => {
                 self.find(Find::new(namespace, rawdoc! {})).await
             }
+            AggregateSource::Collection(_) if request.pipeline.iter().any(|stage| stage.get_str("$out").is_ok()) => {
+                self.wait().await;
+                Ok(Box::new(ListCursor::new(Vec::new())))
+            }
             _ => missing(),
         }
     }
@@ -137,8 +141,8 @@ impl DocumentStore for TinyStore {
         Ok(rawdoc! { "queryPlanner": { "winningPlan": { "stage": "COLLSCAN" } } })
     }
 
-    async fn create_indexes(&self, _request: CreateIndexes) -> Result<(u32, u32)> {
-        missing()
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+        Ok((1, 1 + u32::try_from(request.indexes.len()).unwrap()))
     }
 
     async fn drop_indexes(&self, _request: DropIndexes) -> Result<u32> {

@@ -80,6 +80,28 @@ async fn time_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_written_too_late_is_told_all_the_same() {
+    let store = Arc::new(TinyStore::default());
+    let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
+    let mut client = server.connect();
+    *lock(&store.delay) = Duration::from_secs(5);
+    // The command's time is over a moment before its answer is there.
+    for (command, ok) in [
+        (rawdoc! { "count": "c", "maxTimeMS": 6_000 }, 0.0),
+        (rawdoc! { "aggregate": "c", "pipeline": [], "cursor": {}, "maxTimeMS": 6_000 }, 0.0),
+        (rawdoc! { "insert": "c", "documents": [{ "_id": 1 }], "maxTimeMS": 6_000 }, 1.0),
+        (rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {}, "maxTimeMS": 6_000 }, 1.0),
+    ] {
+        let late = async {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            server.clock.advance(Duration::from_secs(7));
+        };
+        let (reply, ()) = tokio::join!(client.run("d", command.clone()), late);
+        assert_eq!(reply.double("ok"), ok, "{command:?}: {reply:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn commands_can_be_seen_and_killed() {
     let store = Arc::new(TinyStore::default());
     let mut server = TestServer::new(Arc::clone(&store) as Arc<dyn DocumentStore>, Options::default());
