@@ -34,7 +34,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let indexes = arguments.required("indexes", indexes)?;
     // About how many members of a replica set have to be ready.
     arguments.ignored(&["commitQuorum"])?;
-    arguments.flag("ignoreUnknownIndexOptions")?;
+    let lenient = arguments.flag("ignoreUnknownIndexOptions")?.unwrap_or(false);
     arguments.finish()?;
     if indexes.is_empty() {
         return Err(CommandError::new(Code::BadValue, "Must specify at least one index to create"));
@@ -42,7 +42,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     if indexes.len() > INDEXES_MAX {
         return Err(CommandError::new(Code::BadValue, format!("a collection has at most {INDEXES_MAX} indexes")));
     }
-    let indexes = indexes.into_iter().map(read).collect::<Outcome<Vec<_>>>()?;
+    let indexes = indexes.into_iter().map(|index| read(index, lenient)).collect::<Outcome<Vec<_>>>()?;
     let store = call.store();
     let existed = store.list_collections(namespace.database()).await?;
     let existed = existed.iter().any(|info| info.name == namespace.collection());
@@ -57,7 +57,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(writer.into())
 }
 
-fn read(document: &RawDocument) -> Outcome<IndexSpec> {
+/// Reads the definition of an index; a lenient reader passes over options that nobody knows, as old clients have them.
+fn read(document: &RawDocument, lenient: bool) -> Outcome<IndexSpec> {
     let mut arguments = Arguments::of_document("createIndexes.indexes", document)?;
     let Some(key) = arguments.document("key")?.map(ToOwned::to_owned) else {
         let text =
@@ -122,6 +123,9 @@ fn read(document: &RawDocument) -> Outcome<IndexSpec> {
     ])?;
     check_kinds(&spec)?;
     // Commands say 40415 of what they do not know, definitions of indexes have a code of their own.
+    if lenient {
+        return Ok(spec);
+    }
     arguments.finish().map_err(|error| CommandError { code: Code::InvalidIndexSpecificationOption, ..error })?;
     Ok(spec)
 }

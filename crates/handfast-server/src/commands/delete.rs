@@ -27,7 +27,8 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+/// Reads the command.
+pub(super) async fn read(call: &Call<'_>) -> Outcome<Delete> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("delete")?;
     let statements = arguments.documents("deletes")?;
@@ -36,13 +37,17 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let variables = call.variables(&mut arguments).await?;
     arguments.finish()?;
     check_batch(statements.len())?;
-    call.shared.metrics.operations.delete.add(statements.len() as u64);
-    let mut statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
-    check_single(call, statements.iter().map(|statement| statement.multi), "limit=0")?;
-    let retried = call.retried(statements.len()).await?;
-    let broken_off = fail_points::write::at_each(call, &retried, &mut statements);
-    let delete =
-        Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables };
+    let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
+    Ok(Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
+}
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut delete = read(call).await?;
+    let ordered = delete.ordered;
+    call.shared.metrics.operations.delete.add(delete.statements.len() as u64);
+    check_single(call, delete.statements.iter().map(|statement| statement.multi), "limit=0")?;
+    let retried = call.retried(delete.statements.len()).await?;
+    let broken_off = fail_points::write::at_each(call, &retried, &mut delete.statements);
     let mut outcome = call.store().delete(delete).await?;
     outcome.errors.extend(broken_off.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();

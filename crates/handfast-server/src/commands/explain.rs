@@ -1,11 +1,10 @@
 //! `explain`: how a command would be carried out, or was.
 
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 use handfast_store::{Explain, Explained, Find, Verbosity};
 
-use super::{Access, Call, Command, aggregate, count, distinct, find, hint};
-use crate::arguments::Arguments;
+use super::{Access, Call, Command, aggregate, count, delete, distinct, find, find_and_modify, update};
 use crate::auth::guard::{Needs, Visitor, visit};
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
@@ -102,14 +101,38 @@ async fn explained(call: &Call<'_>) -> Outcome<Explained> {
             arguments.finish()?;
             Ok(Explained::Find(Find { hint: distinct.hint, ..Find::new(distinct.namespace, distinct.filter) }))
         }
-        "update" => statement(call, "update", "updates"),
-        "delete" => statement(call, "delete", "deletes"),
+        "update" => {
+            let update = update::read(call).await?;
+            let statement = only(update.statements)?;
+            let find = Find {
+                sort: statement.sort,
+                hint: statement.hint,
+                limit: (!statement.multi).then_some(1),
+                variables: update.variables,
+                ..Find::new(update.namespace, statement.filter)
+            };
+            Ok(Explained::Find(find))
+        }
+        "delete" => {
+            let delete = delete::read(call).await?;
+            let statement = only(delete.statements)?;
+            let find = Find {
+                hint: statement.hint,
+                limit: (!statement.multi).then_some(1),
+                variables: delete.variables,
+                ..Find::new(delete.namespace, statement.filter)
+            };
+            Ok(Explained::Find(find))
+        }
         "findAndModify" | "findandmodify" => {
-            let mut arguments = call.arguments("findAndModify")?;
-            let mut find = Find::new(call.request.namespace()?, arguments.document_or_empty("query")?);
-            find.sort = arguments.document_or_empty("sort")?;
-            find.hint = hint(&mut arguments)?;
-            find.limit = Some(1);
+            let request = find_and_modify::read(call).await?;
+            let find = Find {
+                sort: request.sort,
+                hint: request.hint,
+                limit: Some(1),
+                variables: request.variables,
+                ..Find::new(request.namespace, request.filter)
+            };
             Ok(Explained::Find(find))
         }
         other => {
@@ -119,21 +142,9 @@ async fn explained(call: &Call<'_>) -> Outcome<Explained> {
     }
 }
 
-/// What the one statement of a write command looks for.
-fn statement(call: &Call<'_>, path: &'static str, field: &str) -> Outcome<Explained> {
-    let mut arguments = call.arguments(path)?;
-    let statements = arguments.documents(field)?;
-    let statements: Vec<&RawDocument> = arguments.required(field, statements)?;
-    let [statement] = statements[..] else {
-        return Err(CommandError::new(Code::InvalidLength, "explained write batches must be of size 1"));
-    };
-    let mut arguments = Arguments::of_document(path, statement)?;
-    let filter = arguments.document("q")?;
-    let filter = arguments.required("q", filter)?.to_owned();
-    let many = arguments.flag("multi")?.unwrap_or(false) || arguments.integer("limit")? == Some(0);
-    let mut find = Find::new(call.request.namespace()?, filter);
-    find.hint = hint(&mut arguments)?;
-    find.sort = arguments.document_or_empty("sort")?;
-    find.limit = (!many).then_some(1);
-    Ok(Explained::Find(find))
+/// The statement of a write command that is explained.
+fn only<T>(statements: Vec<T>) -> Outcome<T> {
+    let text = "explained write batches must be of size 1";
+    let [statement]: [T; 1] = statements.try_into().map_err(|_| CommandError::new(Code::InvalidLength, text))?;
+    Ok(statement)
 }

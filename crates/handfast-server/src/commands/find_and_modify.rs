@@ -25,7 +25,8 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+/// Reads the command.
+pub(super) async fn read(call: &Call<'_>) -> Outcome<FindAndModify> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("findAndModify")?;
     arguments.simple_collation()?;
@@ -44,6 +45,11 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
         modification,
     };
     arguments.finish()?;
+    Ok(request)
+}
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let request = read(call).await?;
     let removes = matches!(request.modification, Modification::Remove);
     let retried = call.retried(1).await?;
     if retried.is_empty()

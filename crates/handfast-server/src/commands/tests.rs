@@ -456,3 +456,44 @@ async fn explanations() {
     assert_eq!(client.refused("d", rawdoc! { "explain": { "ping": 1 } }).await.0, 59);
     assert_eq!(client.refused("d", rawdoc! { "explain": { "find": "c" }, "verbosity": "x" }).await.0, 2);
 }
+
+#[tokio::test]
+async fn what_is_explained_has_no_unknown_options_either() {
+    let mut server = TestServer::tiny();
+    let mut client = server.connect();
+    for (inner, path) in [
+        (rawdoc! { "find": "c", "fooBar": 1 }, "find"),
+        (rawdoc! { "aggregate": "c", "pipeline": [], "cursor": {}, "fooBar": 1 }, "aggregate"),
+        (rawdoc! { "count": "c", "fooBar": 1 }, "count"),
+        (rawdoc! { "distinct": "c", "key": "a", "fooBar": 1 }, "distinct"),
+        (rawdoc! { "update": "c", "updates": [{ "q": {}, "u": {} }], "fooBar": 1 }, "update"),
+        (rawdoc! { "update": "c", "updates": [{ "q": {}, "u": {}, "fooBar": 1 }] }, "update.updates"),
+        (rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1 }], "fooBar": 1 }, "delete"),
+        (rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1, "fooBar": 1 }] }, "delete.deletes"),
+        (rawdoc! { "findAndModify": "c", "remove": true, "fooBar": 1 }, "findAndModify"),
+    ] {
+        let (code, _, text) = client.refused("d", rawdoc! { "explain": inner }).await;
+        assert_eq!((code, text), (40_415, format!("BSON field '{path}.fooBar' is an unknown field.")));
+    }
+    let two = rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1 }, { "q": {}, "limit": 1 }] };
+    assert_eq!(client.refused("d", rawdoc! { "explain": two }).await.0, 16, "one statement is explained");
+}
+
+#[tokio::test]
+async fn unknown_index_options_are_passed_over_if_asked() {
+    let mut server = TestServer::tiny();
+    let mut client = server.connect();
+    let create = |option: &str, lenient: bool| {
+        let mut index = rawdoc! { "key": { "a": 1 }, "name": "a_1" };
+        index.append(CString::try_from(option).unwrap(), 1);
+        rawdoc! { "createIndexes": "c", "indexes": [index], "ignoreUnknownIndexOptions": lenient }
+    };
+    let (code, _, text) = client.refused("d", create("fooBar", false)).await;
+    assert_eq!((code, text.as_str()), (197, "BSON field 'createIndexes.indexes.fooBar' is an unknown field."));
+    assert_eq!(client.run("d", create("fooBar", true)).await.int("numIndexesAfter"), 2);
+    // What is known and not supported would make another index than the one that was asked for.
+    assert_eq!(
+        client.refused("d", create("weights", true)).await.0,
+        client.refused("d", create("weights", false)).await.0
+    );
+}

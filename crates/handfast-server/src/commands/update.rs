@@ -27,7 +27,8 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+/// Reads the command.
+pub(super) async fn read(call: &Call<'_>) -> Outcome<Update> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("update")?;
     let statements = arguments.documents("updates")?;
@@ -37,13 +38,17 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.flag("bypassDocumentValidation")?;
     arguments.finish()?;
     check_batch(statements.len())?;
-    call.shared.metrics.operations.update.add(statements.len() as u64);
-    let mut statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
-    check_single(call, statements.iter().map(|statement| statement.multi), "multi=true")?;
-    let retried = call.retried(statements.len()).await?;
-    let broken_off = fail_points::write::at_each(call, &retried, &mut statements);
-    let update =
-        Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables };
+    let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
+    Ok(Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
+}
+
+async fn run(call: &Call<'_>) -> Outcome<Answer> {
+    let mut update = read(call).await?;
+    let ordered = update.ordered;
+    call.shared.metrics.operations.update.add(update.statements.len() as u64);
+    check_single(call, update.statements.iter().map(|statement| statement.multi), "multi=true")?;
+    let retried = call.retried(update.statements.len()).await?;
+    let broken_off = fail_points::write::at_each(call, &retried, &mut update.statements);
     let mut outcome = call.store().update(update).await?;
     outcome.errors.extend(broken_off.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();
