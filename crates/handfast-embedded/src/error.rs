@@ -85,12 +85,23 @@ fn pid(holder: Option<u32>) -> String {
 }
 
 impl Error {
-    /// An error of the operating system; a full disk is told apart.
+    /// An error of the operating system; a full disk is told apart, and what is one for this user or file.
     pub(crate) fn io(context: impl Into<String>, source: std::io::Error) -> Self {
-        if source.kind() == std::io::ErrorKind::StorageFull {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
             return Error::DiskFull(context.into());
         }
         Error::Io { context: context.into(), source: std::sync::Arc::new(source) }
+    }
+
+    /// What a write is refused with after this one, by which the store has stopped writing.
+    pub(crate) fn afterwards(&self) -> Error {
+        match self {
+            Error::DiskFull(what) => {
+                Error::DiskFull(format!("{what}: when there is room again, the store must be reopened"))
+            }
+            other => Error::Stopped(other.to_string()),
+        }
     }
 
     fn code(&self) -> Code {

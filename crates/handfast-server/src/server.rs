@@ -11,7 +11,7 @@ use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use handfast_mql::Code;
@@ -72,16 +72,19 @@ pub struct Server {
     addresses: Vec<Address>,
 }
 
-/// Tells a running server to end, from anywhere.
+/// Tells a running server to end, from anywhere. It keeps neither the server nor its store.
 #[derive(Clone)]
 pub struct ShutdownHandle {
-    shared: Arc<Shared>,
+    shared: Weak<Shared>,
 }
 
 impl ShutdownHandle {
     /// Begins the shutdown; [`Server::run`] returns when it is complete.
     pub fn shutdown(&self) {
-        self.shared.shutdown.send_replace(true);
+        // A server that is gone has ended.
+        if let Some(shared) = self.shared.upgrade() {
+            shared.shutdown.send_replace(true);
+        }
     }
 }
 
@@ -129,7 +132,7 @@ impl Server {
 
     /// Ends it.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
-        ShutdownHandle { shared: Arc::clone(&self.shared) }
+        ShutdownHandle { shared: Arc::downgrade(&self.shared) }
     }
 
     /// Serves until the shutdown is complete.

@@ -134,7 +134,8 @@ pub(crate) struct Committer {
     queue: Option<mpsc::Sender<Operation>>,
     places: Arc<Semaphore>,
     places_max: u32,
-    thread: Option<JoinHandle<()>>,
+    /// Its result is whether all that it applied is synced.
+    thread: Option<JoinHandle<Result<()>>>,
     shared: Arc<Shared>,
 }
 
@@ -238,13 +239,23 @@ impl Committer {
     }
 }
 
-impl Drop for Committer {
+impl Committer {
     /// Waits for what is in the queue, syncs, and ends the thread.
-    fn drop(&mut self) {
+    ///
+    /// # Errors
+    /// What is applied could not be synced.
+    pub(crate) fn end(&mut self) -> Result<()> {
         self.queue = None;
-        if let Some(thread) = self.thread.take() {
-            // It catches panics of operations; if it ended by one of its own, that was logged by the runtime.
-            let _ = thread.join();
+        // It catches panics of operations; if it ended by one of its own, that was logged by the runtime.
+        let panicked = |_| Err(Error::Engine("the committer thread broke off".to_owned()));
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or_else(panicked))
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!(%error, "the store could not be synced at its end");
         }
     }
 }
@@ -270,12 +281,12 @@ struct State {
     /// Something is applied and not published.
     unpublished: bool,
     /// Why nothing is written any more.
-    stopped: Option<String>,
+    stopped: Option<Error>,
     options: Options,
 }
 
 impl State {
-    fn work(&mut self, operations: &mpsc::Receiver<Operation>) {
+    fn work(&mut self, operations: &mpsc::Receiver<Operation>) -> Result<()> {
         loop {
             let first = if self.dirty && self.stopped.is_none() {
                 match operations.recv_timeout(self.options.memory_sync_interval) {
@@ -297,9 +308,10 @@ impl State {
             self.group(group);
         }
         self.settle();
-        if let Err(error) = self.witness.sync() {
-            tracing::warn!(%error, "the witness could not be synced at the end");
+        if let Some(error) = &self.stopped {
+            return Err(error.afterwards());
         }
+        self.witness.sync()
     }
 
     /// Syncs and publishes what is left.
@@ -326,8 +338,8 @@ impl State {
 
     /// Runs the operations and makes them as durable as they ask for.
     fn commit(&mut self, group: &mut Vec<Operation>) -> Result<()> {
-        if let Some(reason) = &self.stopped {
-            let refused = StoreError::from(Error::Stopped(reason.clone()));
+        if let Some(error) = &self.stopped {
+            let refused = StoreError::from(error.afterwards());
             for operation in group.drain(..) {
                 operation.work.answer(Err(refused.clone()));
             }
@@ -435,6 +447,6 @@ impl State {
 
     fn stop(&mut self, error: &Error) {
         tracing::error!(%error, "a write or a sync failed; no more writes until the store is opened again");
-        self.stopped = Some(error.to_string());
+        self.stopped = Some(error.clone());
     }
 }

@@ -127,3 +127,23 @@ fn deletions_beyond_the_bound_are_forgotten_as_conflicts_too_many() {
     assert!(!deletions.since(&[9], at(15)), "what was never there does not conflict");
     assert!(deletions.since(&[9], at(5)), "but who knows, before what is remembered");
 }
+
+#[tokio::test]
+async fn an_end_that_cannot_sync_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, mut committer) = start(directory.path());
+    insert(&committer, 1, Answer::Synced).await.unwrap();
+    committer.end().unwrap();
+    drop((engine, committer));
+
+    let (engine, mut committer) = start(directory.path());
+    insert(&committer, 2, Answer::Published).await.unwrap();
+    engine.fail_syncs.store(true, Ordering::Relaxed);
+    committer.end().unwrap_err();
+    drop((engine, committer));
+
+    let (engine, mut committer) = start(directory.path());
+    engine.fail_batches.store(true, Ordering::Relaxed);
+    insert(&committer, 3, Answer::Synced).await.unwrap_err();
+    committer.end().unwrap_err();
+}

@@ -82,7 +82,7 @@ impl EmbeddedStore {
     /// Syncs everything and, if this is the last handle, ends the store's threads and frees the directory.
     ///
     /// # Errors
-    /// The last sync failed.
+    /// The last sync failed: of the journal, or of the witness.
     pub async fn close(self) -> handfast_store::Result<()> {
         self.flush().await?;
         if Arc::strong_count(&self.handles) == 1 {
@@ -92,8 +92,10 @@ impl EmbeddedStore {
                 tokio::time::sleep(CLOSING_PAUSE).await;
             }
         }
-        let ended = tokio::task::spawn_blocking(move || drop(self)).await;
-        ended.map_err(|error| Error::Engine(format!("closing was interrupted: {error}")).into())
+        // A handle, cursor or snapshot that somebody else has ends the committer later, and logs what went wrong.
+        let end = move || Arc::into_inner(self.inner).map_or(Ok(()), |mut inner| inner.committer.end());
+        let ended = tokio::task::spawn_blocking(end).await;
+        Ok(ended.map_err(|error| Error::Engine(format!("closing was interrupted: {error}")))??)
     }
 }
 
