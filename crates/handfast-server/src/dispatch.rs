@@ -13,7 +13,7 @@ use crate::commands::{self, Access, Call, Command};
 use crate::error::{CommandError, Outcome};
 use crate::fail_points;
 use crate::operations::{Noted, Operation};
-use crate::reply::{Answer, failure, labelled_failure, success};
+use crate::reply::{Answer, failure, labelled_failure, put_unsatisfied, success};
 use crate::request::Request;
 use crate::reserve::Reserved;
 use crate::state::{Client, Shared};
@@ -58,7 +58,13 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
         log_slow(shared, client, request, command, took, outcome.as_ref().err());
     }
     match outcome {
-        Ok(answer) => Replied { document: success(answer.writer), more: answer.more, _reserved: answer.reserved },
+        Ok(mut answer) => {
+            if command.access == Access::Write {
+                note_written(shared, request, &mut answer);
+            }
+            let document = success(answer.writer, shared.cluster_time.as_ref());
+            Replied { document, more: answer.more, _reserved: answer.reserved }
+        }
         Err(mut error) => {
             let is_step = request.numbering.is_within() && !is_end(command.name);
             if is_step || !commands::writes(request) {
@@ -67,13 +73,29 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
             }
             debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
             let labels = labels::of_error(request.numbering, command.name, &error);
-            Replied { document: labelled_failure(&error, &labels), more: false, _reserved: None }
+            Replied {
+                document: labelled_failure(&error, &labels, shared.cluster_time.as_ref()),
+                more: false,
+                _reserved: None,
+            }
         }
     }
 }
 
 fn find(shared: &Shared, name: &str) -> Option<&'static Command> {
     commands::find(name).or_else(|| commands::find_for_tests(name).filter(|_| shared.fail_points.is_some()))
+}
+
+/// A command has written: time goes on, and the reply says if that is not all that its client asked for.
+fn note_written(shared: &Shared, request: &Request<'_>, answer: &mut Answer) {
+    if let Some(time) = &shared.cluster_time {
+        time.advance();
+    }
+    if let Some(code) = request.write_concern.unsatisfied
+        && let Ok(concern) = request.body.get_document("writeConcern")
+    {
+        put_unsatisfied(&mut answer.writer, code, concern);
+    }
 }
 
 async fn run_known(

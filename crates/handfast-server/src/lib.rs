@@ -14,6 +14,7 @@
 //! auth        who may do what: logins, users, roles
 //! transactions  what a numbered request runs in: a transaction, or exactly once
 //! commands    one file a command: arguments to a request to the store, its outcome to a reply
+//! cluster_time  when it is, as a replica set tells it in each reply
 //! fail_points  what is to go wrong, for tests of drivers
 //! arguments   reads fields by name and type; what nobody has read is refused by name
 //! cursors     what is open, whose it is, when its time is over
@@ -24,6 +25,7 @@
 mod arguments;
 pub mod auth;
 mod batches;
+mod cluster_time;
 mod commands;
 mod connection;
 mod cursors;

@@ -1,7 +1,9 @@
 //! What a command answers, as documents.
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
+use handfast_mql::Code;
 
+use crate::cluster_time::ClusterTime;
 use crate::error::CommandError;
 use crate::reserve::Reserved;
 use crate::transactions::labels;
@@ -32,23 +34,43 @@ impl Answer {
 }
 
 /// The reply to a command that succeeded.
-pub(crate) fn success(mut writer: Writer) -> RawDocumentBuf {
+pub(crate) fn success(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocumentBuf {
     writer.put("ok", 1.0);
+    put_time(&mut writer, time);
     writer.finish()
 }
 
-/// The reply to a command that failed.
+/// The reply to what is no command yet, and is refused.
 pub(crate) fn failure(error: &CommandError) -> RawDocumentBuf {
-    labelled_failure(error, &labels::of_outcome(error))
+    labelled_failure(error, &labels::of_outcome(error), None)
 }
 
 /// The reply to a command that failed, with what the driver is to do about it.
-pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str]) -> RawDocumentBuf {
+pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str], time: Option<&ClusterTime>) -> RawDocumentBuf {
     let mut writer = Writer::new();
     writer.put("ok", 0.0);
     put_error(&mut writer, error);
     put_labels(&mut writer, labels);
+    put_time(&mut writer, time);
     writer.finish()
+}
+
+fn put_time(writer: &mut Writer, time: Option<&ClusterTime>) {
+    if let Some(time) = time {
+        time.put(writer);
+    }
+}
+
+/// Writes that a write is done, but not on as many members as the client asks for.
+pub(crate) fn put_unsatisfied(writer: &mut Writer, code: Code, concern: &RawDocument) {
+    writer.begin_document("writeConcernError").put("code", code.0).put("codeName", &*code.name());
+    match concern.get_str("w") {
+        Ok(mode) => {
+            writer.put("errmsg", format!("No write concern mode named '{mode}' found in replica set configuration"))
+        }
+        Err(_) => writer.put("errmsg", "Not enough data-bearing nodes"),
+    };
+    writer.begin_document("errInfo").put("writeConcern", concern).end().end();
 }
 
 /// Writes `errorLabels`, if there are any.

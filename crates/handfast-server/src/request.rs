@@ -79,6 +79,8 @@ pub(crate) struct WriteConcern {
     pub(crate) acknowledged: bool,
     /// `j: true` or `w: "majority"`: synced, whatever the server's default is.
     pub(crate) synced: bool,
+    /// It asks for members that are not there: the error with which the write is acknowledged.
+    pub(crate) unsatisfied: Option<Code>,
 }
 
 /// A command.
@@ -133,7 +135,7 @@ impl<'a> Request<'a> {
             session: None,
             numbering: Numbering::None,
             max_time: None,
-            write_concern: WriteConcern { acknowledged: true, synced: false },
+            write_concern: WriteConcern { acknowledged: true, synced: false, unsatisfied: None },
             has_write_concern: false,
             read_concern: None,
             api_strict: false,
@@ -275,21 +277,15 @@ fn write_concern(document: &RawDocument) -> Outcome<WriteConcern> {
     let synced = arguments.lenient_flag("fsync")?.unwrap_or(false);
     arguments.integer("wtimeout")?;
     arguments.ignored(&["provenance"])?;
-    let mut concern = WriteConcern { acknowledged: true, synced: journaled || synced };
+    let mut concern = WriteConcern { acknowledged: true, synced: journaled || synced, unsatisfied: None };
     match arguments.any("w")? {
         None => {}
         Some(RawBsonRef::String("majority")) => concern.synced = true,
-        Some(RawBsonRef::String(mode)) => {
-            let text = format!("No write concern mode named '{mode}' found in replica set configuration");
-            return Err(CommandError::new(UNKNOWN_WRITE_CONCERN, text));
-        }
+        Some(RawBsonRef::String(_)) => concern.unsatisfied = Some(Code::UnknownReplWriteConcern),
         Some(value) => match as_integer(value) {
             Some(0) => concern.acknowledged = false,
             Some(1) => {}
-            Some(2..=50) => {
-                let text = "cannot use 'w' > 1 when a host is not replicated";
-                return Err(CommandError::new(Code::BadValue, text));
-            }
+            Some(2..=50) => concern.unsatisfied = Some(Code::CannotSatisfyWriteConcern),
             Some(_) => {
                 return Err(CommandError::new(
                     Code::FailedToParse,
@@ -305,14 +301,17 @@ fn write_concern(document: &RawDocument) -> Outcome<WriteConcern> {
     Ok(concern)
 }
 
-const UNKNOWN_WRITE_CONCERN: Code = Code(79);
-
 /// There is one copy of the data, and reads see what is committed: every level holds, and so does every moment that the
 /// client has heard of (`afterClusterTime`). Returns the level.
 fn read_concern(document: &RawDocument) -> Outcome<Option<&str>> {
     let mut arguments = Arguments::of_document("readConcern", document)?;
     let level = arguments.text("level")?;
-    arguments.ignored(&["provenance", "afterClusterTime"])?;
+    arguments.ignored(&["provenance"])?;
+    if let Some(after) = arguments.any("afterClusterTime")?
+        && !matches!(after, RawBsonRef::Timestamp(_))
+    {
+        return Err(mismatch("readConcern.afterClusterTime", after, "type 'timestamp'"));
+    }
     arguments.unsupported(&["atClusterTime"])?;
     arguments.finish()?;
     match level {

@@ -30,8 +30,9 @@ use crate::options::{Address, Options};
 use crate::refusal;
 use crate::state::{Client, Shared, begun};
 
-/// How often transactions are looked at for their time: what they hold goes that much later at most.
-const TRANSACTION_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the cluster time is set, and transactions are looked at for their time: what they hold goes that much later
+/// at most.
+const SECOND: Duration = Duration::from_secs(1);
 /// How often old outcomes are forgotten: a scan of all of them.
 const FORGET_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// How often cursors and sessions are looked at for their time-outs.
@@ -146,7 +147,7 @@ impl Server {
             accepting.spawn(accept(Arc::clone(&shared), listener));
         }
         let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
-        let mut transactions = tokio::time::interval(TRANSACTION_EXPIRY_INTERVAL);
+        let mut seconds = tokio::time::interval(SECOND);
         let mut forgetting = JoinSet::new();
         forgetting.spawn(forget(Arc::clone(&shared)));
         let ended = shared.shutting_down();
@@ -155,7 +156,10 @@ impl Server {
             tokio::select! {
                 () = &mut ended => break,
                 _ = expiry.tick() => shared.expire(),
-                _ = transactions.tick() => shared.expire_transactions(),
+                _ = seconds.tick() => {
+                    shared.tick();
+                    shared.expire_transactions();
+                }
             }
         }
         info!("shutting down: no new connections, running commands are finished");

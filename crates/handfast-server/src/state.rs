@@ -15,12 +15,13 @@ use tracing::{info, warn};
 use crate::auth::login::Login;
 use crate::auth::user::UserId;
 use crate::auth::users::Users;
+use crate::cluster_time::ClusterTime;
 use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
 use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::operations::Operations;
-use crate::options::Options;
+use crate::options::{Options, Topology};
 use crate::reserve::Reserve;
 use crate::sessions::{SESSIONS_MAX, Sessions};
 
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     /// Tells this run of the server from every other, in `topologyVersion`.
     pub(crate) process_id: ObjectId,
     pub(crate) started: Duration,
+    /// None of a standalone server.
+    pub(crate) cluster_time: Option<ClusterTime>,
     /// What is to go wrong, where tests may say so.
     pub(crate) fail_points: Option<FailPoints>,
     next_request_id: AtomicI32,
@@ -58,6 +61,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(database: Database, options: Options) -> Self {
         let sources = database.sources().clone();
+        let is_replicated = options.topology != Topology::Standalone;
         Shared {
             users: Users::new(Arc::new(database.clone())),
             database,
@@ -74,6 +78,7 @@ impl Shared {
             shutdown: watch::channel(false).0,
             process_id: sources.ids.object_id(),
             started: sources.clock.elapsed(),
+            cluster_time: is_replicated.then(|| ClusterTime::new(sources.clock.now())),
             fail_points: options.test_commands.then(FailPoints::default),
             next_request_id: AtomicI32::new(1),
             sources,
@@ -103,6 +108,13 @@ impl Shared {
     /// Returns once the server begins to shut down.
     pub(crate) async fn shutting_down(&self) {
         begun(&mut self.shutdown.subscribe()).await;
+    }
+
+    /// Moves the cluster time on where nobody writes.
+    pub(crate) fn tick(&self) {
+        if let Some(time) = &self.cluster_time {
+            time.reach(self.sources.clock.now());
+        }
     }
 
     /// Rolls back transactions whose time is over.

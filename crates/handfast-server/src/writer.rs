@@ -89,8 +89,14 @@ impl Writer {
     /// Writes all fields of a document.
     pub(crate) fn put_all(&mut self, document: &RawDocument) -> &mut Self {
         if let Some([fields @ .., 0]) = document.as_bytes().get(4..) {
-            self.bytes.extend_from_slice(fields);
+            self.put_fields(fields);
         }
+        self
+    }
+
+    /// Writes fields that are BSON already, as they stand between a document's length and its end.
+    pub(crate) fn put_fields(&mut self, fields: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(fields);
         self
     }
 

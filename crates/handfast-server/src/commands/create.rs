@@ -1,11 +1,12 @@
 //! `create`: an empty collection.
 
-use handfast_store::CollectionOptions;
+use handfast_mql::Code;
+use handfast_store::{CollectionOptions, Namespace};
 
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -42,6 +43,19 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     // About how a storage engine keeps the data; the key that every collection has on _id.
     arguments.ignored(&["storageEngine", "indexOptionDefaults", "autoIndexId", "idIndex"])?;
     arguments.finish()?;
+    // By itself the command may find what it asks for; in a transaction it has to make it.
+    if call.transaction_number().is_some() && exists(call, &namespace).await? {
+        let text = format!("Collection {namespace} already exists.");
+        return Err(CommandError::new(Code::NamespaceExists, text));
+    }
     call.store().create_collection(&namespace, CollectionOptions {}).await?;
     Ok(Answer::done())
+}
+
+async fn exists(call: &Call<'_>, namespace: &Namespace) -> Outcome<bool> {
+    match call.store().list_indexes(namespace).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == Code::NamespaceNotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -140,7 +140,7 @@ pub(crate) async fn run(
         if let Some(code) = data.error {
             let error = CommandError::new(code, "Failing command via 'failCommand' failpoint");
             let labels = labels::of_error(request.numbering, name, &error);
-            let document = labelled_failure(&error, &data.labels(&labels));
+            let document = labelled_failure(&error, &data.labels(&labels), shared.cluster_time.as_ref());
             return Some(Replied { document, ..Replied::from(&error) });
         }
     }

@@ -43,6 +43,10 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
         let text = "Transaction numbers are only allowed on a replica set member or mongos";
         return Err(CommandError::new(Code::IllegalOperation, text));
     }
+    if request.write_concern.unsatisfied.is_some() && shared.options.topology == Topology::Standalone {
+        let text = "cannot use 'w' > 1, or a named mode, when a host is not replicated";
+        return Err(CommandError::new(Code::BadValue, text));
+    }
     match request.numbering {
         Numbering::None if is_end(command.name) => {
             let text = format!("{} must be run within a transaction", command.name);

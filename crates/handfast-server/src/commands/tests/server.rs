@@ -201,3 +201,58 @@ async fn what_the_server_says_of_itself() {
     assert_eq!(client.refused("admin", rawdoc! { "getParameter": 1, "nothing": 1 }).await.0, 72);
     assert!(client.run("admin", rawdoc! { "getParameter": "*" }).await.get_bool("requireApiVersion").is_ok());
 }
+
+/// Each reply of a replica set says when it is; a standalone server has no such time.
+#[tokio::test]
+async fn the_cluster_time_goes_on_with_each_write() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    let mut latest = (0, 0);
+    for (command, writes) in [
+        (rawdoc! { "hello": 1 }, false),
+        (rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] }, true),
+        (rawdoc! { "find": "c" }, false),
+        (rawdoc! { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "a": 1 } } }] }, true),
+        (rawdoc! { "find": "c", "nonsense": 1 }, false),
+        (
+            rawdoc! { "find": "c", "readConcern": { "level": "majority", "afterClusterTime": bson::Timestamp { time: u32::MAX, increment: 1 } } },
+            false,
+        ),
+    ] {
+        client.send(handfast_wire::Flags::default(), "d", command.clone(), &[]).await;
+        let (.., reply) = client.receive_all().await.unwrap();
+        let now = reply.get_timestamp("operationTime").unwrap();
+        let gossip = reply.get_document("$clusterTime").unwrap().get_timestamp("clusterTime").unwrap();
+        assert_eq!(gossip, now);
+        let now = (now.time, now.increment);
+        assert!(if writes { now > latest } else { now >= latest }, "{command:?}: {now:?} after {latest:?}");
+        latest = now;
+    }
+    assert_eq!(client.refused("d", rawdoc! { "find": "c", "readConcern": { "afterClusterTime": 1 } }).await.0, 14);
+    let mut server = TestServer::in_memory(Options { topology: Topology::Standalone, ..Options::default() });
+    let mut client = server.connect();
+    client.send(handfast_wire::Flags::default(), "d", rawdoc! { "ping": 1 }, &[]).await;
+    assert_eq!(client.receive_all().await.unwrap().2, rawdoc! { "ok": 1.0 });
+}
+
+/// The write is done, and the reply says that it is not on as many members as were asked for.
+#[tokio::test]
+async fn a_write_concern_that_nobody_can_satisfy() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    for (w, code, text) in [
+        (RawBson::Int32(2), 100, "Not enough data-bearing nodes"),
+        (RawBson::String("far".to_owned()), 79, "No write concern mode named 'far' found in replica set configuration"),
+    ] {
+        let concern = rawdoc! { "w": w };
+        let insert = rawdoc! { "insert": "c", "documents": [{}], "writeConcern": concern.clone() };
+        let reply = client.run("d", insert).await;
+        let error = reply.get_document("writeConcernError").unwrap();
+        assert_eq!((reply.int("n"), error.int("code"), error.text("errmsg")), (1, code, text));
+        assert_eq!(error.get_document("errInfo").unwrap().get_document("writeConcern").unwrap(), &*concern);
+    }
+    assert_eq!(client.run("d", rawdoc! { "count": "c", "writeConcern": { "w": 1 } }).await.int("n"), 2);
+    let mut server = TestServer::in_memory(Options { topology: Topology::Standalone, ..Options::default() });
+    let insert = rawdoc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 2 } };
+    assert_eq!(server.connect().refused("d", insert).await.0, 2);
+}

@@ -400,3 +400,18 @@ async fn what_is_open_can_be_seen() {
     client.run("admin", within(abort(), 1, 4)).await;
     assert_eq!(counts(&client.run("admin", rawdoc! { "serverStatus": 1 }).await), [0, 0, 2, 1, 1]);
 }
+
+/// By itself `create` may find the collection there; in a transaction it has to make it.
+#[tokio::test]
+async fn a_collection_is_created_once_in_a_transaction() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    let create = || rawdoc! { "create": "c" };
+    for command in [first(create(), 1, 1), within(insert_of(1), 1, 1)] {
+        assert_eq!(client.run("d", command).await.double("ok"), 1.0);
+    }
+    assert_eq!(client.refused("d", within(create(), 1, 1)).await.0, 48);
+    assert_eq!(client.run("d", create()).await.double("ok"), 1.0);
+    assert_eq!(client.run("d", create()).await.double("ok"), 1.0);
+    assert_eq!(client.refused("d", first(create(), 1, 2)).await.0, 48);
+}
