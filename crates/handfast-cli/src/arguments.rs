@@ -360,7 +360,7 @@ pub(crate) struct ServerFlags {
     /// How long a transaction may be open before it is rolled back
     #[arg(long, env = "HANDFAST_TRANSACTION_LIFETIME", value_name = "TIME")]
     pub(crate) transaction_lifetime: Option<Span>,
-    /// How long outcomes of transactions and results of retryable writes are kept for clients that ask again
+    /// How long outcomes of transactions and results of retryable writes are kept for clients that ask again, 5m at least
     #[arg(long, env = "HANDFAST_OUTCOME_RETENTION", value_name = "TIME")]
     pub(crate) outcome_retention: Option<Span>,
     /// How long commands in progress may take to finish at a graceful stop

@@ -100,6 +100,9 @@ impl Default for Settings {
 /// MongoDB's own pause between two rounds of its TTL monitor.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Drivers repeat a commit for two minutes; what was committed must not be forgotten before they stop.
+const OUTCOME_RETENTION_MIN: Duration = Duration::from_secs(5 * 60);
+
 fn number(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -127,11 +130,13 @@ impl Settings {
                 return Err(format!("at least {least} is needed, not {value}"));
             }
         }
+        if self.outcome_retention.0 < OUTCOME_RETENTION_MIN {
+            return Err(format!("at least {} is needed", Span(OUTCOME_RETENTION_MIN)));
+        }
         let spans = [
             self.connection_timeout,
             self.cursor_timeout,
             self.transaction_lifetime,
-            self.outcome_retention,
             self.shutdown_timeout,
             self.expiry_interval,
         ];

@@ -85,6 +85,7 @@ fn mistakes_name_their_key_and_source() {
     check("topology = 'cluster'", &[], "topology (from file t.toml): unknown variant `cluster`");
     check("replica-set = ''", &[], "replica-set (from file t.toml): must not be empty");
     check("", &["--cursor-timeout", "0s"], "cursor-timeout (from flag --cursor-timeout): must be longer than zero");
+    check("outcome-retention = '1m'", &[], "outcome-retention (from file t.toml): at least 5m is needed");
     check("data = ''", &[], "data (from file t.toml): must not be empty");
 }
 

@@ -30,7 +30,8 @@ pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError
     let mut labels = match numbering {
         Numbering::Within { .. } if is_end(command) && retryable => vec![RETRYABLE],
         Numbering::Within { .. } => {
-            let gone = error.code == Code::NoSuchTransaction && command != "commitTransaction";
+            // On commit too: the store remembers what was committed, so what it does not know has had no effect.
+            let gone = error.code == Code::NoSuchTransaction;
             // A request that somebody else has to answer has had no effect, and its transaction ends unheard.
             let again = TRANSIENT_CODES.contains(&error.code.0) || retryable;
             let transient = error.applied == Applied::No && again;
@@ -76,7 +77,7 @@ mod tests {
         }
         assert_eq!(labels(within, "insert", 112, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "insert", 251, Applied::No), [TRANSIENT]);
-        assert_eq!(labels(within, "commitTransaction", 251, Applied::No), [""; 0]);
+        assert_eq!(labels(within, "commitTransaction", 251, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "commitTransaction", 91, Applied::No), [RETRYABLE]);
         assert_eq!(labels(within, "insert", 91, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "insert", 91, Applied::Maybe), [OUTCOME_UNKNOWN]);
