@@ -111,6 +111,13 @@ impl Publisher {
         self.live.lock().keys().next().copied().unwrap_or_default()
     }
 
+    /// How many readers hold a snapshot.
+    pub(crate) fn in_use(&self) -> usize {
+        let held: usize = self.live.lock().values().flatten().map(Weak::strong_count).sum();
+        // The publisher itself holds the current one.
+        held.saturating_sub(1)
+    }
+
     /// Ends all snapshots but the current one that are from before so much was written; returns how many.
     pub(super) fn end_before(&self, written_bytes: u64) -> usize {
         let current = self.current().timestamp();

@@ -70,6 +70,12 @@ impl EmbeddedStore {
         }
     }
 
+    /// Snapshots that are in use: of cursors, of transactions, of requests that are being carried out. Each keeps in
+    /// memory what is written after it, up to [`Options::snapshot_bytes_max`].
+    pub fn snapshots_in_use(&self) -> usize {
+        self.shared().publisher.in_use()
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         self.inner.committer.shared()
     }
