@@ -26,7 +26,7 @@ pub enum Cell {
 /// Why a transaction did not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It has certainly had no effect, because of another transaction. It may be tried again.
+    /// It has certainly had no effect, because of another transaction or of a store out of reach. It may be tried again.
     #[error("conflict: {0}")]
     Conflict(String),
     /// Nobody knows whether it has committed.

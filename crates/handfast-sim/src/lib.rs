@@ -15,12 +15,14 @@
 //! store that does nothing in the background, the same seed gives the same history.
 //!
 //! Each kind of trouble that the judges look for is shown to be found: the [`model`] can be told to be broken in a dozen
-//! ways, and a test demands that each be caught by name.
+//! ways, and a test demands that each be caught by name. `Database` is put to the test on a store that loses requests and
+//! answers and whose process is killed, and at every crash point of a few transactions.
 //!
 //! Where to read first: [`workload`], [`mod@run`], then `tests/`.
 
 pub mod client;
 pub mod database;
+pub mod documents;
 pub mod model;
 pub mod recorder;
 pub mod run;

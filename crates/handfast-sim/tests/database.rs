@@ -8,13 +8,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bson::rawdoc;
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_history::Expectation;
 use handfast_sim::{
     Client, DatabaseClient, Floors, Isolation, Order, Outcome, RunOptions, Workload, WorkloadKind, run,
 };
-use handfast_store::{AtomicStore, Durability, MemoryStore, Namespace, Sources};
+use handfast_store::{AtomicStore, Durability, MemoryStore, Namespace, Sources, StoreExt, Ticket};
 use handfast_txn::Database;
 
 /// Transactions that commit over a store at an isolation: how many of each workload.
@@ -64,8 +66,10 @@ async fn all_over_memory(isolation: Isolation) {
     for seed in seeds() {
         for work in PLAN {
             let sources = Sources::seeded(seed);
-            let database = database(MemoryStore::new(sources.clone()), &sources);
+            let store = Arc::new(MemoryStore::new(sources.clone()));
+            let database = database(Arc::clone(&store), &sources);
             judged(&database, isolation, work, seed, Durability::Memory).await;
+            nothing_is_left(store).await;
         }
     }
 }
@@ -78,7 +82,9 @@ async fn all_over_embedded(isolation: Isolation) {
             let store = EmbeddedStore::open(directory.path(), sources.clone(), Options::small()).await.unwrap();
             let database = database(store.clone(), &sources);
             judged(&database, isolation, work, seed, Durability::Memory).await;
+            assert_eq!(store.snapshots_in_use(), 0, "{isolation:?} {work:?}");
             drop(database);
+            nothing_is_left(store.clone()).await;
             store.close().await.unwrap();
         }
     }
@@ -118,6 +124,16 @@ async fn judged(
     assert_eq!(counts.open(), 0, "{counts:?}");
     assert_eq!(counts.committed, outcome.verdict.report.counts.committed, "{counts:?}");
     outcome
+}
+
+/// There are as many records of outcomes as transactions were open at once, and they go when their time comes.
+async fn nothing_is_left(store: impl AtomicStore) {
+    let database = Database::local(store, Sources::system().unwrap());
+    let kept = database.count_matching(&Ticket::namespace().unwrap(), rawdoc! {}).await.unwrap();
+    assert!((1..=u64::from(PROCESSES)).contains(&kept), "{kept} records of {PROCESSES} processes");
+    // Until the newest of them is of the past.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    assert_eq!(database.forget_outcomes(Duration::ZERO).await.unwrap(), kept);
 }
 
 fn seeds() -> std::ops::Range<u64> {

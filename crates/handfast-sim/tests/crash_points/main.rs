@@ -13,8 +13,9 @@
 
 mod acts;
 mod defect;
+#[path = "../directory/mod.rs"]
+mod directory;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use bson::RawDocumentBuf;
@@ -26,6 +27,7 @@ use tempfile::TempDir;
 
 use self::acts::{Act, MONEY, dump, fill, money};
 use self::defect::{Defect, DefectiveEngine};
+use self::directory::copy;
 
 /// What happens to an operation. After a crash nothing else is done; after the others the program gives up by itself.
 const KINDS: [Fault; 7] = [
@@ -225,18 +227,5 @@ async fn every_planted_defect_is_found() {
         let found = first_wrong(defect).await.unwrap_or_else(|| panic!("{defect:?} was not found"));
         println!("{defect:?}: {found}");
         assert!(found.contains(sign), "{defect:?} was found for another reason: {found}");
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
     }
 }
