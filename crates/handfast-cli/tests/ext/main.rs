@@ -7,11 +7,13 @@
 
 #![allow(
     clippy::expect_used,
+    clippy::panic,
     clippy::print_stdout,
     reason = "helpers of tests are tests too: they fail and report aloud"
 )]
 
 mod support;
+mod workloads;
 
 use support::{BOSS_PASSWORD, Certificate, Handfast, Tool, examples, run, run_with_own_servers};
 

@@ -3,6 +3,7 @@
 
 mod login;
 mod scenarios;
+mod workload;
 
 use anyhow::Context as _;
 use mongodb::Client;
@@ -10,10 +11,15 @@ use mongodb::Client;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let uri = std::env::var("MONGODB_URI").context("MONGODB_URI names the server")?;
-    if std::env::args().nth(1).as_deref() == Some("login") {
-        login::run(&uri).await.context("login")?;
-        println!("ok login");
-        return Ok(());
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("login") => {
+            login::run(&uri).await.context("login")?;
+            println!("ok login");
+            return Ok(());
+        }
+        Some("workload") => return workload::main(&uri, &arguments[1..]).await,
+        _ => {}
     }
     let client = Client::with_uri_str(&uri).await?;
     macro_rules! run {
