@@ -1,0 +1,127 @@
+//! A process is killed while it writes; whatever it was told is durable must be there again.
+//!
+//! The test starts itself as a child, which opens the store and changes it from several tasks: documents come, change
+//! and go, one by one and many at once, beside an index and a collection that come and go. The child says each step
+//! before it begins and after it is acknowledged. The parent reads the lines, kills the child at a random moment, checks
+//! the directory, opens it, and compares: what was acknowledged is there, of what had begun each document is as before or
+//! as after, and each index leads to each document once. `HANDFAST_KILLS` says how often (default 3, 200 in continuous
+//! integration).
+//!
+//! Each task also has a counter, incremented by writes with tickets: the number of the request is what the counter must
+//! be after it. The parent sends again the last one that was done: the counter must be exact, and the answer that of the
+//! first time.
+//!
+//! That the test can fail is shown by a store that acknowledges before it syncs: it must lose something.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
+
+mod ledger;
+mod load;
+mod step;
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use handfast_embedded::{EmbeddedStore, Options, Repair, check};
+use handfast_store::{Random, SeededRandom, Sources};
+
+use crate::ledger::Ledger;
+
+const CHILD_DIRECTORY: &str = "HANDFAST_KILL_TEST_DIRECTORY";
+const CHILD_RUN: &str = "HANDFAST_KILL_TEST_RUN";
+const CHILD_BROKEN: &str = "HANDFAST_KILL_TEST_BROKEN";
+/// Kills that one directory lives through. Each is followed by a look at everything, which costs more as it grows.
+const KILLS_OF_A_LIFE: u64 = 10;
+/// Steps that a child does at most before it is killed.
+const STEPS_MAX: u64 = 1000;
+
+fn kills() -> u64 {
+    std::env::var("HANDFAST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3)
+}
+
+fn options() -> Options {
+    // Small buffers, so that kills also hit the writing of data files.
+    Options { memory_sync_interval: std::time::Duration::from_secs(3600), ..Options::small() }
+}
+
+/// The child; as a test of its own it does nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn child() {
+    let (Ok(directory), Ok(run)) = (std::env::var(CHILD_DIRECTORY), std::env::var(CHILD_RUN)) else {
+        return;
+    };
+    let broken = std::env::var(CHILD_BROKEN).is_ok();
+    let options = Options { acknowledge_after_sync: !broken, ..options() };
+    let store = EmbeddedStore::open(directory, Sources::system().unwrap(), options).await.unwrap();
+    load::run(store, run.parse().unwrap()).await;
+}
+
+fn start(directory: &Path, run: u64, broken: bool) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+    command.env(CHILD_DIRECTORY, directory).env(CHILD_RUN, run.to_string()).stdout(Stdio::piped());
+    if broken {
+        command.env(CHILD_BROKEN, "1");
+    }
+    command.spawn().unwrap()
+}
+
+/// Lets a child run and kills it after a step of one of these tasks. Returns how many steps it did.
+async fn run_and_kill(ledger: &mut Ledger, child: Child, kill_after: u64, tasks: RangeInclusive<u64>) -> u64 {
+    let mut known = std::mem::take(ledger);
+    let watched = tokio::task::spawn_blocking(move || {
+        let steps = known.watch(child, kill_after, tasks);
+        (known, steps)
+    });
+    let steps;
+    (*ledger, steps) = watched.await.unwrap();
+    steps
+}
+
+async fn open(directory: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(directory, Sources::seeded(1), options()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_acknowledged_survives_a_kill() {
+    let mut directory = tempfile::tempdir().unwrap();
+    let mut ledger = Ledger::default();
+    let mut steps = 0;
+    let random = SeededRandom::new(kills());
+    for kill in 0..kills() {
+        if kill % KILLS_OF_A_LIFE == 0 {
+            directory = tempfile::tempdir().unwrap();
+            ledger = Ledger::default();
+        }
+        let kill_after = random.next_u64() % STEPS_MAX;
+        // Every other one comes just after a collection or an index was created or dropped, which happens more rarely.
+        let tasks = if kill % 2 == 0 { 0..=load::DEFINER } else { load::DEFINER..=load::DEFINER };
+        let done = run_and_kill(&mut ledger, start(directory.path(), kill, false), kill_after, tasks).await;
+        assert!(done > 0, "kill {kill}: the child did nothing");
+        let report = check(directory.path(), Sources::seeded(1), options(), Repair::No, |_| {}).await.unwrap();
+        assert!(report.is_clean(), "kill {kill} after {kill_after}: {:?}", report.findings);
+        let store = open(directory.path()).await;
+        let differences = ledger.differences(&store).await;
+        assert!(differences.is_empty(), "kill {kill} after {kill_after}: {differences:#?}");
+        ledger.send_again(&store).await;
+        store.close().await.unwrap();
+        steps += done;
+    }
+    println!("{} kills, {steps} steps acknowledged, none lost or half done", kills());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_acknowledges_before_the_sync_is_caught() {
+    for run in 0..10 {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::default();
+        run_and_kill(&mut ledger, start(directory.path(), run, true), 300, 0..=load::DEFINER).await;
+        let store = open(directory.path()).await;
+        if !ledger.differences(&store).await.is_empty() {
+            return;
+        }
+        store.close().await.unwrap();
+    }
+    panic!("ten kills of a store that does not sync, and nothing was lost: this test cannot fail");
+}
