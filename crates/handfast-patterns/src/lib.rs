@@ -4,8 +4,11 @@ mod error;
 pub mod exactly_once;
 mod runner;
 mod steps;
+pub mod two_phase;
+mod update;
 
 pub use error::{Error, Result};
 pub use exactly_once::{Change, ExactlyOnce, Outcome, Token, TwoStep};
 pub use runner::{Round, Runner, RunnerCounts, RunnerOptions};
 pub use tokio_util::sync::CancellationToken;
+pub use two_phase::{Participant, Plan, Transfer, TwoPhase, TwoPhaseOptions};

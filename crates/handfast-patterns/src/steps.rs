@@ -14,8 +14,8 @@ use std::sync::Arc;
 use bson::{Document, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::{
-    Aggregate, BatchLimit, Cursor, DocumentStore, Error as StoreError, ErrorClass, Find, IndexSpec, Namespace,
-    Result as StoreResult, StoreExt, UpdateOutcome,
+    Aggregate, BatchLimit, Cursor, DocumentStore, Error as StoreError, ErrorClass, Find, FindAndModify, IndexSpec,
+    Modification, Namespace, Result as StoreResult, ReturnDocument, StoreExt, UpdateOutcome, UpdateSpec,
 };
 
 use crate::{Error, Result};
@@ -25,6 +25,15 @@ use crate::{Error, Result};
 pub(crate) struct Steps {
     store: Arc<dyn DocumentStore>,
     namespace: Namespace,
+}
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It is in.
+    New,
+    /// A document with its `_id` is there: this one, by an attempt whose answer got lost, or an earlier one.
+    There,
 }
 
 impl Steps {
@@ -37,6 +46,15 @@ impl Steps {
         Steps { store, namespace: self.namespace.clone() }
     }
 
+    /// The same store, another collection.
+    pub(crate) fn at(&self, namespace: Namespace) -> Self {
+        Steps { store: Arc::clone(&self.store), namespace }
+    }
+
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
     pub(crate) async fn create_indexes(&self, indexes: impl IntoIterator<Item = IndexSpec>) -> Result<()> {
         let indexes: Vec<_> = indexes.into_iter().collect();
         let create = || {
@@ -44,6 +62,16 @@ impl Steps {
             self.store.create_indexes(request)
         };
         Ok(again(create).await.map(|_| ())?)
+    }
+
+    /// Inserts a document that has an `_id`.
+    pub(crate) async fn insert(&self, document: &Document) -> Result<Added> {
+        let document = raw(document)?;
+        match again(|| self.store.insert_one(&self.namespace, document.clone())).await {
+            Ok(()) => Ok(Added::New),
+            Err(error) if is_duplicate_of(&error, "_id") => Ok(Added::There),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(crate) async fn find_one(&self, filter: &Document) -> Result<Option<Document>> {
@@ -58,6 +86,14 @@ impl Steps {
         let find = Find { sort: raw(sort)?, limit, ..Find::new(self.namespace.clone(), raw(filter)?) };
         let found = again(|| self.store.find_all(find.clone())).await?;
         found.iter().map(|document| self.read(document)).collect()
+    }
+
+    /// All documents that match, a page at a time.
+    pub(crate) async fn pages(&self, filter: &Document, documents: u32) -> Result<Pages<'_>> {
+        let find = Find::new(self.namespace.clone(), raw(filter)?);
+        let cursor = again(|| self.store.find(find.clone())).await?;
+        let documents = usize::try_from(documents).unwrap_or(usize::MAX).max(1);
+        Ok(Pages { steps: self, cursor, limit: BatchLimit { documents, ..BatchLimit::REPLY } })
     }
 
     /// What a pipeline gives, which the pipeline itself must keep small.
@@ -82,6 +118,26 @@ impl Steps {
         Ok(again(|| self.store.upsert_one(&self.namespace, filter.clone(), change.clone())).await?)
     }
 
+    /// Changes the document that matches, and returns it as it became. The filter must not match after the change, or
+    /// a second attempt changes another document.
+    pub(crate) async fn find_and_update(&self, filter: &Document, change: &Document) -> Result<Option<Document>> {
+        let modification = Modification::Update {
+            update: UpdateSpec::Document(raw(change)?),
+            upsert: false,
+            returns: ReturnDocument::After,
+            array_filters: Vec::new(),
+        };
+        let request = FindAndModify::new(self.namespace.clone(), raw(filter)?, modification);
+        let outcome = again(|| self.store.find_and_modify(request.clone())).await?;
+        outcome.value.as_ref().map(|document| self.read(document)).transpose()
+    }
+
+    /// Deletes the document that matches; says whether one did.
+    pub(crate) async fn delete_one(&self, filter: &Document) -> Result<bool> {
+        let filter = raw(filter)?;
+        Ok(again(|| self.store.delete_one(&self.namespace, filter.clone())).await?)
+    }
+
     pub(crate) fn damaged(&self, document: &Document, what: impl std::fmt::Display) -> Error {
         let id = document.get("_id").map_or_else(|| "without _id".to_owned(), ToString::to_string);
         Error::Damaged { namespace: self.namespace.to_string(), id, what: what.to_string() }
@@ -93,6 +149,25 @@ impl Steps {
             id: "of unknown id".to_owned(),
             what: error.to_string(),
         })
+    }
+}
+
+/// The pages of a find.
+pub(crate) struct Pages<'a> {
+    steps: &'a Steps,
+    cursor: Box<dyn Cursor>,
+    limit: BatchLimit,
+}
+
+impl Pages<'_> {
+    /// The next page; an empty one at the end.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Document>> {
+        loop {
+            let page = self.cursor.next_page(self.limit).await?;
+            if page.exhausted || !page.documents.is_empty() {
+                return page.documents.iter().map(|document| self.steps.read(document)).collect();
+            }
+        }
     }
 }
 

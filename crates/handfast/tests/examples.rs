@@ -20,4 +20,5 @@ examples! {
     serializable = "../examples/04_serializable.rs",
     outcome = "../examples/05_outcome.rs",
     exactly_once = "../examples/06_exactly_once.rs",
+    two_phase_commit = "../examples/07_two_phase_commit.rs",
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, Namespace, Sources};
 
-use super::{Change, Memory, Outcome, Token, merged};
+use super::{Change, Memory, Outcome, Token};
 use crate::steps::{Steps, is_duplicate_of};
+use crate::update::merged;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// How often an update is tried that others keep racing with. Each time one of them has come through.

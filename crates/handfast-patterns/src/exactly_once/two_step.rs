@@ -8,8 +8,9 @@ use bson::{Bson, DateTime, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 use tracing::Instrument;
 
-use super::{Change, Memory, Outcome, Token, merged};
+use super::{Change, Memory, Outcome, Token};
 use crate::steps::{Steps, is_duplicate_of, raw};
+use crate::update::merged;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// How often step 1 is tried that others keep racing with to insert the document.

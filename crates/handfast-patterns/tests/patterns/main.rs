@@ -10,3 +10,4 @@
 
 mod crash;
 mod exactly_once;
+mod two_phase;

@@ -1,0 +1,224 @@
+//! Brings one transaction to its end, from wherever it is.
+
+use bson::{Bson, doc};
+use handfast_store::ErrorClass;
+
+use super::requests::{self, Request};
+use super::{Cancel, Event, Outcome, Participant, Record, State, TwoPhase};
+use crate::Result;
+
+/// Waiting transactions that [`TwoPhase::run_next`] looks at, so that workers who look at the same moment find different ones.
+const CANDIDATES: u32 = 16;
+
+/// What came of the first phase.
+enum Applying {
+    All,
+    Refused(String),
+}
+
+impl TwoPhase {
+    /// Carries out a transaction that was begun, from where it is. One that another application works on is left to it.
+    ///
+    /// # Errors
+    /// Those of the store. The transaction stays as it is: run it again, or leave it to the recovery.
+    ///
+    /// # Cancellation
+    /// As after an error.
+    pub async fn run(&self, id: impl Into<Bson>) -> Result<Outcome> {
+        let id = id.into();
+        let (filter, update) = requests::claim(self.fields(), &id, self.application());
+        if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
+            return self.begin_work(Record::read(&self.transactions, &claimed, self.fields())?).await;
+        }
+        match self.show(id).await? {
+            Some(record) => self.drive(record).await,
+            None => Ok(Outcome::Missing),
+        }
+    }
+
+    /// Claims a transaction that nobody works on, one of the oldest, and carries it out; none if there is none.
+    ///
+    /// # Errors
+    /// As [`TwoPhase::run`].
+    ///
+    /// # Cancellation
+    /// As after an error.
+    pub async fn run_next(&self) -> Result<Option<(Bson, Outcome)>> {
+        let waiting =
+            doc! { &self.fields().state: State::Initial.name(), &self.fields().application: { "$exists": false } };
+        let mut found = self.transactions.find(&waiting, &doc! { &self.fields().last_modified: 1 }, CANDIDATES).await?;
+        let count = found.len().max(1);
+        found.rotate_left(usize::try_from(self.sources.random.next_u64()).unwrap_or(0) % count);
+        for candidate in found {
+            let id = candidate.get("_id").cloned().unwrap_or(Bson::Null);
+            let (filter, update) = requests::claim(self.fields(), &id, self.application());
+            // Who loses the race goes on to the next one.
+            if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
+                let record = Record::read(&self.transactions, &claimed, self.fields())?;
+                return Ok(Some((id, self.begin_work(record).await?)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rolls a transaction back, whoever works on it, unless it is applied.
+    ///
+    /// # Errors
+    /// Those of the store: cancel again, or leave it to the recovery.
+    ///
+    /// # Cancellation
+    /// As after an error.
+    pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
+        let id = id.into();
+        // Who dies after this step leaves a transaction that the recovery refuses.
+        let (filter, update) = requests::claim_to_refuse(self.fields(), &id, self.application(), reason);
+        self.transactions.update_one(&filter, &update).await?;
+        let (filter, update) = requests::refuse(self.fields(), &id, self.application(), reason);
+        self.transactions.update_one(&filter, &update).await?;
+        let Some(record) = self.show(id).await? else { return Ok(Cancel::Missing) };
+        match record.state {
+            State::Applied | State::Done => Ok(Cancel::TooLate),
+            State::Canceled => Ok(Cancel::Canceled),
+            State::Initial | State::Pending | State::Canceling => Ok(match self.drive(record).await? {
+                Outcome::Done => Cancel::TooLate,
+                Outcome::Canceled { .. } => Cancel::Canceled,
+                Outcome::TakenOver { .. } => Cancel::TakenOver,
+                Outcome::Missing => Cancel::Missing,
+            }),
+        }
+    }
+
+    /// Carries out a transaction that was claimed just now, so that no participant has been touched.
+    async fn begin_work(&self, mut record: Record) -> Result<Outcome> {
+        if let Err(error) = self.participants(&record) {
+            // Somebody has written a transaction that cannot be carried out: there is nothing to undo.
+            let reason = error.to_string();
+            let refuse = requests::refuse(self.fields(), &record.id, self.application(), &reason);
+            if self.step(&mut record, Event::Refused, Some(refuse)).await? {
+                record.reason = Some(reason);
+                let undone = self.advance(&record, Event::AllUndone);
+                self.step(&mut record, Event::AllUndone, undone).await?;
+            }
+        }
+        self.drive(record).await
+    }
+
+    /// One state after the other. A step that does not match was made by somebody else; what is there then counts.
+    pub(super) async fn drive(&self, mut record: Record) -> Result<Outcome> {
+        loop {
+            let ours = record.application.as_deref() == Some(self.application());
+            let (event, request) = match record.state {
+                State::Done => return Ok(Outcome::Done),
+                State::Canceled => return Ok(Outcome::Canceled { reason: record.reason.unwrap_or_default() }),
+                State::Pending | State::Applied | State::Canceling if ours => self.work(&mut record).await?,
+                State::Initial | State::Pending | State::Applied | State::Canceling => {
+                    return Ok(Outcome::TakenOver { by: record.application });
+                }
+            };
+            if !self.step(&mut record, event, request).await? {
+                match self.show(record.id).await? {
+                    Some(now) => record = now,
+                    None => return Ok(Outcome::Missing),
+                }
+            }
+        }
+    }
+
+    /// Does what a state asks for at the participants; returns the step that follows.
+    async fn work(&self, record: &mut Record) -> Result<(Event, Option<Request>)> {
+        let event = match record.state {
+            State::Pending => match self.apply_all(record).await? {
+                Applying::All => Event::AllApplied,
+                Applying::Refused(reason) => {
+                    let refuse = requests::refuse(self.fields(), &record.id, self.application(), &reason);
+                    record.reason = Some(reason);
+                    return Ok((Event::Refused, Some(refuse)));
+                }
+            },
+            State::Applied => {
+                self.release_all(record).await?;
+                Event::AllReleased
+            }
+            State::Initial | State::Canceling | State::Done | State::Canceled => {
+                self.undo_all(record).await?;
+                Event::AllUndone
+            }
+        };
+        Ok((event, self.advance(record, event)))
+    }
+
+    /// Makes a step between states; says whether it was made by us.
+    async fn step(&self, record: &mut Record, event: Event, request: Option<Request>) -> Result<bool> {
+        let (Some((filter, update)), Some(next)) = (request, record.state.after(event)) else { return Ok(false) };
+        let made = self.transactions.update_one(&filter, &update).await?;
+        if made {
+            record.state = next;
+        }
+        Ok(made)
+    }
+
+    fn advance(&self, record: &Record, event: Event) -> Option<Request> {
+        requests::advance(self.fields(), &record.id, self.application(), record.state, event)
+    }
+
+    pub(super) fn participants(&self, record: &Record) -> Result<Vec<Participant>> {
+        self.checked(&record.id, record.plan()?)
+    }
+
+    /// The first phase. Whatever keeps a participant from its update, short of a store that cannot be reached, is a reason
+    /// to cancel.
+    async fn apply_all(&self, record: &Record) -> Result<Applying> {
+        if let Some(reason) = &record.reason {
+            return Ok(Applying::Refused(reason.clone()));
+        }
+        for participant in self.participants(record)? {
+            if let Applying::Refused(reason) = self.apply(&record.id, &participant).await? {
+                return Ok(Applying::Refused(reason));
+            }
+        }
+        Ok(Applying::All)
+    }
+
+    async fn apply(&self, id: &Bson, participant: &Participant) -> Result<Applying> {
+        let documents = self.transactions.at(participant.namespace.clone());
+        let place = format!("{} {}", participant.namespace, participant.id);
+        let (filter, update) = requests::apply(self.fields(), id, participant)?;
+        match documents.update_one(&filter, &update).await {
+            Ok(true) => return Ok(Applying::All),
+            Ok(false) => {}
+            Err(error) if error.class() == ErrorClass::Command => {
+                return Ok(Applying::Refused(format!("{place} cannot be changed so: {error}")));
+            }
+            Err(error) => return Err(error),
+        }
+        if documents.find_one(&requests::has_it(self.fields(), id, participant)).await?.is_some() {
+            return Ok(Applying::All);
+        }
+        let there = documents.find_one(&doc! { "_id": participant.id.clone() }).await?.is_some();
+        let why = if there { "does not allow it" } else { "does not exist" };
+        Ok(Applying::Refused(format!("{place} {why}")))
+    }
+
+    /// The second phase. A participant that was deleted needs no release.
+    async fn release_all(&self, record: &Record) -> Result<()> {
+        for participant in self.participants(record)? {
+            let (filter, update) =
+                requests::release(self.fields(), &record.id, &participant, self.options.finished_max)?;
+            self.transactions.at(participant.namespace).update_one(&filter, &update).await?;
+        }
+        Ok(())
+    }
+
+    /// The way back, in the order of the seed: the last participant first.
+    async fn undo_all(&self, record: &Record) -> Result<()> {
+        for participant in self.participants(record)?.iter().rev() {
+            self.undo(&record.id, participant).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn undo(&self, id: &Bson, participant: &Participant) -> Result<bool> {
+        let (filter, update) = requests::undo(self.fields(), id, participant, self.options.finished_max)?;
+        self.transactions.at(participant.namespace.clone()).update_one(&filter, &update).await
+    }
+}

@@ -1,0 +1,307 @@
+//! Two-phase commit: several documents change together, each in a step of its own, and nobody loses the thread.
+//!
+//! What is to be done is written down first, as a document of its own. Then one step after the other is made, and each
+//! leaves a mark from which anybody can see how far it came. The transfer of the seed, 100 from A to B:
+//!
+//! ```text
+//!                  transactions                            A                       B
+//! begin     1  insert {_id: 1, state: initial, ..}         1000                    1000
+//! claim     2  initial -> pending, application: me
+//! apply     3                                              900, pending: [1]
+//!           4                                                                      1100, pending: [1]
+//!           5  pending -> applied           (from here on there is no way back)
+//! release   6                                              900, pending: []
+//!           7                                                                      1100, pending: []
+//!           8  applied -> done
+//! ```
+//!
+//! Until step 5 it can be rolled back: pending -> canceling, the inverse for each participant that carries the id, canceling
+//! -> canceled. A participant that was never touched is not changed.
+//!
+//! **There is no isolation.** Others see 900 and 1000 between steps 3 and 4. [`TwoPhase::read`] says of a document whether
+//! transactions are under way in it. Who needs more uses a transaction.
+//!
+//! # What can go wrong, and what then
+//!
+//! | at | what happens |
+//! | --- | --- |
+//! | a process dies, anywhere | [`TwoPhase::recover`] finds the transaction after a while, takes it over, and goes on |
+//! | an answer is lost | each step is safe to repeat: its filter does not match a second time |
+//! | a guard does not hold, a participant is missing or its update is refused | the transaction is rolled back, with the reason |
+//! | two work on one transaction | states only go forward, each step once; who finds a state that it did not expect reads again |
+//! | a copy of an `apply` arrives after the release | the participant remembers the ids of finished transactions |
+//! | the same, after it has forgotten, or after a rollback that did not touch it | it carries the id of a transaction that is over: [`TwoPhase::repair`] finds that and takes the update back |
+//!
+//! Only steps 3 and 4 touch what participants are about, and each of them carries its mark in the same step. So the marks
+//! always tell the truth, and nothing of this depends on clocks: the recovery's threshold only keeps it from doing what
+//! another one is about to do.
+//!
+//! Source: seed 1 (two-phase commit), seed 0 (solution 3). Ours: the ids of finished transactions, without which a late copy
+//! of step 3 is applied twice; `canceling` is recovered, too.
+
+mod drive;
+mod escape;
+mod options;
+mod plan;
+mod record;
+mod recovery;
+mod requests;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+
+pub use options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
+pub use plan::{PARTICIPANTS_MAX, Participant, Plan, Transfer};
+pub use record::Record;
+pub use state::{Event, NoState, State};
+
+use crate::steps::{Added, Steps, raw};
+use crate::{Error, Result};
+
+/// How a transaction ended, as far as we know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// Every participant has its update.
+    Done,
+    /// No participant has it.
+    Canceled {
+        /// Why.
+        reason: String,
+    },
+    /// Another application has taken it over, and will bring it to its end.
+    TakenOver {
+        /// Its name, if it has left one.
+        by: Option<String>,
+    },
+    /// There is no transaction of this id.
+    Missing,
+}
+
+/// What became of the wish to cancel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Cancel {
+    /// No participant has its update.
+    Canceled,
+    /// All of them have: [`TwoPhase::compensate`] makes a transaction for the way back.
+    TooLate,
+    /// Another application is at it, and will bring it to its end.
+    TakenOver,
+    /// There is no transaction of this id.
+    Missing,
+}
+
+/// A document of a participant: nobody who reads it can overlook that it may be in between.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    /// No transaction is under way in it.
+    Settled(Document),
+    /// It may have an update that will be taken back, and others of the same transaction may not have theirs.
+    UnderWay {
+        /// As it is now.
+        document: Document,
+        /// The ids of the transactions.
+        transactions: Vec<Bson>,
+    },
+}
+
+/// Transactions over several documents, step by step. See the [module's documentation](self).
+///
+/// ```
+/// use bson::rawdoc;
+/// use handfast_patterns::two_phase::{Outcome, Transfer, TwoPhase, TwoPhaseOptions};
+/// use handfast_store::{MemoryStore, Namespace, Sources, StoreExt};
+/// use std::sync::Arc;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> handfast_patterns::Result<()> {
+/// let sources = Sources::seeded(1);
+/// let store = Arc::new(MemoryStore::new(sources.clone()));
+/// let (accounts, transactions) = (Namespace::new("bank", "accounts")?, Namespace::new("bank", "transactions")?);
+/// for id in ["A", "B"] {
+///     store.insert_one(&accounts, rawdoc! { "_id": id, "balance": 1000 }).await?;
+/// }
+///
+/// let options = TwoPhaseOptions::new("App1", accounts.clone());
+/// let transfers = TwoPhase::open(store.clone(), transactions, sources, options).await?;
+/// transfers.begin(1, Transfer::new("A", "B", 100)).await?;
+/// assert_eq!(transfers.run(1).await?, Outcome::Done);
+/// transfers.begin(2, Transfer::new("A", "B", 901)).await?;
+/// assert!(matches!(transfers.run(2).await?, Outcome::Canceled { .. }), "A has 900");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct TwoPhase {
+    transactions: Steps,
+    sources: Sources,
+    options: Arc<TwoPhaseOptions>,
+}
+
+impl TwoPhase {
+    /// For the transactions of a collection; creates the indexes on states, and on the participants that transactions are under
+    /// way in.
+    ///
+    /// # Errors
+    /// Those of the store; settings without a name for the application, or of nothing to remember.
+    pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        transactions: Namespace,
+        sources: Sources,
+        options: TwoPhaseOptions,
+    ) -> Result<Self> {
+        if options.application.is_empty() || options.finished_max == 0 {
+            return Err(Error::invalid(
+                "two-phase commit needs a name for the application, and finished_max of at least 1",
+            ));
+        }
+        let two_phase = TwoPhase { transactions: Steps::new(store, transactions), sources, options: Arc::new(options) };
+        let Fields { state, last_modified, pending, .. } = two_phase.fields();
+        two_phase.transactions.create_indexes([IndexSpec::new(raw(&doc! { state: 1, last_modified: 1 })?)]).await?;
+        let under_way = IndexSpec {
+            partial_filter: Some(raw(&two_phase.under_way())?),
+            ..IndexSpec::new(raw(&doc! { pending: 1 })?)
+        };
+        for namespace in two_phase.collections() {
+            two_phase.transactions.at(namespace.clone()).create_indexes([under_way.clone()]).await?;
+        }
+        Ok(two_phase)
+    }
+
+    /// The same on another store. Within an open transaction only [`TwoPhase::begin`] makes sense: then the two-phase
+    /// transaction is there if and only if the other one commits.
+    #[must_use]
+    pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
+        TwoPhase { transactions: self.transactions.on(store), ..self.clone() }
+    }
+
+    /// Writes a transaction down. Its id is the caller's: to begin again with the same id and the same plan does nothing.
+    ///
+    /// # Errors
+    /// Those of the store; a plan that cannot be carried out; another transaction of this id.
+    ///
+    /// # Cancellation
+    /// It may have been written: begin again with the same id.
+    pub async fn begin(&self, id: impl Into<Bson>, plan: impl Into<Plan>) -> Result<()> {
+        let (id, plan) = (id.into(), plan.into());
+        self.checked(&id, &plan)?;
+        let mut document = doc! { "_id": id.clone() };
+        document.extend(plan.to_document(self.fields())?);
+        document.insert(&self.fields().state, State::Initial.name());
+        document.insert(&self.fields().last_modified, self.sources.clock.now());
+        match self.transactions.insert(&document).await? {
+            Added::New => Ok(()),
+            Added::There if self.show(id.clone()).await?.is_some_and(|there| there.plan == Ok(plan)) => Ok(()),
+            Added::There => Err(Error::invalid(format!("another transaction has the id {id}"))),
+        }
+    }
+
+    /// A transaction as its document says.
+    ///
+    /// # Errors
+    /// Those of the store; a document that is none of a transaction.
+    pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Record>> {
+        let found = self.transactions.find_one(&doc! { "_id": id.into() }).await?;
+        found.map(|document| Record::read(&self.transactions, &document, self.fields())).transpose()
+    }
+
+    /// Transactions in a state, those first that came there first.
+    ///
+    /// # Errors
+    /// As [`TwoPhase::show`].
+    pub async fn list(&self, state: State, limit: u32) -> Result<Vec<Record>> {
+        let Fields { state: field, last_modified, .. } = self.fields();
+        self.records(&doc! { field: state.name() }, &doc! { last_modified: 1 }, limit).await
+    }
+
+    /// A participant's document, which says whether transactions are under way in it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn read(&self, namespace: &Namespace, id: impl Into<Bson>) -> Result<Option<Seen>> {
+        let found = self.transactions.at(namespace.clone()).find_one(&doc! { "_id": id.into() }).await?;
+        Ok(found.map(|document| match document.get_array(&self.fields().pending) {
+            Ok(pending) if !pending.is_empty() => Seen::UnderWay { transactions: pending.clone(), document },
+            _ => Seen::Settled(document),
+        }))
+    }
+
+    /// Begins the transaction that takes another one back: a transfer the other way, or the inverse of each update. It can
+    /// be refused like any other. Returns the plan of it.
+    ///
+    /// # Errors
+    /// Those of the store; if the transaction is not applied; if its plan has no way back by itself.
+    pub async fn compensate(&self, id: impl Into<Bson>, new_id: impl Into<Bson>) -> Result<Plan> {
+        let id = id.into();
+        let record = self.show(id.clone()).await?;
+        let Some(record) = record.filter(|record| matches!(record.state, State::Applied | State::Done)) else {
+            return Err(Error::invalid(format!("there is nothing to take back: transaction {id} is not applied")));
+        };
+        let plan = record.plan()?.clone().reversed()?;
+        self.begin(new_id, plan.clone()).await?;
+        Ok(plan)
+    }
+
+    /// Removes transactions (at most `batch`) that have been over for at least `age`, which must be longer than any
+    /// request can be under way. Returns how many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn purge(&self, age: Duration, batch: u32) -> Result<u64> {
+        let Fields { state, last_modified, .. } = self.fields();
+        let over: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).map(State::name).collect();
+        let old = doc! { state: { "$in": over }, last_modified: { "$lt": self.ago(age) } };
+        let mut removed = 0;
+        for document in self.transactions.find(&old, &doc! { last_modified: 1 }, batch).await? {
+            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+            removed += u64::from(self.transactions.delete_one(&doc! { "_id": id }).await?);
+        }
+        Ok(removed)
+    }
+
+    /// The participants of a plan all of whose requests can be made.
+    fn checked(&self, id: &Bson, plan: &Plan) -> Result<Vec<Participant>> {
+        let participants = plan.participants(&self.options)?;
+        for participant in &participants {
+            requests::apply(self.fields(), id, participant)?;
+            requests::undo(self.fields(), id, participant, self.options.finished_max)?;
+            requests::release(self.fields(), id, participant, self.options.finished_max)?;
+        }
+        Ok(participants)
+    }
+
+    fn fields(&self) -> &Fields {
+        &self.options.fields
+    }
+
+    fn application(&self) -> &str {
+        &self.options.application
+    }
+
+    /// All collections that participants may be in.
+    fn collections(&self) -> impl Iterator<Item = &Namespace> {
+        std::iter::once(&self.options.accounts.namespace).chain(&self.options.participants)
+    }
+
+    /// Participants that transactions are under way in.
+    fn under_way(&self) -> Document {
+        doc! { format!("{}.0", self.fields().pending): { "$exists": true } }
+    }
+
+    fn ago(&self, age: Duration) -> bson::DateTime {
+        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        bson::DateTime::from_millis(self.sources.clock.now().timestamp_millis().saturating_sub(millis))
+    }
+
+    async fn records(&self, filter: &Document, sort: &Document, limit: u32) -> Result<Vec<Record>> {
+        let found = self.transactions.find(filter, sort, limit).await?;
+        found.iter().map(|document| Record::read(&self.transactions, document, self.fields())).collect()
+    }
+}

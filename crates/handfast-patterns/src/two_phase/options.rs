@@ -1,0 +1,118 @@
+//! Settings: names of fields, and how accounts look.
+
+use std::time::Duration;
+
+use handfast_store::Namespace;
+
+/// Settings of [`TwoPhase`](super::TwoPhase).
+#[derive(Clone, Debug)]
+pub struct TwoPhaseOptions {
+    /// The name of this process, which it writes into the transactions that it works on. Each process has its own, and the
+    /// same again after a restart.
+    pub application: String,
+    /// How the accounts of transfers look.
+    pub accounts: Accounts,
+    /// Further collections that documents of participants are in.
+    pub participants: Vec<Namespace>,
+    /// How long a transaction that is under way must have been left alone before the recovery takes it. Nothing goes wrong if
+    /// it is too short: two then do the same work.
+    pub abandoned_after: Duration,
+    /// Ids of finished transactions that each participant remembers, so that a late copy of a request does nothing. More than
+    /// one participant takes part in within the longest time that a request can be under way, at least 1.
+    pub finished_max: u32,
+    /// Names of fields.
+    pub fields: Fields,
+}
+
+impl TwoPhaseOptions {
+    /// The settings of the seed: balances, a threshold of 30 minutes.
+    pub fn new(application: impl Into<String>, accounts: Namespace) -> Self {
+        TwoPhaseOptions {
+            application: application.into(),
+            accounts: Accounts::new(accounts),
+            participants: Vec::new(),
+            abandoned_after: Duration::from_secs(30 * 60),
+            finished_max: 100,
+            fields: Fields::default(),
+        }
+    }
+}
+
+/// How the accounts of transfers look.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    /// Where they are.
+    pub namespace: Namespace,
+    /// The field of the balance: an integer, in the smallest unit of the currency.
+    pub balance: String,
+    /// A balance may become negative by a transfer.
+    pub overdraft: bool,
+    /// Fields for what is under way. With them a credit is in the balance only once the transfer is applied, so that nobody
+    /// spends what a rollback would take back.
+    pub pending: Option<PendingFields>,
+}
+
+impl Accounts {
+    /// A field `balance`, which must not become negative.
+    pub fn new(namespace: Namespace) -> Self {
+        Accounts { namespace, balance: "balance".to_owned(), overdraft: false, pending: None }
+    }
+}
+
+/// Fields of an account for what is under way.
+#[derive(Clone, Debug)]
+pub struct PendingFields {
+    /// What will be added to the balance.
+    pub credits: String,
+    /// What has been taken from the balance and may come back.
+    pub debits: String,
+}
+
+impl Default for PendingFields {
+    fn default() -> Self {
+        PendingFields { credits: "pendingCredits".to_owned(), debits: "pendingDebits".to_owned() }
+    }
+}
+
+/// Names of fields.
+#[derive(Clone, Debug)]
+pub struct Fields {
+    /// Of a transaction: where it is.
+    pub state: String,
+    /// Of a transaction: when its state changed, by the store's clock.
+    pub last_modified: String,
+    /// Of a transaction: who works on it.
+    pub application: String,
+    /// Of a transaction: why it was canceled.
+    pub reason: String,
+    /// Of a transfer: the `_id` of the account that pays.
+    pub source: String,
+    /// Of a transfer: the `_id` of the account that is paid.
+    pub destination: String,
+    /// Of a transfer: how much.
+    pub value: String,
+    /// Of a transaction that is no transfer: what it does.
+    pub participants: String,
+    /// Of a participant: ids of the transactions that are under way.
+    pub pending: String,
+    /// Of a participant: ids of transactions that are finished, the last ones.
+    pub finished: String,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        let name = str::to_owned;
+        Fields {
+            state: name("state"),
+            last_modified: name("lastModified"),
+            application: name("application"),
+            reason: name("reason"),
+            source: name("source"),
+            destination: name("destination"),
+            value: name("value"),
+            participants: name("participants"),
+            pending: name("pendingTransactions"),
+            finished: name("finishedTransactions"),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The document of a transaction.
+
+use bson::{Bson, DateTime, Document};
+
+use super::options::Fields;
+use super::{Plan, State};
+use crate::steps::Steps;
+use crate::{Error, Result};
+
+/// A transaction as its document says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Its `_id`.
+    pub id: Bson,
+    /// Where it is.
+    pub state: State,
+    /// When it came there.
+    pub last_modified: DateTime,
+    /// Who works on it, or has.
+    pub application: Option<String>,
+    /// Why it was canceled, or is to be.
+    pub reason: Option<String>,
+    /// What it does. The error says what is wrong with it; nothing of such a transaction is carried out.
+    pub plan: Result<Plan, String>,
+}
+
+impl Record {
+    pub(super) fn read(steps: &Steps, document: &Document, fields: &Fields) -> Result<Self> {
+        let damaged = |what: String| steps.damaged(document, what);
+        let state = document.get_str(&fields.state).map_err(|_| damaged(format!("it has no {}", fields.state)))?;
+        let text = |name: &String| document.get_str(name).ok().map(str::to_owned);
+        Ok(Record {
+            id: document.get("_id").cloned().unwrap_or(Bson::Null),
+            state: state.parse().map_err(|error| damaged(format!("its state is {state}, and {error}")))?,
+            last_modified: *document
+                .get_datetime(&fields.last_modified)
+                .map_err(|_| damaged(format!("it has no date {}", fields.last_modified)))?,
+            application: text(&fields.application),
+            reason: text(&fields.reason),
+            plan: Plan::from_document(document, fields),
+        })
+    }
+
+    pub(super) fn plan(&self) -> Result<&Plan> {
+        self.plan.as_ref().map_err(|what| Error::invalid(format!("transaction {}: {what}", self.id)))
+    }
+}

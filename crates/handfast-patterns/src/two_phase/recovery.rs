@@ -1,0 +1,169 @@
+//! What is left behind, and how it is brought to its end.
+
+use std::collections::HashMap;
+
+use bson::{Bson, Document, doc};
+use tracing::Instrument;
+
+use super::plan::key_of;
+use super::{Outcome, Record, State, TwoPhase, requests};
+use crate::steps::Steps;
+use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
+
+impl TwoPhase {
+    /// Takes over transactions (at most `batch`) that were left alone under way, and brings them to their end. It may run
+    /// anywhere, at any time, beside anything.
+    ///
+    /// # Errors
+    /// Those of the store while it looks for them. What fails for a single one is logged and counted.
+    pub async fn recover(&self, batch: u32) -> Result<Round> {
+        let left = requests::abandoned(self.fields(), self.ago(self.options.abandoned_after));
+        let found = self.transactions.find(&left, &doc! { &self.fields().last_modified: 1 }, batch).await?;
+        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
+        for document in found {
+            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+            let span = tracing::info_span!("two_phase.recover", %id);
+            match self.recover_one(&document).instrument(span.clone()).await {
+                Ok(Some(outcome)) => {
+                    span.in_scope(|| tracing::info!(?outcome, "a transaction was recovered"));
+                    round.done += 1;
+                }
+                // Somebody else was faster.
+                Ok(None) => {}
+                Err(error) => {
+                    span.in_scope(
+                        || tracing::warn!(%error, "a transaction could not be recovered, it is tried again later"),
+                    );
+                    round.failed += 1;
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    async fn recover_one(&self, document: &Document) -> Result<Option<Outcome>> {
+        let seen = Record::read(&self.transactions, document, self.fields())?;
+        let (filter, update) = requests::take_over(self.fields(), &seen, self.application());
+        if !self.transactions.update_one(&filter, &update).await? {
+            // An attempt whose answer got lost was ours, too.
+            let now = self.show(seen.id.clone()).await?;
+            let ours = |now: &Record| now.application.as_deref() == Some(self.application()) && !now.state.is_final();
+            return match now.filter(ours) {
+                Some(now) => self.drive(now).await.map(Some),
+                None => Ok(None),
+            };
+        }
+        self.drive(Record { application: Some(self.application().to_owned()), ..seen }).await.map(Some)
+    }
+
+    /// Takes back the updates of participants that carry the id of a transaction that is over: copies of requests that
+    /// arrived late. Looks at all participants that transactions are under way in, `page` at a time.
+    ///
+    /// # Errors
+    /// As [`TwoPhase::recover`].
+    pub async fn repair(&self, page: u32) -> Result<Round> {
+        let mut round = Round::default();
+        for namespace in self.collections() {
+            let documents = self.transactions.at(namespace.clone());
+            let mut pages = documents.pages(&self.under_way(), page).await?;
+            loop {
+                let found = pages.next().await?;
+                if found.is_empty() {
+                    break;
+                }
+                self.repair_page(&documents, &found, &mut round).await?;
+            }
+        }
+        Ok(round)
+    }
+
+    async fn repair_page(&self, documents: &Steps, page: &[Document], round: &mut Round) -> Result<()> {
+        let over = self.over(page).await?;
+        for document in page {
+            let place = document.get("_id").cloned().unwrap_or(Bson::Null);
+            for id in self.pending(document) {
+                let Some(record) = over.get(&key_of(id)?) else { continue };
+                let span = tracing::info_span!("two_phase.repair", transaction = %id, participant = %place);
+                match self.repair_one(documents, &place, record).instrument(span.clone()).await {
+                    Ok(repaired) => round.done += u64::from(repaired),
+                    Err(error) => {
+                        span.in_scope(
+                            || tracing::warn!(%error, "a late update could not be taken back, it is tried again later"),
+                        );
+                        round.failed += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pending<'a>(&self, document: &'a Document) -> impl Iterator<Item = &'a Bson> {
+        document.get_array(&self.fields().pending).into_iter().flatten()
+    }
+
+    /// Those of the transactions under way in these documents that are over, by id. One that is not there may be another
+    /// one's, who keeps his transactions elsewhere.
+    async fn over(&self, page: &[Document]) -> Result<HashMap<Vec<u8>, Record>> {
+        let ids: Vec<Bson> = page.iter().flat_map(|document| self.pending(document)).cloned().collect();
+        let states: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).map(State::name).collect();
+        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        if limit == 0 {
+            return Ok(HashMap::new());
+        }
+        let filter = doc! { "_id": { "$in": ids }, &self.fields().state: { "$in": states } };
+        let mut over = HashMap::new();
+        for record in self.records(&filter, &doc! {}, limit).await? {
+            over.insert(key_of(&record.id)?, record);
+        }
+        Ok(over)
+    }
+
+    async fn repair_one(&self, documents: &Steps, place: &Bson, record: &Record) -> Result<bool> {
+        let key = key_of(place)?;
+        for participant in self.participants(record)? {
+            if participant.namespace == *documents.namespace() && key_of(&participant.id)? == key {
+                tracing::info!("an update that arrived after its transaction was over is taken back");
+                return self.undo(&record.id, &participant).await;
+            }
+        }
+        Err(crate::Error::invalid(format!("document {place} is no participant of transaction {}", record.id)))
+    }
+
+    /// Recovers and repairs in the background.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_recovery(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let two_phase = self.clone();
+        Runner::spawn("two_phase.recovery", &self.sources, options, cancel, move |batch| {
+            let two_phase = two_phase.clone();
+            async move {
+                let (recovered, repaired) = (two_phase.recover(batch).await?, two_phase.repair(batch).await?);
+                Ok(Round {
+                    done: recovered.done + repaired.done,
+                    failed: recovered.failed + repaired.failed,
+                    more: recovered.more,
+                })
+            }
+        })
+    }
+
+    /// Carries out waiting transactions in the background, at most a batch in a round.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_worker(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let two_phase = self.clone();
+        Runner::spawn("two_phase.worker", &self.sources, options, cancel, move |batch| {
+            let two_phase = two_phase.clone();
+            async move {
+                let mut round = Round::default();
+                while round.done < u64::from(batch) && two_phase.run_next().await?.is_some() {
+                    round.done += 1;
+                }
+                Ok(Round { more: round.done >= u64::from(batch), ..round })
+            }
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! Each step's filter and update, as values. The filter carries the state that the step expects.
+
+use bson::{Bson, DateTime, Document, doc};
+
+use super::options::Fields;
+use super::plan::Participant;
+use super::state::{Event, State};
+use crate::Result;
+use crate::update::merged;
+
+/// A filter and an update.
+pub(super) type Request = (Document, Document);
+
+/// initial -> pending, of a transaction that nobody has.
+pub(super) fn claim(fields: &Fields, id: &Bson, application: &str) -> Request {
+    let filter = doc! {
+        "_id": id.clone(),
+        &fields.state: State::Initial.name(),
+        &fields.application: { "$exists": false },
+    };
+    let set = doc! { &fields.state: State::Pending.name(), &fields.application: application };
+    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+}
+
+/// From one state to the next, of a transaction that is ours. None if the event cannot happen in that state.
+pub(super) fn advance(fields: &Fields, id: &Bson, application: &str, state: State, event: Event) -> Option<Request> {
+    let next = state.after(event)?;
+    let filter = doc! { "_id": id.clone(), &fields.state: state.name(), &fields.application: application };
+    let set = doc! { &fields.state: next.name() };
+    Some((filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } }))
+}
+
+/// initial -> pending, of a transaction that is not to be carried out: it is pending with a reason to refuse it.
+pub(super) fn claim_to_refuse(fields: &Fields, id: &Bson, application: &str, reason: &str) -> Request {
+    let (filter, mut update) = claim(fields, id, application);
+    if let Ok(set) = update.get_document_mut("$set") {
+        set.insert(&fields.reason, reason);
+    }
+    (filter, update)
+}
+
+/// pending -> canceling, whoever has it; from then on we have it.
+pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str) -> Request {
+    let filter = doc! { "_id": id.clone(), &fields.state: State::Pending.name() };
+    let set = doc! {
+        &fields.state: State::Canceling.name(),
+        &fields.application: application,
+        &fields.reason: reason,
+    };
+    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+}
+
+/// Transactions under way that were left alone since then.
+pub(super) fn abandoned(fields: &Fields, since: DateTime) -> Document {
+    let states = [State::Pending, State::Applied, State::Canceling].map(State::name).to_vec();
+    doc! { &fields.state: { "$in": states }, &fields.last_modified: { "$lt": since } }
+}
+
+/// Takes over a transaction that is still as it was seen.
+pub(super) fn take_over(fields: &Fields, seen: &super::Record, application: &str) -> Request {
+    let owner = match &seen.application {
+        Some(application) => Bson::from(application.as_str()),
+        None => Bson::Document(doc! { "$exists": false }),
+    };
+    let filter = doc! {
+        "_id": seen.id.clone(),
+        &fields.state: seen.state.name(),
+        &fields.application: owner,
+        &fields.last_modified: seen.last_modified,
+    };
+    let set = doc! { &fields.application: application };
+    (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
+}
+
+/// The participant's update and the transaction's id, in one step; not if it is there, or has been.
+pub(super) fn apply(fields: &Fields, id: &Bson, participant: &Participant) -> Result<Request> {
+    let mut filter = doc! {
+        "_id": participant.id.clone(),
+        &fields.pending: { "$ne": id.clone() },
+        &fields.finished: { "$ne": id.clone() },
+    };
+    if !participant.guard.is_empty() {
+        filter.insert("$and", vec![participant.guard.clone()]);
+    }
+    Ok((filter, merged(&participant.apply, &doc! { "$push": { &fields.pending: id.clone() } })?))
+}
+
+/// The filter of a participant that has the update.
+pub(super) fn has_it(fields: &Fields, id: &Bson, participant: &Participant) -> Document {
+    let either = vec![doc! { &fields.pending: id.clone() }, doc! { &fields.finished: id.clone() }];
+    doc! { "_id": participant.id.clone(), "$or": either }
+}
+
+/// The participant is released: the last part of its update, and the id moves to those that are finished.
+pub(super) fn release(fields: &Fields, id: &Bson, participant: &Participant, finished_max: u32) -> Result<Request> {
+    leave(fields, id, participant, &participant.finish, finished_max)
+}
+
+/// The participant's update is taken back, if it has it.
+pub(super) fn undo(fields: &Fields, id: &Bson, participant: &Participant, finished_max: u32) -> Result<Request> {
+    leave(fields, id, participant, &participant.inverse, finished_max)
+}
+
+fn leave(fields: &Fields, id: &Bson, participant: &Participant, update: &Document, max: u32) -> Result<Request> {
+    let last = doc! { "$each": [id.clone()], "$slice": -i64::from(max) };
+    let ours = doc! { "$pull": { &fields.pending: id.clone() }, "$push": { &fields.finished: last } };
+    let filter = doc! { "_id": participant.id.clone(), &fields.pending: id.clone() };
+    Ok((filter, if update.is_empty() { ours } else { merged(update, &ours)? }))
+}

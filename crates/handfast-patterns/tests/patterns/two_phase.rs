@@ -1,0 +1,655 @@
+//! Two-phase commit: the seed's walk-through document by document, every crash point, and many applications at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc, rawdoc};
+use handfast_patterns::two_phase::{
+    Cancel, Outcome, Participant, PendingFields, Plan, Seen, State, Transfer, TwoPhase, TwoPhaseOptions,
+};
+use handfast_patterns::{CancellationToken, Error, Result, Round, RunnerOptions};
+use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+use handfast_store::{Find, Random, SeededRandom, StoreExt};
+
+use crate::crash::{Stage, World, every_point};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn options(world: &World, application: &str) -> TwoPhaseOptions {
+    let options = TwoPhaseOptions::new(application, world.place("accounts"));
+    TwoPhaseOptions { participants: vec![world.place("stock"), world.place("orders")], ..options }
+}
+
+async fn open_with(world: &World, options: TwoPhaseOptions) -> Result<TwoPhase> {
+    TwoPhase::open(Arc::clone(&world.store), world.place("transactions"), world.sources.clone(), options).await
+}
+
+async fn open(world: &World, application: &str) -> Result<TwoPhase> {
+    open_with(world, options(world, application)).await
+}
+
+/// The accounts of the seed.
+async fn accounts(world: &World) {
+    for id in ["A", "B"] {
+        let account = rawdoc! { "_id": id, "balance": 1000, "pendingTransactions": [] };
+        world.store.insert_one(&world.place("accounts"), account).await.unwrap();
+    }
+}
+
+async fn all(world: &World, collection: &str) -> Vec<Document> {
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(world.place(collection), rawdoc! {}) };
+    let found = world.store.find_all(find).await.unwrap();
+    found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
+}
+
+fn number(document: &Document, field: &str) -> i64 {
+    match document.get(field) {
+        Some(Bson::Int64(n)) => *n,
+        Some(Bson::Int32(n)) => i64::from(*n),
+        _ => 0,
+    }
+}
+
+async fn balances(world: &World) -> Vec<i64> {
+    all(world, "accounts").await.iter().map(|account| number(account, "balance")).collect()
+}
+
+/// What is written, in a line: `initial | A 1000 [] | B 1000 []`.
+async fn shown(world: &World) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for transaction in all(world, "transactions").await {
+        let application = transaction.get_str("application").map(|name| format!(" {name}")).unwrap_or_default();
+        parts.push(format!("{}{application}", transaction.get_str("state").unwrap()));
+    }
+    for account in all(world, "accounts").await {
+        let (id, balance) = (account.get_str("_id").unwrap(), number(&account, "balance"));
+        parts
+            .push(format!("{id} {balance} {}", Bson::Array(account.get_array("pendingTransactions").unwrap().clone())));
+    }
+    parts.join(" | ")
+}
+
+/// What is written after each operation that changed it: the process is killed after the first one, then after the
+/// second one, and so on.
+async fn walk_through(run: impl AsyncFn(&World) -> Result<()>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for number in 0.. {
+        let world = World::in_memory();
+        accounts(&world).await;
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
+        let result = run(&world.on(dying)).await;
+        let line = shown(&world).await;
+        if lines.last() != Some(&line) {
+            lines.push(line);
+        }
+        if result.is_ok() {
+            return lines;
+        }
+    }
+    unreachable!()
+}
+
+#[tokio::test]
+async fn the_seeds_transfer_document_by_document() {
+    let lines = walk_through(async |world| {
+        let transfers = open(world, "App1").await?;
+        transfers.begin(1, Transfer::new("A", "B", 100)).await?;
+        assert_eq!(transfers.run(1).await?, Outcome::Done);
+        Ok(())
+    })
+    .await;
+    let expected = [
+        "A 1000 [] | B 1000 []",
+        "initial | A 1000 [] | B 1000 []",
+        "pending App1 | A 1000 [] | B 1000 []",
+        "pending App1 | A 900 [1] | B 1000 []",
+        "pending App1 | A 900 [1] | B 1100 [1]",
+        "applied App1 | A 900 [1] | B 1100 [1]",
+        "applied App1 | A 900 [] | B 1100 [1]",
+        "applied App1 | A 900 [] | B 1100 []",
+        "done App1 | A 900 [] | B 1100 []",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn the_seeds_rollback_document_by_document() {
+    let lines = walk_through(async |world| {
+        let transfers = open(world, "App1").await?;
+        transfers.begin(1, Transfer::new("A", "C", 100)).await?;
+        let reason = format!("{} \"C\" does not exist", world.place("accounts"));
+        assert_eq!(transfers.run(1).await?, Outcome::Canceled { reason });
+        Ok(())
+    })
+    .await;
+    let expected = [
+        "A 1000 [] | B 1000 []",
+        "initial | A 1000 [] | B 1000 []",
+        "pending App1 | A 1000 [] | B 1000 []",
+        "pending App1 | A 900 [1] | B 1000 []",
+        "canceling App1 | A 900 [1] | B 1000 []",
+        "canceling App1 | A 1000 [] | B 1000 []",
+        "canceled App1 | A 1000 [] | B 1000 []",
+    ];
+    assert_eq!(lines, expected);
+}
+
+/// The transaction's own document, field by field, as the seed has it.
+#[tokio::test]
+async fn the_documents_have_the_fields_of_the_seed() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let transfers = open(&world, "App1").await.unwrap();
+    transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    let begun = world.sources.clock.now();
+    let expected = doc! {
+        "_id": 1, "source": "A", "destination": "B", "value": 100_i64, "state": "initial", "lastModified": begun,
+    };
+    assert_eq!(all(&world, "transactions").await, [expected]);
+    world.clock.advance(HOUR);
+    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    let expected = doc! {
+        "_id": 1, "source": "A", "destination": "B", "value": 100_i64, "state": "done",
+        "lastModified": world.sources.clock.now(), "application": "App1",
+    };
+    assert_eq!(all(&world, "transactions").await, [expected]);
+    let paid = doc! { "_id": "A", "balance": 900_i64, "pendingTransactions": [], "finishedTransactions": [1] };
+    assert_eq!(all(&world, "accounts").await[0], paid);
+}
+
+/// What the seed's shell writes can be carried out.
+#[tokio::test]
+async fn a_transfer_that_the_shell_wrote_is_carried_out() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let now = world.sources.clock.now();
+    let written = rawdoc! { "_id": 1, "source": "A", "destination": "B", "value": 100.0, "state": "initial", "lastModified": now };
+    world.store.insert_one(&world.place("transactions"), written).await.unwrap();
+    let transfers = open(&world, "App1").await.unwrap();
+    assert_eq!(transfers.run_next().await.unwrap(), Some((Bson::Int32(1), Outcome::Done)));
+    assert_eq!(balances(&world).await, [900, 1100]);
+}
+
+/// From each state that a process can die in, the recovery of another one goes on, and not before the threshold.
+#[tokio::test]
+async fn the_seeds_recovery_from_each_state() {
+    for (number, left) in [(4, State::Pending), (8, State::Applied)] {
+        let world = World::in_memory();
+        accounts(&world).await;
+        let healthy = open(&world, "App1").await.unwrap();
+        healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
+        let dying = open(&world.on(dying), "App1").await.unwrap();
+        // Opening was operations 0 to 3 (four collections).
+        let _ = dying.run(1).await.expect_err("killed");
+        let before = healthy.show(1).await.unwrap().unwrap();
+        if before.state != left {
+            panic!("left {} instead of {left} at operation {number}", before.state);
+        }
+        let other = open(&world, "App2").await.unwrap();
+        world.clock.advance(Duration::from_secs(29 * 60));
+        assert_eq!(other.recover(10).await.unwrap(), Round::default(), "it may be under way");
+        world.clock.advance(Duration::from_secs(2 * 60));
+        assert_eq!(other.recover(10).await.unwrap().done, 1);
+        assert_eq!(shown(&world).await, "done App2 | A 900 [] | B 1100 []");
+        assert_eq!(healthy.run(1).await.unwrap(), Outcome::Done, "the first one hears of it");
+    }
+}
+
+/// A plan over three collections, with a guard, an update at the end and paths with dots.
+fn order(world: &World) -> Plan {
+    let stock = Participant::increment(world.place("stock"), "lamp", "left.here", -1)
+        .guarded(doc! { "left.here": { "$gte": 1 } });
+    let payer = Participant::increment(world.place("accounts"), "A", "balance", -30);
+    let order = Participant::new(
+        world.place("orders"),
+        7,
+        doc! { "$set": { "status": "reserved" } },
+        doc! { "$set": { "status": "open" } },
+    )
+    .finished_by(doc! { "$set": { "status": "paid" } });
+    Plan::General(vec![stock, payer, order])
+}
+
+async fn shop(world: &World) {
+    accounts(world).await;
+    world.store.insert_one(&world.place("stock"), rawdoc! { "_id": "lamp", "left": { "here": 1 } }).await.unwrap();
+    world.store.insert_one(&world.place("orders"), rawdoc! { "_id": 7, "status": "open" }).await.unwrap();
+}
+
+/// Nothing is under way, and what each document says follows from the states of the transactions.
+async fn check_shop(world: &World) -> Result<(), String> {
+    let (mut paid, mut transferred) = (0, 0);
+    for transaction in all(world, "transactions").await {
+        let done = match transaction.get_str("state") {
+            Ok("done") => 1,
+            // Never claimed: its process died, and any worker will take it up.
+            Ok("initial" | "canceled") => 0,
+            other => return Err(format!("a transaction is {other:?}")),
+        };
+        if transaction.contains_key("participants") { paid += done } else { transferred += done }
+    }
+    for collection in ["accounts", "stock", "orders"] {
+        for document in all(world, collection).await {
+            if document.get_array("pendingTransactions").is_ok_and(|pending| !pending.is_empty()) {
+                return Err(format!("left under way: {document}"));
+            }
+        }
+    }
+    let left = all(world, "stock").await[0].get_document("left").map(|left| number(left, "here")).unwrap();
+    let status = all(world, "orders").await[0].get_str("status").unwrap().to_owned();
+    let balances = balances(world).await;
+    let expected = vec![1000 - 30 * paid - 100 * transferred, 1000 + 100 * transferred];
+    let right = balances == expected && left == 1 - paid && status == if paid == 1 { "paid" } else { "open" };
+    if right {
+        Ok(())
+    } else {
+        Err(format!("{paid} paid, {transferred} transferred: {balances:?}, {left} left, {status}"))
+    }
+}
+
+async fn recovered(world: &World, application: &str) -> Result<()> {
+    let two_phase = open(world, application).await?;
+    let (recovered, repaired) = (two_phase.recover(10).await?, two_phase.repair(10).await?);
+    assert_eq!((recovered.failed, repaired.failed), (0, 0));
+    Ok(())
+}
+
+async fn killed_at_every_operation(stage: Stage) {
+    let run = async |world: &World| {
+        let two_phase = open(world, "App1").await?;
+        two_phase.begin("order", order(world)).await?;
+        two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
+        let first = two_phase.run("order").await?;
+        let second = two_phase.run_next().await?.map(|(_, outcome)| outcome);
+        Ok((first, second))
+    };
+    let recover = async |world: &World, _: &Result<_>| recovered(world, "App2").await;
+    let check = async |world: &World, answer: &Result<_>| {
+        if let Ok((first, second)) = answer {
+            let done = all(world, "transactions")
+                .await
+                .iter()
+                .filter(|t| t.get_str("state").is_ok_and(|s| s == "done"))
+                .count();
+            let answered = usize::from(*first == Outcome::Done) + usize::from(*second == Some(Outcome::Done));
+            if done < answered {
+                return Err(format!("{answered} were said to be done, and {done} are"));
+            }
+        }
+        check_shop(world).await
+    };
+    let report = every_point(&stage, shop, run, recover, check).await;
+    report.assert_clean("two-phase commit, two transactions that are carried out", &stage);
+}
+
+#[tokio::test]
+async fn carried_out_and_killed_at_every_operation() {
+    killed_at_every_operation(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn carried_out_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    killed_at_every_operation(Stage::embedded(directory.path()).await).await;
+}
+
+/// One is refused by its guard at the last participant, one canceled by its caller.
+async fn rolled_back_and_killed(stage: Stage) {
+    let run = async |world: &World| {
+        let two_phase = open(world, "App1").await?;
+        let Plan::General(mut participants) = order(world) else { unreachable!() };
+        participants[2] = participants[2].clone().guarded(doc! { "status": "unknown" });
+        two_phase.begin("order", participants).await?;
+        assert!(!matches!(two_phase.run("order").await?, Outcome::Done));
+        two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
+        assert!(!matches!(two_phase.cancel("transfer", "changed my mind").await?, Cancel::TooLate));
+        Ok(())
+    };
+    let recover = async |world: &World, _: &Result<()>| recovered(world, "App2").await;
+    let check = async |world: &World, _: &Result<()>| {
+        if balances(world).await != [1000, 1000] {
+            return Err("money moved".to_owned());
+        }
+        check_shop(world).await
+    };
+    let report = every_point(&stage, shop, run, recover, check).await;
+    report.assert_clean("two-phase commit, two transactions that are rolled back", &stage);
+}
+
+#[tokio::test]
+async fn rolled_back_and_killed_at_every_operation() {
+    rolled_back_and_killed(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rolled_back_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    rolled_back_and_killed(Stage::embedded(directory.path()).await).await;
+}
+
+/// The recovery itself is killed at every operation, and recovered.
+#[tokio::test]
+async fn a_recovery_that_is_killed_at_every_operation() {
+    let prepare = async |world: &World| {
+        shop(world).await;
+        let two_phase = open(world, "App1").await.unwrap();
+        two_phase.begin("order", order(world)).await.unwrap();
+        // Killed with one update applied: operations 0 to 3 open the collections, 4 claims, 5 applies.
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(5, Fault::CrashAfter)));
+        let dying = open(&world.on(dying), "App1").await.unwrap();
+        dying.run("order").await.expect_err("killed");
+        world.clock.advance(HOUR);
+    };
+    let run = async |world: &World| recovered(world, "App2").await;
+    let recover = async |world: &World, _: &Result<()>| recovered(world, "App3").await;
+    let check = async |world: &World, _: &Result<()>| match all(world, "transactions").await[0].get_str("state") {
+        Ok("done") => check_shop(world).await,
+        other => Err(format!("{other:?}")),
+    };
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("two-phase commit, the recovery", &Stage::Memory);
+}
+
+/// A copy of an update that arrives when the participant has forgotten its transaction: wrong, until the repair.
+#[tokio::test]
+async fn a_copy_that_arrives_very_late_is_repaired() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let short = TwoPhaseOptions { finished_max: 1, ..options(&world, "App1") };
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::RepeatLater)));
+    let transfers = open_with(&world.on(lossy.clone()), short).await.unwrap();
+    for id in [1, 2] {
+        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
+        assert_eq!(transfers.run(id).await.unwrap(), Outcome::Done);
+    }
+    lossy.deliver_late().await;
+    assert_eq!(balances(&world).await, [700, 1200], "the copy was applied: a store alone does not know better");
+    assert!(matches!(transfers.read(&world.place("accounts"), "A").await.unwrap(), Some(Seen::UnderWay { .. })));
+    assert_eq!(transfers.repair(1).await.unwrap().done, 1);
+    assert_eq!(balances(&world).await, [800, 1200]);
+    assert!(matches!(transfers.read(&world.place("accounts"), "A").await.unwrap(), Some(Seen::Settled(_))));
+}
+
+/// The same copy a little earlier: the participant remembers.
+#[tokio::test]
+async fn a_copy_that_arrives_late_does_nothing() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::RepeatLater)));
+    let transfers = open(&world.on(lossy.clone()), "App1").await.unwrap();
+    for id in [1, 2] {
+        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
+        assert_eq!(transfers.run(id).await.unwrap(), Outcome::Done);
+    }
+    lossy.deliver_late().await;
+    assert_eq!(balances(&world).await, [800, 1200]);
+}
+
+/// Two applications, one transaction: the loser goes on to the next, or finds none.
+#[tokio::test]
+async fn a_transaction_is_claimed_once() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let (one, other) = (open(&world, "App1").await.unwrap(), open(&world, "App2").await.unwrap());
+    one.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    // App1 has claimed it and stopped: operation 4 is the claim.
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(4, Fault::CrashAfter)));
+    let dying = open(&world.on(dying), "App1").await.unwrap();
+    dying.run(1).await.expect_err("stopped");
+    assert_eq!(other.run(1).await.unwrap(), Outcome::TakenOver { by: Some("App1".to_owned()) });
+    assert_eq!(other.run_next().await.unwrap(), None);
+    // App2 takes it over after a while; App1 comes back and finds it finished.
+    world.clock.advance(HOUR);
+    assert_eq!(other.recover(1).await.unwrap().done, 1);
+    assert_eq!(one.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(balances(&world).await, [900, 1100]);
+}
+
+#[tokio::test]
+async fn what_was_begun_can_be_canceled_until_it_is_applied_and_compensated_afterwards() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let transfers = open(&world, "App1").await.unwrap();
+    transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    assert_eq!(transfers.cancel(1, "no").await.unwrap(), Cancel::Canceled);
+    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Canceled { reason: "no".to_owned() });
+    assert!(transfers.compensate(1, "back").await.is_err(), "there is nothing to take back");
+    transfers.begin(2, Transfer::new("A", "B", 100)).await.unwrap();
+    assert_eq!(transfers.run(2).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.cancel(2, "no").await.unwrap(), Cancel::TooLate);
+    assert_eq!(transfers.compensate(2, "back").await.unwrap(), Plan::Transfer(Transfer::new("B", "A", 100)));
+    assert_eq!(transfers.run("back").await.unwrap(), Outcome::Done);
+    assert_eq!(balances(&world).await, [1000, 1000]);
+    assert_eq!(transfers.cancel(3, "no").await.unwrap(), Cancel::Missing);
+    assert_eq!(transfers.run(3).await.unwrap(), Outcome::Missing);
+}
+
+#[tokio::test]
+async fn pending_credits_cannot_be_spent() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let mut options = options(&world, "App1");
+    options.accounts.pending = Some(PendingFields::default());
+    let healthy = open_with(&world, options.clone()).await.unwrap();
+    healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    // Killed with both updates applied.
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::CrashAfter)));
+    open_with(&world.on(dying), options).await.unwrap().run(1).await.expect_err("killed");
+    let seen = all(&world, "accounts").await;
+    assert_eq!((number(&seen[0], "balance"), number(&seen[0], "pendingDebits")), (900, 100));
+    assert_eq!((number(&seen[1], "balance"), number(&seen[1], "pendingCredits")), (1000, 100));
+    healthy.begin(2, Transfer::new("B", "A", 1001)).await.unwrap();
+    assert!(matches!(healthy.run(2).await.unwrap(), Outcome::Canceled { .. }));
+    world.clock.advance(HOUR);
+    assert_eq!(healthy.recover(10).await.unwrap().done, 1);
+    let seen = all(&world, "accounts").await;
+    assert_eq!((number(&seen[0], "balance"), number(&seen[0], "pendingDebits")), (900, 0));
+    assert_eq!((number(&seen[1], "balance"), number(&seen[1], "pendingCredits")), (1100, 0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_carried_out_is_refused_before_it_is_written() {
+    let world = World::in_memory();
+    let two_phase = open(&world, "App1").await.unwrap();
+    let stock = |id: Bson| Participant::increment(world.place("stock"), id, "n", 1);
+    let plans: [Plan; 8] = [
+        Transfer::new("A", "A", 1).into(),
+        Transfer::new("A", "B", 0).into(),
+        Transfer::new("A", "B", -1).into(),
+        vec![].into(),
+        vec![stock(1.into()), stock(1.0.into())].into(),
+        vec![Participant::increment(world.place("elsewhere"), 1, "n", 1)].into(),
+        vec![Participant::new(world.place("stock"), 1, doc! { "n": 1 }, doc! { "$set": { "n": 0 } })].into(),
+        vec![Participant::increment(world.place("stock"), 1, "pendingTransactions", 1)].into(),
+    ];
+    for plan in plans {
+        assert!(matches!(two_phase.begin(1, plan.clone()).await, Err(Error::Invalid { .. })), "{plan:?}");
+    }
+    assert!(all(&world, "transactions").await.is_empty());
+    two_phase.begin(1, Transfer::new("A", "B", 1)).await.unwrap();
+    two_phase.begin(1, Transfer::new("A", "B", 1)).await.expect("the same again");
+    assert!(two_phase.begin(1, Transfer::new("A", "B", 2)).await.is_err(), "another one of that id");
+}
+
+/// A damaged transaction does not stand in the way of others, and touches nothing.
+#[tokio::test]
+async fn a_transaction_that_cannot_be_read_is_canceled_when_it_is_claimed() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let written = rawdoc! { "_id": 1, "source": "A", "state": "initial", "lastModified": world.sources.clock.now() };
+    world.store.insert_one(&world.place("transactions"), written).await.unwrap();
+    let transfers = open(&world, "App1").await.unwrap();
+    let Some((_, Outcome::Canceled { reason })) = transfers.run_next().await.unwrap() else { panic!("not canceled") };
+    assert!(reason.contains("it has no value"), "{reason}");
+    assert_eq!(balances(&world).await, [1000, 1000]);
+}
+
+#[tokio::test]
+async fn what_is_over_is_purged_by_age() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let transfers = open(&world, "App1").await.unwrap();
+    for id in 0..3 {
+        transfers.begin(id, Transfer::new("A", "B", 1)).await.unwrap();
+    }
+    assert_eq!(transfers.run(0).await.unwrap(), Outcome::Done);
+    world.clock.advance(HOUR);
+    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(transfers.purge(HOUR / 2, 10).await.unwrap(), 1);
+    assert_eq!(transfers.list(State::Done, 10).await.unwrap().len(), 1);
+    assert_eq!(transfers.list(State::Initial, 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_and_recovery_run_in_the_background() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let transfers = open(&world, "App1").await.unwrap();
+    for id in 0..7 {
+        transfers.begin(id, Transfer::new("A", "B", 1)).await.unwrap();
+    }
+    let cancel = CancellationToken::new();
+    let worker = transfers.spawn_worker(RunnerOptions { batch: 3, ..RunnerOptions::default() }, &cancel).unwrap();
+    let recovery = transfers.spawn_recovery(RunnerOptions::default(), &cancel).unwrap();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!((worker.counts().done, recovery.counts().rounds), (7, 1));
+    assert_eq!(balances(&world).await, [993, 1007]);
+    cancel.cancel();
+    worker.stop().await;
+    recovery.stop().await;
+}
+
+/// Eight applications with lost requests and answers, some wishes to cancel, and recoveries that wait for nobody: the money
+/// stays what it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_applications_beside_hasty_recoveries() {
+    const TRANSFERS: i32 = 400;
+    let world = World::in_memory();
+    for id in 0..5 {
+        world.store.insert_one(&world.place("accounts"), rawdoc! { "_id": id, "balance": 100 }).await.unwrap();
+    }
+    let begun = open(&world, "App").await.unwrap();
+    let random = SeededRandom::new(3);
+    for id in 0..TRANSFERS {
+        let (source, step, value) = (random.next_u64() % 5, 1 + random.next_u64() % 4, 1 + random.next_u64() % 60);
+        let destination = (source + step) % 5;
+        let transfer = Transfer::new(source as i64, destination as i64, value as i64);
+        begun.begin(id, transfer).await.unwrap();
+    }
+    let tasks: Vec<_> = (0..8_u64)
+        .map(|number| {
+            let world = world.process(number as u32 + 10);
+            tokio::spawn(async move {
+                let faults = Faults::seeded(number, 50, [Fault::LoseReply, Fault::LoseRequest]);
+                let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), faults.writes_only()));
+                let hasty =
+                    TwoPhaseOptions { abandoned_after: Duration::ZERO, ..options(&world, &format!("App{number}")) };
+                let app = loop {
+                    if let Ok(app) = open_with(&world.on(lossy.clone()), hasty.clone()).await {
+                        break app;
+                    }
+                };
+                loop {
+                    world.clock.advance(Duration::from_millis(1));
+                    if let Ok(None) = app.run_next().await {
+                        break;
+                    }
+                    let victim = i32::try_from(world.sources.random.next_u64() % 400).unwrap();
+                    if number == 0 {
+                        let _ = app.cancel(victim, "a whim").await;
+                    }
+                    let _ = app.recover(3).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    world.clock.advance(HOUR);
+    while begun.recover(100).await.unwrap().more {}
+    begun.repair(100).await.unwrap();
+
+    let accounts = all(&world, "accounts").await;
+    assert!(
+        accounts.iter().all(|account| account.get_array("pendingTransactions").is_ok_and(Vec::is_empty)),
+        "{accounts:?}"
+    );
+    assert!(accounts.iter().all(|account| number(account, "balance") >= 0), "{accounts:?}");
+    let (mut done, mut canceled) = (0, 0);
+    let mut expected = [100_i64; 5];
+    for transaction in all(&world, "transactions").await {
+        match transaction.get_str("state").unwrap() {
+            "done" => {
+                done += 1;
+                expected[number(&transaction, "source") as usize] -= number(&transaction, "value");
+                expected[number(&transaction, "destination") as usize] += number(&transaction, "value");
+            }
+            "canceled" => canceled += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(balances(&world).await, expected, "each account follows from the transactions that are done");
+    assert!(done > 50 && canceled > 20, "{done} done, {canceled} canceled");
+}
+
+/// What a transfer costs, counted.
+#[tokio::test]
+async fn operations_per_transfer() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
+    let transfers = open(&world.on(counting.clone()), "App1").await.unwrap();
+    let before = counting.operations();
+    transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(counting.operations() - before, 8, "begin, claim, 2 x apply, applied, 2 x release, done");
+}
+
+/// Within a transaction of the store a transfer is begun if and only if that transaction commits.
+#[tokio::test]
+async fn begun_inside_of_a_transaction() {
+    let world = World::in_memory();
+    let memory = handfast_store::MemoryStore::new(world.sources.clone());
+    let database = handfast_txn::Database::local(memory, world.sources.clone());
+    let world = world.on(Arc::new(database.clone()));
+    accounts(&world).await;
+    let transfers = open(&world, "App1").await.unwrap();
+    for commit in [false, true] {
+        let tx = database.begin().await.unwrap();
+        transfers.within(Arc::new(tx.clone())).begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+        assert_eq!(transfers.run(1).await.unwrap(), Outcome::Missing, "nobody sees it yet");
+        if commit {
+            tx.commit().await.unwrap();
+        } else {
+            tx.abort();
+        }
+        let expected = if commit { Outcome::Done } else { Outcome::Missing };
+        assert_eq!(transfers.run(1).await.unwrap(), expected);
+    }
+    assert_eq!(balances(&world).await, [900, 1100]);
+}
+
+/// Two recoveries see the same transaction; the slower one finds that it has been taken, and leaves it alone.
+#[tokio::test]
+async fn a_transaction_is_taken_over_once() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let healthy = open(&world, "App1").await.unwrap();
+    healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(4, Fault::CrashAfter)));
+    open(&world.on(dying), "App1").await.unwrap().run(1).await.expect_err("killed");
+    world.clock.advance(HOUR);
+    // It has found the transaction (operations 4 and 5) and is about to take it over.
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::FreezeBefore)));
+    let app2 = open(&world.on(slow.clone()), "App2").await.unwrap();
+    let recovery = tokio::spawn(async move { app2.recover(10).await });
+    while slow.frozen() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(open(&world, "App3").await.unwrap().recover(10).await.unwrap().done, 1);
+    slow.release();
+    assert_eq!(recovery.await.unwrap().unwrap(), Round::default());
+    assert_eq!(shown(&world).await, "done App3 | A 900 [] | B 1100 []");
+}
