@@ -15,6 +15,8 @@ use crate::{decimal::Decimal, number::Number};
 pub(super) const EXACT: u8 = 0;
 /// Exponent and digits follow.
 pub(super) const DIGITS: u8 = 1;
+/// Longs up to this one, and down to its negative, are doubles: 53 bits are what a double has.
+const EXACT_LONG_MAX: u64 = 1 << 53;
 /// Added to the exponent of the digits, so that it is never negative: decimals go down to 10^-6176.
 const EXPONENT_BIAS: i32 = 8192;
 
@@ -70,6 +72,7 @@ fn append_magnitude(number: Number, out: &mut Vec<u8>) {
     let (double, digits) = match number {
         Number::Int(value) => (f64::from(value).abs(), None),
         Number::Double(value) => (value.abs(), None),
+        Number::Long(value) if value.unsigned_abs() <= EXACT_LONG_MAX => ((value as f64).abs(), None),
         Number::Long(value) => floor((value as f64).abs(), value.unsigned_abs().into(), 0),
         Number::Decimal(Decimal::Finite { coefficient, exponent, .. }) => {
             let Number::Decimal(decimal) = number else { return };
