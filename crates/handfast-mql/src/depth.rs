@@ -161,7 +161,9 @@ impl Scan<'_> {
         let Some((0, text)) = text else {
             return Err(invalid(start, "string that does not end in NUL"));
         };
-        std::str::from_utf8(text).map_err(|_| invalid(text_at, "string that is not UTF-8"))?;
+        if !text.is_ascii() {
+            std::str::from_utf8(text).map_err(|_| invalid(text_at, "string that is not UTF-8"))?;
+        }
         Ok(())
     }
 
@@ -186,11 +188,19 @@ impl Scan<'_> {
     fn cstring(&mut self, end: usize) -> Result<()> {
         let start = self.at;
         let rest = self.bytes.get(start..end).unwrap_or_default();
-        let Some(length) = rest.iter().position(|byte| *byte == 0) else {
+        // All bits of all its bytes: most names are ASCII, which shows on the way.
+        let mut bits = 0;
+        let end = rest.iter().position(|byte| {
+            bits |= *byte;
+            *byte == 0
+        });
+        let Some(length) = end else {
             return Err(invalid(start, "name or pattern without end"));
         };
-        let text = rest.get(..length).unwrap_or_default();
-        std::str::from_utf8(text).map_err(|_| invalid(start, "name or pattern that is not UTF-8"))?;
+        if !bits.is_ascii() {
+            let text = rest.get(..length).unwrap_or_default();
+            std::str::from_utf8(text).map_err(|_| invalid(start, "name or pattern that is not UTF-8"))?;
+        }
         self.at = start + length + 1;
         Ok(())
     }
