@@ -55,7 +55,7 @@ pub(crate) struct FrameReader<R> {
     limits: Limits,
     times: ConnectionLimits,
     ended: bool,
-    /// When the first bytes of the message in the buffer were there.
+    /// When the rest of the message in the buffer was first waited for.
     begun: Option<Instant>,
     /// Rings at the deadline or before it. Setting it anew for every read would cost more than the read's own work.
     timer: Pin<Box<Sleep>>,
@@ -120,8 +120,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     fn cut(&mut self, header: Header, length: usize) -> Frame {
         let bytes =
             if self.buffer.len() == length { std::mem::take(&mut self.buffer) } else { self.buffer.split_to(length) };
-        // What follows belongs to a message of its own, which begins now.
-        self.begun = (!self.buffer.is_empty()).then(Instant::now);
+        // What follows belongs to a message of its own, which begins when it is asked for.
+        self.begun = None;
         Frame { header, bytes, reserved: self.reserved.take() }
     }
 
@@ -135,9 +135,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Reads some bytes, within the time that is left.
     async fn read(&mut self, missing: usize) -> Result<(), ReadError> {
-        let (deadline, error) = match self.begun {
-            None => (Instant::now() + self.times.idle_timeout, ReadError::Idle(self.times.idle_timeout)),
-            Some(begun) => self.times.deadline(begun),
+        let (deadline, error) = if self.buffer.is_empty() {
+            (Instant::now() + self.times.idle_timeout, ReadError::Idle(self.times.idle_timeout))
+        } else {
+            self.times.deadline(*self.begun.get_or_insert_with(Instant::now))
         };
         // Doubling keeps the copies few; the announced rest bounds it.
         let room = missing.min(self.buffer.len()).max(READ_BYTES);
@@ -147,11 +148,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             count = self.stream.read_buf(&mut self.buffer) => count?,
             () = reached(&mut self.timer, deadline) => return Err(error),
         };
-        if count == 0 {
-            self.ended = true;
-        } else if self.begun.is_none() {
-            self.begun = Some(Instant::now());
-        }
+        self.ended = count == 0;
         Ok(())
     }
 
@@ -165,9 +162,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             self.buffer.reserve(READ_BYTES);
             match self.stream.read_buf(&mut self.buffer).await {
                 Ok(0) | Err(_) => self.ended = true,
-                Ok(_) => {
-                    self.begun.get_or_insert_with(Instant::now);
-                }
+                Ok(_) => {}
             }
         }
     }
