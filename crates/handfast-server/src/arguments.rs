@@ -39,15 +39,23 @@ pub(crate) const GENERIC: &[&str] = &[
 ];
 
 /// Fields that a command usually has at most.
-const FIELDS_USUAL: usize = 8;
+pub(crate) const FIELDS_USUAL: usize = 8;
 
 /// Collations cannot differ from the order of bytes yet; this one is that order.
 const SIMPLE_LOCALE: &str = "simple";
 
-struct Field<'a> {
+#[derive(Clone)]
+pub(crate) struct Field<'a> {
     name: &'a str,
     value: RawBsonRef<'a>,
     read: bool,
+}
+
+impl<'a> Field<'a> {
+    /// A field that nobody has read.
+    pub(crate) fn new(name: &'a str, value: RawBsonRef<'a>) -> Self {
+        Field { name, value, read: false }
+    }
 }
 
 /// The fields of a command, or of a document inside it.
@@ -55,35 +63,30 @@ pub(crate) struct Arguments<'a> {
     /// What the texts call it: `find`, `update.updates`.
     path: &'static str,
     fields: Vec<Field<'a>>,
+    /// The marks of their names: a command asks for many more names than it has fields.
+    marks: u64,
     sequences: &'a [Sequence<'a>],
 }
 
 impl<'a> Arguments<'a> {
     /// The fields of a command, without its name, without those that every command may carry.
-    pub(crate) fn of_command(
-        path: &'static str,
-        body: &'a RawDocument,
-        sequences: &'a [Sequence<'a>],
-    ) -> Outcome<Self> {
-        let mut arguments = Arguments { path, fields: Vec::with_capacity(FIELDS_USUAL), sequences };
-        for element in body.iter().skip(1) {
-            let (name, value) = element?;
-            let name = name.as_str();
-            if !GENERIC.contains(&name) {
-                arguments.fields.push(Field { name, value, read: false });
-            }
-        }
-        Ok(arguments)
+    pub(crate) fn of_command(path: &'static str, fields: &[Field<'a>], sequences: &'a [Sequence<'a>]) -> Self {
+        Arguments::of_fields(path, fields.to_vec(), sequences)
     }
 
     /// The fields of a document inside a command.
     pub(crate) fn of_document(path: &'static str, document: &'a RawDocument) -> Outcome<Self> {
-        let mut arguments = Arguments { path, fields: Vec::new(), sequences: &[] };
+        let mut fields = Vec::new();
         for element in document {
             let (name, value) = element?;
-            arguments.fields.push(Field { name: name.as_str(), value, read: false });
+            fields.push(Field::new(name.as_str(), value));
         }
-        Ok(arguments)
+        Ok(Arguments::of_fields(path, fields, &[]))
+    }
+
+    fn of_fields(path: &'static str, fields: Vec<Field<'a>>, sequences: &'a [Sequence<'a>]) -> Self {
+        let marks = fields.iter().fold(0, |marks, field| marks | mark(field.name));
+        Arguments { path, fields, marks, sequences }
     }
 
     /// A value of any type. Null counts as absent.
@@ -93,6 +96,9 @@ impl<'a> Arguments<'a> {
 
     /// A value of any type, null included.
     pub(crate) fn any_or_null(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
+        if self.marks & mark(name) == 0 {
+            return Ok(None);
+        }
         let mut found = None;
         for field in self.fields.iter_mut().filter(|field| field.name == name) {
             if found.replace(field.value).is_some() {
@@ -261,6 +267,12 @@ impl<'a> Arguments<'a> {
             }
         }
     }
+}
+
+/// One of 64 bits. Names that differ may have the same.
+fn mark(name: &str) -> u64 {
+    let first = name.as_bytes().first().copied().unwrap_or_default();
+    1 << ((usize::from(first) + 7 * name.len()) % 64)
 }
 
 // The codes of single checks of MongoDB's command parser.

@@ -44,7 +44,7 @@ pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>)
 
 /// Runs a command, whatever is to go wrong.
 pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Request<'_>) -> Replied {
-    let Some(command) = find(shared, request.name) else {
+    let Some(command) = find(shared, request) else {
         shared.metrics.count_unknown_command();
         let text = format!("no such command: '{}'", request.name);
         return Replied::from(&CommandError::new(Code::CommandNotFound, text));
@@ -82,8 +82,9 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     }
 }
 
-fn find(shared: &Shared, name: &str) -> Option<&'static Command> {
-    commands::find(name).or_else(|| commands::find_for_tests(name).filter(|_| shared.fail_points.is_some()))
+fn find(shared: &Shared, request: &Request<'_>) -> Option<&'static Command> {
+    let for_tests = || commands::find_for_tests(request.name).filter(|_| shared.fail_points.is_some());
+    request.command.or_else(for_tests)
 }
 
 /// A command has written: time goes on, and the reply says if that is not all that its client asked for.

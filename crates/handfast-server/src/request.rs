@@ -11,8 +11,9 @@ use handfast_store::{Durability, Namespace, check_database_name};
 use handfast_wire::Sequence;
 
 pub(crate) use self::numbering::Numbering;
-use crate::arguments::{Arguments, as_integer};
+use crate::arguments::{Arguments, FIELDS_USUAL, Field, GENERIC, as_integer};
 use crate::auth::user::UserId;
+use crate::commands::{self, Command};
 use crate::error::{CommandError, Outcome};
 
 /// Names a session: the id that a client made up for it, and whose it is. So nobody reaches the session of another user.
@@ -90,6 +91,10 @@ pub(crate) struct Request<'a> {
     pub(crate) subject: RawBsonRef<'a>,
     pub(crate) database: &'a str,
     pub(crate) body: &'a RawDocument,
+    /// What the server knows under that name.
+    pub(crate) command: Option<&'static Command>,
+    /// The fields of the command itself: all but its name and those that every command may carry.
+    fields: Vec<Field<'a>>,
     pub(crate) sequences: &'a [Sequence<'a>],
     pub(crate) session: Option<SessionId>,
     pub(crate) numbering: Numbering,
@@ -131,6 +136,8 @@ impl<'a> Request<'a> {
             subject,
             database: "",
             body,
+            command: commands::find(name),
+            fields: Vec::with_capacity(FIELDS_USUAL),
             sequences,
             session: None,
             numbering: Numbering::None,
@@ -146,7 +153,10 @@ impl<'a> Request<'a> {
         }
         for element in elements {
             let (name, value) = element?;
-            if let Err(error) = request.read_generic(&mut generic, name.as_str(), value) {
+            let name = name.as_str();
+            if !GENERIC.contains(&name) {
+                request.fields.push(Field::new(name, value));
+            } else if let Err(error) = request.read_generic(&mut generic, name, value) {
                 generic.refused.get_or_insert(error);
             }
         }
@@ -212,8 +222,8 @@ impl<'a> Request<'a> {
     }
 
     /// The command's own fields.
-    pub(crate) fn arguments(&self, path: &'static str) -> Outcome<Arguments<'a>> {
-        Arguments::of_command(path, self.body, self.sequences)
+    pub(crate) fn arguments(&self, path: &'static str) -> Arguments<'a> {
+        Arguments::of_command(path, &self.fields, self.sequences)
     }
 
     /// The collection that the command is about.

@@ -2,12 +2,18 @@ use bson::{RawBson, rawdoc};
 
 use super::*;
 
+/// The fields of a command, as a request gives them: without its name, and without those that every command may carry.
+fn fields(body: &RawDocument) -> Vec<Field<'_>> {
+    let fields = body.iter().skip(1).map(|element| element.unwrap()).map(|(name, value)| (name.as_str(), value));
+    fields.filter(|(name, _)| !GENERIC.contains(name)).map(|(name, value)| Field::new(name, value)).collect()
+}
+
 fn check<T: std::fmt::Debug>(
     body: RawDocumentBuf,
     read: impl Fn(&mut Arguments<'_>) -> Outcome<T>,
     expected: Result<&str, (i32, &str)>,
 ) {
-    let mut arguments = Arguments::of_command("find", &body, &[]).unwrap();
+    let mut arguments = Arguments::of_command("find", &fields(&body), &[]);
     let result = read(&mut arguments).and_then(|value| arguments.finish().map(|()| value));
     match (result, expected) {
         (Ok(value), Ok(text)) => assert_eq!(format!("{value:?}"), text, "{body:?}"),
@@ -75,10 +81,10 @@ fn a_sequence_stands_for_an_array() {
     let body = rawdoc! { "insert": "c" };
     let document = rawdoc! { "_id": 1 };
     let sequences = [Sequence { identifier: "documents", documents: vec![&document] }];
-    let mut arguments = Arguments::of_command("insert", &body, &sequences).unwrap();
+    let mut arguments = Arguments::of_command("insert", &fields(&body), &sequences);
     assert_eq!(arguments.documents("documents").unwrap().unwrap().len(), 1);
     let body = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }, 2] };
-    let mut arguments = Arguments::of_command("insert", &body, &[]).unwrap();
+    let mut arguments = Arguments::of_command("insert", &fields(&body), &[]);
     let error = arguments.documents("documents").unwrap_err();
     let text = "BSON field 'insert.documents.1' is the wrong type 'int', expected type 'object'";
     assert_eq!(error.message, text);

@@ -57,7 +57,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
 }
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("aggregate")?;
+    let mut arguments = call.arguments("aggregate");
     let explained = arguments.flag("explain")?.unwrap_or(false);
     let cursor = arguments.document("cursor")?;
     let aggregate = read(call, &mut arguments).await?;

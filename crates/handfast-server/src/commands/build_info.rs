@@ -25,7 +25,7 @@ const MONGODB_VERSION_ARRAY: [i32; 4] = [8, 0, 0, 0];
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("buildInfo")?.finish()?;
+    call.arguments("buildInfo").finish()?;
     let mut writer = Writer::new();
     writer.put("version", MONGODB_VERSION).array("versionArray", MONGODB_VERSION_ARRAY);
     writer.begin_document("handfast").put("version", VERSION).end();

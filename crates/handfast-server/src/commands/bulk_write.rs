@@ -87,7 +87,7 @@ struct Bulk<'c, 'a> {
 }
 
 fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
-    let infos = request.arguments("bulkWrite")?.documents("nsInfo")?.unwrap_or_default();
+    let infos = request.arguments("bulkWrite").documents("nsInfo")?.unwrap_or_default();
     infos.into_iter().try_for_each(|info| {
         let full = info.get_str("ns").unwrap_or_default();
         visit_full_name(full, &[Action::Write], visitor)
@@ -95,7 +95,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
 }
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("bulkWrite")?;
+    let mut arguments = call.arguments("bulkWrite");
     let operations = arguments.documents("ops")?;
     let operations = arguments.required("ops", operations)?;
     let infos = arguments.documents("nsInfo")?;

@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("collMod")?;
+    let mut arguments = call.arguments("collMod");
     let index = arguments.document("index")?;
     arguments.unsupported(&[
         "cappedMax",

@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("collStats")?;
+    let mut arguments = call.arguments("collStats");
     let scale = scale(&mut arguments)?;
     arguments.finish()?;
     let stats = call.store().collection_stats(&namespace).await?;

@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let name = name(call)?;
-    let mut arguments = call.arguments("configureFailPoint")?;
+    let mut arguments = call.arguments("configureFailPoint");
     let Some(mode) = arguments.any("mode")? else {
         return Err(CommandError::new(Code::IllegalOperation, "When setting a failpoint, you must supply a 'mode'"));
     };

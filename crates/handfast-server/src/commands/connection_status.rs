@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("connectionStatus")?;
+    let mut arguments = call.arguments("connectionStatus");
     let privileges = arguments.lenient_flag("showPrivileges")?.unwrap_or(false);
     arguments.finish()?;
     let user = call.client.login.user();

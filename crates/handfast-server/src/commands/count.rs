@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("count")?;
+    let mut arguments = call.arguments("count");
     let count = read(&mut arguments, namespace)?;
     arguments.finish()?;
     let count = call.store().count(count).await?;

@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("create")?;
+    let mut arguments = call.arguments("create");
     arguments.simple_collation()?;
     arguments.unsupported(&[
         "capped",

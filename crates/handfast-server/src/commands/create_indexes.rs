@@ -29,7 +29,7 @@ const INDEXES_MAX: usize = 64;
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("createIndexes")?;
+    let mut arguments = call.arguments("createIndexes");
     let indexes = arguments.documents("indexes")?;
     let indexes = arguments.required("indexes", indexes)?;
     // About how many members of a replica set have to be ready.

@@ -19,7 +19,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("createUser")?;
+    let mut arguments = call.arguments("createUser");
     let name = user_arguments::name(call)?;
     let password = user_arguments::password(&mut arguments)?;
     let password = arguments.required("pwd", password)?;

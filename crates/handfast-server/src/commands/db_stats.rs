@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("dbStats")?;
+    let mut arguments = call.arguments("dbStats");
     let scale = scale(&mut arguments)?;
     arguments.lenient_flag("freeStorage")?;
     arguments.finish()?;

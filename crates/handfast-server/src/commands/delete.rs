@@ -30,7 +30,7 @@ pub(crate) const COMMAND: Command = Command {
 /// Reads the command.
 pub(super) async fn read(call: &Call<'_>) -> Outcome<Delete> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("delete")?;
+    let mut arguments = call.arguments("delete");
     let statements = arguments.documents("deletes")?;
     let statements = arguments.required("deletes", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);

@@ -26,7 +26,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("distinct")?;
+    let mut arguments = call.arguments("distinct");
     let distinct = read(&mut arguments, namespace)?;
     arguments.finish()?;
     let values = call.store().distinct(distinct).await?;

@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    call.arguments("drop")?.finish()?;
+    call.arguments("drop").finish()?;
     let store = call.store();
     let indexes = match store.list_indexes(&namespace).await {
         Ok(indexes) => indexes.len(),

@@ -20,7 +20,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("dropDatabase")?.finish()?;
+    call.arguments("dropDatabase").finish()?;
     let mut writer = Writer::new();
     if call.store().drop_database(call.request.database).await? {
         writer.put("dropped", call.request.database);

@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("dropIndexes")?;
+    let mut arguments = call.arguments("dropIndexes");
     let selector = match arguments.any("index")? {
         None => return Err(arguments.missing("index")),
         Some(RawBsonRef::String("*")) => IndexSelector::All,

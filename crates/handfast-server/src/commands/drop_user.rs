@@ -32,13 +32,13 @@ pub(crate) const ALL: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("dropUser")?.finish()?;
+    call.arguments("dropUser").finish()?;
     call.shared.users.remove(&user_arguments::name(call)?).await?;
     Ok(Answer::done())
 }
 
 async fn run_all(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("dropAllUsersFromDatabase")?.finish()?;
+    call.arguments("dropAllUsersFromDatabase").finish()?;
     let removed = call.shared.users.remove_all(call.request.database).await?;
     let mut writer = Writer::new();
     put_count(&mut writer, "n", removed);

@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("endSessions")?.finish()?;
+    call.arguments("endSessions").finish()?;
     let ids = listed(call, "endSessions")?;
     for id in &ids {
         call.shared.sessions.end(*id);

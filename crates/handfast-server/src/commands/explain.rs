@@ -34,7 +34,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
 }
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("explain")?;
+    let mut arguments = call.arguments("explain");
     let verbosity = match arguments.text("verbosity")? {
         Some("queryPlanner") => Verbosity::QueryPlanner,
         None | Some("executionStats" | "allPlansExecution") => Verbosity::ExecutionStats,
@@ -70,21 +70,21 @@ async fn explained(call: &Call<'_>) -> Outcome<Explained> {
     let name = call.request.name;
     match name {
         "find" => {
-            let mut arguments = call.arguments("find")?;
+            let mut arguments = call.arguments("find");
             let find = find::read(call, &mut arguments, call.request.namespace()?).await?;
             arguments.ignored(&["batchSize", "singleBatch", "noCursorTimeout"])?;
             arguments.finish()?;
             Ok(Explained::Find(find))
         }
         "aggregate" => {
-            let mut arguments = call.arguments("aggregate")?;
+            let mut arguments = call.arguments("aggregate");
             let aggregate = aggregate::read(call, &mut arguments).await?;
             arguments.ignored(&["cursor", "explain"])?;
             arguments.finish()?;
             Ok(Explained::Aggregate(aggregate))
         }
         "count" => {
-            let mut arguments = call.arguments("count")?;
+            let mut arguments = call.arguments("count");
             let count = count::read(&mut arguments, call.request.namespace()?)?;
             arguments.finish()?;
             let find = Find {
@@ -96,7 +96,7 @@ async fn explained(call: &Call<'_>) -> Outcome<Explained> {
             Ok(Explained::Find(find))
         }
         "distinct" => {
-            let mut arguments = call.arguments("distinct")?;
+            let mut arguments = call.arguments("distinct");
             let distinct = distinct::read(&mut arguments, call.request.namespace()?)?;
             arguments.finish()?;
             Ok(Explained::Find(Find { hint: distinct.hint, ..Find::new(distinct.namespace, distinct.filter) }))

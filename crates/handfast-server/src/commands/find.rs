@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("find")?;
+    let mut arguments = call.arguments("find");
     let find = read(call, &mut arguments, namespace).await?;
     let opening = Opening {
         namespace: find.namespace.to_string(),

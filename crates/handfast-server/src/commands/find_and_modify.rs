@@ -28,7 +28,7 @@ pub(crate) const COMMAND: Command = Command {
 /// Reads the command.
 pub(super) async fn read(call: &Call<'_>) -> Outcome<FindAndModify> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("findAndModify")?;
+    let mut arguments = call.arguments("findAndModify");
     arguments.simple_collation()?;
     arguments.lenient_flag("bypassDocumentValidation")?;
     let modification = modification(&mut arguments)?;

@@ -20,7 +20,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("getCmdLineOpts")?.finish()?;
+    call.arguments("getCmdLineOpts").finish()?;
     let mut writer = Writer::new();
     writer.array("argv", &call.shared.options.command_line).begin_document("parsed");
     if call.shared.fail_points.is_some() {

@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("getLog")?.finish()?;
+    call.arguments("getLog").finish()?;
     let RawBsonRef::String(name) = call.request.subject else {
         return Err(CommandError::new(Code::TypeMismatch, "Argument to getLog must be of type String"));
     };

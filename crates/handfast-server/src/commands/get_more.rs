@@ -95,7 +95,7 @@ pub(super) async fn put_first_batch(
 }
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("getMore")?;
+    let mut arguments = call.arguments("getMore");
     let id = call.request.subject.as_i64().ok_or_else(|| {
         CommandError::new(Code::TypeMismatch, "BSON field 'getMore.getMore' is the wrong type, expected type 'long'")
     })?;

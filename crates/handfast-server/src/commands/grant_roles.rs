@@ -44,7 +44,7 @@ async fn run_revoke(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 fn roles(call: &Call<'_>, path: &'static str) -> Outcome<Vec<Role>> {
-    let mut arguments = call.arguments(path)?;
+    let mut arguments = call.arguments(path);
     let roles = user_arguments::roles(call, &mut arguments, "roles")?;
     let roles = arguments.required("roles", roles)?;
     arguments.finish()?;

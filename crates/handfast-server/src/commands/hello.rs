@@ -52,7 +52,7 @@ pub(crate) const LEGACY: Command = Command {
 
 fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Running<'a> {
     Box::pin(async move {
-        let mut arguments = call.arguments(path)?;
+        let mut arguments = call.arguments(path);
         let metadata = arguments.document("client")?;
         let compressors = compressors(call, &mut arguments)?;
         let known = arguments.document("topologyVersion")?;

@@ -29,7 +29,7 @@ pub(super) fn host_name() -> String {
 }
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("hostInfo")?.finish()?;
+    call.arguments("hostInfo").finish()?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut writer = Writer::new();
     writer.begin_document("system").put("currentTime", call.shared.sources.clock.now());

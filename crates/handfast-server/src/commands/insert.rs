@@ -30,7 +30,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("insert")?;
+    let mut arguments = call.arguments("insert");
     let documents = arguments.documents("documents")?;
     let documents = arguments.required("documents", documents)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);

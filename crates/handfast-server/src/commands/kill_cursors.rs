@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("killCursors")?;
+    let mut arguments = call.arguments("killCursors");
     let RawBsonRef::String(collection) = call.request.subject else {
         let text = "BSON field 'killCursors.killCursors' is the wrong type, expected type 'string'";
         return Err(CommandError::new(Code::TypeMismatch, text));

@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("killOp")?;
+    let mut arguments = call.arguments("killOp");
     let id =
         arguments.integer("op")?.ok_or_else(|| CommandError::new(Code::NoSuchKey, "Did not provide \"op\" field"))?;
     arguments.finish()?;

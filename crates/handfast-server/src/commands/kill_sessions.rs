@@ -47,7 +47,7 @@ pub(crate) const BY_PATTERN: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("killSessions")?.finish()?;
+    call.arguments("killSessions").finish()?;
     let ids = listed(call, "killSessions")?;
     if ids.is_empty() {
         return Ok(kill(call, &call.shared.sessions.end_all()));
@@ -57,13 +57,13 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 
 /// Who may do this may do it to all: the list of users is not looked at.
 async fn run_all(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("killAllSessions")?.finish()?;
+    call.arguments("killAllSessions").finish()?;
     Ok(kill(call, &call.shared.sessions.end_all()))
 }
 
 /// A pattern names a session; one that names users or roles, or nothing, means all sessions.
 async fn run_by_pattern(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("killAllSessionsByPattern")?.finish()?;
+    call.arguments("killAllSessionsByPattern").finish()?;
     let mut ids = Vec::new();
     let patterns = documents(call, "killAllSessionsByPattern")?;
     let mut all = patterns.is_empty();

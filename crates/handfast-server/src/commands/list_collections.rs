@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("listCollections")?;
+    let mut arguments = call.arguments("listCollections");
     let filter = arguments.document_or_empty("filter")?;
     let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
     arguments.ignored(&["authorizedCollections"])?;

@@ -19,7 +19,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("listCommands")?.finish()?;
+    call.arguments("listCommands").finish()?;
     let mut writer = Writer::new();
     writer.begin_document("commands");
     let for_tests = call.shared.fail_points.iter().flat_map(|_| TEST_COMMANDS);

@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("listDatabases")?;
+    let mut arguments = call.arguments("listDatabases");
     let filter = arguments.document_or_empty("filter")?;
     let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
     // Whether it is asked for or not, who may not list all of them sees those with something to see.

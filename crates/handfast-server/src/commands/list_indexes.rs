@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("listIndexes")?;
+    let mut arguments = call.arguments("listIndexes");
     let batch_size = batch_size(&mut arguments, "listIndexes.cursor")?;
     arguments.flag("includeIndexBuildInfo")?;
     arguments.finish()?;

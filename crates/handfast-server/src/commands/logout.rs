@@ -18,7 +18,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("logout")?.finish()?;
+    call.arguments("logout").finish()?;
     call.client.login.set(None);
     Ok(Answer::done())
 }

@@ -129,7 +129,7 @@ impl<'a> Call<'a> {
         retried::before(self.shared, self.entered, count).await
     }
 
-    pub(crate) fn arguments(&self, path: &'static str) -> Outcome<Arguments<'a>> {
+    pub(crate) fn arguments(&self, path: &'static str) -> Arguments<'a> {
         self.request.arguments(path)
     }
 
@@ -251,7 +251,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Command> {
 
 /// Whether a request changes something, so that it is finished even if nobody waits for its reply.
 pub(crate) fn writes(request: &Request<'_>) -> bool {
-    match find(request.name) {
+    match request.command {
         Some(command) if command.name == "aggregate" => aggregate::writes(request),
         Some(command) => command.access == Access::Write,
         None => false,

@@ -18,6 +18,6 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("ping")?.finish()?;
+    call.arguments("ping").finish()?;
     Ok(Answer::done())
 }

@@ -19,7 +19,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("refreshSessions")?.finish()?;
+    call.arguments("refreshSessions").finish()?;
     let now = call.shared.now();
     for id in listed(call, "refreshSessions")? {
         call.shared.sessions.touch(id, now)?;

@@ -37,7 +37,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
 }
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("renameCollection")?;
+    let mut arguments = call.arguments("renameCollection");
     let RawBsonRef::String(from) = call.request.subject else {
         return Err(CommandError::new(Code::TypeMismatch, "'renameCollection' must be of type String"));
     };

@@ -44,7 +44,7 @@ pub(crate) const CONTINUE: Command = Command {
 };
 
 async fn run_start(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("saslStart")?;
+    let mut arguments = call.arguments("saslStart");
     let start = read_start(&mut arguments, call.request.database)?;
     arguments.finish()?;
     let step = login::start(call.shared, call.client, start).await?;
@@ -52,7 +52,7 @@ async fn run_start(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 async fn run_continue(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("saslContinue")?;
+    let mut arguments = call.arguments("saslContinue");
     let conversation = arguments.integer("conversationId")?;
     let conversation = arguments.required("conversationId", conversation)?;
     let payload = payload(&mut arguments)?;

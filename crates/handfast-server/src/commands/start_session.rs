@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("startSession")?.finish()?;
+    call.arguments("startSession").finish()?;
     let random = &call.shared.sources.random;
     let bits = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
     let mut id = bits.to_be_bytes();

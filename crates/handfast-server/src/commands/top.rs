@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("top")?.finish()?;
+    call.arguments("top").finish()?;
     let mut writer = Writer::new();
     writer.begin_document("totals").put("note", "all times in microseconds");
     for (namespace, used) in call.shared.metrics.namespaces() {

@@ -30,7 +30,7 @@ pub(crate) const COMMAND: Command = Command {
 /// Reads the command.
 pub(super) async fn read(call: &Call<'_>) -> Outcome<Update> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("update")?;
+    let mut arguments = call.arguments("update");
     let statements = arguments.documents("updates")?;
     let statements = arguments.required("updates", statements)?;
     let ordered = arguments.flag("ordered")?.unwrap_or(true);

@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("updateUser")?;
+    let mut arguments = call.arguments("updateUser");
     let name = user_arguments::name(call)?;
     let password = user_arguments::password(&mut arguments)?;
     let roles = user_arguments::roles(call, &mut arguments, "roles")?;

@@ -32,7 +32,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("usersInfo")?;
+    let mut arguments = call.arguments("usersInfo");
     let filter = arguments.document_or_empty("filter")?;
     let custom_data = arguments.lenient_flag("showCustomData")?.unwrap_or(true);
     arguments.unsupported(&["showCredentials", "showPrivileges", "showAuthenticationRestrictions"])?;

@@ -27,7 +27,7 @@ const PAGE: BatchLimit = BatchLimit { documents: 1_000, bytes: 1024 * 1024 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
-    let mut arguments = call.arguments("validate")?;
+    let mut arguments = call.arguments("validate");
     arguments.flag("full")?;
     arguments.flag("background")?;
     arguments.flag("checkBSONConformance")?;

@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let name = name(call)?;
-    let mut arguments = call.arguments("waitForFailPoint")?;
+    let mut arguments = call.arguments("waitForFailPoint");
     let times = arguments.unsigned("timesEntered")?;
     let times = arguments.required("timesEntered", times)?;
     arguments.finish()?;

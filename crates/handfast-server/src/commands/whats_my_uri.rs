@@ -19,7 +19,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    call.arguments("whatsmyuri")?.finish()?;
+    call.arguments("whatsmyuri").finish()?;
     let mut writer = Writer::new();
     writer.put("you", &call.client.remote);
     Ok(writer.into())

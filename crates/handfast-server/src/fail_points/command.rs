@@ -129,7 +129,7 @@ pub(crate) async fn run(
     if request.name == NEVER_FAILS {
         return Some(dispatch::carry_out(shared, client, request).await);
     }
-    let command = commands::find(request.name);
+    let command = request.command;
     let name = command.map_or(request.name, |command| command.name);
     let is_about = |data: &FailCommand| data.is_about(client, request, command);
     if let Some(data) = points.command.enter(|data| data.hinders() && is_about(data)) {
