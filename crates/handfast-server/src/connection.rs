@@ -87,7 +87,7 @@ where
     W: AsyncWrite + Unpin,
 {
     let mut reader = FrameReader::new(reader, shared.options.limits, shared.options.connections);
-    let mut shutdown = shared.shutdown.subscribe();
+    let mut shutdown = shared.subscribe_to_shutdown();
     // One wait for all messages: each of its own would cost more than most answers.
     let shutting_down = begun(&mut shutdown);
     tokio::pin!(shutting_down);

@@ -53,7 +53,7 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
     let outcome = run_known(shared, client, request, command, began).instrument(span).await;
     let took = shared.now().saturating_sub(began);
-    count(shared, request, command, took, outcome.is_err());
+    count(shared, client, request, command, took, outcome.is_err());
     if took >= shared.options.slow_operation {
         log_slow(shared, client, request, command, took, outcome.as_ref().err());
     }
@@ -201,7 +201,14 @@ pub(crate) fn time_is_over() -> CommandError {
     CommandError::new(Code::MaxTimeMSExpired, "operation exceeded time limit")
 }
 
-fn count(shared: &Shared, request: &Request<'_>, command: &'static Command, took: Duration, failed: bool) {
+fn count(
+    shared: &Shared,
+    client: &Client,
+    request: &Request<'_>,
+    command: &'static Command,
+    took: Duration,
+    failed: bool,
+) {
     shared.metrics.count_command(command.name, took, failed);
     let operations = &shared.metrics.operations;
     match command.name {
@@ -213,18 +220,21 @@ fn count(shared: &Shared, request: &Request<'_>, command: &'static Command, took
     }
     let write = command.access == Access::Write;
     if write || command.access == Access::Read {
-        shared.metrics.count_namespace(&namespace(request), write, took);
+        client.count(&shared.metrics, (request.database, collection(request)), write, took);
     }
 }
 
 /// What the command is about, for people: a collection, or else the database.
 pub(crate) fn namespace(request: &Request<'_>) -> String {
-    let collection = match request.subject {
+    [request.database, ".", collection(request)].concat()
+}
+
+fn collection<'a>(request: &Request<'a>) -> &'a str {
+    match request.subject {
         RawBsonRef::String(collection) => collection,
         // A getMore has the id of its cursor there.
         _ => request.body.get_str("collection").unwrap_or("$cmd"),
-    };
-    [request.database, ".", collection].concat()
+    }
 }
 
 fn log_slow(

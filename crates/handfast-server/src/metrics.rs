@@ -1,8 +1,8 @@
 //! What the server counts: for `serverStatus`, `top` and whoever else asks.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::lock::lock;
@@ -48,6 +48,44 @@ pub struct OperationCounters {
     pub command: Counter,
 }
 
+/// How often, and how long in all.
+#[derive(Debug, Default)]
+struct Timed {
+    count: Counter,
+    nanos: Counter,
+}
+
+impl Timed {
+    fn add(&self, time: Duration) {
+        self.count.increment();
+        self.nanos.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn get(&self) -> (u64, Duration) {
+        (self.count.get(), Duration::from_nanos(self.nanos.get()))
+    }
+}
+
+/// One command while it is counted.
+#[derive(Debug, Default)]
+struct CommandCounters {
+    all: Timed,
+    failed: Counter,
+}
+
+/// One collection while it is counted. A connection keeps that of the collection which it used last.
+#[derive(Debug, Default)]
+pub(crate) struct NamespaceCounters {
+    reads: Timed,
+    writes: Timed,
+}
+
+impl NamespaceCounters {
+    pub(crate) fn count(&self, write: bool, time: Duration) {
+        if write { &self.writes } else { &self.reads }.add(time);
+    }
+}
+
 /// One command's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandCount {
@@ -69,7 +107,7 @@ pub struct NamespaceUse {
 }
 
 /// The server's counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
     /// Connections accepted since the start.
     pub connections_created: Counter,
@@ -89,43 +127,60 @@ pub struct Metrics {
     pub retried_statements: Counter,
     /// By kind.
     pub operations: OperationCounters,
-    commands: Mutex<HashMap<&'static str, CommandCount>>,
+    /// All that there are, by name.
+    commands: BTreeMap<&'static str, CommandCounters>,
     unknown_commands: Counter,
-    namespaces: Mutex<HashMap<String, NamespaceUse>>,
+    namespaces: Mutex<HashMap<String, Arc<NamespaceCounters>>>,
 }
 
 impl Metrics {
-    pub(crate) fn count_command(&self, name: &'static str, time: Duration, failed: bool) {
-        let mut commands = lock(&self.commands);
-        let count = commands.entry(name).or_default();
-        count.total += 1;
-        count.failed += u64::from(failed);
-        count.time += time;
+    pub(crate) fn new(commands: impl Iterator<Item = &'static str>) -> Self {
+        Metrics {
+            connections_created: Counter::default(),
+            connections_refused: Counter::default(),
+            connections_broken: Counter::default(),
+            bytes_in: Counter::default(),
+            bytes_out: Counter::default(),
+            requests: Counter::default(),
+            retried_commands: Counter::default(),
+            retried_statements: Counter::default(),
+            operations: OperationCounters::default(),
+            commands: commands.map(|name| (name, CommandCounters::default())).collect(),
+            unknown_commands: Counter::default(),
+            namespaces: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn count_command(&self, name: &str, time: Duration, failed: bool) {
+        if let Some(counters) = self.commands.get(name) {
+            counters.all.add(time);
+            counters.failed.add(u64::from(failed));
+        }
     }
 
     pub(crate) fn count_unknown_command(&self) {
         self.unknown_commands.increment();
     }
 
-    pub(crate) fn count_namespace(&self, namespace: &str, write: bool, time: Duration) {
+    /// The counters of a collection; none if there are too many to count one more.
+    pub(crate) fn namespace(&self, namespace: &str) -> Option<Arc<NamespaceCounters>> {
         let mut namespaces = lock(&self.namespaces);
-        if namespaces.len() >= NAMESPACES_MAX && !namespaces.contains_key(namespace) {
-            return;
+        if let Some(counters) = namespaces.get(namespace) {
+            return Some(Arc::clone(counters));
         }
-        let used = match namespaces.get_mut(namespace) {
-            Some(used) => used,
-            None => namespaces.entry(namespace.to_owned()).or_default(),
-        };
-        let (count, total) = if write { &mut used.writes } else { &mut used.reads };
-        *count += 1;
-        *total += time;
+        if namespaces.len() >= NAMESPACES_MAX {
+            return None;
+        }
+        Some(Arc::clone(namespaces.entry(namespace.to_owned()).or_default()))
     }
 
     /// Each command that came at least once.
     pub fn commands(&self) -> Vec<(&'static str, CommandCount)> {
-        let mut commands: Vec<_> = lock(&self.commands).iter().map(|(name, count)| (*name, *count)).collect();
-        commands.sort_unstable_by_key(|(name, _)| *name);
-        commands
+        let counted = self.commands.iter().map(|(name, counters)| {
+            let (total, time) = counters.all.get();
+            (*name, CommandCount { total, failed: counters.failed.get(), time })
+        });
+        counted.filter(|(_, count)| count.total > 0).collect()
     }
 
     /// How many commands had a name that nobody knows.
@@ -135,7 +190,10 @@ impl Metrics {
 
     /// Each collection that was read or written.
     pub fn namespaces(&self) -> Vec<(String, NamespaceUse)> {
-        let mut namespaces: Vec<_> = lock(&self.namespaces).iter().map(|(name, used)| (name.clone(), *used)).collect();
+        let used =
+            |counters: &NamespaceCounters| NamespaceUse { reads: counters.reads.get(), writes: counters.writes.get() };
+        let mut namespaces: Vec<_> =
+            lock(&self.namespaces).iter().map(|(name, counters)| (name.clone(), used(counters))).collect();
         namespaces.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         namespaces
     }

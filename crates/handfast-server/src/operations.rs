@@ -72,6 +72,11 @@ impl Operation {
         self.running.id
     }
 
+    /// When the command began, as time since the clock's start.
+    pub(crate) fn since(&self) -> Duration {
+        self.running.since
+    }
+
     /// Returns once somebody has killed the command, also if that was before.
     pub(crate) async fn killed(&self) {
         self.running.killed.notified().await;

@@ -84,7 +84,7 @@ impl ShutdownHandle {
     pub fn shutdown(&self) {
         // A server that is gone has ended.
         if let Some(shared) = self.shared.upgrade() {
-            shared.shutdown.send_replace(true);
+            shared.shut_down();
         }
     }
 }
@@ -182,7 +182,7 @@ async fn forget(shared: Arc<Shared>) {
 /// Accepts connections until the shutdown begins, then waits for them.
 async fn accept(shared: Arc<Shared>, listener: Listener) {
     let mut connections = JoinSet::new();
-    let mut shutdown = shared.shutdown.subscribe();
+    let mut shutdown = shared.subscribe_to_shutdown();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -297,7 +297,7 @@ fn spawn_tls(
         }
     };
     connections.spawn(async move {
-        let mut shutdown = shared.shutdown.subscribe();
+        let mut shutdown = shared.subscribe_to_shutdown();
         let handshake = tokio::select! {
             () = begun(&mut shutdown) => return,
             handshake = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)) => handshake,

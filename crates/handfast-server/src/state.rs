@@ -16,10 +16,11 @@ use crate::auth::login::Login;
 use crate::auth::user::UserId;
 use crate::auth::users::Users;
 use crate::cluster_time::ClusterTime;
+use crate::commands::{COMMANDS, TEST_COMMANDS};
 use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
 use crate::lock::lock;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, NamespaceCounters};
 use crate::operations::Operations;
 use crate::options::{Options, Topology};
 use crate::reserve::Reserve;
@@ -46,8 +47,10 @@ pub(crate) struct Shared {
     pub(crate) strangers: AtomicUsize,
     /// Connections that are being told that there are too many.
     pub(crate) refusals: AtomicUsize,
-    /// Set once, when the server begins to shut down.
-    pub(crate) shutdown: watch::Sender<bool>,
+    /// Set once, when the server begins to shut down: for those who wait for it.
+    shutdown: watch::Sender<bool>,
+    /// The same for every command that looks: the channel has a lock.
+    shutting_down: AtomicBool,
     /// Tells this run of the server from every other, in `topologyVersion`.
     pub(crate) process_id: ObjectId,
     pub(crate) started: Duration,
@@ -68,7 +71,7 @@ impl Shared {
             cursors: Cursors::new(options.cursors, Arc::clone(&sources.random)),
             sessions: Arc::new(Sessions::new(SESSIONS_MAX)),
             operations: Operations::new(),
-            metrics: Arc::default(),
+            metrics: Arc::new(Metrics::new(COMMANDS.iter().chain(TEST_COMMANDS).map(|command| command.name))),
             requests: Reserve::new(options.connections.request_bytes_max),
             inflated: Reserve::new(options.connections.request_bytes_max),
             replies: Reserve::new(options.connections.reply_bytes_max),
@@ -76,6 +79,7 @@ impl Shared {
             strangers: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             shutdown: watch::channel(false).0,
+            shutting_down: AtomicBool::new(false),
             process_id: sources.ids.object_id(),
             started: sources.clock.elapsed(),
             cluster_time: is_replicated.then(|| ClusterTime::new(sources.clock.now())),
@@ -102,12 +106,23 @@ impl Shared {
     }
 
     pub(crate) fn is_shutting_down(&self) -> bool {
-        *self.shutdown.borrow()
+        self.shutting_down.load(Ordering::Acquire)
+    }
+
+    /// Begins the shutdown.
+    pub(crate) fn shut_down(&self) {
+        self.shutting_down.store(true, Ordering::Release);
+        self.shutdown.send_replace(true);
+    }
+
+    /// What [`begun`] waits on.
+    pub(crate) fn subscribe_to_shutdown(&self) -> watch::Receiver<bool> {
+        self.shutdown.subscribe()
     }
 
     /// Returns once the server begins to shut down.
     pub(crate) async fn shutting_down(&self) {
-        begun(&mut self.shutdown.subscribe()).await;
+        begun(&mut self.subscribe_to_shutdown()).await;
     }
 
     /// Moves the cluster time on where nobody writes.
@@ -157,6 +172,20 @@ pub(crate) async fn begun(shutdown: &mut watch::Receiver<bool>) {
     }
 }
 
+/// A collection that a connection has used, and where that is counted.
+struct UsedNamespace {
+    /// `database.collection`.
+    name: String,
+    counters: Arc<NamespaceCounters>,
+}
+
+impl UsedNamespace {
+    fn is(&self, (database, collection): (&str, &str)) -> bool {
+        let rest = self.name.strip_prefix(database).and_then(|rest| rest.strip_prefix('.'));
+        rest.is_some_and(|rest| rest == collection)
+    }
+}
+
 /// What is known of one connection.
 pub(crate) struct Client {
     /// As `hello` shows it, from 1.
@@ -167,6 +196,8 @@ pub(crate) struct Client {
     pub(crate) local: String,
     /// What the driver said of itself in its first `hello`.
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
+    /// The collection that it used last.
+    used_last: Mutex<Option<UsedNamespace>>,
     /// Who it is.
     pub(crate) login: Login,
     hung_up: AtomicBool,
@@ -179,8 +210,23 @@ impl Client {
             remote,
             local,
             metadata: Mutex::new(None),
+            used_last: Mutex::new(None),
             login: Login::default(),
             hung_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts that it used a collection. Most use the same one again, which is then not looked up.
+    pub(crate) fn count(&self, metrics: &Metrics, namespace: (&str, &str), write: bool, time: Duration) {
+        let mut used_last = lock(&self.used_last);
+        if let Some(used) = used_last.as_ref().filter(|used| used.is(namespace)) {
+            used.counters.count(write, time);
+            return;
+        }
+        let name = [namespace.0, ".", namespace.1].concat();
+        if let Some(counters) = metrics.namespace(&name) {
+            counters.count(write, time);
+            *used_last = Some(UsedNamespace { name, counters });
         }
     }
 

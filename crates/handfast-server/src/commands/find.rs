@@ -8,6 +8,7 @@ use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
+use crate::dispatch;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 
@@ -28,15 +29,14 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut arguments = call.arguments("find");
     let find = read(call, &mut arguments, namespace).await?;
     let opening = Opening {
-        namespace: find.namespace.to_string(),
+        namespace: dispatch::namespace(call.request),
         batch_size: arguments.unsigned("batchSize")?,
         single_batch: arguments.flag("singleBatch")?.unwrap_or(false),
         no_timeout: arguments.flag("noCursorTimeout")?.unwrap_or(false),
     };
     arguments.finish()?;
-    let began = call.shared.now();
     let cursor = call.store().find(find).await?;
-    first_batch(call, cursor, opening, began).await
+    first_batch(call, cursor, opening, call.operation.since()).await
 }
 
 /// The arguments that say what is looked for, without those of the cursor.

@@ -408,7 +408,7 @@ async fn a_shutdown_finishes_what_runs() {
     busy.send(PLAIN, "d", rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] }, &[]).await;
     halfway.send_bytes(&ping(1)[..20]).await;
     tokio::time::sleep(SECOND).await;
-    server.shared.shutdown.send_replace(true);
+    server.shared.shut_down();
     is_closed(idle).await;
     halfway.send_bytes(&ping(1)[20..]).await;
     let expected = (91, "ShutdownInProgress".to_owned(), "the server is shutting down".to_owned());

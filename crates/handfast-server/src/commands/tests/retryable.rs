@@ -139,7 +139,7 @@ async fn labels() {
     client.run("admin", rawdoc! { "ping": 1 }).await;
     let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] };
     client.send(handfast_wire::Flags::default(), "d", numbered_write(insert, 1), &[]).await;
-    server.shared.shutdown.send_replace(true);
+    server.shared.shut_down();
     let (_, _, reply) = client.receive().await.unwrap();
     assert_eq!(error_of(&reply).0, 91);
     let labels = bson::rawbson!(["RetryableWriteError", "NoWritesPerformed"]);
