@@ -143,7 +143,7 @@ async fn run_entered(
     client: &Client,
     request: &Request<'_>,
     command: &'static Command,
-    operation: &Operation,
+    operation: &Operation<'_>,
     (began, bound): (Duration, Option<Duration>),
 ) -> Outcome<Answer> {
     let entered = transactions::enter(shared, request, command).await?;

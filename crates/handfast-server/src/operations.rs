@@ -47,7 +47,7 @@ pub(crate) struct Noted<'a> {
     pub(crate) since: Duration,
 }
 
-type Table = Arc<Mutex<BTreeMap<i32, Arc<Running>>>>;
+type Table = Mutex<BTreeMap<i32, Arc<Running>>>;
 
 /// The table of running commands.
 pub(crate) struct Operations {
@@ -56,18 +56,18 @@ pub(crate) struct Operations {
 }
 
 /// A command's place in the table, until it is dropped.
-pub(crate) struct Operation {
+pub(crate) struct Operation<'a> {
     running: Arc<Running>,
-    table: Table,
+    table: &'a Table,
 }
 
-impl Drop for Operation {
+impl Drop for Operation<'_> {
     fn drop(&mut self) {
-        lock(&self.table).remove(&self.running.id);
+        lock(self.table).remove(&self.running.id);
     }
 }
 
-impl Operation {
+impl Operation<'_> {
     pub(crate) fn id(&self) -> i32 {
         self.running.id
     }
@@ -85,11 +85,11 @@ impl Operation {
 
 impl Operations {
     pub(crate) fn new() -> Self {
-        Operations { table: Arc::default(), next_id: AtomicI32::new(1) }
+        Operations { table: Table::default(), next_id: AtomicI32::new(1) }
     }
 
     /// Notes a command.
-    pub(crate) fn begin(&self, noted: &Noted<'_>) -> Operation {
+    pub(crate) fn begin(&self, noted: &Noted<'_>) -> Operation<'_> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let shown = noted.body.filter(|body| body.as_bytes().len() <= SHOWN_BYTES_MAX);
         let running = Arc::new(Running {
@@ -106,7 +106,7 @@ impl Operations {
             killed: Notify::new(),
         });
         lock(&self.table).insert(id, Arc::clone(&running));
-        Operation { running, table: Arc::clone(&self.table) }
+        Operation { running, table: &self.table }
     }
 
     /// The commands that run, the oldest first.

@@ -94,7 +94,7 @@ pub(crate) struct Call<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) client: &'a Client,
     pub(crate) request: &'a Request<'a>,
-    pub(crate) operation: &'a Operation,
+    pub(crate) operation: &'a Operation<'a>,
     /// What it runs in.
     pub(crate) entered: &'a Entered,
 }
