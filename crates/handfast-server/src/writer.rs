@@ -8,8 +8,8 @@ use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
 use bson::{DateTime, RawArrayBuf, oid::ObjectId};
 
-/// Most replies without documents of the store fit into this many bytes.
-const SMALL_BYTES: usize = 256;
+/// Most replies fit into this many bytes, those with one small document too. It is given back with the reply.
+const SMALL_BYTES: usize = 2048;
 /// Levels that most replies have.
 const SMALL_DEPTH: usize = 4;
 
