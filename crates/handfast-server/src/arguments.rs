@@ -90,15 +90,32 @@ impl<'a> Arguments<'a> {
     }
 
     /// A value of any type. Null counts as absent.
+    #[inline]
     pub(crate) fn any(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
-        Ok(self.any_or_null(name)?.filter(|value| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)))
+        let value = self.any_or_null(name)?;
+        Ok(value.filter(|value| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)))
     }
 
     /// A value of any type, null included.
+    #[inline]
     pub(crate) fn any_or_null(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
-        if self.marks & mark(name) == 0 {
-            return Ok(None);
-        }
+        // Where the name is a constant, so is its mark, and this is all that a field costs that is not there.
+        if self.marks & mark(name) == 0 { Ok(None) } else { self.take(name) }
+    }
+
+    /// A value of this type. Null counts as absent.
+    #[inline]
+    fn typed<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        read: impl FnOnce(RawBsonRef<'a>) -> Option<T>,
+    ) -> Outcome<Option<T>> {
+        let Some(value) = self.any(name)? else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| self.mismatch(name, value, expected))
+    }
+
+    fn take(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
         let mut found = None;
         for field in self.fields.iter_mut().filter(|field| field.name == name) {
             if found.replace(field.value).is_some() {
@@ -126,12 +143,9 @@ impl<'a> Arguments<'a> {
         value.ok_or_else(|| self.missing(name))
     }
 
+    #[inline]
     pub(crate) fn document(&mut self, name: &str) -> Outcome<Option<&'a RawDocument>> {
-        match self.any(name)? {
-            None => Ok(None),
-            Some(RawBsonRef::Document(document)) => Ok(Some(document)),
-            Some(other) => Err(self.mismatch(name, other, "type 'object'")),
-        }
+        self.typed(name, "type 'object'", RawBsonRef::as_document)
     }
 
     /// A document, copied; empty if absent.
@@ -139,20 +153,14 @@ impl<'a> Arguments<'a> {
         Ok(self.document(name)?.map(RawDocument::to_owned).unwrap_or_default())
     }
 
+    #[inline]
     pub(crate) fn text(&mut self, name: &str) -> Outcome<Option<&'a str>> {
-        match self.any(name)? {
-            None => Ok(None),
-            Some(RawBsonRef::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.mismatch(name, other, "type 'string'")),
-        }
+        self.typed(name, "type 'string'", RawBsonRef::as_str)
     }
 
+    #[inline]
     pub(crate) fn array(&mut self, name: &str) -> Outcome<Option<&'a RawArray>> {
-        match self.any(name)? {
-            None => Ok(None),
-            Some(RawBsonRef::Array(array)) => Ok(Some(array)),
-            Some(other) => Err(self.mismatch(name, other, "type 'array'")),
-        }
+        self.typed(name, "type 'array'", RawBsonRef::as_array)
     }
 
     /// The documents of an array field, or of the sequence of that name.
@@ -178,38 +186,26 @@ impl<'a> Arguments<'a> {
     }
 
     /// `true` or `false` and nothing else.
+    #[inline]
     pub(crate) fn flag(&mut self, name: &str) -> Outcome<Option<bool>> {
-        match self.any(name)? {
-            None => Ok(None),
-            Some(RawBsonRef::Boolean(flag)) => Ok(Some(flag)),
-            Some(other) => Err(self.mismatch(name, other, "type 'bool'")),
-        }
+        self.typed(name, "type 'bool'", RawBsonRef::as_bool)
     }
 
     /// `true`, `false`, or a number that is not zero.
+    #[inline]
     pub(crate) fn lenient_flag(&mut self, name: &str) -> Outcome<Option<bool>> {
-        match self.any(name)? {
-            None => Ok(None),
-            Some(RawBsonRef::Boolean(flag)) => Ok(Some(flag)),
-            Some(other) => match as_number(other) {
-                Some(number) => Ok(Some(number != 0.0)),
-                None => Err(self.mismatch(name, other, "types '[bool, long, int, decimal, double']")),
-            },
-        }
+        let read = |value: RawBsonRef<'_>| value.as_bool().or_else(|| Some(as_number(value)? != 0.0));
+        self.typed(name, "types '[bool, long, int, decimal, double']", read)
     }
 
     /// A number of any type, its fraction cut off.
+    #[inline]
     pub(crate) fn integer(&mut self, name: &str) -> Outcome<Option<i64>> {
-        match self.any(name)? {
-            None => Ok(None),
-            Some(value) => match as_integer(value) {
-                Some(number) => Ok(Some(number)),
-                None => Err(self.mismatch(name, value, "types '[long, int, decimal, double']")),
-            },
-        }
+        self.typed(name, "types '[long, int, decimal, double']", as_integer)
     }
 
     /// A number that is not negative.
+    #[inline]
     pub(crate) fn unsigned(&mut self, name: &str) -> Outcome<Option<u64>> {
         let Some(number) = self.integer(name)? else { return Ok(None) };
         match u64::try_from(number) {
@@ -270,6 +266,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// One of 64 bits. Names that differ may have the same.
+#[inline]
 fn mark(name: &str) -> u64 {
     let first = name.as_bytes().first().copied().unwrap_or_default();
     1 << ((usize::from(first) + 7 * name.len()) % 64)
