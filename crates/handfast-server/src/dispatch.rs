@@ -1,6 +1,7 @@
 //! From a request to its reply: finds the command, notes that it runs, bounds its time, counts it.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
 use bson::{RawBsonRef, RawDocumentBuf};
@@ -51,7 +52,8 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     };
     let began = shared.now();
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
-    let outcome = run_known(shared, client, request, command, began).instrument(span).await;
+    // Pinned where it is made: it is large, and all that goes around it would move it.
+    let outcome = pin!(run_known(shared, client, request, command, began)).instrument(span).await;
     let took = shared.now().saturating_sub(began);
     count(shared, client, request, command, took, outcome.is_err());
     if took >= shared.options.slow_operation {
@@ -134,7 +136,7 @@ async fn run_known(
             }
         }
     };
-    within(bound, work).await
+    within(bound, pin!(work)).await
 }
 
 /// Runs a command where it belongs: by itself, or in a transaction, which ends if the command fails or is broken off.

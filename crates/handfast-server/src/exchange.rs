@@ -1,5 +1,7 @@
 //! One message and what is sent back for it: nothing, one reply, or a stream of them.
 
+use std::pin::pin;
+
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bytes::BytesMut;
 use handfast_mql::{Code, depth};
@@ -156,13 +158,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
 
     /// Runs a command; none if the client went away while it only read, or is to get no reply.
     async fn run(&mut self, request: &Request<'_>) -> Option<Replied> {
-        let run = dispatch::run(self.shared, self.client, request);
+        // Pinned where it is made: it is large.
+        let mut run = pin!(dispatch::run(self.shared, self.client, request));
         if commands::writes(request) {
             return run.await;
         }
         tokio::select! {
             biased;
-            replied = run => replied,
+            replied = &mut run => replied,
             () = self.reader.peer_gone() => None,
         }
     }
