@@ -269,7 +269,8 @@ impl Database {
         &self.shared.sources
     }
 
-    fn store(&self) -> &dyn DocumentStore {
+    /// The engine's store, to which requests outside of transactions go as they are. Who makes many may ask it itself.
+    pub fn store(&self) -> &dyn DocumentStore {
         &**self.shared.engine.store()
     }
 }

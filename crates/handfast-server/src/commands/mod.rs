@@ -100,11 +100,11 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// What it reads and writes: the transaction that it is part of, or else the database.
+    /// What it reads and writes: the transaction that it is part of, or else the database's store.
     pub(crate) fn store(&self) -> &'a dyn DocumentStore {
         match self.entered.transaction() {
             Some(transaction) => transaction,
-            None => &self.shared.database,
+            None => self.shared.database.store(),
         }
     }
 
