@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use handfast_mql::{Code, depth};
 use handfast_wire::limits::COMMAND_BYTES_MAX;
 use handfast_wire::{Compressor, Flags, Header, Message, OpCode, OpMsg, Query, Recovery, Reply, compressed};
@@ -204,26 +204,33 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         // What is compressed carries no checksum: the compressed bytes have their own.
         let checksum = form.flags.checksum && form.compressor.is_none();
         let flags = Flags { checksum, more_to_come: more, exhaust_allowed: false };
+        let msg = OpMsg::new(flags, document);
+        if !checksum && form.compressor.is_none() {
+            // The document, which may be large, is sent from where it is.
+            let head = msg.head(id, form.response_to);
+            self.write(head.as_slice().chain(document.as_bytes())).await?;
+            return Ok(id);
+        }
         let mut bytes = Vec::with_capacity(document.as_bytes().len() + 64);
-        OpMsg::new(flags, document).encode(id, form.response_to, &mut bytes);
+        msg.encode(id, form.response_to, &mut bytes);
         if let Some(compressor) = form.compressor {
             let mut compressed = Vec::new();
             if handfast_wire::compressed::compress(&bytes, compressor, &mut compressed) {
                 bytes = compressed;
             }
         }
-        self.write(&bytes).await?;
+        self.write(bytes.as_slice()).await?;
         Ok(id)
     }
 
     async fn send_legacy(&mut self, response_to: i32, document: &RawDocument) -> Result<(), ReadError> {
         let mut bytes = Vec::with_capacity(document.as_bytes().len() + 64);
         Reply::command(document).encode(self.shared.request_id(), response_to, &mut bytes);
-        self.write(&bytes).await
+        self.write(bytes.as_slice()).await
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), ReadError> {
-        self.shared.metrics.bytes_out.add(bytes.len() as u64);
+    async fn write(&mut self, bytes: impl Buf) -> Result<(), ReadError> {
+        self.shared.metrics.bytes_out.add(bytes.remaining() as u64);
         write_all(self.writer, bytes, &self.shared.options.connections).await
     }
 }

@@ -6,14 +6,14 @@
 //! trickles (too slow as a whole).
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use handfast_wire::{HEADER_BYTES, Header, Limits};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep, timeout_at};
 
 use crate::options::ConnectionLimits;
@@ -23,6 +23,9 @@ use crate::reserve::{FREE_BYTES, Reserve, Reserved};
 const READ_BYTES: usize = 8 * 1024;
 /// A buffer that grew larger is given back once its message is answered.
 const KEPT_BYTES: usize = 256 * 1024;
+
+/// A message is sent from two places: its head, and the document.
+const MESSAGE_PLACES: usize = 2;
 
 /// A whole message.
 pub(crate) struct Frame {
@@ -186,17 +189,18 @@ async fn reached(timer: &mut Pin<Box<Sleep>>, deadline: Instant) {
 /// Writes all bytes. A client that takes none for the time of a stall, or not all in that of a message, is given up.
 pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
     writer: &mut W,
-    mut bytes: &[u8],
+    mut bytes: impl Buf,
     times: &ConnectionLimits,
 ) -> Result<(), ReadError> {
     let mut begun = None;
     while bytes.has_remaining() {
         // Most clients have room for the reply: no time is taken as long as nobody waits.
-        let written = match at_once(writer, bytes).await {
+        let written = match at_once(writer, &bytes).await {
             Some(written) => written?,
             None => {
                 let (deadline, error) = times.deadline(*begun.get_or_insert_with(Instant::now));
-                timeout_at(deadline, writer.write(bytes)).await.map_err(|_| error)??
+                let write = poll_fn(|context| poll_write(writer, context, &bytes));
+                timeout_at(deadline, write).await.map_err(|_| error)??
             }
         };
         if written == 0 {
@@ -208,12 +212,23 @@ pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
 }
 
 /// Writes what can be written without waiting; none if that is nothing.
-async fn at_once<W: AsyncWrite + Unpin>(writer: &mut W, bytes: &[u8]) -> Option<io::Result<usize>> {
-    poll_fn(|context| match Pin::new(&mut *writer).poll_write(context, bytes) {
+async fn at_once<W: AsyncWrite + Unpin>(writer: &mut W, bytes: &impl Buf) -> Option<io::Result<usize>> {
+    poll_fn(|context| match poll_write(writer, context, bytes) {
         Poll::Ready(written) => Poll::Ready(Some(written)),
         Poll::Pending => Poll::Ready(None),
     })
     .await
+}
+
+/// Writes some bytes, from as many places as a message has.
+fn poll_write<W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    context: &mut Context<'_>,
+    bytes: &impl Buf,
+) -> Poll<io::Result<usize>> {
+    let mut places = [IoSlice::new(&[]); MESSAGE_PLACES];
+    let count = bytes.chunks_vectored(&mut places);
+    Pin::new(writer).poll_write_vectored(context, places.get(..count).unwrap_or_default())
 }
 
 impl ConnectionLimits {

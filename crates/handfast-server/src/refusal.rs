@@ -50,7 +50,7 @@ where
         } else {
             OpMsg::new(Flags::default(), &document).encode(shared.request_id(), frame.header.request_id, &mut bytes);
         }
-        write_all(&mut writer, &bytes, &shared.options.connections).await?;
+        write_all(&mut writer, bytes.as_slice(), &shared.options.connections).await?;
         writer.shutdown().await?;
         Ok(())
     };

@@ -19,6 +19,8 @@ use crate::{Error, HEADER_BYTES, Limits, OpCode, Result};
 
 /// The length of the checksum.
 const CHECKSUM_BYTES: usize = 4;
+/// The flags, and the kind of the body's section.
+const BODY_BEGINS_BYTES: usize = 5;
 /// Flags that a receiver must know or refuse: the lower half.
 const REQUIRED_FLAGS: u32 = 0xffff;
 const CHECKSUM_PRESENT: u32 = 1;
@@ -124,12 +126,28 @@ impl<'a> OpMsg<'a> {
         Ok(OpMsg { flags, body, sequences })
     }
 
+    /// What goes before the body of a message without lists and checksum, so that a body can be sent from where it is.
+    pub fn head(&self, request_id: i32, response_to: i32) -> Vec<u8> {
+        let mut head = Vec::with_capacity(HEADER_BYTES + BODY_BEGINS_BYTES);
+        frame(&mut head, request_id, response_to, OpCode::Msg, |out| self.begin(out));
+        let length = i32::try_from(head.len() + self.body.as_bytes().len()).unwrap_or(i32::MAX);
+        if let Some(prefix) = head.first_chunk_mut() {
+            *prefix = length.to_le_bytes();
+        }
+        head
+    }
+
+    /// Writes what is between the header and the body.
+    fn begin(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.flags.bits().to_le_bytes());
+        out.push(0);
+    }
+
     /// Writes the whole message, with a checksum if the flag says so.
     pub fn encode(&self, request_id: i32, response_to: i32, out: &mut Vec<u8>) {
         let start = out.len();
         frame(out, request_id, response_to, OpCode::Msg, |out| {
-            out.extend_from_slice(&self.flags.bits().to_le_bytes());
-            out.push(0);
+            self.begin(out);
             out.extend_from_slice(self.body.as_bytes());
             for sequence in &self.sequences {
                 sequence.encode(out);

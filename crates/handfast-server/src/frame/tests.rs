@@ -150,9 +150,25 @@ async fn a_peer_that_goes_is_noticed_and_one_that_talks_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_in_two_places_arrives_in_one_piece() {
+    for room in [1, 7, 1024] {
+        let (mut client, mut server) = duplex(room);
+        let (head, body) = (b"head", [7; 500]);
+        let reading = tokio::spawn(async move {
+            let mut read = Vec::new();
+            client.read_to_end(&mut read).await.unwrap();
+            read
+        });
+        write_all(&mut server, Buf::chain(head.as_slice(), &body[..]), &times()).await.unwrap();
+        drop(server);
+        assert_eq!(reading.await.unwrap(), [&head[..], &body].concat());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_given_up() {
     let (_client, mut server) = duplex(1024);
-    let result = write_all(&mut server, &[0; 10_000], &times()).await;
+    let result = write_all(&mut server, &[0; 10_000][..], &times()).await;
     assert!(matches!(result, Err(ReadError::Stalled(_))));
 }
 
@@ -165,7 +181,7 @@ async fn a_client_that_reads_a_drop_at_a_time_is_given_up() {
             tokio::time::sleep(SECOND).await;
         }
     });
-    let result = write_all(&mut server, &[0; 10_000], &times()).await;
+    let result = write_all(&mut server, &[0; 10_000][..], &times()).await;
     assert!(matches!(result, Err(ReadError::TooSlow(_))));
     drop(server);
     reading.await.unwrap();

@@ -47,6 +47,8 @@ fn bytes_as_the_specification_shows_them() {
     ]
     .concat();
     assert_eq!(out, expected);
+    let head = OpMsg::new(Flags::default(), &body).head(0x0102_0304, 0);
+    assert_eq!([&head, body.as_bytes()].concat(), expected);
 }
 
 #[test]
@@ -193,6 +195,9 @@ proptest! {
         let frame = &out[3..];
         let (header, decoded) = Message::decode(frame, &Limits::default()).unwrap();
         prop_assert_eq!((header.request_id, header.response_to), (request_id, response_to));
+        if !checksum && msg.sequences.is_empty() {
+            prop_assert_eq!([&msg.head(request_id, response_to), body.as_bytes()].concat(), frame);
+        }
         prop_assert_eq!(decoded, Message::Msg(msg));
     }
 
