@@ -3,7 +3,7 @@
 //! The engine can make them itself, but makes each map in small steps of which each is durable before the next: about
 //! seventy syncs, one after the other, before a new store can answer. Nothing needs these steps: until the directory gets
 //! its name, a crash in the middle leaves a half-made one that is removed ([`super::open`]). So the files are written
-//! here, each of them and each directory is synced once, and the engine opens what it takes for its own.
+//! here, each of them (all at once) and each directory is synced once, and the engine opens what it takes for its own.
 //!
 //! A test has the engine make them again and compares: only the time in the table of maps may differ. When it does not
 //! pass with a new version of the engine, `UPDATE_EXPECT=1 cargo test -p handfast-embedded empty` writes them anew; what is
@@ -12,6 +12,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::thread;
 
 use super::sync_directory;
 
@@ -43,14 +44,27 @@ pub(super) fn write(engine: &Path) -> io::Result<()> {
     for directory in DIRECTORIES.iter().chain(&EMPTY_DIRECTORIES) {
         fs::create_dir(engine.join(directory))?;
     }
+    let mut files = Vec::with_capacity(FILES.len());
     for (name, content) in FILES {
         let mut file = File::create_new(engine.join(name))?;
         if !content.is_empty() {
             file.write_all(content)?;
-            file.sync_all()?;
+            files.push(file);
         }
     }
+    sync_together(&files)?;
     DIRECTORIES.iter().rev().try_for_each(|directory| sync_directory(&engine.join(directory)))
+}
+
+/// Syncs all files at once. A file system with a journal makes one entry of syncs that come together; one after the
+/// other, each waits for an entry of its own.
+fn sync_together(files: &[File]) -> io::Result<()> {
+    thread::scope(|scope| {
+        let sync = |file| thread::Builder::new().spawn_scoped(scope, move || File::sync_all(file));
+        let syncs = files.iter().map(sync).collect::<io::Result<Vec<_>>>()?;
+        let ended = |_| Err(io::Error::other("a thread that synced a file ended early"));
+        syncs.into_iter().try_for_each(|sync| sync.join().unwrap_or_else(ended))
+    })
 }
 
 #[cfg(test)]
