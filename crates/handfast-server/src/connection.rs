@@ -62,12 +62,13 @@ impl Drop for OpenConnection {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve<R, W>(shared: &Shared, client: &Client, reader: R, mut writer: W)
+pub(crate) async fn serve<R, W>(shared: &Shared, client: &Arc<Client>, reader: R, mut writer: W)
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     debug!(connection = client.id, client = client.remote, "connection accepted");
+    let _present = shared.operations.enter(client);
     let result = messages(shared, client, reader, &mut writer).await;
     match &result {
         Ok(()) | Err(ReadError::Idle(_)) => debug!(connection = client.id, "connection ended"),

@@ -13,7 +13,7 @@ use crate::auth::guard;
 use crate::commands::{self, Access, Call, Command};
 use crate::error::{CommandError, Outcome};
 use crate::fail_points;
-use crate::operations::{Noted, Operation};
+use crate::operations::Operation;
 use crate::reply::{Answer, failure, labelled_failure, put_unsatisfied, success};
 use crate::request::Request;
 use crate::reserve::Reserved;
@@ -114,17 +114,7 @@ async fn run_known(
     if let Some(session) = request.session {
         shared.sessions.touch(session, began)?;
     }
-    let operation = shared.operations.begin(&Noted {
-        connection: client.id,
-        client: &client.remote,
-        app_name: client.app_name(),
-        database: request.database,
-        command: command.name,
-        body: if command.confidential { None } else { Some(request.body) },
-        session: request.session,
-        transaction: request.numbering.number().filter(|_| request.numbering.is_within()),
-        since: began,
-    });
+    let operation = shared.operations.begin(client, request, command, began);
     // The time of a getMore is what its cursor has left.
     let bound = request.max_time.filter(|_| command.name != "getMore");
     let work = async {

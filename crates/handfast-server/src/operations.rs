@@ -1,4 +1,7 @@
 //! The commands that run: for `currentOp`, and so that `killOp` and the end of a session can stop them.
+//!
+//! A connection runs one command at a time, and notes it in a place of its own: no command waits for one of another
+//! connection. Who lists or stops commands goes through all connections.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -8,18 +11,18 @@ use std::time::Duration;
 use bson::RawDocumentBuf;
 use tokio::sync::Notify;
 
+use crate::commands::Command;
 use crate::lock::lock;
-use crate::request::SessionId;
+use crate::request::{Request, SessionId};
+use crate::state::Client;
 
 /// The command's document is shown by `currentOp` up to this many bytes.
 const SHOWN_BYTES_MAX: usize = 1_000;
 
 /// A command that runs.
+#[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) id: i32,
-    pub(crate) connection: u64,
-    pub(crate) client: String,
-    pub(crate) app_name: Option<String>,
     pub(crate) database: String,
     pub(crate) command: &'static str,
     /// The command, if it is small enough to be shown, and nobody's secret.
@@ -29,110 +32,148 @@ pub(crate) struct Running {
     pub(crate) transaction: Option<i64>,
     /// When it began, as time since the clock's start.
     pub(crate) since: Duration,
-    /// Told when somebody kills the command; the command alone waits for it.
+    /// Somebody has killed it.
+    killed: bool,
+}
+
+/// What one connection runs.
+#[derive(Default)]
+pub(crate) struct Place {
+    running: Mutex<Option<Running>>,
+    /// Told when somebody kills the command; the command alone waits for it, and may end before it is told.
     killed: Notify,
 }
 
-/// What is to be noted of a command.
-pub(crate) struct Noted<'a> {
-    pub(crate) connection: u64,
-    pub(crate) client: &'a str,
-    pub(crate) app_name: Option<String>,
-    pub(crate) database: &'a str,
-    pub(crate) command: &'static str,
-    /// None if it may hold what nobody else may see.
-    pub(crate) body: Option<&'a bson::RawDocument>,
-    pub(crate) session: Option<SessionId>,
-    pub(crate) transaction: Option<i64>,
-    pub(crate) since: Duration,
-}
-
-type Table = Mutex<BTreeMap<i32, Arc<Running>>>;
-
-/// The table of running commands.
-pub(crate) struct Operations {
-    table: Table,
-    next_id: AtomicI32,
-}
-
-/// A command's place in the table, until it is dropped.
-pub(crate) struct Operation<'a> {
-    running: Arc<Running>,
-    table: &'a Table,
-}
-
-impl Drop for Operation<'_> {
-    fn drop(&mut self) {
-        lock(self.table).remove(&self.running.id);
-    }
-}
-
-impl Operation<'_> {
-    pub(crate) fn id(&self) -> i32 {
-        self.running.id
-    }
-
-    /// When the command began, as time since the clock's start.
-    pub(crate) fn since(&self) -> Duration {
-        self.running.since
-    }
-
-    /// Returns once somebody has killed the command, also if that was before.
-    pub(crate) async fn killed(&self) {
-        self.running.killed.notified().await;
-    }
-}
-
-impl Operations {
-    pub(crate) fn new() -> Self {
-        Operations { table: Table::default(), next_id: AtomicI32::new(1) }
-    }
-
-    /// Notes a command.
-    pub(crate) fn begin(&self, noted: &Noted<'_>) -> Operation<'_> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let shown = noted.body.filter(|body| body.as_bytes().len() <= SHOWN_BYTES_MAX);
-        let running = Arc::new(Running {
-            id,
-            connection: noted.connection,
-            client: noted.client.to_owned(),
-            app_name: noted.app_name.clone(),
-            database: noted.database.to_owned(),
-            command: noted.command,
-            document: shown.map(bson::RawDocument::to_owned),
-            session: noted.session,
-            transaction: noted.transaction,
-            since: noted.since,
-            killed: Notify::new(),
-        });
-        lock(&self.table).insert(id, Arc::clone(&running));
-        Operation { running, table: &self.table }
-    }
-
-    /// The commands that run, the oldest first.
-    pub(crate) fn list(&self) -> Vec<Arc<Running>> {
-        let mut list: Vec<_> = lock(&self.table).values().cloned().collect();
-        list.sort_by_key(|running| (running.since, running.id));
-        list
-    }
-
-    /// Tells a command to stop; `false` if there is none of that id.
-    pub(crate) fn kill(&self, id: i32) -> bool {
-        match lock(&self.table).get(&id) {
+impl Place {
+    /// Kills the command that runs here, if it is meant; `false` if there is none.
+    fn kill_if(&self, is_meant: impl Fn(&Running) -> bool) -> bool {
+        match lock(&self.running).as_mut().filter(|running| is_meant(running)) {
             Some(running) => {
-                running.killed.notify_one();
+                running.killed = true;
+                self.killed.notify_one();
                 true
             }
             None => false,
         }
     }
 
-    /// Tells the commands of sessions to stop, except one: the command that asks for it.
-    pub(crate) fn kill_of_sessions(&self, sessions: &[SessionId], except: i32) {
-        for running in lock(&self.table).values() {
-            if running.id != except && running.session.is_some_and(|session| sessions.contains(&session)) {
-                running.killed.notify_one();
+    fn is_killed(&self) -> bool {
+        lock(&self.running).as_ref().is_some_and(|running| running.killed)
+    }
+}
+
+/// The connections, and the numbers of their commands.
+pub(crate) struct Operations {
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next_id: AtomicI32,
+}
+
+/// A connection whose commands are seen, until it is dropped.
+pub(crate) struct Present<'a> {
+    operations: &'a Operations,
+    id: u64,
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        lock(&self.operations.clients).remove(&self.id);
+    }
+}
+
+/// A command in the place of its connection, until it is dropped.
+pub(crate) struct Operation<'a> {
+    place: &'a Place,
+    id: i32,
+    since: Duration,
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        *lock(&self.place.running) = None;
+    }
+}
+
+impl Operation<'_> {
+    pub(crate) fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// When the command began, as time since the clock's start.
+    pub(crate) fn since(&self) -> Duration {
+        self.since
+    }
+
+    /// Returns once somebody has killed the command, also if that was before.
+    pub(crate) async fn killed(&self) {
+        loop {
+            self.place.killed.notified().await;
+            // What is told may have been meant for the command before this one.
+            if self.place.is_killed() {
+                return;
             }
         }
     }
 }
+
+impl Operations {
+    pub(crate) fn new() -> Self {
+        Operations { clients: Mutex::default(), next_id: AtomicI32::new(1) }
+    }
+
+    /// Notes a connection.
+    pub(crate) fn enter(&self, client: &Arc<Client>) -> Present<'_> {
+        lock(&self.clients).insert(client.id, Arc::clone(client));
+        Present { operations: self, id: client.id }
+    }
+
+    /// Notes the command that a connection runs now.
+    pub(crate) fn begin<'a>(
+        &self,
+        client: &'a Client,
+        request: &Request<'_>,
+        command: &Command,
+        since: Duration,
+    ) -> Operation<'a> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let is_shown = !command.confidential && request.body.as_bytes().len() <= SHOWN_BYTES_MAX;
+        *lock(&client.place.running) = Some(Running {
+            id,
+            database: request.database.to_owned(),
+            command: command.name,
+            document: is_shown.then(|| request.body.to_owned()),
+            session: request.session,
+            transaction: request.numbering.number().filter(|_| request.numbering.is_within()),
+            since,
+            killed: false,
+        });
+        Operation { place: &client.place, id, since }
+    }
+
+    /// The commands that run, the oldest first.
+    pub(crate) fn list(&self) -> Vec<(Arc<Client>, Running)> {
+        let running = |client: &Arc<Client>| {
+            let running = lock(&client.place.running).clone()?;
+            Some((Arc::clone(client), running))
+        };
+        let mut list: Vec<_> = lock(&self.clients).values().filter_map(running).collect();
+        list.sort_by_key(|(_, running)| (running.since, running.id));
+        list
+    }
+
+    /// Tells a command to stop; `false` if there is none of that id.
+    pub(crate) fn kill(&self, id: i32) -> bool {
+        lock(&self.clients).values().any(|client| client.place.kill_if(|running| running.id == id))
+    }
+
+    /// Tells the commands of sessions to stop, except one: the command that asks for it.
+    pub(crate) fn kill_of_sessions(&self, sessions: &[SessionId], except: i32) {
+        for client in lock(&self.clients).values() {
+            client.place.kill_if(|running| {
+                running.id != except && running.session.is_some_and(|session| sessions.contains(&session))
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

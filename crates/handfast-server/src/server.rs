@@ -226,7 +226,7 @@ fn start(shared: &Arc<Shared>, stream: Stream, connections: &mut JoinSet<()>) {
                 warn!(%error, "cannot set up a connection");
             }
             let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
-            let client = Client::new(id, remote.to_string(), local);
+            let client = Arc::new(Client::new(id, remote.to_string(), local));
             match &shared.options.tls {
                 Some(tls) => spawn_tls(shared, client, stream, tls.acceptor(), connections),
                 None => {
@@ -239,7 +239,7 @@ fn start(shared: &Arc<Shared>, stream: Stream, connections: &mut JoinSet<()>) {
             let local = stream.local_addr().ok();
             let local = local.as_ref().and_then(|address| address.as_pathname()).map(|path| path.display().to_string());
             let (reader, writer) = stream.into_split();
-            let client = Client::new(id, "anonymous unix socket".to_owned(), local.unwrap_or_default());
+            let client = Arc::new(Client::new(id, "anonymous unix socket".to_owned(), local.unwrap_or_default()));
             spawn(shared, client, reader, writer, connections);
         }
     }
@@ -251,7 +251,7 @@ fn set_up(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-fn spawn<R, W>(shared: &Arc<Shared>, client: Client, reader: R, writer: W, connections: &mut JoinSet<()>)
+fn spawn<R, W>(shared: &Arc<Shared>, client: Arc<Client>, reader: R, writer: W, connections: &mut JoinSet<()>)
 where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -282,7 +282,7 @@ where
 /// The handshake holds a place already: whoever begins many is one of a bounded number.
 fn spawn_tls(
     shared: &Arc<Shared>,
-    client: Client,
+    client: Arc<Client>,
     stream: TcpStream,
     acceptor: TlsAcceptor,
     connections: &mut JoinSet<()>,

@@ -21,7 +21,7 @@ use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
 use crate::lock::lock;
 use crate::metrics::{Metrics, NamespaceCounters};
-use crate::operations::Operations;
+use crate::operations::{Operations, Place};
 use crate::options::{Options, Topology};
 use crate::reserve::Reserve;
 use crate::sessions::{SESSIONS_MAX, Sessions};
@@ -196,6 +196,8 @@ pub(crate) struct Client {
     pub(crate) local: String,
     /// What the driver said of itself in its first `hello`.
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
+    /// The command that it runs.
+    pub(crate) place: Place,
     /// The collection that it used last.
     used_last: Mutex<Option<UsedNamespace>>,
     /// Who it is.
@@ -210,6 +212,7 @@ impl Client {
             remote,
             local,
             metadata: Mutex::new(None),
+            place: Place::default(),
             used_last: Mutex::new(None),
             login: Login::default(),
             hung_up: AtomicBool::new(false),

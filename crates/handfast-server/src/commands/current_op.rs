@@ -14,6 +14,7 @@ use crate::error::Outcome;
 use crate::operations::Running;
 use crate::reply::Answer;
 use crate::sessions::OpenTransaction;
+use crate::state::Client;
 use crate::writer::{Uuid, Writer, decimal};
 
 pub(crate) const COMMAND: Command = Command {
@@ -63,12 +64,14 @@ pub(super) fn running(call: &Call<'_>) -> Vec<RawDocumentBuf> {
             .iter()
             .find(|open| Some(open.session) == running.session && Some(open.number) == running.transaction)
     };
-    let mut documents: Vec<_> =
-        operations.iter().map(|running| describe(call, running, of(running).map(|open| &**open)).finish()).collect();
+    let mut documents: Vec<_> = operations
+        .iter()
+        .map(|(client, running)| describe(call, client, running, of(running).map(|open| &**open)).finish())
+        .collect();
     let idle = |open: &&Arc<OpenTransaction>| {
         !operations
             .iter()
-            .any(|running| Some(open.session) == running.session && Some(open.number) == running.transaction)
+            .any(|(_, running)| Some(open.session) == running.session && Some(open.number) == running.transaction)
     };
     documents.extend(transactions.iter().filter(idle).map(|open| describe_idle(call, open)));
     documents
@@ -111,17 +114,14 @@ fn moment(call: &Call<'_>, ago: Duration) -> String {
     DateTime::from_millis(then).try_to_rfc3339_string().unwrap_or_default()
 }
 
-fn describe(call: &Call<'_>, running: &Running, open: Option<&OpenTransaction>) -> Writer {
+fn describe(call: &Call<'_>, client: &Client, running: &Running, open: Option<&OpenTransaction>) -> Writer {
     let shared = call.shared;
     let ran = shared.now().saturating_sub(running.since);
     let since = moment(call, ran);
     let mut writer = Writer::new();
-    writer
-        .put("type", "op")
-        .put("host", super::host_info::host_name())
-        .put("desc", format!("conn{}", running.connection));
-    writer.put("connectionId", i64::try_from(running.connection).unwrap_or(i64::MAX)).put("client", &running.client);
-    writer.put_some("appName", running.app_name.as_ref()).put("active", true).put("currentOpTime", since);
+    writer.put("type", "op").put("host", super::host_info::host_name()).put("desc", format!("conn{}", client.id));
+    writer.put("connectionId", i64::try_from(client.id).unwrap_or(i64::MAX)).put("client", &client.remote);
+    writer.put_some("appName", client.app_name()).put("active", true).put("currentOpTime", since);
     writer.put("opid", running.id).put("secs_running", i64::try_from(ran.as_secs()).unwrap_or(i64::MAX));
     writer.put("microsecs_running", i64::try_from(ran.as_micros()).unwrap_or(i64::MAX)).put("op", "command");
     let collection = running.document.as_ref().and_then(|document| document.get_str(running.command).ok());

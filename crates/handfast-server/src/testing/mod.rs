@@ -77,7 +77,7 @@ impl TestServer {
         self.connections += 1;
         let (stream, server) = tokio::io::duplex(256 * 1024);
         let shared = Arc::clone(&self.shared);
-        let client = Client::new(self.connections, "test:1".to_owned(), "localhost:27017".to_owned());
+        let client = Arc::new(Client::new(self.connections, "test:1".to_owned(), "localhost:27017".to_owned()));
         let served = tokio::spawn(async move {
             let (reader, writer) = tokio::io::split(server);
             connection::serve(&shared, &client, reader, writer).await;

@@ -1,0 +1,33 @@
+use bson::rawdoc;
+
+use super::*;
+use crate::commands;
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_hits_the_command_that_it_was_meant_for() {
+    let operations = Operations::new();
+    let client = Arc::new(Client::new(1, String::new(), String::new()));
+    let present = operations.enter(&client);
+    let body = rawdoc! { "ping": 1 };
+    let request = Request::new(&body, &[], Some("d"), false).unwrap();
+    let begin = || operations.begin(&client, &request, commands::find("ping").unwrap(), Duration::ZERO);
+
+    let first = begin();
+    assert!(operations.kill(first.id()));
+    first.killed().await;
+    let listed = operations.list();
+    assert_eq!((listed.len(), listed[0].1.id), (1, first.id()));
+    // Told, and not listened to.
+    assert!(operations.kill(first.id()));
+    let first_id = first.id();
+    drop(first);
+    assert!(operations.list().is_empty() && !operations.kill(first_id));
+
+    let second = begin();
+    let waited = tokio::time::timeout(Duration::from_secs(1), second.killed()).await;
+    assert!(waited.is_err(), "killed in the place of the one before");
+    assert!(!operations.kill(first_id) && operations.kill(second.id()));
+    second.killed().await;
+    drop(present);
+    assert!(operations.list().is_empty() && !operations.kill(second.id()));
+}
