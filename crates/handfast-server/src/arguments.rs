@@ -12,6 +12,8 @@
 //! arguments.finish()?;                                 // {fliter: ..}: "BSON field 'find.fliter' is an unknown field."
 //! ```
 
+use std::borrow::Cow;
+
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
 use handfast_mql::Code;
@@ -44,25 +46,21 @@ pub(crate) const FIELDS_USUAL: usize = 8;
 /// Collations cannot differ from the order of bytes yet; this one is that order.
 const SIMPLE_LOCALE: &str = "simple";
 
+/// A field of a command, or of a document inside it.
 #[derive(Clone)]
 pub(crate) struct Field<'a> {
-    name: &'a str,
-    value: RawBsonRef<'a>,
-    read: bool,
-}
-
-impl<'a> Field<'a> {
-    /// A field that nobody has read.
-    pub(crate) fn new(name: &'a str, value: RawBsonRef<'a>) -> Self {
-        Field { name, value, read: false }
-    }
+    pub(crate) name: &'a str,
+    pub(crate) value: RawBsonRef<'a>,
 }
 
 /// The fields of a command, or of a document inside it.
 pub(crate) struct Arguments<'a> {
     /// What the texts call it: `find`, `update.updates`.
     path: &'static str,
-    fields: Vec<Field<'a>>,
+    fields: Cow<'a, [Field<'a>]>,
+    /// Which of them have been read, one bit for each place. No command knows 64 names: with more fields than bits, one
+    /// that nobody knows is among the first 64.
+    read: u64,
     /// The marks of their names: a command asks for many more names than it has fields.
     marks: u64,
     sequences: &'a [Sequence<'a>],
@@ -70,8 +68,8 @@ pub(crate) struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     /// The fields of a command, without its name, without those that every command may carry.
-    pub(crate) fn of_command(path: &'static str, fields: &[Field<'a>], sequences: &'a [Sequence<'a>]) -> Self {
-        Arguments::of_fields(path, fields.to_vec(), sequences)
+    pub(crate) fn of_command(path: &'static str, fields: &'a [Field<'a>], sequences: &'a [Sequence<'a>]) -> Self {
+        Arguments::of_fields(path, Cow::Borrowed(fields), sequences)
     }
 
     /// The fields of a document inside a command.
@@ -79,14 +77,14 @@ impl<'a> Arguments<'a> {
         let mut fields = Vec::new();
         for element in document {
             let (name, value) = element?;
-            fields.push(Field::new(name.as_str(), value));
+            fields.push(Field { name: name.as_str(), value });
         }
-        Ok(Arguments::of_fields(path, fields, &[]))
+        Ok(Arguments::of_fields(path, Cow::Owned(fields), &[]))
     }
 
-    fn of_fields(path: &'static str, fields: Vec<Field<'a>>, sequences: &'a [Sequence<'a>]) -> Self {
+    fn of_fields(path: &'static str, fields: Cow<'a, [Field<'a>]>, sequences: &'a [Sequence<'a>]) -> Self {
         let marks = fields.iter().fold(0, |marks, field| marks | mark(field.name));
-        Arguments { path, fields, marks, sequences }
+        Arguments { path, fields, read: 0, marks, sequences }
     }
 
     /// A value of any type. Null counts as absent.
@@ -117,12 +115,12 @@ impl<'a> Arguments<'a> {
 
     fn take(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
         let mut found = None;
-        for field in self.fields.iter_mut().filter(|field| field.name == name) {
+        for (place, field) in self.fields.iter().enumerate().filter(|(_, field)| field.name == name) {
             if found.replace(field.value).is_some() {
                 let text = format!("BSON field '{}.{name}' is a duplicate field", self.path);
                 return Err(CommandError::new(DUPLICATE_FIELD, text));
             }
-            field.read = true;
+            self.read |= bit(place);
         }
         Ok(found)
     }
@@ -255,14 +253,19 @@ impl<'a> Arguments<'a> {
 
     /// Refuses what nobody has read.
     pub(crate) fn finish(self) -> Outcome<()> {
-        match self.fields.iter().find(|field| !field.read) {
+        match self.fields.iter().enumerate().find(|(place, _)| self.read & bit(*place) == 0) {
             None => Ok(()),
-            Some(field) => {
+            Some((_, field)) => {
                 let text = format!("BSON field '{}.{}' is an unknown field.", self.path, field.name);
                 Err(CommandError::new(UNKNOWN_FIELD, text))
             }
         }
     }
+}
+
+/// The bit of a place; none beyond the 64th.
+fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
 }
 
 /// One of 64 bits. Names that differ may have the same.

@@ -155,7 +155,7 @@ impl<'a> Request<'a> {
             let (name, value) = element?;
             let name = name.as_str();
             if !GENERIC.contains(&name) {
-                request.fields.push(Field::new(name, value));
+                request.fields.push(Field { name, value });
             } else if let Err(error) = request.read_generic(&mut generic, name, value) {
                 generic.refused.get_or_insert(error);
             }
@@ -222,7 +222,7 @@ impl<'a> Request<'a> {
     }
 
     /// The command's own fields.
-    pub(crate) fn arguments(&self, path: &'static str) -> Arguments<'a> {
+    pub(crate) fn arguments(&self, path: &'static str) -> Arguments<'_> {
         Arguments::of_command(path, &self.fields, self.sequences)
     }
 

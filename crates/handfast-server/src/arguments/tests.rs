@@ -5,7 +5,7 @@ use super::*;
 /// The fields of a command, as a request gives them: without its name, and without those that every command may carry.
 fn fields(body: &RawDocument) -> Vec<Field<'_>> {
     let fields = body.iter().skip(1).map(|element| element.unwrap()).map(|(name, value)| (name.as_str(), value));
-    fields.filter(|(name, _)| !GENERIC.contains(name)).map(|(name, value)| Field::new(name, value)).collect()
+    fields.filter(|(name, _)| !GENERIC.contains(name)).map(|(name, value)| Field { name, value }).collect()
 }
 
 fn check<T: std::fmt::Debug>(
@@ -13,7 +13,8 @@ fn check<T: std::fmt::Debug>(
     read: impl Fn(&mut Arguments<'_>) -> Outcome<T>,
     expected: Result<&str, (i32, &str)>,
 ) {
-    let mut arguments = Arguments::of_command("find", &fields(&body), &[]);
+    let fields = fields(&body);
+    let mut arguments = Arguments::of_command("find", &fields, &[]);
     let result = read(&mut arguments).and_then(|value| arguments.finish().map(|()| value));
     match (result, expected) {
         (Ok(value), Ok(text)) => assert_eq!(format!("{value:?}"), text, "{body:?}"),
@@ -62,6 +63,11 @@ fn what_nobody_reads_is_refused_by_name() {
     check(rawdoc! { "find": "c", "foo": 1 }, nothing, Err((40_415, "BSON field 'find.foo' is an unknown field.")));
     let twice = rawdoc! { "find": "c", "a": 1, "a": 2 };
     check(twice, |a| a.integer("a"), Err((40_413, "BSON field 'find.a' is a duplicate field")));
+    let mut many = rawdoc! { "find": "c", "a": 1 };
+    for number in 0..100 {
+        many.append(bson::raw::CString::try_from(format!("x{number}")).unwrap(), 1);
+    }
+    check(many, |a| a.integer("a"), Err((40_415, "BSON field 'find.x0' is an unknown field.")));
 }
 
 #[test]
@@ -81,10 +87,12 @@ fn a_sequence_stands_for_an_array() {
     let body = rawdoc! { "insert": "c" };
     let document = rawdoc! { "_id": 1 };
     let sequences = [Sequence { identifier: "documents", documents: vec![&document] }];
-    let mut arguments = Arguments::of_command("insert", &fields(&body), &sequences);
+    let insert = fields(&body);
+    let mut arguments = Arguments::of_command("insert", &insert, &sequences);
     assert_eq!(arguments.documents("documents").unwrap().unwrap().len(), 1);
     let body = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }, 2] };
-    let mut arguments = Arguments::of_command("insert", &fields(&body), &[]);
+    let insert = fields(&body);
+    let mut arguments = Arguments::of_command("insert", &insert, &[]);
     let error = arguments.documents("documents").unwrap_err();
     let text = "BSON field 'insert.documents.1' is the wrong type 'int', expected type 'object'";
     assert_eq!(error.message, text);
