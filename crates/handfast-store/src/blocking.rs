@@ -20,3 +20,18 @@ where
     let result = tokio::task::spawn_blocking(run).await;
     result.map_err(|error| Error::command(Code::InternalError, format!("the work was broken off: {error}")))?
 }
+
+/// Runs on such a thread if the work may take long, and at once if not.
+///
+/// # Errors
+/// As [`blocking`].
+///
+/// # Cancellation
+/// As [`blocking`].
+pub async fn blocking_if<T, F>(long: bool, run: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T> + Send + 'static,
+{
+    if long { blocking(run).await } else { run() }
+}

@@ -61,7 +61,7 @@ pub mod selection;
 pub mod source;
 pub mod ticket;
 
-pub use blocking::blocking;
+pub use blocking::{blocking, blocking_if};
 pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot};
 pub use error::{Applied, Error, ErrorClass, Result};
 pub use ext::StoreExt;

@@ -4,11 +4,10 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use handfast_mql::filter::{Comparison, Predicate};
 use handfast_mql::{Code, Filter};
 
-use super::state::{Collection, Hinted, IdKey, IndexState, Stored, id_key};
-use crate::selection::{Candidate, check_bounds};
+use super::state::{Collection, Hinted, IdKey, IndexState, Stored};
+use crate::selection::{Candidate, check_bounds, named_ids};
 use crate::{Error, Find, Hint, Result};
 
 /// Documents taken from a map at a time: each time costs a search.
@@ -72,8 +71,8 @@ impl Way {
                 Err(Error::command(Code::BadValue, text))
             }
             Some(Hinted::Natural { backwards }) => Ok(Way::Scan { collection, after: None, backwards, done: false }),
-            Some(Hinted::Id) | None => Ok(match ids(filter) {
-                Some(ids) => Way::Ids { collection, ids },
+            Some(Hinted::Id) | None => Ok(match named_ids(filter) {
+                Some(ids) => Way::Ids { collection, ids: ids.into_iter().map(IdKey::from).collect() },
                 None => Way::Scan { collection, after: None, backwards: false, done: false },
             }),
         }
@@ -158,16 +157,4 @@ impl IndexWay {
             self.after = Bound::Excluded(last);
         }
     }
-}
-
-/// The `_id`s of all documents that can match, if the filter names them.
-fn ids(filter: &Filter) -> Option<VecDeque<IdKey>> {
-    filter.predicates("_id").find_map(|predicate| match predicate {
-        Predicate::Compare(Comparison::Equal, operand) => Some(VecDeque::from([id_key(operand.value())])),
-        // In ascending order, each once, as the choices are.
-        Predicate::In(choices) if choices.patterns().is_empty() => {
-            Some(choices.values().iter().map(|choice| id_key(choice.value())).collect())
-        }
-        _ => None,
-    })
 }

@@ -13,18 +13,23 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_mql::context::StopOnDrop;
+use handfast_mql::expression::may_loop;
 use handfast_store::index::{ID_INDEX_NAME, Index, same_key};
 use handfast_store::page::Paged;
-use handfast_store::selection::{Selection, check_bounds};
+use handfast_store::selection::{Selection, check_bounds, named_ids};
 use handfast_store::{
     BatchLimit, Cursor, Error as StoreError, Find, Hint, IndexSpec, Page, Result as StoreResult, Snapshot, Sources,
-    insertion,
+    blocking_if, insertion,
 };
 
 use super::own::{Writes, id_key};
 
 /// How much of the snapshot's results is read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
+
+/// Own documents that are looked at where others wait; more are, on a thread of their own.
+const INLINE_DOCUMENTS_MAX: usize = 100;
 
 /// Opens a cursor over both; there is no snapshot of a collection that the transaction made.
 pub(super) async fn open(
@@ -38,8 +43,16 @@ pub(super) async fn open(
         let text = "returnKey and showRecordId are not possible on a collection that the transaction has written to";
         return Err(StoreError::command(Code::OperationNotSupportedInTransaction, text));
     }
-    let selection = Selection::compile(&request, sources)?;
-    let own = own_matches(&selection, &writes, indexes, &request)?;
+    let selection = Arc::new(Selection::compile(&request, sources)?);
+    let stop = selection.context().interrupt.stop_on_drop();
+    let loops = may_loop(&request.filter) || may_loop(&request.projection);
+    let candidates = candidates(&selection, &writes);
+    let hinted = hinted(&request, indexes)?;
+    let own = blocking_if(loops || candidates.len() > INLINE_DOCUMENTS_MAX, {
+        let (selection, request) = (Arc::clone(&selection), request.clone());
+        move || own_matches(&selection, &candidates, hinted.as_ref(), &request)
+    });
+    let own = own.await?;
     let (skip, limit, own_first) = (request.skip, request.limit, is_backwards(&request));
     let hidden = writes.len() as u64;
     let base = Find {
@@ -55,25 +68,35 @@ pub(super) async fn open(
     };
     let left = limit.unwrap_or(u64::MAX);
     let base = Base { cursor, ready: VecDeque::new(), exhausted: false };
-    Ok(Box::new(Merged { base, writes, own, own_first, selection, to_skip: skip, left, next: None }))
+    let (to_skip, next, lost) = (skip, None, false);
+    let cursor = Merged { base, writes, own, own_first, selection, loops, to_skip, left, next, lost, _stop: stop };
+    Ok(Box::new(cursor))
+}
+
+/// The written documents that can match: those that the filter names by `_id`, or all.
+fn candidates(selection: &Selection, writes: &Writes) -> Vec<Arc<RawDocumentBuf>> {
+    match named_ids(selection.filter()) {
+        Some(ids) => ids.iter().filter_map(|id| writes.get(&id[..])?.document.clone()).collect(),
+        None => writes.values().filter_map(|written| written.document.clone()).collect(),
+    }
 }
 
 /// The own documents that match, in order, each with its key in the sort.
 fn own_matches(
     selection: &Selection,
-    writes: &Writes,
-    indexes: &[IndexSpec],
+    candidates: &[Arc<RawDocumentBuf>],
+    hinted: Option<&Index>,
     request: &Find,
 ) -> StoreResult<VecDeque<(Vec<u8>, RawDocumentBuf)>> {
-    let hinted = hinted(request, indexes)?;
     let mut matches = Vec::new();
-    for document in writes.values().filter_map(|written| written.document.as_deref()) {
-        let found = match &hinted {
+    for document in candidates {
+        selection.context().interrupt.check()?;
+        let found = match hinted {
             Some(index) => within(index, document, request)?,
             None => true,
         };
         if found && selection.filter().matches(document, selection.context())? {
-            matches.push((selection.sort().key(document)?, document.clone()));
+            matches.push((selection.sort().key(document)?, RawDocumentBuf::clone(document)));
         }
     }
     if !selection.sort().is_empty() {
@@ -128,11 +151,17 @@ struct Merged {
     own: VecDeque<(Vec<u8>, RawDocumentBuf)>,
     /// Without a sort: the transaction's own documents come before the others.
     own_first: bool,
-    selection: Selection,
+    selection: Arc<Selection>,
+    /// What is asked for may take any time.
+    loops: bool,
     to_skip: u64,
     left: u64,
     /// Ready, but too large for the page before.
     next: Option<RawDocumentBuf>,
+    /// A document is being made ready. If it is still so when the next page is asked for, whoever asked had gone away,
+    /// and the document went with it.
+    lost: bool,
+    _stop: StopOnDrop,
 }
 
 /// The snapshot's results, those that the transaction has written left out.
@@ -178,7 +207,20 @@ impl Merged {
         Ok(self.base.ready.pop_front())
     }
 
+    /// As the caller is to see it.
+    async fn shown(&mut self, document: RawDocumentBuf) -> StoreResult<RawDocumentBuf> {
+        let selection = Arc::clone(&self.selection);
+        self.lost = true;
+        let shown = blocking_if(self.loops, move || selection.shown(document)).await;
+        self.lost = false;
+        shown
+    }
+
     async fn peek(&mut self) -> StoreResult<Option<&RawDocumentBuf>> {
+        if self.lost {
+            let text = "the cursor lost a document, as the reader went away while it was read: query again";
+            return Err(StoreError::command(Code::CursorKilled, text));
+        }
         while self.next.is_none() && self.left > 0 {
             let Some(document) = self.next_match().await? else {
                 self.left = 0;
@@ -189,7 +231,7 @@ impl Merged {
                 continue;
             }
             self.left -= 1;
-            self.next = Some(self.selection.shown(document)?);
+            self.next = Some(self.shown(document).await?);
         }
         Ok(self.next.as_ref())
     }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use bson::raw::CString;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use handfast_mql::Code;
+use handfast_mql::expression::may_loop;
+use handfast_mql::{Code, Context};
 use handfast_store::change::{Change, Claim, joined};
 use handfast_store::index::{Index, duplicate_key};
 use handfast_store::{
-    BatchLimit, Changed, Cursor, Delete, Error as StoreError, Find, FindAndModify, FindAndModifyOutcome, IndexSpec,
-    Namespace, Read, Result as StoreResult, Snapshot, Ticket, Update, UpdateOutcome, insertion,
+    BatchLimit, Changed, Cursor, Delete, Error as StoreError, Find, FindAndModify, FindAndModifyOutcome, IdSource,
+    IndexSpec, Modification, Namespace, Read, Result as StoreResult, Snapshot, Ticket, Update, UpdateOutcome,
+    UpdateSpec, UpdateStatement, blocking_if, insertion,
 };
 
 use super::Inner;
@@ -97,6 +99,12 @@ impl Inner {
             for found in holders(&*snapshot, namespace, index, after, taken).await? {
                 let other = id_key(insertion::id(&found)?);
                 if other != key && !own.contains_key(&other) {
+                    // The caller learns that it is there.
+                    let id = insertion::id(&found)?;
+                    self.open(|open| {
+                        self.note_read(open, || Read::Document(namespace.clone(), id.into()));
+                        Ok(())
+                    })?;
                     return Err(index.duplicate(namespace, after, taken));
                 }
             }
@@ -112,9 +120,11 @@ impl Inner {
     ) -> StoreResult<()> {
         let statement = &request.statements[place];
         let namespace = &request.namespace;
-        let change = Change::of_statement(statement, &request.variables)?;
+        let change = Arc::new(Change::of_statement(statement, &request.variables)?);
         let variables = joined(&request.variables, &statement.constants)?;
-        let context = self.shared.sources.context(&variables);
+        let context = Arc::new(self.shared.sources.context(&variables));
+        let _stop = context.interrupt.stop_on_drop();
+        let loops = loops_in_statement(statement);
         let find = Find {
             sort: statement.sort.clone(),
             hint: statement.hint.clone(),
@@ -127,7 +137,9 @@ impl Inner {
         while let Some(documents) = next_step(&mut *cursor).await? {
             for document in documents {
                 any = true;
-                let Some(applied) = change.apply(&document, &context)? else { continue };
+                let (apply, with) = (Arc::clone(&change), Arc::clone(&context));
+                let run = move || apply.apply(&document, &with).map(|applied| (document, applied));
+                let (document, Some(applied)) = blocking_if(loops, run).await? else { continue };
                 if applied.modified {
                     self.write(namespace, Some(&document), Some(applied.document)).await?;
                     outcome.count(place, Changed::Modified);
@@ -137,7 +149,8 @@ impl Inner {
             }
         }
         if !any && change.is_upsert() {
-            let document = change.insertion(&*self.shared.sources.ids, &context)?;
+            let (ids, with) = (Arc::clone(&self.shared.sources.ids), Arc::clone(&context));
+            let document = blocking_if(loops, move || change.insertion(&*ids, &with)).await?;
             let (id, _) = identity(&document)?;
             self.insert_prepared(namespace, document).await?;
             outcome.count(place, Changed::Upserted(id));
@@ -172,8 +185,10 @@ impl Inner {
         self: &Arc<Self>,
         request: FindAndModify,
     ) -> StoreResult<FindAndModifyOutcome> {
-        let claim = Claim::compile(&request)?;
-        let context = self.shared.sources.context(&request.variables);
+        let claim = Arc::new(Claim::compile(&request)?);
+        let context = Arc::new(self.shared.sources.context(&request.variables));
+        let _stop = context.interrupt.stop_on_drop();
+        let loops = loops_in_claim(&request);
         let namespace = &request.namespace;
         let find = Find {
             sort: request.sort.clone(),
@@ -184,30 +199,75 @@ impl Inner {
         };
         let mut cursor = self.find(find).await?;
         let found = next_step(&mut *cursor).await?.into_iter().flatten().next();
-        match (found, claim.change()) {
-            (Some(before), None) => {
-                // The answer first: if it cannot be made, nothing is changed.
-                let outcome = claim.changed(before.clone(), None, &context)?;
-                self.write(namespace, Some(&before), None).await?;
-                Ok(outcome)
-            }
-            (Some(before), Some(change)) => {
-                let Some(applied) = change.apply(&before, &context)? else { return Ok(Default::default()) };
-                let outcome = claim.changed(before.clone(), Some(applied.document.clone()), &context)?;
-                if applied.modified {
-                    self.write(namespace, Some(&before), Some(applied.document)).await?;
-                }
-                Ok(outcome)
-            }
-            (None, Some(change)) if change.is_upsert() => {
-                let document = change.insertion(&*self.shared.sources.ids, &context)?;
-                let outcome = claim.upserted(&document, &context)?;
-                self.insert_prepared(namespace, document).await?;
-                Ok(outcome)
-            }
-            (None, _) => Ok(FindAndModifyOutcome::default()),
+        let ids = Arc::clone(&self.shared.sources.ids);
+        let claimed = blocking_if(loops, move || claimed(&claim, found, &*ids, &context)).await?;
+        // The answer is made: nothing is changed without one.
+        match claimed.write {
+            Some(ClaimedWrite::Insert(document)) => self.insert_prepared(namespace, document).await?,
+            Some(ClaimedWrite::Change { before, after }) => self.write(namespace, Some(&before), after).await?,
+            None => {}
         }
+        Ok(claimed.outcome)
     }
+}
+
+/// What a find-and-modify answers, and what it writes.
+#[derive(Default)]
+struct Claimed {
+    outcome: FindAndModifyOutcome,
+    write: Option<ClaimedWrite>,
+}
+
+enum ClaimedWrite {
+    Insert(RawDocumentBuf),
+    Change { before: RawDocumentBuf, after: Option<RawDocumentBuf> },
+}
+
+fn claimed(
+    claim: &Claim,
+    found: Option<RawDocumentBuf>,
+    ids: &dyn IdSource,
+    context: &Context,
+) -> StoreResult<Claimed> {
+    match (found, claim.change()) {
+        (Some(before), None) => {
+            let outcome = claim.changed(before.clone(), None, context)?;
+            Ok(Claimed { outcome, write: Some(ClaimedWrite::Change { before, after: None }) })
+        }
+        (Some(before), Some(change)) => {
+            let Some(applied) = change.apply(&before, context)? else { return Ok(Claimed::default()) };
+            let outcome = claim.changed(before.clone(), Some(applied.document.clone()), context)?;
+            let after = Some(applied.document);
+            let write = applied.modified.then_some(ClaimedWrite::Change { before, after });
+            Ok(Claimed { outcome, write })
+        }
+        (None, Some(change)) if change.is_upsert() => {
+            let document = change.insertion(ids, context)?;
+            let outcome = claim.upserted(&document, context)?;
+            Ok(Claimed { outcome, write: Some(ClaimedWrite::Insert(document)) })
+        }
+        (None, _) => Ok(Claimed::default()),
+    }
+}
+
+fn loops_in_statement(statement: &UpdateStatement) -> bool {
+    may_loop(&statement.filter) || loops_in_change(&statement.update, &statement.array_filters)
+}
+
+fn loops_in_claim(request: &FindAndModify) -> bool {
+    let in_change = match &request.modification {
+        Modification::Remove => false,
+        Modification::Update { update, array_filters, .. } => loops_in_change(update, array_filters),
+    };
+    in_change || may_loop(&request.filter) || may_loop(&request.projection)
+}
+
+fn loops_in_change(update: &UpdateSpec, array_filters: &[RawDocumentBuf]) -> bool {
+    let in_update = match update {
+        UpdateSpec::Document(document) => may_loop(document),
+        UpdateSpec::Pipeline(stages) => stages.iter().any(|stage| may_loop(stage)),
+    };
+    in_update || array_filters.iter().any(|filter| may_loop(filter))
 }
 
 /// The next documents of a statement.
