@@ -79,7 +79,7 @@ impl Change {
     pub fn apply(&self, document: &RawDocument, context: &Context) -> Result<Option<Applied>> {
         let Some(position) = self.filter.matches_position(document, context)? else { return Ok(None) };
         let applied = self.update.apply(document, position, context)?;
-        if applied.modified && insertion::id(document)? != insertion::id(&applied.document)? {
+        if applied.modified && !insertion::same_id(insertion::id(document)?, insertion::id(&applied.document)?) {
             let text = "Performing an update on the path '_id' would modify the immutable field '_id'";
             return Err(Error::command(Code::ImmutableField, text));
         }

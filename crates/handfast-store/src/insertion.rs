@@ -55,6 +55,14 @@ pub fn id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
         .ok_or_else(|| Error::command(Code::InternalError, "a stored document has no _id"))
 }
 
+/// Whether two `_id`s are the same value of the same type. `NaN` is: it is one `_id`, though it equals nothing.
+pub fn same_id(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> bool {
+    match (a, b) {
+        (RawBsonRef::Double(a), RawBsonRef::Double(b)) => a == b || a.is_nan() && b.is_nan(),
+        (a, b) => a == b,
+    }
+}
+
 /// Whether a value may be an `_id`.
 ///
 /// # Errors

@@ -614,7 +614,8 @@ pub enum DocumentWrite {
 pub enum Read {
     /// One document, there or not.
     Document(Namespace, RawBson),
-    /// All documents that match, and that there are no others.
+    /// All documents that match, and that there are no others. The filter is asked again at the commit, so it is one
+    /// whose answer depends on the documents alone, not on time or chance.
     Matching {
         /// Where.
         namespace: Namespace,

@@ -22,7 +22,8 @@ pub enum Isolation {
     /// the other one read (write skew).
     #[default]
     Snapshot,
-    /// Also, nobody else has changed what it read, documents that were not there included: as if it ran alone.
+    /// Also, nobody else has changed what it read, documents that were not there included: as if it ran alone. That is
+    /// about documents: which collections and indexes there are is always read from the newest catalog.
     Serializable,
 }
 

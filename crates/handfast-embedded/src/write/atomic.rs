@@ -79,8 +79,9 @@ fn commit(
     // Removals first, so that a unique key can move from one document of the batch to another.
     let is_delete = |write: &DocumentWrite| matches!(write, DocumentWrite::Delete);
     let (deletes, puts): (Vec<_>, Vec<_>) = batch.writes.iter().partition(|(_, _, write)| is_delete(write));
+    let mut budget = Budget { items: writer.items_max(), bytes: CHECK_BYTES_MAX };
     for read in reads {
-        check_read(writer, batch.read_at, read)?;
+        check_read(writer, batch.read_at, read, &mut budget)?;
     }
     for creation in &batch.creations {
         create(writer, creation)?;
@@ -110,7 +111,7 @@ fn put_all(writer: &mut Writer<'_>, puts: &[&(Namespace, RawBson, DocumentWrite)
         let DocumentWrite::Put(document) = write else {
             continue;
         };
-        if insertion::id(document)? != id.as_raw_bson_ref() {
+        if keys::of_id(insertion::id(document)?) != keys::of_id(id.as_raw_bson_ref()) {
             let text = "the document of a batch has another _id than the batch says";
             return Err(StoreError::command(Code::BadValue, text));
         }
@@ -154,21 +155,41 @@ impl EmbeddedStore {
     }
 }
 
-fn check_read(writer: &mut Writer<'_>, read_at: CommitTimestamp, read: &Compiled) -> StoreResult<()> {
+/// Bytes of changed documents that one batch's filters are held against, in the committer's turn.
+const CHECK_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What the check of a batch's reads may still do while other writes wait. When it is used up, what was read counts as
+/// changed: a conflict too many, never one too few.
+struct Budget {
+    /// Items of loops.
+    items: u64,
+    bytes: usize,
+}
+
+fn check_read(
+    writer: &mut Writer<'_>,
+    read_at: CommitTimestamp,
+    read: &Compiled,
+    budget: &mut Budget,
+) -> StoreResult<()> {
     let Search { namespace, filter, context } = match read {
         Compiled::Document(namespace, id) => {
             return check_unchanged(writer, read_at, namespace, id.as_raw_bson_ref());
         }
         Compiled::Matching(search) => &**search,
     };
+    context.bound_items(budget.items);
     let matches = |document: &[u8]| {
+        budget.bytes = budget.bytes.saturating_sub(document.len());
         let document = RawDocument::from_bytes(document).map_err(handfast_mql::Error::from)?;
-        Ok(filter.matches(document, context)?)
+        Ok(budget.bytes == 0 || filter.matches(document, context)?)
     };
-    let changed = match writer.collection(namespace) {
-        Some(collection) => writer.found_since(collection.id, read_at, matches)?,
-        None => false,
+    let found = match writer.collection(namespace) {
+        Some(collection) => writer.found_since(collection.id, read_at, matches),
+        None => Ok(false),
     };
+    budget.items = context.bound_items(u64::MAX);
+    let changed = if budget.items == 0 { true } else { found? };
     if changed || writer.dropped_since(namespace, read_at) {
         let text = format!("write conflict: what was read of {namespace} has been changed after the snapshot");
         return Err(StoreError::command(Code::WriteConflict, text));

@@ -80,6 +80,24 @@ fn holds_loop(value: RawBsonRef<'_>) -> bool {
     }
 }
 
+/// Whether what a filter finds depends on when it is asked, or on chance: `$$NOW`, `$$CLUSTER_TIME`, `$rand`,
+/// `$sampleRate`, or what looks like one of them. The depth of what is asked about has been checked.
+pub fn may_vary(written: &RawDocument) -> bool {
+    written
+        .iter()
+        .flatten()
+        .any(|(name, value)| matches!(name.as_str(), "$rand" | "$sampleRate") || holds_time_or_chance(value))
+}
+
+fn holds_time_or_chance(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::String(text) => text.starts_with("$$NOW") || text.starts_with("$$CLUSTER_TIME"),
+        RawBsonRef::Document(document) => may_vary(document),
+        RawBsonRef::Array(array) => array.into_iter().flatten().any(holds_time_or_chance),
+        _ => false,
+    }
+}
+
 /// A compiled expression.
 #[derive(Debug)]
 pub struct Expression {

@@ -274,6 +274,20 @@ fn an_endless_evaluation_can_be_ended() {
 }
 
 #[test]
+fn time_and_chance_are_seen_wherever_they_are() {
+    for (written, expected) in [
+        (doc! { "a": { "$gt": 1 }, "$or": [{ "b": "$rand" }, { "$expr": "$$ROOT" }] }, false),
+        (doc! { "$expr": { "$gt": ["$until", "$$NOW"] } }, true),
+        (doc! { "$and": [{ "$expr": { "$gt": ["$until", { "$toDate": "$$CLUSTER_TIME" }] } }] }, true),
+        (doc! { "$expr": { "$lt": [{ "$rand": {} }, 0.5] } }, true),
+        (doc! { "$or": [[{ "$sampleRate": 0.5 }]] }, true),
+    ] {
+        let raw = RawDocumentBuf::try_from(written.clone()).unwrap();
+        assert_eq!(super::may_vary(&raw), expected, "{written}");
+    }
+}
+
+#[test]
 fn loops_are_seen_wherever_they_are() {
     for (written, expected) in [
         (doc! {}, false),

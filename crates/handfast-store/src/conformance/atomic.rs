@@ -39,6 +39,7 @@ list_cases! { Atomic:
     commit_keeps_indexes_in_step,
     commit_keeps_fields_as_they_are,
     commit_refuses_a_document_with_another_id,
+    commit_takes_nan_for_an_id,
     commit_first_committer_wins,
     commit_prevents_lost_updates,
     commit_is_seen_whole,
@@ -348,6 +349,14 @@ async fn commit_refuses_a_document_with_another_id(s: &Subject) -> Result<(), Fa
     let result = s.atomic_store()?.commit(batch(read_at, wrong)).await;
     ensure!(result.is_err(), "a document was committed under another _id");
     ensure_eq!(s.all().await?.len(), 0);
+    Ok(())
+}
+
+async fn commit_takes_nan_for_an_id(s: &Subject) -> Result<(), Failure> {
+    for n in 0..2 {
+        commit(s, vec![put(rawdoc! { "_id": f64::NAN, "n": n })]).await?;
+        ensure_eq!(ints(&s.all().await?, "n")?, [n]);
+    }
     Ok(())
 }
 

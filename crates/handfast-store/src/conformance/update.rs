@@ -21,6 +21,7 @@ list_cases! { Nothing:
     update_with_pipeline_and_constants,
     update_replaces_and_keeps_the_id,
     update_refuses_to_change_the_id,
+    update_of_the_id_nan,
     update_refuses_a_replacement_with_another_id,
     update_refuses_a_replacement_of_many,
     update_refuses_an_unknown_operator,
@@ -165,6 +166,13 @@ async fn refused(s: &Subject, statement: UpdateStatement, code: Code) -> Result<
     let before = s.all().await?;
     refusal(s.update_refused(statement).await?, code).map_err(|failure| failure.about(&shown))?;
     ensure_eq!(s.all().await?, before);
+    Ok(())
+}
+
+async fn update_of_the_id_nan(s: &Subject) -> Result<(), Failure> {
+    s.fill([rawdoc! { "_id": f64::NAN, "n": 1 }]).await?;
+    s.update_one(rawdoc! { "_id": f64::NAN }, rawdoc! { "$set": { "n": 2 } }).await?;
+    ensure_eq!(ints(&s.all().await?, "n")?, [2]);
     Ok(())
 }
 

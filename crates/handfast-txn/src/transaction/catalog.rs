@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use bson::RawDocumentBuf;
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition};
 use handfast_store::{
-    CollectionInfo, CollectionOptions, CreateIndexes, Creation, IndexInfo, IndexSpec, Namespace, Result as StoreResult,
+    BatchLimit, CollectionInfo, CollectionOptions, CreateIndexes, Creation, Error as StoreError, Find, IndexInfo,
+    IndexSpec, Namespace, Result as StoreResult,
 };
 
-use super::{Inner, unsupported_in};
+use super::{Inner, Open, unsupported_in};
 
 impl Inner {
     /// The indexes of a collection, `_id_` first: those of the newest catalog, or those that the transaction makes.
@@ -41,6 +43,7 @@ impl Inner {
         if self.indexes(namespace).await?.is_some() {
             return Ok(());
         }
+        self.check_gone(namespace).await?;
         let uuid = self.shared.sources.uuid();
         self.open(|open| open.own.create(Creation { namespace: namespace.clone(), options, indexes: Vec::new(), uuid }))
     }
@@ -61,6 +64,7 @@ impl Inner {
             // Documents that others have, or may be writing, would have to be indexed at the commit.
             return if counts.0 == counts.1 { Ok(counts) } else { Err(unsupported_in("createIndexes", &namespace)) };
         }
+        self.check_gone(&namespace).await?;
         self.open(|open| {
             specs.remove(0);
             let made = open.own.creation(&namespace);
@@ -71,6 +75,22 @@ impl Inner {
             open.own.create(Creation { namespace, options, indexes: specs, uuid })
         })?;
         Ok(counts)
+    }
+
+    /// A collection that others do not have any more, but the snapshot does, cannot be made: the transaction would see
+    /// its documents come and go.
+    async fn check_gone(&self, namespace: &Namespace) -> StoreResult<()> {
+        let is_made = |open: &mut Open| Ok((open.own.creation(namespace).is_some(), Arc::clone(&open.snapshot)));
+        let (is_made, snapshot) = self.open(is_made)?;
+        if is_made {
+            return Ok(());
+        }
+        let any = Find { limit: Some(1), ..Find::new(namespace.clone(), RawDocumentBuf::new()) };
+        if snapshot.find(any).await?.next_page(BatchLimit::REPLY).await?.documents.is_empty() {
+            return Ok(());
+        }
+        let text = format!("write conflict: the collection {namespace} was dropped after the snapshot");
+        Err(StoreError::command(Code::WriteConflict, text))
     }
 
     /// Whether others have the collection.

@@ -1,4 +1,7 @@
 //! What a serializable transaction has read, for the commit to look at again.
+//!
+//! It is remembered by document and by filter as long as that is little; beyond, the whole collection counts as read: a
+//! conflict too many, never one too few.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,10 +9,14 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_mql::key;
 use handfast_store::{Namespace, Read};
 
-/// Different filters on one collection that are remembered; beyond, the whole collection counts as read.
+/// Different filters on one collection that are remembered.
 const FILTERS_MAX: usize = 64;
-/// Documents of one collection that are remembered by `_id`; beyond, the whole collection counts as read.
+/// Bytes of the filters on one collection, with their variables.
+const FILTER_BYTES_MAX: usize = 1024 * 1024;
+/// Documents of one collection that are remembered by `_id`.
 const DOCUMENTS_MAX: usize = 10_000;
+/// Bytes of their `_id`s.
+const ID_BYTES_MAX: usize = 1024 * 1024;
 
 /// What was read, by collection.
 #[derive(Default)]
@@ -17,30 +24,30 @@ pub(super) struct Reads {
     by_namespace: HashMap<Namespace, OfNamespace>,
 }
 
+enum OfNamespace {
+    Some(Listed),
+    Everything,
+}
+
 #[derive(Default)]
-struct OfNamespace {
+struct Listed {
     documents: BTreeMap<Vec<u8>, RawBson>,
+    id_bytes: usize,
+    /// Filters with their variables.
     filters: Vec<(RawDocumentBuf, RawDocumentBuf)>,
-    everything: bool,
+    filter_bytes: usize,
 }
 
 impl Reads {
     pub(super) fn note(&mut self, read: Read) {
-        match read {
-            Read::Document(namespace, id) => {
-                let of = self.by_namespace.entry(namespace).or_default();
-                let mut encoded = Vec::new();
-                key::encode(id.as_raw_bson_ref(), &mut encoded);
-                of.documents.insert(encoded, id);
-                of.everything |= of.documents.len() > DOCUMENTS_MAX;
-            }
-            Read::Matching { namespace, filter, variables } => {
-                let of = self.by_namespace.entry(namespace).or_default();
-                let known = of.filters.iter().any(|known| known.0 == filter && known.1 == variables);
-                if !known {
-                    of.filters.push((filter, variables));
-                }
-                of.everything |= of.filters.len() > FILTERS_MAX;
+        let namespace = match &read {
+            Read::Document(namespace, _) | Read::Matching { namespace, .. } => namespace.clone(),
+        };
+        let of = self.by_namespace.entry(namespace).or_insert_with(|| OfNamespace::Some(Listed::default()));
+        if let OfNamespace::Some(listed) = of {
+            listed.note(read);
+            if listed.is_too_much() {
+                *of = OfNamespace::Everything;
             }
         }
     }
@@ -48,15 +55,92 @@ impl Reads {
     pub(super) fn into_list(self) -> Vec<Read> {
         let mut list = Vec::new();
         for (namespace, of) in self.by_namespace {
-            if of.everything {
-                let (filter, variables) = (RawDocumentBuf::new(), RawDocumentBuf::new());
-                list.push(Read::Matching { namespace, filter, variables });
-                continue;
+            match of {
+                OfNamespace::Everything => list.push(everything(namespace)),
+                OfNamespace::Some(Listed { documents, filters, .. }) => {
+                    list.extend(documents.into_values().map(|id| Read::Document(namespace.clone(), id)));
+                    let matching =
+                        |(filter, variables)| Read::Matching { namespace: namespace.clone(), filter, variables };
+                    list.extend(filters.into_iter().map(matching));
+                }
             }
-            list.extend(of.documents.into_values().map(|id| Read::Document(namespace.clone(), id)));
-            let matching = |(filter, variables)| Read::Matching { namespace: namespace.clone(), filter, variables };
-            list.extend(of.filters.into_iter().map(matching));
         }
         list
+    }
+}
+
+impl Listed {
+    fn note(&mut self, read: Read) {
+        match read {
+            Read::Document(_, id) => {
+                let mut encoded = Vec::new();
+                key::encode(id.as_raw_bson_ref(), &mut encoded);
+                let bytes = 2 * encoded.len();
+                if self.documents.insert(encoded, id).is_none() {
+                    self.id_bytes += bytes;
+                }
+            }
+            Read::Matching { filter, variables, .. } => {
+                let known = self.filters.iter().any(|known| known.0 == filter && known.1 == variables);
+                if !known {
+                    self.filter_bytes += filter.as_bytes().len() + variables.as_bytes().len();
+                    self.filters.push((filter, variables));
+                }
+            }
+        }
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.documents.len() > DOCUMENTS_MAX
+            || self.id_bytes > ID_BYTES_MAX
+            || self.filters.len() > FILTERS_MAX
+            || self.filter_bytes > FILTER_BYTES_MAX
+    }
+}
+
+/// All documents of a collection.
+pub(super) fn everything(namespace: Namespace) -> Read {
+    Read::Matching { namespace, filter: RawDocumentBuf::new(), variables: RawDocumentBuf::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+
+    fn namespace() -> Namespace {
+        Namespace::new("d", "c").unwrap()
+    }
+
+    fn matching(filter: RawDocumentBuf) -> Read {
+        Read::Matching { namespace: namespace(), filter, variables: RawDocumentBuf::new() }
+    }
+
+    fn kept(reads: impl IntoIterator<Item = Read>) -> Vec<Read> {
+        let mut all = Reads::default();
+        reads.into_iter().for_each(|read| all.note(read));
+        all.into_list()
+    }
+
+    #[test]
+    fn the_same_is_kept_once() {
+        let reads = || [matching(rawdoc! { "a": 1 }), Read::Document(namespace(), RawBson::Int32(1))];
+        assert_eq!(kept(reads().into_iter().chain(reads())).len(), 2);
+    }
+
+    #[test]
+    fn what_is_too_much_to_remember_is_everything() {
+        let numbered = |count| (0..count).map(|n| matching(rawdoc! { "a": n }));
+        assert_eq!(kept(numbered(64)).len(), 64);
+        assert_eq!(kept(numbered(65)), [everything(namespace())]);
+        assert_eq!(kept(numbered(10_000)), [everything(namespace())]);
+        let large = matching(rawdoc! { "a": "x".repeat(FILTER_BYTES_MAX) });
+        assert_eq!(kept([large]), [everything(namespace())]);
+        let documents = |count| (0..count).map(|id| Read::Document(namespace(), RawBson::Int32(id)));
+        assert_eq!(kept(documents(10_000)).len(), 10_000);
+        assert_eq!(kept(documents(10_001)), [everything(namespace())]);
+        let long = Read::Document(namespace(), RawBson::String("x".repeat(ID_BYTES_MAX)));
+        assert_eq!(kept([long]), [everything(namespace())]);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 use handfast_mql::CompileOptions;
+use handfast_mql::expression::may_vary;
 use handfast_mql::pipeline::{Pipeline, Stage};
 use handfast_store::distinct::DistinctValues;
 use handfast_store::{
@@ -16,6 +17,7 @@ use handfast_store::{
 };
 
 use super::merged::{self, Watched};
+use super::reads::everything;
 use super::write::refuse_ticket;
 use super::{Inner, Transaction, unsupported, unsupported_in};
 use crate::error::is_transient;
@@ -69,7 +71,8 @@ fn after(result: Result<()>, index: usize, ordered: bool, errors: &mut Vec<Write
     Ok(if ordered { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
 }
 
-/// A find of one `_id` has read that document; any other one, all that match.
+/// A find of one `_id` has read that document; any other one, all that match. What a filter with a time or chance in it
+/// finds cannot be asked again later: it has read the collection.
 fn read_of(find: &Find) -> Read {
     let mut elements = find.filter.iter().flatten();
     if let (Some((name, id)), None) = (elements.next(), elements.next())
@@ -78,7 +81,11 @@ fn read_of(find: &Find) -> Read {
     {
         return Read::Document(find.namespace.clone(), RawBson::from(id));
     }
-    let (namespace, filter) = (find.namespace.clone(), find.filter.clone());
+    let namespace = find.namespace.clone();
+    if may_vary(&find.filter) {
+        return everything(namespace);
+    }
+    let filter = find.filter.clone();
     Read::Matching { namespace, filter, variables: find.variables.clone() }
 }
 
