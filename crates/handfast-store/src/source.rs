@@ -27,7 +27,7 @@ use handfast_mql::context::STAGE_BYTES_MAX;
 use handfast_mql::expression::may_loop;
 use handfast_mql::{CompileOptions, Context, Expression};
 
-use crate::{Result, blocking};
+use crate::{Result, blocking_if};
 
 pub use manual::{CountingIds, ManualClock, SeededRandom};
 pub use object_ids::ObjectIds;
@@ -65,6 +65,8 @@ pub struct Sources {
     pub ids: Arc<dyn IdSource>,
     /// Bytes that one stage of a query (a sort, a group, what a lookup finds) may hold in memory.
     pub stage_bytes_max: usize,
+    /// The time of day at the clock's start, as it was thought to be when these sources were made.
+    start: DateTime,
 }
 
 impl Sources {
@@ -76,7 +78,12 @@ impl Sources {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let random: Arc<dyn Random> = Arc::new(SeededRandom::from_state(system::os_random_state()?));
         let ids = Arc::new(ObjectIds::new(Arc::clone(&clock), &*random));
-        Ok(Sources { clock, random, ids, stage_bytes_max: STAGE_BYTES_MAX })
+        Ok(Sources::of(clock, random, ids))
+    }
+
+    fn of(clock: Arc<dyn Clock>, random: Arc<dyn Random>, ids: Arc<dyn IdSource>) -> Self {
+        let start = moved(clock.now(), -millis(clock.elapsed()));
+        Sources { clock, random, ids, stage_bytes_max: STAGE_BYTES_MAX, start }
     }
 
     /// A clock that stands at [`ManualClock::START`], and chance and ids that follow from the seed alone.
@@ -90,7 +97,7 @@ impl Sources {
         let clock: Arc<dyn Clock> = manual.clone();
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(seed));
         let ids = Arc::new(ObjectIds::new(Arc::clone(&clock), &SeededRandom::new(!seed)));
-        (Sources { clock, random, ids, stage_bytes_max: STAGE_BYTES_MAX }, manual)
+        (Sources::of(clock, random, ids), manual)
     }
 }
 
@@ -115,11 +122,8 @@ impl Sources {
     /// Loops run on a thread where they are in nobody's way, and end when the future is dropped.
     pub async fn evaluate(&self, variables: RawDocumentBuf) -> Result<RawDocumentBuf> {
         let context = self.context(&RawDocumentBuf::new());
-        if !may_loop(&variables) {
-            return evaluate(&variables, &context);
-        }
         let _stop = context.interrupt.stop_on_drop();
-        blocking(move || evaluate(&variables, &context)).await
+        blocking_if(may_loop(&variables), move || evaluate(&variables, &context)).await
     }
 
     /// With another bound on what one stage of a query may hold, in bytes.
@@ -136,10 +140,24 @@ impl Sources {
             .with_variables(variables.to_owned())
     }
 
+    /// The time of day that never jumps: as it was when these sources were made, and what has passed since. Two of these
+    /// are as far apart as it took, whatever was done to the clock meanwhile. It may be wrong all the same.
+    pub fn steady_now(&self) -> DateTime {
+        moved(self.start, millis(self.clock.elapsed()))
+    }
+
     /// What stands for an empty timestamp in a document that is inserted.
     pub fn cluster_time(&self) -> Timestamp {
         cluster_time(self.clock.now())
     }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn moved(time: DateTime, millis: i64) -> DateTime {
+    DateTime::from_millis(time.timestamp_millis().saturating_add(millis))
 }
 
 /// A standalone store's cluster time is its own clock's second.

@@ -19,6 +19,9 @@
 //! {_id: {session: UUID, part: 0}, number: 12, at: <date>, results: [{statement: 0, result: {..}}, ..]}
 //! ```
 //!
+//! `at` is the writing process's [`steady_now`](crate::Sources::steady_now): how old records of one run are can be told
+//! from it, whatever was done to the clock meanwhile.
+//!
 //! What has no effect (no document matched, a duplicate key) leaves no record: to do it again is to do it once.
 //!
 //! The result of a find-and-modify holds the document that it returned. So a record may be larger than the 16 MiB of a

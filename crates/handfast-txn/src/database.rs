@@ -48,9 +48,12 @@ impl WeakDatabase {
 pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) sources: Sources,
+    /// When this database was opened, as time since the clock's start.
+    opened: Duration,
     pub(crate) counts: Counters,
     /// Sessions that no transaction uses, each with the number of its next one. A session's record of an outcome is
-    /// replaced by that of the next transaction, so there are as many records as transactions were open at once.
+    /// replaced by that of the next transaction, so there are as many records as transactions were open at once, and one
+    /// for each whose name somebody has asked for.
     sessions: Mutex<Vec<TransactionId>>,
 }
 
@@ -121,19 +124,18 @@ impl Shared {
         sessions.pop().unwrap_or_else(|| TransactionId { session: self.sources.uuid(), number: 1 })
     }
 
-    /// The transaction's outcome is known: its session can go on.
-    pub(crate) fn give_back(&self, id: TransactionId, options: &TransactionOptions) {
-        if options.id.is_none() {
-            let next = TransactionId { number: id.number + 1, ..id };
-            self.sessions.lock().unwrap_or_else(PoisonError::into_inner).push(next);
-        }
+    /// A session can go on to its next transaction.
+    pub(crate) fn give_back(&self, id: TransactionId) {
+        let next = TransactionId { number: id.number + 1, ..id };
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).push(next);
     }
 }
 
 impl Database {
     /// Over any engine.
     pub fn new(engine: Arc<dyn Engine>, sources: Sources) -> Self {
-        let shared = Shared { engine, sources, counts: Counters::default(), sessions: Mutex::default() };
+        let opened = sources.clock.elapsed();
+        let shared = Shared { engine, sources, opened, counts: Counters::default(), sessions: Mutex::default() };
         Database { shared: Arc::new(shared) }
     }
 
@@ -224,10 +226,11 @@ impl Database {
     }
 
     /// What became of a transaction that is no longer open, also after a restart. A transaction that is too old to be
-    /// remembered ([`Database::forget_outcomes`]) counts as rolled back.
+    /// remembered ([`Database::forget_outcomes`]) counts as rolled back: ask before that.
     ///
     /// # Errors
-    /// Those of the store: then it is still unknown.
+    /// Those of the store: then it is still unknown. `TransactionTooOld` (225) if the session has gone on: of a transaction
+    /// whose name was not asked for ([`Transaction::id`]) before it ended.
     pub async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
         self.shared.engine.outcome(id).await
     }
@@ -235,11 +238,19 @@ impl Database {
     /// Forgets outcomes, of transactions and of requests with tickets, that are older than this; says how many records
     /// that were.
     ///
+    /// Only time counts in which the database was open, since it was opened last, and the time of day does not: nothing is
+    /// forgotten because somebody set a clock.
+    ///
     /// # Errors
     /// Those of the store.
     pub async fn forget_outcomes(&self, age: Duration) -> StoreResult<u64> {
+        let sources = &self.shared.sources;
+        if sources.clock.elapsed().saturating_sub(self.shared.opened) < age {
+            // What is older than that is from an earlier run, whose clock nobody knows.
+            return Ok(0);
+        }
         let age_millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        let now = self.shared.sources.clock.now().timestamp_millis();
+        let now = sources.steady_now().timestamp_millis();
         let before = bson::DateTime::from_millis(now.saturating_sub(age_millis));
         self.store().delete_many(&Ticket::namespace()?, rawdoc! { "at": { "$lt": before } }).await
     }

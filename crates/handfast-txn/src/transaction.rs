@@ -13,7 +13,8 @@
 //! `OperationNotSupportedInTransaction`, as in MongoDB.
 //!
 //! A step that meets a conflict ends the transaction; a step that is refused for another reason (a duplicate key, a bad
-//! filter) changes nothing, and the transaction goes on. Durations of requests' own durability have no meaning in here:
+//! filter) does not: as in a store, what it did before that (the first documents of an update of many) stays, and so does
+//! what a step did whose future was dropped. Who wants neither rolls back. Durations of requests' own durability have no meaning in here:
 //! the commit's counts.
 //!
 //! The handle can be cloned; all clones are the same transaction. When the last one is dropped while the transaction is
@@ -29,6 +30,7 @@ mod requests;
 mod write;
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +55,8 @@ struct Inner {
     shared: Arc<Shared>,
     id: TransactionId,
     options: TransactionOptions,
+    /// Somebody has its name, and may ask for its outcome: no other transaction may replace the record of it.
+    named: AtomicBool,
     /// When its time is over, on the clock of the database's sources.
     deadline: Duration,
     /// One request that writes at a time.
@@ -103,11 +107,15 @@ impl Transaction {
             reads: Reads::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
-        Ok(Transaction { inner: Arc::new(Inner { shared, id, options, deadline, turn: Default::default(), phase }) })
+        let (named, turn) = (AtomicBool::new(false), Default::default());
+        Ok(Transaction { inner: Arc::new(Inner { shared, id, options, named, deadline, turn, phase }) })
     }
 
-    /// Its name, to ask for its outcome with.
+    /// Its name, to ask for its outcome with. Whoever asks for it before the commit can ask for the outcome for as long as
+    /// outcomes are kept ([`Database::forget_outcomes`](crate::Database::forget_outcomes)): the transaction then leaves a
+    /// record of its own.
     pub fn id(&self) -> TransactionId {
+        self.inner.named.store(true, Ordering::Relaxed);
         self.inner.id
     }
 
@@ -233,7 +241,14 @@ impl Inner {
         // The claims go with it, outside of the lock.
         drop(before);
         self.shared.counts.rolled_back(conflict.is_some());
-        self.shared.give_back(self.id, &self.options);
+        self.give_back();
+    }
+
+    /// Its outcome is known: if nobody else can ask for it, its session can go on.
+    fn give_back(&self) {
+        if self.options.id.is_none() && !self.named.load(Ordering::Relaxed) {
+            self.shared.give_back(self.id);
+        }
     }
 
     fn finish(&self, ended: Ended) {
@@ -243,7 +258,7 @@ impl Inner {
             Ended::Unknown(_) => self.shared.counts.unknown(),
         }
         if !matches!(ended, Ended::Unknown(_)) {
-            self.shared.give_back(self.id, &self.options);
+            self.give_back();
         }
         *self.phase() = Phase::Ended(ended);
     }
@@ -261,7 +276,7 @@ impl Inner {
                     *phase = Phase::Ended(Ended::Committed(snapshot.timestamp()));
                     drop(phase);
                     self.shared.counts.committed();
-                    self.shared.give_back(self.id, &self.options);
+                    self.give_back();
                     return Ok(None);
                 }
                 let mut batch = AtomicBatch::new(snapshot.timestamp());
@@ -333,7 +348,7 @@ impl Drop for Inner {
                 }
                 self.shared.counts.rolled_back(false);
                 self.shared.counts.dropped();
-                self.shared.give_back(self.id, &self.options);
+                self.give_back();
             }
             Phase::Committing => {
                 tracing::warn!(transaction = %self.id, "nobody waited for a commit: its outcome is unknown");

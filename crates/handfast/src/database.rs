@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 
 use crate::Result;
 
-/// How long outcomes of transactions are kept, for whoever lost an answer and asks.
+/// How long outcomes of transactions are kept, for whoever lost an answer and asks: those whose
+/// [`id`](handfast_txn::Transaction::id) was looked at before the commit. Only time counts in which the database is open.
 pub const OUTCOMES_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often older ones are looked for.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10 * 60);

@@ -36,7 +36,7 @@ pub(crate) struct Record {
 impl EmbeddedStore {
     /// What a request needs to honour its ticket.
     pub(crate) fn ticketed(&self, ticket: Option<Ticket>) -> Option<Ticketed> {
-        ticket.map(|ticket| Ticketed { ticket, uuid: self.uuid(), now: self.inner.sources.clock.now() })
+        ticket.map(|ticket| Ticketed { ticket, uuid: self.uuid(), now: self.inner.sources.steady_now() })
     }
 }
 

@@ -16,7 +16,7 @@ impl AtomicStore for MemoryStore {
     }
 
     async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp> {
-        let (ticket, now) = (batch.ticket, self.sources().clock.now());
+        let (ticket, now) = (batch.ticket, self.sources().steady_now());
         self.write(|state| {
             ticketed::once(state, ticket, now, || self.sources().uuid(), |state| self.apply(state, batch))
         })

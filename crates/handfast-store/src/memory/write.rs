@@ -31,7 +31,7 @@ impl MemoryStore {
         ticket: Option<Ticket>,
         change: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
-        let now = self.sources().clock.now();
+        let now = self.sources().steady_now();
         self.write(|state| ticketed::once(state, ticket, now, || self.sources().uuid(), change))
     }
 

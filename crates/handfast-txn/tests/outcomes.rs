@@ -1,0 +1,91 @@
+//! What became of a transaction, asked by its id: after others, after a restart, and whatever is done to the clock.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use bson::{DateTime, rawdoc};
+use handfast_embedded::{EmbeddedStore, Options};
+use handfast_store::{ManualClock, MemoryStore, Namespace, Sources, StoreExt};
+use handfast_txn::{Database, Outcome};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn items() -> Namespace {
+    Namespace::new("d", "items").unwrap()
+}
+
+async fn write(database: &Database, id: i32) {
+    let tx = database.begin().await.unwrap();
+    tx.insert_one(&items(), rawdoc! { "_id": id }).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_keeps_the_id_can_ask_after_others_and_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |run| {
+        let directory = directory.path().to_owned();
+        async move {
+            let store = EmbeddedStore::open(directory, Sources::seeded(run), Options::default()).await.unwrap();
+            Database::local(store, Sources::seeded(run))
+        }
+    };
+    let database = open(1).await;
+    let tx = database.begin().await.unwrap();
+    let committed = tx.id();
+    tx.insert_one(&items(), rawdoc! { "_id": 1 }).await.unwrap();
+    let at = tx.commit().await.unwrap();
+    let tx = database.begin().await.unwrap();
+    let rolled_back = tx.id();
+    tx.insert_one(&items(), rawdoc! { "_id": 2 }).await.unwrap();
+    tx.abort();
+    for id in 10..20 {
+        write(&database, id).await;
+    }
+    for _ in 0..2 {
+        assert_eq!(database.outcome(committed).await.unwrap(), Outcome::Committed(at));
+        assert_eq!(database.outcome(rolled_back).await.unwrap(), Outcome::RolledBack);
+    }
+    drop(database);
+    let database = open(2).await;
+    write(&database, 30).await;
+    assert_eq!(database.outcome(committed).await.unwrap(), Outcome::Committed(at));
+    assert_eq!(database.outcome(rolled_back).await.unwrap(), Outcome::RolledBack);
+    // The others, whom nobody can ask for, share a record, and so do those after the restart.
+    let records = Namespace::new("config", "transactions").unwrap();
+    assert_eq!(database.count_matching(&records, rawdoc! {}).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn nothing_is_forgotten_because_a_clock_was_set() {
+    let (sources, clock) = Sources::manual(1);
+    let store = MemoryStore::new(sources.clone());
+    let database = Database::local(store.clone(), sources.clone());
+    let remembered =
+        |database: Database, id| async move { matches!(database.outcome(id).await.unwrap(), Outcome::Committed(_)) };
+    let mut ids = Vec::new();
+    // The clock of a machine that has just been started, set right, and set wrong again.
+    let days = [ManualClock::START, DateTime::from_millis(0), DateTime::from_millis(4_000_000_000_000)];
+    for (n, day) in days.into_iter().cycle().take(6).enumerate() {
+        clock.set(day);
+        let tx = database.begin().await.unwrap();
+        ids.push(tx.id());
+        tx.insert_one(&items(), rawdoc! { "_id": n as i32 }).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 0);
+    }
+    clock.advance(DAY - Duration::from_secs(1));
+    write(&database, 100).await;
+    assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 0);
+    for id in &ids {
+        assert!(remembered(database.clone(), *id).await);
+    }
+    // After a restart nobody knows how long it has been.
+    drop(database);
+    let database = Database::local(store, sources);
+    clock.advance(DAY - Duration::from_secs(1));
+    assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 0);
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 7);
+    assert!(!remembered(database, ids[0]).await);
+}
