@@ -65,8 +65,9 @@ pub struct Sources {
     pub ids: Arc<dyn IdSource>,
     /// Bytes that one stage of a query (a sort, a group, what a lookup finds) may hold in memory.
     pub stage_bytes_max: usize,
-    /// The time of day at the clock's start, as it was thought to be when these sources were made.
-    start: DateTime,
+    /// The time of day at the clock's start, as it was thought to be when these sources were made: for
+    /// [`Sources::steady_now`].
+    pub start: DateTime,
 }
 
 impl Sources {
