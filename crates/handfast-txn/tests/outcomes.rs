@@ -70,7 +70,7 @@ async fn nothing_is_forgotten_because_a_clock_was_set() {
         clock.set(day);
         let tx = database.begin().await.unwrap();
         ids.push(tx.id());
-        tx.insert_one(&items(), rawdoc! { "_id": n as i32 }).await.unwrap();
+        tx.insert_one(&items(), rawdoc! { "_id": i32::try_from(n).unwrap() }).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 0);
     }
