@@ -1,0 +1,86 @@
+//! What transactions cost on the embedded store, counted: batches and syncs, which no machine's mood changes.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use bson::rawdoc;
+use handfast_embedded::{Costs, EmbeddedStore, Options};
+use handfast_store::{DocumentStore, Insert, Namespace, Sources, StoreExt};
+use handfast_txn::{Database, Error};
+
+/// Clients at once.
+const CLIENTS: i32 = 64;
+
+fn accounts() -> Namespace {
+    Namespace::new("bank", "accounts").unwrap()
+}
+
+async fn open() -> (tempfile::TempDir, EmbeddedStore, Database) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.unwrap();
+    let database = Database::local(store.clone(), Sources::seeded(2));
+    let documents = (0..2 * CLIENTS).map(|id| rawdoc! { "_id": id, "balance": 100 }).collect();
+    database.insert(Insert::new(accounts(), documents)).await.unwrap();
+    // The first transaction makes the collection of the records.
+    transfer(&database, 0, 1).await;
+    (directory, store, database)
+}
+
+async fn pay(store: &dyn DocumentStore, id: i32, amount: i32) -> handfast_store::Result<()> {
+    store.update_one(&accounts(), rawdoc! { "_id": id }, rawdoc! { "$inc": { "balance": amount } }).await.map(drop)
+}
+
+async fn transfer(database: &Database, from: i32, to: i32) {
+    let moved = database.transaction(|tx| async move {
+        pay(&tx, from, -7).await?;
+        pay(&tx, to, 7).await?;
+        Ok::<_, Error>(())
+    });
+    moved.await.unwrap();
+}
+
+fn since(store: &EmbeddedStore, before: Costs) -> Costs {
+    let after = store.costs();
+    Costs { operations: after.operations - before.operations, syncs: after.syncs - before.syncs }
+}
+
+#[tokio::test]
+async fn a_transfer_is_one_batch_and_one_sync() {
+    let (_directory, store, database) = open().await;
+    let before = store.costs();
+    transfer(&database, 2, 3).await;
+    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1 });
+}
+
+#[tokio::test]
+async fn an_update_of_one_document_is_one_batch_and_one_sync() {
+    let (_directory, store, database) = open().await;
+    let before = store.costs();
+    pay(&database, 4, 1).await.unwrap();
+    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1 });
+}
+
+#[tokio::test]
+async fn a_transaction_that_only_reads_costs_no_write() {
+    let (_directory, store, database) = open().await;
+    let before = store.costs();
+    let tx = database.begin().await.unwrap();
+    tx.find_one(&accounts(), rawdoc! { "_id": 5 }).await.unwrap().unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(since(&store, before), Costs { operations: 0, syncs: 0 });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transfers_at_once_share_syncs() {
+    let (_directory, store, database) = open().await;
+    let before = store.costs();
+    let transfers = (0..CLIENTS).map(|client| {
+        let database = database.clone();
+        tokio::spawn(async move { transfer(&database, 2 * client, 2 * client + 1).await })
+    });
+    for transfer in transfers.collect::<Vec<_>>() {
+        transfer.await.unwrap();
+    }
+    let costs = since(&store, before);
+    assert_eq!(costs.operations, u64::try_from(CLIENTS).unwrap());
+    assert!(costs.syncs < costs.operations, "no two of {CLIENTS} transfers shared a sync: {costs:?}");
+}

@@ -1,0 +1,72 @@
+//! A transaction that is held open, while others write the same document again and again: what that may cost.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+
+use bson::rawdoc;
+use handfast_embedded::{EmbeddedStore, JOURNAL_BYTES_MIN, Options};
+use handfast_mql::Code;
+use handfast_store::{DocumentStore, Durability, Namespace, Sources, StoreExt, Update, UpdateSpec, UpdateStatement};
+use handfast_txn::{Database, Error};
+
+const MIB: u64 = 1024 * 1024;
+/// One document is written so often, with as many bytes: more than all the bounds together.
+const WRITES: u64 = 4_000;
+const DOCUMENT_BYTES: usize = 64 * 1024;
+/// Of data files and what waits to be merged.
+const FILES_BYTES_MAX: u64 = 64 * MIB;
+
+fn namespace() -> Namespace {
+    Namespace::new("db", "c").unwrap()
+}
+
+fn bytes_of(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => bytes_of(&entry.path()),
+            // A journal file is laid out long before it is full: what counts is what it takes of the disk.
+            Ok(metadata) => std::os::unix::fs::MetadataExt::blocks(&metadata) * 512,
+            // It was removed meanwhile.
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_held_open_costs_no_more_than_the_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { snapshot_bytes_max: 8 * MIB, ..Options::small() };
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
+    let database = Database::local(store.clone(), Sources::seeded(2));
+    database.insert_one(&namespace(), rawdoc! { "_id": 1, "n": 0, "fill": "" }).await.unwrap();
+    let held = database.begin().await.unwrap();
+    assert!(held.find_one(&namespace(), rawdoc! { "_id": 1 }).await.unwrap().is_some());
+    assert_eq!(store.snapshots_in_use(), 1);
+
+    let fill = "x".repeat(DOCUMENT_BYTES);
+    let mut most = 0;
+    for n in 0..WRITES {
+        let change =
+            UpdateSpec::Document(rawdoc! { "$set": { "n": i64::try_from(n).unwrap(), "fill": fill.as_str() } });
+        let statements = vec![UpdateStatement::one(rawdoc! { "_id": 1 }, change)];
+        let update = Update { durability: Durability::Memory, ..Update::new(namespace(), statements) };
+        database.update(update).await.unwrap();
+        if n % 500 == 0 {
+            most = most.max(bytes_of(directory.path()));
+        }
+    }
+    most = most.max(bytes_of(directory.path()));
+    println!("at most {} MiB on the disk, {} MiB were written", most / MIB, WRITES * DOCUMENT_BYTES as u64 / MIB);
+    assert!(most < JOURNAL_BYTES_MIN + FILES_BYTES_MAX, "{most} bytes");
+
+    // It was ended, as it kept too much: it learns so, and whoever begins anew reads on.
+    let error = held.find_one(&namespace(), rawdoc! { "_id": 1 }).await.unwrap_err();
+    assert_eq!(error.code(), Code::SnapshotTooOld);
+    assert!(matches!(held.commit().await, Err(Error::Conflict(_))));
+    let next = database.begin().await.unwrap();
+    assert!(next.find_one(&namespace(), rawdoc! { "_id": 1 }).await.unwrap().is_some());
+    next.commit().await.unwrap();
+    assert_eq!((database.counts().open(), store.snapshots_in_use()), (0, 0));
+}
