@@ -194,6 +194,10 @@ pub(crate) enum BenchArguments {
     /// The server against an echo of the same messages
     #[command(after_help = "Example:\n  handfast bench serve --clients 16 --seconds 5")]
     Serve(BenchFlags),
+    /// Transfers in transactions: against the engine, between few accounts, through the server, against SQLite
+    #[command(after_help = "SQLite is there if the program was built with --features sqlite.\n\n\
+        Example:\n  handfast bench transactions --clients 64 --seconds 5")]
+    Transactions(BenchFlags),
     /// The program as a process: its start, and its memory, idle and after loading
     #[command(after_help = "Example:\n  handfast bench process --documents 1000000 --directory /srv")]
     Process(ProcessFlags),

@@ -7,6 +7,7 @@ mod process;
 mod report;
 mod serve;
 mod store;
+mod transactions;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_server::{Address, Server};
-use handfast_store::{DocumentStore, Sources};
+use handfast_store::{DocumentStore, Namespace, Sources};
 use handfast_txn::Database;
 
 use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags};
@@ -27,6 +28,7 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
     match arguments {
         BenchArguments::Store(flags) => compare(flags, Subject::Store).await,
         BenchArguments::Serve(flags) => compare(flags, Subject::Server).await,
+        BenchArguments::Transactions(flags) => compare(flags, Subject::Transactions).await,
         BenchArguments::Process(flags) => run_process(flags).await,
     }
 }
@@ -35,6 +37,7 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
 enum Subject {
     Store,
     Server,
+    Transactions,
 }
 
 async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
@@ -56,12 +59,7 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
             store::run(&plan, Arc::clone(&sources.clock), shared, &scratch.path.join("bare"), &progress).await?
         }
         Subject::Server => {
-            let listen = vec![Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
-            let server_options = handfast_server::Options { listen, ..handfast_server::Options::default() };
-            let server = Server::bind(server_options, Database::local(embedded.clone(), sources.clone())).await?;
-            let address = server.addresses().iter().find_map(tcp).context("the server has no address")?;
-            let handle = server.shutdown_handle();
-            let serving = tokio::spawn(server.run());
+            let serving = Serving::start(&embedded, &sources).await?;
             let serve_plan = serve::Plan {
                 connections: usize::from(flags.clients),
                 documents: flags.documents,
@@ -70,9 +68,26 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
             };
             let document = |id| plan.document(id);
             let comparisons =
-                serve::run(&serve_plan, Arc::clone(&sources.clock), address, &document, &progress).await?;
-            handle.shutdown();
-            serving.await?;
+                serve::run(&serve_plan, Arc::clone(&sources.clock), serving.address, &document, &progress).await?;
+            serving.stop().await?;
+            comparisons
+        }
+        Subject::Transactions => {
+            let serving = Serving::start(&embedded, &sources).await?;
+            let bench = transactions::Bench {
+                bare: Arc::new(bare::Bare::open(&scratch.path.join("bare"), plan.cache_bytes)?),
+                plan,
+                clock: Arc::clone(&sources.clock),
+                embedded: embedded.clone(),
+                database: serving.database.clone(),
+                namespace: Namespace::new("bench", "accounts")?,
+                server: serving.address,
+                sqlite: scratch.path.join("sqlite"),
+                progress: &progress,
+            };
+            let comparisons = bench.run().await?;
+            drop(bench);
+            serving.stop().await?;
             comparisons
         }
     };
@@ -111,6 +126,31 @@ fn store_plan(flags: &BenchFlags) -> store::Plan {
         seconds: flags.seconds,
         rounds: usize::from(flags.rounds),
         cache_bytes: flags.cache_bytes.0,
+    }
+}
+
+/// A server over the store, on a port of the loopback interface.
+struct Serving {
+    address: SocketAddr,
+    database: Database,
+    shutdown: handfast_server::ShutdownHandle,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Serving {
+    async fn start(embedded: &EmbeddedStore, sources: &Sources) -> Result<Self> {
+        let listen = vec![Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
+        let options = handfast_server::Options { listen, ..handfast_server::Options::default() };
+        let database = Database::local(embedded.clone(), sources.clone());
+        let server = Server::bind(options, database.clone()).await?;
+        let address = server.addresses().iter().find_map(tcp).context("the server has no address")?;
+        let shutdown = server.shutdown_handle();
+        Ok(Serving { address, database, shutdown, task: tokio::spawn(server.run()) })
+    }
+
+    async fn stop(self) -> Result<()> {
+        self.shutdown.shutdown();
+        Ok(self.task.await?)
     }
 }
 

@@ -19,7 +19,7 @@ use super::report::Comparison;
 /// the same.
 const RECORD_HEADER_BYTES: usize = 13;
 /// Bytes of a document's key: collection, type, eight bytes of number.
-const RECORD_KEY_BYTES: usize = 13;
+pub(super) const RECORD_KEY_BYTES: usize = 13;
 /// Bytes of an index entry's key beside the record key.
 const INDEX_KEY_BYTES: usize = 17;
 
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    fn round_duration(&self) -> Duration {
+    pub(super) fn round_duration(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
     }
 
@@ -140,7 +140,13 @@ async fn inserts(
 /// Documents that one load request carries.
 const LOAD_BATCH_DOCUMENTS: u64 = 1000;
 
-async fn load(plan: &Plan, store: &Arc<dyn DocumentStore>, bare: &Arc<Bare>, namespace: &Namespace) -> Result<()> {
+/// Puts the documents into the store, and records of the same size into the engine.
+pub(super) async fn load(
+    plan: &Plan,
+    store: &Arc<dyn DocumentStore>,
+    bare: &Arc<Bare>,
+    namespace: &Namespace,
+) -> Result<()> {
     let template = plan.document(1).into_bytes();
     let mut next = 0;
     while next < plan.documents {
@@ -255,14 +261,14 @@ pub(crate) fn scattered(task: usize, step: u64, documents: u64) -> u64 {
     ((task as u64) << 32 | step).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32) % documents
 }
 
-fn bare_key(id: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn bare_key(id: u64, bytes: usize) -> Vec<u8> {
     let mut key = vec![0; bytes];
     let place = bytes.saturating_sub(8);
     key.splice(place.., id.to_be_bytes());
     key
 }
 
-fn bare_value(document: &[u8]) -> Vec<u8> {
+pub(super) fn bare_value(document: &[u8]) -> Vec<u8> {
     let mut value = vec![0; RECORD_HEADER_BYTES];
     value.extend_from_slice(document);
     value
