@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bson::DateTime;
+use bson::{DateTime, Timestamp};
 
 use crate::writer::Writer;
 
@@ -26,9 +26,10 @@ impl ClusterTime {
         ClusterTime(AtomicU64::new(second(now)))
     }
 
-    /// A write has been carried out.
-    pub(crate) fn advance(&self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
+    /// A write has been carried out, or something else that needs a moment of its own: this one.
+    pub(crate) fn advance(&self) -> Timestamp {
+        let [time, increment] = halves(self.0.fetch_add(1, Ordering::AcqRel) + 1);
+        Timestamp { time, increment }
     }
 
     /// It is now this late, at least.
@@ -47,6 +48,12 @@ impl ClusterTime {
         }
         writer.put_fields(&fields);
     }
+}
+
+/// The two numbers of a timestamp.
+fn halves(bits: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = bits.to_be_bytes();
+    [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])]
 }
 
 /// The first moment of the clock's second.
@@ -70,7 +77,7 @@ const CLUSTER_TIME_AT: usize = 54;
 #[cfg(test)]
 mod tests {
     use bson::spec::BinarySubtype;
-    use bson::{Binary, Timestamp, rawdoc};
+    use bson::{Binary, rawdoc};
 
     use super::*;
 
@@ -83,8 +90,8 @@ mod tests {
     #[test]
     fn the_fields_are_what_bson_writes() {
         let time = ClusterTime::new(DateTime::from_millis(1_763_750_000_999));
-        time.advance();
         let now = Timestamp { time: 1_763_750_000, increment: 2 };
+        assert_eq!(time.advance(), now);
         let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] };
         let expected = rawdoc! {
             "operationTime": now,

@@ -4,6 +4,7 @@ mod numbering;
 
 use std::time::Duration;
 
+use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
 use handfast_mql::Code;
@@ -84,6 +85,14 @@ pub(crate) struct WriteConcern {
     pub(crate) unsatisfied: Option<Code>,
 }
 
+/// What a read may see, as the client asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadConcern<'a> {
+    pub(crate) level: Option<&'a str>,
+    /// The snapshot that it is to be, by the time that the client was told.
+    pub(crate) at: Option<Timestamp>,
+}
+
 /// A command.
 pub(crate) struct Request<'a> {
     pub(crate) name: &'a str,
@@ -102,8 +111,8 @@ pub(crate) struct Request<'a> {
     pub(crate) write_concern: WriteConcern,
     /// There is a `writeConcern`.
     pub(crate) has_write_concern: bool,
-    /// The `readConcern`, if there is one; its level, if it says one.
-    pub(crate) read_concern: Option<Option<&'a str>>,
+    /// The `readConcern`, if there is one.
+    pub(crate) read_concern: Option<ReadConcern<'a>>,
     pub(crate) api_strict: bool,
     /// The client can take several replies.
     pub(crate) exhaust: bool,
@@ -311,21 +320,28 @@ fn write_concern(document: &RawDocument) -> Outcome<WriteConcern> {
     Ok(concern)
 }
 
+/// The read concern level of a read that sees one moment, and can name it.
+pub(crate) const SNAPSHOT: &str = "snapshot";
+
 /// There is one copy of the data, and reads see what is committed: every level holds, and so does every moment that the
-/// client has heard of (`afterClusterTime`). Returns the level.
-fn read_concern(document: &RawDocument) -> Outcome<Option<&str>> {
+/// client has heard of (`afterClusterTime`).
+fn read_concern(document: &RawDocument) -> Outcome<ReadConcern<'_>> {
     let mut arguments = Arguments::of_document("readConcern", document)?;
     let level = arguments.text("level")?;
     arguments.ignored(&["provenance"])?;
-    if let Some(after) = arguments.any("afterClusterTime")?
-        && !matches!(after, RawBsonRef::Timestamp(_))
-    {
-        return Err(mismatch("readConcern.afterClusterTime", after, "type 'timestamp'"));
-    }
-    arguments.unsupported(&["atClusterTime"])?;
+    let mut moment = |name: &str| match arguments.any(name)? {
+        None => Ok(None),
+        Some(RawBsonRef::Timestamp(moment)) => Ok(Some(moment)),
+        Some(other) => Err(mismatch(&format!("readConcern.{name}"), other, "type 'timestamp'")),
+    };
+    let (after, at) = (moment("afterClusterTime")?, moment("atClusterTime")?);
     arguments.finish()?;
+    if at.is_some() && (after.is_some() || level != Some(SNAPSHOT)) {
+        let text = "'atClusterTime' needs the read concern level 'snapshot', and no 'afterClusterTime'";
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
     match level {
-        None | Some("local" | "available" | "majority" | "linearizable" | "snapshot") => Ok(level),
+        None | Some("local" | "available" | "majority" | "linearizable" | SNAPSHOT) => Ok(ReadConcern { level, at }),
         Some(other) => {
             let text = format!("Enumeration value '{other}' for field 'readConcern.level' is not a valid value.");
             Err(CommandError::new(Code::BadValue, text))

@@ -22,11 +22,12 @@ use handfast_txn::Transaction;
 use crate::error::{CommandError, Outcome};
 use crate::lock::lock;
 use crate::request::SessionId;
+use crate::transactions::snapshot::SnapshotRead;
 
 /// What `logicalSessionTimeoutMinutes` says.
 pub(crate) const SESSION_TIMEOUT_MINUTES: i32 = 30;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Sessions remembered at once, as in MongoDB's `maxSessions`: 40 bytes each, and 40 more once it has a number.
+/// Sessions remembered at once, as in MongoDB's `maxSessions`: 48 bytes each, and 40 more once it has a number.
 pub(crate) const SESSIONS_MAX: usize = 1_000_000;
 
 /// The sessions.
@@ -39,6 +40,16 @@ struct Session {
     /// When it was named last, as time since the clock's start.
     last_use: Duration,
     latest: Option<Box<Latest>>,
+    /// What it reads outside of transactions, if it asked for a snapshot.
+    snapshot: Option<Arc<SnapshotRead>>,
+}
+
+impl Session {
+    /// Rolls back what is open in it.
+    fn close(self) {
+        abort(self.latest);
+        release(self.snapshot);
+    }
 }
 
 /// The newest number of a session.
@@ -98,7 +109,7 @@ impl Sessions {
                 ),
             ));
         }
-        table.insert(id, Session { last_use: now, latest: None });
+        table.insert(id, Session { last_use: now, latest: None, snapshot: None });
         Ok(())
     }
 
@@ -114,13 +125,31 @@ impl Sessions {
         next: impl FnOnce(Option<&Latest>) -> Outcome<Option<Latest>>,
     ) -> Outcome<()> {
         let mut table = lock(&self.table);
-        let gone = || CommandError::new(Code::NoSuchSession, format!("session {id} was ended"));
-        let session = table.get_mut(&id).ok_or_else(gone)?;
+        let session = table.get_mut(&id).ok_or_else(|| gone(id))?;
         let Some(next) = next(session.latest.as_deref())? else { return Ok(()) };
         let before = session.latest.replace(Box::new(next));
         drop(table);
         // Outside of the lock: a snapshot may be freed here.
         abort(before);
+        Ok(())
+    }
+
+    /// The snapshot that a session reads.
+    pub(crate) fn snapshot(&self, id: SessionId) -> Option<Arc<SnapshotRead>> {
+        lock(&self.table).get(&id)?.snapshot.clone()
+    }
+
+    /// Lets a session read this snapshot from now on, and no other.
+    pub(crate) fn keep_snapshot(&self, id: SessionId, read: Arc<SnapshotRead>) -> Outcome<()> {
+        let mut table = lock(&self.table);
+        let Some(session) = table.get_mut(&id) else {
+            drop(table);
+            release(Some(read));
+            return Err(gone(id));
+        };
+        let before = session.snapshot.replace(read);
+        drop(table);
+        release(before);
         Ok(())
     }
 
@@ -136,9 +165,7 @@ impl Sessions {
     /// Ends a session and rolls back what is open in it; `false` if there was none.
     pub(crate) fn end(&self, id: SessionId) -> bool {
         let removed = lock(&self.table).remove(&id);
-        let known = removed.is_some();
-        abort(removed.and_then(|session| session.latest));
-        known
+        removed.map(Session::close).is_some()
     }
 
     /// Ends the sessions of these ids, whosever they are, and returns them.
@@ -165,7 +192,9 @@ impl Sessions {
     /// Rolls back transactions whose time is over, and returns them.
     pub(crate) fn expire_transactions(&self) -> Vec<Arc<OpenTransaction>> {
         let mut expired = Vec::new();
+        let mut snapshots = Vec::new();
         for session in lock(&self.table).values_mut() {
+            snapshots.extend(session.snapshot.take_if(|read| read.transaction.is_expired()));
             let Some(latest) = session.latest.as_deref_mut() else { continue };
             if let Use::Open(open) = &latest.used
                 && open.transaction.is_expired()
@@ -177,6 +206,7 @@ impl Sessions {
         for open in &expired {
             open.transaction.clone().abort();
         }
+        snapshots.into_iter().for_each(|read| release(Some(read)));
         expired
     }
 
@@ -190,6 +220,11 @@ impl Sessions {
         open.collect()
     }
 
+    /// Each session with the time of its last word, since the clock's start.
+    pub(crate) fn list(&self) -> Vec<(SessionId, Duration)> {
+        lock(&self.table).iter().map(|(id, session)| (*id, session.last_use)).collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         lock(&self.table).len()
     }
@@ -197,10 +232,21 @@ impl Sessions {
 
 fn ended(sessions: impl IntoIterator<Item = (SessionId, Session)>) -> Vec<SessionId> {
     let end = |(id, session): (SessionId, Session)| {
-        abort(session.latest);
+        session.close();
         id
     };
     sessions.into_iter().map(end).collect()
+}
+
+fn gone(id: SessionId) -> CommandError {
+    CommandError::new(Code::NoSuchSession, format!("session {id} was ended"))
+}
+
+/// Gives up a snapshot.
+fn release(read: Option<Arc<SnapshotRead>>) {
+    if let Some(read) = read {
+        read.transaction.clone().abort();
+    }
 }
 
 /// Rolls back the transaction, if it is open.

@@ -16,6 +16,7 @@ pub(crate) mod end;
 pub(crate) mod labels;
 pub(crate) mod retried;
 pub(crate) mod rules;
+pub(crate) mod snapshot;
 
 use std::sync::Arc;
 
@@ -26,9 +27,10 @@ use handfast_txn::{Transaction, TransactionId, TransactionOptions};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OwnedMutexGuard;
 
+use self::snapshot::SnapshotRead;
 use crate::commands::Command;
 use crate::error::{CommandError, Outcome};
-use crate::request::{Numbering, Request, SessionId};
+use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT, SessionId};
 use crate::sessions::{Latest, OpenTransaction, Use};
 use crate::state::Shared;
 
@@ -43,6 +45,8 @@ pub(crate) enum Entered {
         /// The number is not new: the writes may have been done.
         again: bool,
     },
+    /// A snapshot outside of a transaction.
+    Snapshot(Arc<SnapshotRead>),
     /// A transaction, whose turn it has.
     Within { open: Arc<OpenTransaction>, _turn: OwnedMutexGuard<()> },
 }
@@ -51,6 +55,7 @@ impl Entered {
     pub(crate) fn transaction(&self) -> Option<&Transaction> {
         match self {
             Entered::Within { open, .. } => Some(&open.transaction),
+            Entered::Snapshot(read) => Some(&read.transaction),
             Entered::Outside | Entered::Once { .. } => None,
         }
     }
@@ -71,7 +76,12 @@ pub(crate) fn id_of(session: SessionId, number: i64) -> TransactionId {
 pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<Entered> {
     let Some(session) = request.session else { return Ok(Entered::Outside) };
     match request.numbering {
-        Numbering::None => Ok(Entered::Outside),
+        Numbering::None => match (request.read_concern, &shared.cluster_time) {
+            (Some(ReadConcern { level: Some(SNAPSHOT), at }), Some(time)) => {
+                Ok(Entered::Snapshot(snapshot::enter(shared, time, session, at).await?))
+            }
+            _ => Ok(Entered::Outside),
+        },
         Numbering::Once(number) => once(shared, session, number).await,
         // These look for themselves: they can be repeated when the transaction is long gone.
         Numbering::Within { .. } if end::is_end(command.name) => Ok(Entered::Outside),
@@ -135,7 +145,7 @@ async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, numbe
     let transaction = shared.database.begin_with(options).await.map_err(handfast_store::Error::from)?;
     let turn = Arc::new(tokio::sync::Mutex::new(()));
     let own_turn = Arc::clone(&turn).lock_owned().await;
-    let read_concern = request.read_concern.flatten().map(str::to_owned);
+    let read_concern = request.read_concern.and_then(|concern| concern.level).map(str::to_owned);
     let since = shared.now();
     let open = Arc::new(OpenTransaction { session, number, transaction, turn, since, read_concern });
     let before = shared.sessions.latest(session).map(|latest| latest.number);

@@ -6,7 +6,7 @@
 
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
-use bson::{DateTime, RawArrayBuf, oid::ObjectId};
+use bson::{DateTime, RawArrayBuf, Timestamp, oid::ObjectId};
 
 /// Most replies fit into this many bytes, those with one small document too. It is given back with the reply.
 const SMALL_BYTES: usize = 2048;
@@ -203,6 +203,10 @@ put! {
     &RawArray = Array, |value, bytes| bytes.extend_from_slice(value.as_bytes());
     &RawArrayBuf = Array, |value, bytes| bytes.extend_from_slice(value.as_bytes());
     DateTime = DateTime, |value, bytes| bytes.extend_from_slice(&value.timestamp_millis().to_le_bytes());
+    Timestamp = Timestamp, |value, bytes| {
+        bytes.extend_from_slice(&value.increment.to_le_bytes());
+        bytes.extend_from_slice(&value.time.to_le_bytes());
+    };
     ObjectId = ObjectId, |value, bytes| bytes.extend_from_slice(&value.bytes());
     () = Null, |_value, _bytes| {};
 }

@@ -1,6 +1,7 @@
 //! `aggregate`: opens a cursor over the output of a pipeline.
 
-use bson::raw::RawBsonRef;
+use bson::DateTime;
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
 
@@ -12,9 +13,9 @@ use crate::auth::guard::{Needs, Target, Visitor, visit_pipeline};
 use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
-use crate::request::Request;
+use crate::request::{Request, SessionId};
 use crate::transactions::rules::unsupported;
-use crate::writer::Writer;
+use crate::writer::{Uuid, Writer};
 
 pub(crate) const COMMAND: Command = Command {
     name: "aggregate",
@@ -122,14 +123,14 @@ pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outc
     })
 }
 
-/// The first stages `$collStats` and `$currentOp` are answered here: what follows runs over the documents that they make.
+/// The first stages `$collStats`, `$currentOp` and `$listLocalSessions` are answered here: what follows runs over the documents that they make.
 async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<Aggregate> {
     let Some(first) = aggregate.pipeline.first() else { return Ok(aggregate) };
     let (name, options) = match first.iter().next().transpose()? {
         Some((name, value)) => (name.as_str(), value.as_document()),
         None => return Ok(aggregate),
     };
-    if matches!(name, "$collStats" | "$currentOp") && call.transaction_number().is_some() {
+    if matches!(name, "$collStats" | "$currentOp" | "$listLocalSessions") && call.transaction_number().is_some() {
         let text = format!(
             "Operation not permitted in transaction :: caused by :: Aggregation stage {name} cannot run within a multi-document transaction"
         );
@@ -145,6 +146,13 @@ async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<A
         ("$currentOp", Some(_), AggregateSource::Database(database)) if database == "admin" => {
             documents.array("$literal", current_op::running(call));
         }
+        ("$listLocalSessions", Some(options), AggregateSource::Database(_)) => {
+            documents.array("$literal", sessions(call, options)?);
+        }
+        ("$listLocalSessions", ..) => {
+            let text = "$listLocalSessions must be run against a database, with {aggregate: 1} and an object";
+            return Err(CommandError::new(Code::InvalidNamespace, text));
+        }
         ("$currentOp", ..) => {
             let text = "$currentOp must be run against the 'admin' database with {aggregate: 1}";
             return Err(CommandError::new(Code::InvalidNamespace, text));
@@ -156,6 +164,24 @@ async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<A
     }
     let source = AggregateSource::Database(call.request.database.to_owned());
     Ok(Aggregate { source, ..aggregate })
+}
+
+/// The sessions of this user, or of all, as documents.
+fn sessions(call: &Call<'_>, options: &RawDocument) -> Outcome<Vec<RawDocumentBuf>> {
+    let mut arguments = Arguments::of_document("$listLocalSessions", options)?;
+    let all = arguments.flag("allUsers")?.unwrap_or(false);
+    arguments.finish()?;
+    let (now, time) = (call.shared.now(), call.shared.sources.clock.now());
+    let of_whom = |id: &SessionId| all || id.user == call.user_id();
+    let listed = call.shared.sessions.list().into_iter().filter(|(id, _)| of_whom(id));
+    let described = listed.map(|(id, last_use)| {
+        let ago = i64::try_from(now.saturating_sub(last_use).as_millis()).unwrap_or(i64::MAX);
+        let mut writer = Writer::new();
+        writer.begin_document("_id").put("id", Uuid(id.id)).end();
+        writer.put("lastUse", DateTime::from_millis(time.timestamp_millis().saturating_sub(ago)));
+        writer.finish()
+    });
+    Ok(described.collect())
 }
 
 const CHANGE_STREAM_ON_STANDALONE: Code = Code(40_573);

@@ -40,7 +40,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
             return Err(CommandError::new(DISTINCT_TOO_BIG, text));
         }
     }
-    writer.end();
+    writer.end().put_some("atClusterTime", call.snapshot_at());
     Ok(writer.into())
 }
 

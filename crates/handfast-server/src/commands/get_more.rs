@@ -90,7 +90,7 @@ pub(super) async fn put_first_batch(
         };
         id = call.shared.cursors.open(batches, description, now)?;
     }
-    writer.put("id", id).put("ns", &opening.namespace).end();
+    writer.put("id", id).put("ns", &opening.namespace).put_some("atClusterTime", call.snapshot_at()).end();
     Ok(reserved)
 }
 

@@ -39,31 +39,24 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     check_batch(documents.len())?;
     call.shared.metrics.operations.insert.add(documents.len() as u64);
     let Judged { mut documents, places, mut refused } = judge(&documents, ordered, call.shared.sources.cluster_time());
-    let mut inserted = 0;
+    let (mut inserted, mut failed) = (0, Vec::new());
     let retried = call.retried(documents.len()).await?;
-    // All documents of a command are one write to a fail point.
-    if retried.len() < documents.len()
-        && let Some(error) = fail_points::write::at_one(call)
-    {
-        documents.clear();
-        refused = vec![WriteError { index: 0, error }];
-    }
+    let broken_off = fail_points::write::at_each(call, &retried, &mut documents);
     if !documents.is_empty() {
         let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: call.ticket() };
         let outcome = call.store().insert(insert).await?;
-        inserted = outcome.inserted;
-        let failed = outcome.errors.into_iter().map(|error| WriteError {
-            index: places.get(error.index).copied().unwrap_or(error.index),
-            error: error.error,
-        });
-        let failed: Vec<_> = failed.collect();
-        if ordered && !failed.is_empty() {
-            // What stands behind the first error was not tried.
-            refused.clear();
-        }
-        refused.extend(failed);
-        refused.sort_by_key(|error| error.index);
+        (inserted, failed) = (outcome.inserted, outcome.errors);
     }
+    failed.extend(broken_off.filter(|_| !ordered || failed.is_empty()));
+    if ordered && !failed.is_empty() {
+        // What stands behind the first error was not tried.
+        refused.clear();
+    }
+    refused.extend(failed.into_iter().map(|error| WriteError {
+        index: places.get(error.index).copied().unwrap_or(error.index),
+        error: error.error,
+    }));
+    refused.sort_by_key(|error| error.index);
     let mut writer = Writer::new();
     put_count(&mut writer, "n", inserted);
     write::put_errors(&mut writer, &refused);

@@ -65,7 +65,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 
-use bson::RawDocumentBuf;
+use bson::{RawDocumentBuf, Timestamp};
 use handfast_store::{DocumentStore, Hint, Ticket};
 
 use crate::arguments::Arguments;
@@ -112,7 +112,7 @@ impl<'a> Call<'a> {
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self.entered {
             Entered::Once { ticket, .. } => Some(*ticket),
-            Entered::Outside | Entered::Within { .. } => None,
+            Entered::Outside | Entered::Snapshot(_) | Entered::Within { .. } => None,
         }
     }
 
@@ -120,7 +120,15 @@ impl<'a> Call<'a> {
     pub(crate) fn transaction_number(&self) -> Option<i64> {
         match self.entered {
             Entered::Within { open, .. } => Some(open.number),
-            Entered::Outside | Entered::Once { .. } => None,
+            Entered::Outside | Entered::Snapshot(_) | Entered::Once { .. } => None,
+        }
+    }
+
+    /// The time by which the client knows the snapshot that it reads outside of a transaction.
+    pub(crate) fn snapshot_at(&self) -> Option<Timestamp> {
+        match self.entered {
+            Entered::Snapshot(read) => Some(read.at),
+            Entered::Outside | Entered::Once { .. } | Entered::Within { .. } => None,
         }
     }
 

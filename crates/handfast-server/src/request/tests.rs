@@ -116,6 +116,11 @@ fn read_concerns_and_versions() {
     check(rawdoc! { "readConcern": { "afterClusterTime": 1 } }, |_| (), Err(14));
     let after = bson::Timestamp { time: 1, increment: 1 };
     check(rawdoc! { "readConcern": { "afterClusterTime": after } }, |_| (), Ok(()));
+    let at = |r: &Request<'_>| r.read_concern.and_then(|concern| concern.at);
+    check(rawdoc! { "readConcern": { "level": "snapshot", "atClusterTime": after } }, at, Ok(Some(after)));
+    check(rawdoc! { "readConcern": { "level": "local", "atClusterTime": after } }, |_| (), Err(72));
+    let both = rawdoc! { "level": "snapshot", "atClusterTime": after, "afterClusterTime": after };
+    check(rawdoc! { "readConcern": both }, |_| (), Err(72));
     check(rawdoc! { "apiVersion": "1", "apiStrict": true }, |r| r.api_strict, Ok(true));
     check(rawdoc! { "apiVersion": "2" }, |_| (), Err(322));
     check(rawdoc! { "apiStrict": true }, |_| (), Err(72));

@@ -7,7 +7,7 @@ use super::end::is_end;
 use crate::commands::{self, Command};
 use crate::error::{CommandError, Outcome};
 use crate::options::Topology;
-use crate::request::{Numbering, Request};
+use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT};
 use crate::state::Shared;
 
 /// Writes that can be made retryable.
@@ -31,6 +31,9 @@ const WITHIN: [&str; 12] = [
 
 /// What of it cannot come first, because it goes on with something.
 const NEVER_FIRST: [&str; 4] = ["abortTransaction", "commitTransaction", "getMore", "killCursors"];
+
+/// What can read a snapshot outside of a transaction.
+const SNAPSHOT_READS: [&str; 3] = ["aggregate", "distinct", "find"];
 
 /// The databases of servers' own data.
 const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -60,8 +63,22 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
             Err(CommandError::new(NUMBER_ALONE, text))
         }
         Numbering::Within { starts, .. } => check_within(request, command, starts),
-        Numbering::None | Numbering::Once(_) => Ok(()),
+        Numbering::None | Numbering::Once(_) => check_snapshot(shared, request, command),
     }
+}
+
+/// Outside of a transaction some reads can ask for a snapshot, of a member of a replica set.
+fn check_snapshot(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<()> {
+    let Some(ReadConcern { level: Some(SNAPSHOT), at }) = request.read_concern else { return Ok(()) };
+    if !SNAPSHOT_READS.contains(&command.name) || commands::writes_out(request) {
+        let text = format!("Command {} does not support {{readConcern: {{level: \"snapshot\"}}}} here", request.name);
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
+    if at.is_some() && (shared.cluster_time.is_none() || request.session.is_none()) {
+        let text = "atClusterTime needs a session, and a server that is a member of a replica set";
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
+    Ok(())
 }
 
 fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> Outcome<()> {
@@ -82,7 +99,8 @@ fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> Outco
     let invalid = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
     match request.read_concern {
         Some(_) if !starts => return invalid("Only the first command in a transaction may specify a readConcern"),
-        Some(Some(level)) if !matches!(level, "local" | "majority" | "snapshot") => {
+        Some(ReadConcern { at: Some(_), .. }) => return invalid("atClusterTime is not supported in a transaction"),
+        Some(ReadConcern { level: Some(level), .. }) if !matches!(level, "local" | "majority" | SNAPSHOT) => {
             return invalid(
                 "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' in order to run in a transaction",
             );

@@ -235,6 +235,81 @@ async fn the_cluster_time_goes_on_with_each_write() {
     assert_eq!(client.receive_all().await.unwrap().2, rawdoc! { "ok": 1.0 });
 }
 
+#[tokio::test]
+async fn sessions_are_listed() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    client.run("d", rawdoc! { "ping": 1, "lsid": lsid(1) }).await;
+    server.advance(Duration::from_secs(5));
+    client.run("d", rawdoc! { "ping": 1, "lsid": lsid(2) }).await;
+    let list = |options: RawDocumentBuf| {
+        let stages = bson::rawbson!([{ "$listLocalSessions": options }, { "$sort": { "lastUse": 1 } }]);
+        rawdoc! { "aggregate": 1, "pipeline": stages, "cursor": {} }
+    };
+    for options in [rawdoc! {}, rawdoc! { "allUsers": true }] {
+        let listed = batch(&client.run("d", list(options)).await);
+        let ids: Vec<_> = listed.iter().map(|session| session.get_document("_id").unwrap().to_owned()).collect();
+        assert_eq!(ids, [lsid(1), lsid(2)]);
+        let used = |place: usize| listed[place].get_datetime("lastUse").unwrap().timestamp_millis();
+        assert_eq!(used(1) - used(0), 5_000);
+    }
+    assert_eq!(client.refused("d", list(rawdoc! { "users": [] })).await.0, 40_415);
+    let of_collection = rawdoc! { "aggregate": "c", "pipeline": [{ "$listLocalSessions": {} }], "cursor": {} };
+    assert_eq!(client.refused("d", of_collection).await.0, 73);
+}
+
+/// A session reads one snapshot outside of a transaction, for as long as a transaction may be open.
+#[tokio::test]
+async fn a_session_reads_a_snapshot() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(3)).await;
+    let of = |mut command: RawDocumentBuf, session: u8, at: Option<bson::Timestamp>| {
+        let mut concern = rawdoc! { "level": "snapshot" };
+        if let Some(at) = at {
+            concern.append(bson::raw::cstr!("atClusterTime"), at);
+        }
+        command.append(bson::raw::cstr!("lsid"), lsid(session));
+        command.append(bson::raw::cstr!("readConcern"), concern);
+        command
+    };
+    let find = || rawdoc! { "find": "c", "batchSize": 2 };
+    let first = client.run("d", of(find(), 1, None)).await;
+    let at = first.get_document("cursor").unwrap().get_timestamp("atClusterTime").unwrap();
+    insert(&mut client, "c", &[rawdoc! { "_id": 3 }]).await;
+
+    // The cursor, further reads of each kind, and another session's.
+    let more = rawdoc! { "getMore": cursor_id(&first), "collection": "c", "lsid": lsid(1) };
+    assert_eq!(batch(&client.run("d", more).await), [rawdoc! { "_id": 2 }]);
+    let again = client.run("d", of(rawdoc! { "find": "c" }, 1, Some(at))).await;
+    assert_eq!(batch(&again).len(), 3);
+    assert_eq!(again.get_document("cursor").unwrap().get_timestamp("atClusterTime").unwrap(), at);
+    let distinct = client.run("d", of(rawdoc! { "distinct": "c", "key": "_id" }, 1, Some(at))).await;
+    assert_eq!(distinct.get_array("values").unwrap().into_iter().count(), 3);
+    assert_eq!(distinct.get_timestamp("atClusterTime").unwrap(), at);
+    let count = rawdoc! { "aggregate": "c", "pipeline": [{ "$count": "n" }], "cursor": {} };
+    assert_eq!(batch(&client.run("d", of(count, 1, Some(at))).await), [rawdoc! { "n": 3 }]);
+    assert_eq!(client.refused("d", of(find(), 2, Some(at))).await.0, 239);
+    assert_eq!(batch(&client.run("d", of(rawdoc! { "find": "c" }, 2, None)).await).len(), 4);
+
+    // What cannot read one says so.
+    let out = rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "o" }], "cursor": {} };
+    let write = rawdoc! { "insert": "c", "documents": [{}] };
+    for command in [out, write, rawdoc! { "count": "c" }, rawdoc! { "listCollections": 1 }] {
+        assert_eq!(client.refused("d", of(command.clone(), 1, Some(at))).await.0, 72, "{command:?}");
+    }
+
+    // A snapshot ends with its time, with its session, and by the next one.
+    assert_eq!(server.shared.database.counts().open(), 2);
+    client.run("d", of(find(), 2, None)).await;
+    assert_eq!(server.shared.database.counts().open(), 2);
+    client.run("d", rawdoc! { "endSessions": [lsid(2)] }).await;
+    assert_eq!(server.shared.database.counts().open(), 1);
+    server.advance(Duration::from_secs(61));
+    assert_eq!(server.shared.database.counts().open(), 0);
+    assert_eq!(client.refused("d", of(find(), 1, Some(at))).await.0, 239);
+}
+
 /// The write is done, and the reply says that it is not on as many members as were asked for.
 #[tokio::test]
 async fn a_write_concern_that_nobody_can_satisfy() {

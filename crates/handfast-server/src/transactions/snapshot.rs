@@ -1,0 +1,49 @@
+//! Reads of one snapshot outside of a transaction: `readConcern: {level: "snapshot"}` in a session.
+//!
+//! ```text
+//! the first read     {level: "snapshot"}                         makes a snapshot; the reply tells its atClusterTime
+//! each further one   {level: "snapshot", atClusterTime: <that>}  reads the same snapshot
+//! ```
+//!
+//! A session has one such snapshot, the newest, for as long as a transaction may be open: it keeps old versions from being
+//! freed. A time of which it has none is refused with `SnapshotTooOld`, as MongoDB does when its history is gone.
+
+use std::sync::Arc;
+
+use bson::Timestamp;
+use handfast_mql::Code;
+use handfast_txn::{Transaction, TransactionOptions};
+
+use crate::cluster_time::ClusterTime;
+use crate::error::{CommandError, Outcome};
+use crate::request::SessionId;
+use crate::state::Shared;
+
+/// A snapshot that a session reads.
+pub(crate) struct SnapshotRead {
+    /// What the client knows it by.
+    pub(crate) at: Timestamp,
+    pub(crate) transaction: Transaction,
+}
+
+/// What reads of this time see; of now, if none is named.
+pub(super) async fn enter(
+    shared: &Shared,
+    time: &ClusterTime,
+    session: SessionId,
+    at: Option<Timestamp>,
+) -> Outcome<Arc<SnapshotRead>> {
+    if let Some(at) = at {
+        let kept = shared.sessions.snapshot(session).filter(|kept| kept.at == at && !kept.transaction.is_expired());
+        return kept.ok_or_else(|| {
+            let text = format!("Read timestamp {at} is not that of a snapshot which session {session} holds");
+            CommandError::new(Code::SnapshotTooOld, text)
+        });
+    }
+    let lifetime = shared.options.transaction_lifetime;
+    let options = TransactionOptions { lifetime, ..TransactionOptions::default() };
+    let transaction = shared.database.begin_with(options).await.map_err(handfast_store::Error::from)?;
+    let read = Arc::new(SnapshotRead { at: time.advance(), transaction });
+    shared.sessions.keep_snapshot(session, Arc::clone(&read))?;
+    Ok(read)
+}
