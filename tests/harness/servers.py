@@ -53,7 +53,10 @@ class Server:
     def start(self):
         self.port = free_port()
         self.directory = tempfile.mkdtemp(prefix=f"handfast-{self.name}-")
-        self.log = open(pathlib.Path(self.directory) / "log.txt", "w+b")
+        return self._start()
+
+    def _start(self):
+        self.log = open(pathlib.Path(self.directory) / "log.txt", "a+b")
         self.process = subprocess.Popen(
             self.command(), stdout=self.log, stderr=subprocess.STDOUT, cwd=self.directory, start_new_session=True
         )
@@ -91,6 +94,13 @@ class Server:
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory = None
 
+    def kill_and_start_again(self):
+        """SIGKILL, and a new process on the same port and directory."""
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+        return self._start()
+
     def restart(self):
         self.stop()
         return self.start()
@@ -109,7 +119,7 @@ class Handfast(Server):
 
     def __init__(self, binary=None, arguments=()):
         super().__init__()
-        self.binary = pathlib.Path(binary or os.environ.get("HANDFAST_BINARY", ROOT / "target" / "debug" / "handfast"))
+        self.binary = pathlib.Path(binary or os.environ.get("HANDFAST_BINARY", ROOT / "target" / "debug" / "handfast")).resolve()
         self.arguments = list(arguments)
 
     def command(self):

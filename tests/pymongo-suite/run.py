@@ -1,9 +1,14 @@
-"""Runs files of pymongo's own test suite against the server that MONGODB_URI names, and holds the outcome against counts.toml.
+"""Runs files of pymongo's own test suite against the server that MONGODB_URI names, and holds the outcome against a table in counts/.
 
-    python run.py              exit code 1 when a file passes fewer tests than the table says, or something fails without a reason in
-                               it; what is better than the table is said, and is no failure
-    python run.py --write      writes the table anew, keeping the reasons; a failure without one gets "?", which does not pass the gate
-    python run.py --only test_cursor.py
+    python run.py GROUP              exit code 1 when a file passes fewer tests than the table says, or something fails without a reason
+                                     in it; what is better than the table is said, and is no failure
+    python run.py GROUP --write      writes the table anew, keeping the reasons; a failure without one gets "?", which does not pass the
+                                     gate
+    python run.py GROUP --only test_cursor.py
+
+    standalone       against `handfast serve --topology standalone`
+    replica-set      the same files against `handfast serve --test-commands`
+    transactions     transactions, sessions, retryable writes and reads, against `handfast serve --test-commands`
 
 The suite is downloaded by scripts/install-test-tools and never committed. Its tests skip what they find no support for, so an
 unreachable server would look like success: that is why the number of passed tests is what counts.
@@ -24,7 +29,7 @@ from urllib.parse import urlsplit
 HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = pathlib.Path(os.environ.get("HANDFAST_TEST_TOOLS", HERE.parents[1] / "target" / "test-tools"))
 SUITE = TOOLS / "pymongo-4.20.0"
-TABLE = HERE / "counts.toml"
+TABLES = HERE / "counts"
 FILES = [
     "test_bulk.py",
     "test_collation.py",
@@ -45,9 +50,21 @@ FILES = [
     "test_session.py",
     "test_write_concern.py",
 ]
+TRANSACTION_FILES = [
+    "test_causal_consistency.py",
+    "test_read_write_concern_spec.py",
+    "test_retryable_reads.py",
+    "test_retryable_reads_unified.py",
+    "test_retryable_writes.py",
+    "test_retryable_writes_unified.py",
+    "test_sessions_unified.py",
+    "test_transactions.py",
+    "test_transactions_unified.py",
+]
+GROUPS = {"standalone": FILES, "replica-set": FILES, "transactions": TRANSACTION_FILES}
 SUITE_SECONDS_MAX = 800
 
-HEADER = """# What of pymongo's own suite passes against `handfast serve`: python tests/pymongo-suite/run.py --write
+HEADER = """# What of pymongo's own suite passes against `handfast serve`: python tests/pymongo-suite/run.py {group} --write
 #
 # `passed` is the gate. `skips` are the suite's own words for what it did not run, with how often. `fails` names every test that
 # does not pass, with the reason.
@@ -57,13 +74,15 @@ HEADER = """# What of pymongo's own suite passes against `handfast serve`: pytho
 def main():
     options = arguments()
     address = urlsplit(os.environ["MONGODB_URI"])
-    outcome = run_suite(address.hostname, address.port, options.only or FILES)
-    table = tomllib.loads(TABLE.read_text()) if TABLE.exists() else {}
+    files = options.only or GROUPS[options.group]
+    outcome = run_suite(address.hostname, address.port, files)
+    path = TABLES / f"{options.group}.toml"
+    table = tomllib.loads(path.read_text()) if path.exists() else {}
     if options.write:
-        write_table(table, outcome)
+        path.write_text(written_table(options.group, table, outcome))
         return 0
     problems = []
-    for name in options.only or FILES:
+    for name in files:
         problems += check_file(name, table.get(name, {}), outcome.get(name, empty()))
     for problem in problems:
         print("FAILED", problem)
@@ -72,6 +91,7 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("group", choices=GROUPS)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--only", action="append")
     return parser.parse_args()
@@ -85,9 +105,9 @@ def run_suite(host, port, files):
     """What became of each test: by file, passed, skipped by reason, failed with its message."""
     with tempfile.TemporaryDirectory() as directory:
         report = pathlib.Path(directory) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "default"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "default_address", "-o", "addopts=", "-m", "default"]
         command += ["--no-header", "--tb=line", "-o", "faulthandler_timeout=60", f"--junitxml={report}"]
-        environment = dict(os.environ, DB_IP=host, DB_PORT=str(port), PYTHONDONTWRITEBYTECODE="1")
+        environment = dict(os.environ, DB_IP=host, DB_PORT=str(port), PYTHONPATH=str(HERE), PYTHONDONTWRITEBYTECODE="1")
         log = pathlib.Path(directory) / "log.txt"
         with log.open("w") as output:
             subprocess.run(
@@ -124,7 +144,7 @@ def check_file(name, row, found):
     passed = row.get("passed")
     print(f"{name}: {found['passed']} passed, {sum(found['skips'].values())} skipped, {len(found['fails'])} failed")
     if passed is None:
-        return [f"{name} has no row in counts.toml"]
+        return [f"{name} has no row in the table"]
     if found["passed"] > passed:
         print(f"better: {name}: {found['passed']} passed, the table says {passed}; run with --write")
     if found["passed"] < passed:
@@ -138,9 +158,9 @@ def check_file(name, row, found):
     return problems
 
 
-def write_table(table, outcome):
-    lines = [HEADER]
-    for name in FILES:
+def written_table(group, table, outcome):
+    lines = [HEADER.format(group=group)]
+    for name in GROUPS[group]:
         found = outcome.get(name)
         row = table.get(name, {})
         if found is None:
@@ -155,7 +175,7 @@ def write_table(table, outcome):
                 print(f"{name} {test}: {message[:400]}")
                 lines.append(f'{quote(test)} = {quote(row.get("fails", {}).get(test, "?"))}')
         lines.append("")
-    TABLE.write_text("\n".join(lines))
+    return "\n".join(lines)
 
 
 def quote(text):

@@ -61,7 +61,7 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     }
     match outcome {
         Ok(mut answer) => {
-            if command.access == Access::Write {
+            if command.access == Access::Write || commands::writes_out(request) {
                 note_written(shared, request, &mut answer);
             }
             let document = success(answer.writer, shared.cluster_time.as_ref());

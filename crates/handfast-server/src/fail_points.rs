@@ -10,7 +10,7 @@
 //!
 //! `failCommand` ([`command`]) stands before a command, or puts a write concern error into its reply.
 //! `onPrimaryTransactionalWrite` ([`write`]) stands between a retryable write and its commit, or between its commit and
-//! its reply.
+//! its reply. `maxTimeAlwaysTimeOut` ends every command that has a `maxTimeMS`.
 //!
 //! Source: the test plans of the drivers' specifications for transactions and retryable writes.
 
@@ -34,7 +34,11 @@ use crate::lock::lock;
 pub(crate) struct FailPoints {
     command: Point<FailCommand>,
     write: Point<FailWrite>,
+    time: Point<()>,
 }
+
+/// The fail point by which every command with a `maxTimeMS` takes too long.
+const TIME: &str = "maxTimeAlwaysTimeOut";
 
 /// When a fail point is entered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,8 +133,17 @@ impl FailPoints {
         match name {
             FailCommand::NAME => Ok(self.command.set(mode, FailCommand::read(data)?)),
             FailWrite::NAME => Ok(self.write.set(mode, FailWrite::read(data)?)),
+            TIME => {
+                Arguments::of_document("configureFailPoint.data", data)?.finish()?;
+                Ok(self.time.set(mode, ()))
+            }
             other => Err(unknown(other)),
         }
+    }
+
+    /// Whether the time of a command that has a bound is over at once.
+    pub(crate) fn times_out(&self) -> bool {
+        self.time.enter(|()| true).is_some()
     }
 
     /// How often the fail point of this name was entered, now and as it changes.
@@ -141,14 +154,15 @@ impl FailPoints {
         match name {
             FailCommand::NAME => Ok(self.command.entered.subscribe()),
             FailWrite::NAME => Ok(self.write.entered.subscribe()),
+            TIME => Ok(self.time.entered.subscribe()),
             other => Err(unknown(other)),
         }
     }
 }
 
 fn unknown(name: &str) -> CommandError {
-    let known = [FailCommand::NAME, FailWrite::NAME].join("' and '");
-    CommandError::new(Code::FailPointSetFailed, format!("there is no fail point '{name}', only '{known}'"))
+    let known = [FailCommand::NAME, FailWrite::NAME, TIME].join(", ");
+    CommandError::new(Code::FailPointSetFailed, format!("there is no fail point '{name}', only {known}"))
 }
 
 #[cfg(test)]

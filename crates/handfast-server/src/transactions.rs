@@ -76,6 +76,8 @@ pub(crate) fn id_of(session: SessionId, number: i64) -> TransactionId {
 pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<Entered> {
     let Some(session) = request.session else { return Ok(Entered::Outside) };
     match request.numbering {
+        // The cursor of a snapshot reads on in it.
+        Numbering::None if command.name == "getMore" => Ok(Entered::Outside),
         Numbering::None => match (request.read_concern, &shared.cluster_time) {
             (Some(ReadConcern { level: Some(SNAPSHOT), at }), Some(time)) => {
                 Ok(Entered::Snapshot(snapshot::enter(shared, time, session, at).await?))

@@ -1,10 +1,14 @@
 """The server under test is named by MONGODB_URI; every test gets an empty database of its own."""
 
 import os
+import pathlib
 import re
+import sys
 
 import pymongo
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "harness"))
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,12 @@
 """Transactions and retryable writes through pymongo's own methods: the transfers of the seed documents, conflicts, a lost answer."""
 
-import socket
 import threading
 from urllib.parse import urlsplit
 
 import pymongo
 import pymongo.monitoring
 import pytest
+from cutter import Cutter
 from pymongo.errors import AutoReconnect, InvalidOperation, OperationFailure
 
 
@@ -103,57 +103,6 @@ def test_a_cursor_reads_one_snapshot(client, accounts):
         assert sum(account["balance"] for account in cursor) == 499
 
 
-class Cutter:
-    """A proxy that passes messages on and cuts the connection instead of passing the answer, for as many answers as it is told to."""
-
-    def __init__(self, uri):
-        address = urlsplit(uri)
-        self.target = (address.hostname, address.port)
-        self.cuts = 0
-        self.cut = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
-
-    def serve(self, client):
-        with client, socket.create_connection(self.target) as server:
-            while (request := message(client)) is not None:
-                server.sendall(request)
-                reply = message(server)
-                if reply is None:
-                    return
-                if b"updates" in request and self.cuts > 0:
-                    self.cuts -= 1
-                    self.cut += 1
-                    return
-                client.sendall(reply)
-
-    def close(self):
-        self.listener.close()
-
-
-def message(stream):
-    """The next message of the wire protocol; none at the end."""
-    data = b""
-    while len(data) < 4 or len(data) < int.from_bytes(data[:4], "little"):
-        try:
-            more = stream.recv(65536)
-        except OSError:
-            return None
-        if not more:
-            return None
-        data += more
-    return data
-
-
 class Sent(pymongo.monitoring.CommandListener):
     """The updates that the driver sent."""
 
@@ -176,13 +125,10 @@ def test_a_write_whose_answers_get_lost_is_done_once(uri, accounts, lost):
     """Drivers send a write a second time by themselves. When that answer is lost too, the program can send it once more, with
     the number that it had, and gets the answer of the first."""
     accounts.insert_one({"_id": 1, "balance": 0})
-    cutter, sent = Cutter(uri), Sent()
-    through_cutter = f"mongodb://127.0.0.1:{cutter.port}/?directConnection=true&serverMonitoringMode=poll"
-    try:
-        with pymongo.MongoClient(through_cutter, heartbeatFrequencyMS=100000, event_listeners=[sent]) as through:
+    address, sent = urlsplit(uri), Sent()
+    with Cutter((address.hostname, address.port), lambda request: "reply" if b"updates" in request and cutter.cut < lost else None) as cutter:
+        with pymongo.MongoClient(cutter.uri, heartbeatFrequencyMS=100000, event_listeners=[sent]) as through:
             database = through[accounts.database.name]
-            through.admin.command("ping")
-            cutter.cuts = lost
             if lost == 1:
                 assert database.accounts.update_one({"_id": 1}, {"$inc": {"balance": 1}}).modified_count == 1
             else:
@@ -192,8 +138,6 @@ def test_a_write_whose_answers_get_lost_is_done_once(uri, accounts, lost):
                     again = {name: sent.updates[0][name] for name in ("update", "updates", "txnNumber")}
                     reply = database.command(again, session=session)
                 assert (reply["nModified"], reply["retriedStmtIds"]) == (1, [0])
-    finally:
-        cutter.close()
     assert cutter.cut == lost
     assert sent.updates[0]["txnNumber"] == sent.updates[1]["txnNumber"]
     assert balances(accounts) == {1: 1}

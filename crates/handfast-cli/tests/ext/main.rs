@@ -24,15 +24,39 @@ fn ext_pymongo() {
     run(&python, &["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/clients/python"]);
 }
 
-/// pymongo's own suite: no file of it may pass fewer tests than `counts.toml` says. The table is that of a standalone server,
-/// of which the suite does not expect change streams and cluster times.
+/// pymongo's own suite: no file of it may pass fewer tests than its table says. A standalone server is asked for less: no
+/// change streams, no cluster times.
 #[test]
-fn ext_pymongo_suite() {
+fn ext_pymongo_suite_standalone() {
+    run_pymongo_suite("standalone", Handfast::standalone);
+}
+
+/// The same files against what the server is by default.
+#[test]
+fn ext_pymongo_suite_replica_set() {
+    run_pymongo_suite("replica-set", Handfast::for_tests);
+}
+
+/// Transactions, sessions, retryable writes and reads; afterwards nothing of them may be left.
+#[test]
+fn ext_pymongo_suite_transactions() {
+    run_pymongo_suite("transactions", Handfast::for_tests);
+}
+
+fn run_pymongo_suite(group: &str, start: fn() -> Handfast) {
     let Some(python) = Tool::Python.find() else { return };
     let Some(_) = Tool::PymongoSuite.find() else { return };
-    let server = Handfast::standalone();
-    server.run(&python, &["tests/pymongo-suite/run.py"]);
+    let server = start();
+    server.run(&python, &["tests/pymongo-suite/run.py", group]);
+    server.run(&python, &["tests/pymongo-suite/leftovers.py"]);
     server.stop();
+}
+
+/// The server is killed between two attempts of a retryable write and of a commit.
+#[test]
+fn ext_retries_after_a_kill() {
+    let Some(python) = Tool::Python.find() else { return };
+    run_with_own_servers(&python, &["tests/crash/retries.py", "--handfast", env!("CARGO_BIN_EXE_handfast")]);
 }
 
 /// The Node driver through its own methods.

@@ -147,6 +147,11 @@ impl Handfast {
         Self::start_with(&["--topology".to_owned(), "standalone".to_owned()], |_| {})
     }
 
+    /// Starts a server that tests may tell to do things wrong.
+    pub(crate) fn for_tests() -> Self {
+        Self::start_with(&["--test-commands".to_owned()], |_| {})
+    }
+
     /// Starts a server that asks for logins, with the user "boss".
     pub(crate) fn guarded(flags: &[String]) -> Self {
         let flags: Vec<String> = flags.iter().cloned().chain(["--auth".to_owned()]).collect();

@@ -111,8 +111,8 @@ pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outc
     let pipeline = arguments.documents("pipeline")?;
     let pipeline = owned(arguments.required("pipeline", pipeline)?);
     if pipeline.first().is_some_and(|stage| matches!(stage.get("$changeStream"), Ok(Some(_)))) {
-        let text = "The $changeStream stage is only supported on replica sets";
-        return Err(CommandError::new(CHANGE_STREAM_ON_STANDALONE, text));
+        let text = "The $changeStream stage is not supported: there are no change streams yet";
+        return Err(CommandError::new(NO_CHANGE_STREAMS, text));
     }
     Ok(Aggregate {
         source,
@@ -184,4 +184,5 @@ fn sessions(call: &Call<'_>, options: &RawDocument) -> Outcome<Vec<RawDocumentBu
     Ok(described.collect())
 }
 
-const CHANGE_STREAM_ON_STANDALONE: Code = Code(40_573);
+/// What a standalone MongoDB says: drivers take it for final.
+const NO_CHANGE_STREAMS: Code = Code(40_573);

@@ -12,6 +12,7 @@ use crate::batches::{Batches, FIRST_BATCH};
 use crate::cursors::Description;
 use crate::dispatch::{time_is_over, within};
 use crate::error::{CommandError, Outcome};
+use crate::fail_points::FailPoints;
 use crate::reply::Answer;
 use crate::request::Request;
 use crate::reserve::Reserved;
@@ -121,6 +122,10 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     let began = shared.now();
     let (session, transaction) = (call.request.session, call.transaction_number());
     let mut taken = shared.cursors.take(id, &namespace, session, transaction, call.user_id())?;
+    let is_bounded = taken.description.time_left.is_some();
+    if is_bounded && shared.fail_points.as_ref().is_some_and(FailPoints::times_out) {
+        return Err(time_is_over());
+    }
     let mut writer = Writer::new();
     writer.begin_document("cursor").begin_array("nextBatch");
     // 0 asks for no number in particular.

@@ -55,7 +55,7 @@ impl FailCommand {
         let error = code.map(|code| i32::try_from(code).map(Code)).transpose().map_err(|_| {
             CommandError::new(Code::BadValue, "BSON field 'configureFailPoint.data.errorCode' is out of range")
         })?;
-        let write_concern_error = arguments.document("writeConcernError")?.map(complete).transpose()?;
+        let write_concern_error = arguments.document("writeConcernError")?.map(ToOwned::to_owned);
         let data = FailCommand {
             commands: texts(&mut arguments, "failCommands")?.unwrap_or_default(),
             app_name: arguments.text("appName")?.map(str::to_owned),
@@ -97,15 +97,6 @@ impl FailCommand {
     }
 }
 
-/// A write concern error with the name of its code.
-fn complete(error: &RawDocument) -> Outcome<RawDocumentBuf> {
-    let mut completed = error.to_owned();
-    if let (Some(RawBsonRef::Int32(code)), None) = (error.get("code")?, error.get("codeName")?) {
-        completed.append(cstr!("codeName"), &*Code(code).name());
-    }
-    Ok(completed)
-}
-
 /// An array of strings.
 fn texts(arguments: &mut Arguments<'_>, name: &'static str) -> Outcome<Option<Vec<String>>> {
     let Some(array) = arguments.array(name)? else { return Ok(None) };
@@ -131,6 +122,9 @@ pub(crate) async fn run(
     }
     let command = request.command;
     let name = command.map_or(request.name, |command| command.name);
+    if request.max_time.is_some() && command.is_some() && points.times_out() {
+        return Some(Replied::from(&dispatch::time_is_over()));
+    }
     let is_about = |data: &FailCommand| data.is_about(client, request, command);
     if let Some(data) = points.command.enter(|data| data.hinders() && is_about(data)) {
         tokio::time::sleep(data.block.unwrap_or_default()).await;

@@ -33,7 +33,7 @@ const WITHIN: [&str; 12] = [
 const NEVER_FIRST: [&str; 4] = ["abortTransaction", "commitTransaction", "getMore", "killCursors"];
 
 /// What can read a snapshot outside of a transaction.
-const SNAPSHOT_READS: [&str; 3] = ["aggregate", "distinct", "find"];
+const SNAPSHOT_READS: [&str; 4] = ["aggregate", "distinct", "find", "getMore"];
 
 /// The databases of servers' own data.
 const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -50,6 +50,7 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
         let text = "cannot use 'w' > 1, or a named mode, when a host is not replicated";
         return Err(CommandError::new(Code::BadValue, text));
     }
+    check_linearizable(request)?;
     match request.numbering {
         Numbering::None if is_end(command.name) => {
             let text = format!("{} must be run within a transaction", command.name);
@@ -65,6 +66,16 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
         Numbering::Within { starts, .. } => check_within(request, command, starts),
         Numbering::None | Numbering::Once(_) => check_snapshot(shared, request, command),
     }
+}
+
+/// What a pipeline writes is not what it has just read.
+fn check_linearizable(request: &Request<'_>) -> Outcome<()> {
+    let is_linearizable = request.read_concern.is_some_and(|concern| concern.level == Some("linearizable"));
+    if is_linearizable && commands::writes_out(request) {
+        let text = "$out and $merge cannot be used with a 'linearizable' read concern level";
+        return Err(CommandError::new(Code::InvalidOptions, text));
+    }
+    Ok(())
 }
 
 /// Outside of a transaction some reads can ask for a snapshot, of a member of a replica set.

@@ -3,6 +3,7 @@
 
 mod login;
 mod scenarios;
+mod transactions;
 mod workload;
 
 use anyhow::Context as _;
@@ -23,16 +24,16 @@ async fn main() -> anyhow::Result<()> {
     }
     let client = Client::with_uri_str(&uri).await?;
     macro_rules! run {
-        ($($scenario:ident),+ $(,)?) => {$(
+        ($($module:ident: $($scenario:ident),+;)+) => {$($(
             let database = client.database(concat!("rust_", stringify!($scenario)));
             database.drop().await?;
-            scenarios::$scenario(&uri, &client, &database).await.context(stringify!($scenario))?;
+            $module::$scenario(&uri, &client, &database).await.context(stringify!($scenario))?;
             database.drop().await?;
             println!("ok {}", stringify!($scenario));
-        )+};
+        )+)+};
     }
     run!(
-        single_writes_report_what_they_did,
+        scenarios: single_writes_report_what_they_did,
         typed_documents_come_back,
         bulk_inserts_tell_which_failed,
         cursors_fetch_batch_after_batch,
@@ -42,7 +43,11 @@ async fn main() -> anyhow::Result<()> {
         messages_are_compressed,
         large_documents,
         errors_carry_code_and_name,
-        concurrent_increments_are_all_counted,
+        concurrent_increments_are_all_counted;
+        transactions: bob_pays_joe_7,
+        a_transfer_is_all_or_nothing,
+        the_second_writer_is_told_at_once,
+        a_snapshot_session_reads_one_moment;
     );
     Ok(())
 }

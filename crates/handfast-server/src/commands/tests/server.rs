@@ -279,8 +279,8 @@ async fn a_session_reads_a_snapshot() {
     insert(&mut client, "c", &[rawdoc! { "_id": 3 }]).await;
 
     // The cursor, further reads of each kind, and another session's.
-    let more = rawdoc! { "getMore": cursor_id(&first), "collection": "c", "lsid": lsid(1) };
-    assert_eq!(batch(&client.run("d", more).await), [rawdoc! { "_id": 2 }]);
+    let more = rawdoc! { "getMore": cursor_id(&first), "collection": "c" };
+    assert_eq!(batch(&client.run("d", of(more, 1, Some(at))).await), [rawdoc! { "_id": 2 }]);
     let again = client.run("d", of(rawdoc! { "find": "c" }, 1, Some(at))).await;
     assert_eq!(batch(&again).len(), 3);
     assert_eq!(again.get_document("cursor").unwrap().get_timestamp("atClusterTime").unwrap(), at);
@@ -326,8 +326,69 @@ async fn a_write_concern_that_nobody_can_satisfy() {
         assert_eq!((reply.int("n"), error.int("code"), error.text("errmsg")), (1, code, text));
         assert_eq!(error.get_document("errInfo").unwrap().get_document("writeConcern").unwrap(), &*concern);
     }
+    let out = |level: &str| {
+        rawdoc! {
+            "aggregate": "c", "pipeline": [{ "$out": "o" }], "cursor": {},
+            "readConcern": { "level": level }, "writeConcern": { "w": 2 },
+        }
+    };
+    assert!(client.run("d", out("majority")).await.get_document("writeConcernError").is_ok());
+    assert_eq!(client.refused("d", out("linearizable")).await.0, 72);
     assert_eq!(client.run("d", rawdoc! { "count": "c", "writeConcern": { "w": 1 } }).await.int("n"), 2);
     let mut server = TestServer::in_memory(Options { topology: Topology::Standalone, ..Options::default() });
     let insert = rawdoc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 2 } };
     assert_eq!(server.connect().refused("d", insert).await.0, 2);
+}
+
+/// Whatever clients leave open ends when its time is over, and what was kept for those who ask again is forgotten.
+#[tokio::test]
+async fn nothing_is_left_when_its_time_is_over() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    let of = |mut command: RawDocumentBuf, session: u8, more: RawDocumentBuf| {
+        command.append(bson::raw::cstr!("lsid"), lsid(session));
+        for element in &more {
+            let (name, value) = element.unwrap();
+            command.append(name, value);
+        }
+        command
+    };
+    let first = || rawdoc! { "txnNumber": 1_i64, "autocommit": false, "startTransaction": true };
+    let insert = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id }, { "_id": id + 1 }] };
+    for command in [
+        of(insert(1), 1, rawdoc! { "txnNumber": 1_i64 }),
+        of(insert(10), 2, first()),
+        of(insert(20), 3, first()),
+        of(rawdoc! { "find": "c" }, 4, rawdoc! { "readConcern": { "level": "snapshot" } }),
+        of(rawdoc! { "find": "c", "batchSize": 1 }, 5, rawdoc! {}),
+    ] {
+        assert_eq!(client.run("d", command).await.double("ok"), 1.0);
+    }
+    let commit = rawdoc! { "commitTransaction": 1, "txnNumber": 1_i64, "autocommit": false };
+    assert_eq!(client.run("admin", of(commit, 2, rawdoc! {})).await.double("ok"), 1.0);
+
+    let counts = async |client: &mut TestClient| {
+        let status = client.run("admin", rawdoc! { "serverStatus": 1 }).await;
+        let transactions = status.get_document("transactions").unwrap();
+        let cursors = status.get_document("metrics").unwrap().get_document("cursor").unwrap();
+        let sessions = status.get_document("logicalSessionRecordCache").unwrap();
+        let records = client.run("config", rawdoc! { "count": "transactions" }).await.int("n");
+        (
+            transactions.long("currentOpen"),
+            transactions.long("currentSnapshots"),
+            cursors.get_document("open").unwrap().long("total"),
+            sessions.long("activeSessionsCount"),
+            records,
+        )
+    };
+    assert_eq!(counts(&mut client).await, (1, 1, 1, 5, 2));
+    server.advance(Duration::from_secs(60));
+    assert_eq!(counts(&mut client).await, (0, 0, 1, 5, 2));
+    server.advance(Duration::from_secs(30 * 60));
+    assert_eq!(counts(&mut server.connect()).await, (0, 0, 0, 0, 2));
+    server.shared.forget_outcomes().await;
+    assert_eq!(counts(&mut server.connect()).await, (0, 0, 0, 0, 2));
+    server.advance(server.shared.options.outcome_retention);
+    server.shared.forget_outcomes().await;
+    assert_eq!(counts(&mut server.connect()).await, (0, 0, 0, 0, 0));
 }
