@@ -14,12 +14,13 @@ use crate::commands::{self, Access, Call, Command};
 use crate::error::{CommandError, Outcome};
 use crate::fail_points;
 use crate::operations::Operation;
-use crate::reply::{Answer, failure, labelled_failure, put_unsatisfied, success};
+use crate::reply::{Answer, failure, labelled_failure, put_unsatisfied, success, timed};
 use crate::request::Request;
 use crate::reserve::Reserved;
 use crate::state::{Client, Shared};
 use crate::transactions::end::is_end;
 use crate::transactions::{self, Entered, labels, rules};
+use crate::writer::Writer;
 
 /// A reply, and what is to be known to send it.
 pub(crate) struct Replied {
@@ -61,9 +62,7 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     }
     match outcome {
         Ok(mut answer) => {
-            if command.access == Access::Write || commands::writes_out(request) {
-                note_written(shared, request, &mut answer);
-            }
+            note_written(shared, request, command, &mut answer.writer);
             let document = success(answer.writer, shared.cluster_time.as_ref());
             Replied { document, more: answer.more, _reserved: answer.reserved }
         }
@@ -75,11 +74,11 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
             }
             debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
             let labels = labels::of_error(request.numbering, command.name, &error);
-            Replied {
-                document: labelled_failure(&error, &labels, shared.cluster_time.as_ref()),
-                more: false,
-                _reserved: None,
-            }
+            let mut writer = labelled_failure(&error, &labels);
+            // It may have written something before it failed.
+            note_written(shared, request, command, &mut writer);
+            let document = timed(writer, shared.cluster_time.as_ref());
+            Replied { document, more: false, _reserved: None }
         }
     }
 }
@@ -89,15 +88,18 @@ fn find(shared: &Shared, request: &Request<'_>) -> Option<&'static Command> {
     request.command.or_else(for_tests)
 }
 
-/// A command has written: time goes on, and the reply says if that is not all that its client asked for.
-fn note_written(shared: &Shared, request: &Request<'_>, answer: &mut Answer) {
+/// After a command that writes, time goes on, and the reply says if that is not all that its client asked for.
+fn note_written(shared: &Shared, request: &Request<'_>, command: &Command, writer: &mut Writer) {
+    if command.access != Access::Write && !commands::writes_out(request) {
+        return;
+    }
     if let Some(time) = &shared.cluster_time {
         time.advance();
     }
     if let Some(code) = request.write_concern.unsatisfied
         && let Ok(concern) = request.body.get_document("writeConcern")
     {
-        put_unsatisfied(&mut answer.writer, code, concern);
+        put_unsatisfied(writer, code, concern);
     }
 }
 

@@ -36,32 +36,32 @@ impl Answer {
 /// The reply to a command that succeeded.
 pub(crate) fn success(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocumentBuf {
     writer.put("ok", 1.0);
-    put_time(&mut writer, time);
-    writer.finish()
+    timed(writer, time)
 }
 
 /// The reply to what is no command yet, and is refused.
 pub(crate) fn failure(error: &CommandError) -> RawDocumentBuf {
-    labelled_failure(error, &labels::of_outcome(error), None)
+    labelled_failure(error, &labels::of_outcome(error)).finish()
 }
 
-/// The reply to a command that failed, with what the driver is to do about it.
-pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str], time: Option<&ClusterTime>) -> RawDocumentBuf {
+/// What a failed command answers, with what the driver is to do about it.
+pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str]) -> Writer {
     let mut writer = Writer::new();
     writer.put("ok", 0.0);
     put_error(&mut writer, error);
     put_labels(&mut writer, labels);
-    put_time(&mut writer, time);
+    writer
+}
+
+/// The reply, with the time that a replica set puts into each.
+pub(crate) fn timed(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocumentBuf {
+    if let Some(time) = time {
+        time.put(&mut writer);
+    }
     writer.finish()
 }
 
-fn put_time(writer: &mut Writer, time: Option<&ClusterTime>) {
-    if let Some(time) = time {
-        time.put(writer);
-    }
-}
-
-/// Writes that a write is done, but not on as many members as the client asks for.
+/// Writes that what a command wrote is not on as many members as the client asks for.
 pub(crate) fn put_unsatisfied(writer: &mut Writer, code: Code, concern: &RawDocument) {
     writer.begin_document("writeConcernError").put("code", code.0).put("codeName", &*code.name());
     match concern.get_str("w") {

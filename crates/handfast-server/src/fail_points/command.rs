@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::commands::{self, Command};
 use crate::dispatch::{self, Replied};
 use crate::error::{CommandError, Outcome};
-use crate::reply::labelled_failure;
+use crate::reply::{labelled_failure, timed};
 use crate::request::Request;
 use crate::state::{Client, Shared};
 use crate::transactions::labels;
@@ -134,7 +134,7 @@ pub(crate) async fn run(
         if let Some(code) = data.error {
             let error = CommandError::new(code, "Failing command via 'failCommand' failpoint");
             let labels = labels::of_error(request.numbering, name, &error);
-            let document = labelled_failure(&error, &data.labels(&labels), shared.cluster_time.as_ref());
+            let document = timed(labelled_failure(&error, &data.labels(&labels)), shared.cluster_time.as_ref());
             return Some(Replied { document, ..Replied::from(&error) });
         }
     }

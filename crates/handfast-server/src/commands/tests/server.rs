@@ -326,6 +326,9 @@ async fn a_write_concern_that_nobody_can_satisfy() {
         assert_eq!((reply.int("n"), error.int("code"), error.text("errmsg")), (1, code, text));
         assert_eq!(error.get_document("errInfo").unwrap().get_document("writeConcern").unwrap(), &*concern);
     }
+    let refused = rawdoc! { "insert": "c", "documents": [{}], "nonsense": 1, "writeConcern": { "w": 2 } };
+    let reply = client.run("d", refused).await;
+    assert_eq!((error_of(&reply).0, reply.get_document("writeConcernError").unwrap().int("code")), (40_415, 100));
     let out = |level: &str| {
         rawdoc! {
             "aggregate": "c", "pipeline": [{ "$out": "o" }], "cursor": {},
