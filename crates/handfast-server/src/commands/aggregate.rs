@@ -31,11 +31,22 @@ pub(crate) const COMMAND: Command = Command {
 
 /// Whether the pipeline ends in a stage that writes.
 pub(super) fn writes(request: &Request<'_>) -> bool {
-    let Ok(Some(RawBsonRef::Array(stages))) = request.body.get("pipeline") else { return false };
-    stages.into_iter().flatten().any(|stage| {
-        let name = stage.as_document().and_then(|stage| stage.iter().next()).and_then(Result::ok);
+    let body = match request.body.get("pipeline") {
+        Ok(Some(RawBsonRef::Array(stages))) => Some(stages),
+        _ => None,
+    };
+    let body = body.into_iter().flatten().filter_map(|stage| stage.ok()?.as_document());
+    let is_writing = |stage: &RawDocument| {
+        let name = stage.iter().next().and_then(Result::ok);
         name.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
-    })
+    };
+    body.chain(stages_of_sequences(request)).any(is_writing)
+}
+
+/// The stages of a pipeline that stands beside the body of the message.
+fn stages_of_sequences<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a RawDocument> {
+    let sequences = request.sequences.iter().filter(|sequence| sequence.identifier == "pipeline");
+    sequences.flat_map(|sequence| sequence.documents.iter().copied())
 }
 
 /// Reads the collection that it names, and what its stages name.
@@ -50,8 +61,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
             visit_pipeline(database, value, visitor)?;
         }
     }
-    let sequences = request.sequences.iter().filter(|sequence| sequence.identifier == "pipeline");
-    for stage in sequences.flat_map(|sequence| &sequence.documents) {
+    for stage in stages_of_sequences(request) {
         visit_pipeline(database, RawBsonRef::Document(stage), visitor)?;
     }
     Ok(())

@@ -64,6 +64,29 @@ impl Totals {
     fn any(&self) -> bool {
         self.inserted + self.modified + self.upserted + self.deleted > 0
     }
+
+    fn put(&self, writer: &mut Writer) {
+        for (name, count) in [
+            ("nErrors", self.errors),
+            ("nInserted", self.inserted),
+            ("nMatched", self.matched),
+            ("nModified", self.modified),
+            ("nUpserted", self.upserted),
+            ("nDeleted", self.deleted),
+        ] {
+            put_count(writer, name, count);
+        }
+    }
+
+    /// The error by which the operations ended, with what was done before it.
+    fn beside(&self, error: CommandError) -> CommandError {
+        let mut writer = Writer::new();
+        if let Some(details) = &error.details {
+            writer.put_all(details);
+        }
+        self.put(&mut writer);
+        CommandError { partly: self.any(), details: Some(writer.finish()), ..error }
+    }
 }
 
 impl Operation<'_> {
@@ -122,7 +145,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut bulk =
         Bulk { call, namespaces, ordered, errors_only, variables, results: Vec::new(), totals: Totals::default() };
     let applied = bulk.apply(operations).await;
-    applied.map_err(|error| CommandError { partly: bulk.totals.any(), ..error })?;
+    applied.map_err(|error| bulk.totals.beside(error))?;
     if let Some(error) = broken_off.filter(|_| !ordered || bulk.totals.errors == 0) {
         bulk.failed(error.index, &error.error);
     }
@@ -137,16 +160,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     };
     let cursor = Box::new(ListCursor::new(results));
     let reserved = put_first_batch(call, &mut writer, cursor, opening, call.shared.now()).await?;
-    for (name, count) in [
-        ("nErrors", totals.errors),
-        ("nInserted", totals.inserted),
-        ("nMatched", totals.matched),
-        ("nModified", totals.modified),
-        ("nUpserted", totals.upserted),
-        ("nDeleted", totals.deleted),
-    ] {
-        put_count(&mut writer, name, count);
-    }
+    totals.put(&mut writer);
     retried::put(&mut writer, retried);
     Ok(Answer { reserved, refused: totals.errors > 0, ..Answer::from(writer) })
 }

@@ -54,6 +54,32 @@ async fn in_a_bulk_the_outcome_of_all_is_unknown() {
 }
 
 #[tokio::test]
+async fn in_a_bulk_what_was_done_before_is_counted() {
+    let store = Arc::new(Faulty::new(Arc::new(MemoryStore::new(Sources::seeded(3))), Plan::at(2, Fault::LoseReply)));
+    let mut server = TestServer::new(store as Arc<dyn DocumentStore>, Options::default());
+    let operations = rawdoc! {
+        "bulkWrite": 1, "nsInfo": [{ "ns": "d.c" }], "ops": [
+            { "insert": 0, "document": { "_id": 7 } },
+            { "insert": 0, "document": { "_id": 8 } },
+            { "update": 0, "filter": { "_id": 7 }, "updateMods": { "$set": { "a": 1 } } },
+            { "delete": 0, "filter": { "_id": 8 } },
+        ],
+    };
+    let reply = server.connect().run("admin", operations).await;
+    assert_eq!((error_of(&reply).0, labels(&reply)), (9001, vec!["OutcomeUnknown".to_owned()]), "{reply:?}");
+    let counts = ["nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"].map(|name| reply.int(name));
+    assert_eq!(counts, [2, 1, 1, 0, 0], "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_pipeline_that_writes_may_stand_beside_the_body() {
+    let (_server, mut client, _) = failing(Fault::LoseReply).await;
+    let stages = [rawdoc! { "$out": "d" }];
+    let reply = client.run_with("d", rawdoc! { "aggregate": "c", "cursor": {} }, &[("pipeline", &stages)]).await;
+    assert_eq!((error_of(&reply).0, labels(&reply)), (9001, vec!["OutcomeUnknown".to_owned()]), "{reply:?}");
+}
+
+#[tokio::test]
 async fn what_certainly_did_not_happen_is_not_unknown() {
     for command in writes() {
         let (_server, mut client, _) = failing(Fault::Refuse).await;
