@@ -93,6 +93,29 @@ async fn a_changed_document_is_reported_and_left_alone() {
 }
 
 #[tokio::test]
+async fn a_damaged_document_keeps_no_other_from_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let index = IndexSpec { expire_after_seconds: Some(0), ..IndexSpec::new(rawdoc! { "t": 1 }) };
+    store.create_indexes(CreateIndexes { namespace: namespace(), indexes: vec![index] }).await.unwrap();
+    let date = |n: i64| bson::DateTime::from_millis(1_000_000 + n);
+    // The first one is damaged, with a date in the middle.
+    let documents = (0..20).map(|n| rawdoc! { "_id": n, "t": date((n + 10) % 20) }).collect();
+    store.insert(Insert::new(namespace(), documents)).await.unwrap();
+    store.close().await.unwrap();
+    change(directory.path(), Keyspace::Documents, |mut value| {
+        value.reverse();
+        Some(value)
+    });
+    let store = open(directory.path()).await;
+    let error = store.expire(date(15)).await.unwrap_err();
+    assert_eq!(error.code(), handfast_mql::Code::DataCorruptionDetected);
+    let left = all(store.find(Find::new(namespace(), rawdoc! { "_id": { "$gt": 0 } })).await.unwrap()).await;
+    let left: Vec<_> = left.iter().map(|document| document.get_i64("_id").unwrap()).collect();
+    assert_eq!(left, [6, 7, 8, 9], "later than now");
+}
+
+#[tokio::test]
 async fn a_document_that_is_gone_is_missed() {
     let directory = tempfile::tempdir().unwrap();
     build(directory.path()).await;
