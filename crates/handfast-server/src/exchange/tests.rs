@@ -431,6 +431,14 @@ fn survives(bytes: &[u8]) {
     });
 }
 
+fn session() -> bson::Binary {
+    bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![1; 16] }
+}
+
+fn payload(message: &[u8]) -> bson::Binary {
+    bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: message.to_vec() }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -446,7 +454,7 @@ proptest! {
 
     #[test]
     fn damaged_commands_do_no_harm(
-        which in 0..6usize,
+        which in 0..9usize,
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
         compressed in any::<bool>(),
     ) {
@@ -457,6 +465,15 @@ proptest! {
             rawdoc! { "aggregate": "c", "pipeline": [{ "$match": { "a": 1 } }], "cursor": {}, "$db": "d" },
             rawdoc! { "hello": 1, "client": { "driver": { "name": "x" } }, "compression": ["zstd"], "$db": "admin" },
             rawdoc! { "bulkWrite": 1, "ops": [{ "insert": 0, "document": {"_id": 1} }], "nsInfo": [{ "ns": "d.c" }], "$db": "admin" },
+            rawdoc! {
+                "insert": "c", "documents": [{ "_id": 1 }], "$db": "d", "lsid": { "id": session() }, "txnNumber": 1_i64,
+                "autocommit": false, "startTransaction": true,
+            },
+            rawdoc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1 }], "$db": "d", "lsid": { "id": session() }, "txnNumber": 1_i64 },
+            rawdoc! {
+                "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"),
+                "options": { "skipEmptyExchange": true }, "$db": "admin",
+            },
         ];
         let mut bytes = Vec::new();
         OpMsg::new(PLAIN, &commands[which]).encode(1, 0, &mut bytes);
