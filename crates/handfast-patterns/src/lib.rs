@@ -2,6 +2,7 @@
 
 mod error;
 pub mod exactly_once;
+pub mod job_queue;
 mod runner;
 mod steps;
 pub mod two_phase;
@@ -9,6 +10,7 @@ mod update;
 
 pub use error::{Error, Result};
 pub use exactly_once::{Change, ExactlyOnce, Outcome, Token, TwoStep};
+pub use job_queue::{JobContext, JobError, JobQueue, JobQueueOptions, NewJob, Worker, WorkerOptions};
 pub use runner::{Round, Runner, RunnerCounts, RunnerOptions};
 pub use tokio_util::sync::CancellationToken;
 pub use two_phase::{Participant, Plan, Transfer, TwoPhase, TwoPhaseOptions};

@@ -10,6 +10,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bson::{Document, RawDocumentBuf};
 use handfast_mql::Code;
@@ -118,18 +119,49 @@ impl Steps {
         Ok(again(|| self.store.upsert_one(&self.namespace, filter.clone(), change.clone())).await?)
     }
 
-    /// Changes the document that matches, and returns it as it became. The filter must not match after the change, or
-    /// a second attempt changes another document.
+    /// Changes the document that matches, and returns it as it became. The change must be one that can be made twice, or
+    /// one after which the filter matches nothing any more.
     pub(crate) async fn find_and_update(&self, filter: &Document, change: &Document) -> Result<Option<Document>> {
+        let request = self.find_and_update_request(filter, change)?;
+        let outcome = again(|| self.store.find_and_modify(request.clone())).await?;
+        outcome.value.as_ref().map(|document| self.read(document)).transpose()
+    }
+
+    /// Changes the first document that matches, any of them, and returns it as it became. `ours` is the filter of a document
+    /// that this very change was made to: it is looked for before another document is changed.
+    pub(crate) async fn find_first_and_update(
+        &self,
+        (filter, sort): (&Document, &Document),
+        change: &Document,
+        ours: &Document,
+    ) -> Result<Option<Document>> {
+        let request = FindAndModify { sort: raw(sort)?, ..self.find_and_update_request(filter, change)? };
+        let (ours, first) = (raw(ours)?, AtomicBool::new(true));
+        // The second attempt of a step is another one than the first.
+        let attempt = || async {
+            if !first.swap(false, Ordering::Relaxed)
+                && let Some(found) = self.store.find_one(&self.namespace, ours.clone()).await?
+            {
+                return Ok(Some(found));
+            }
+            Ok(self.store.find_and_modify(request.clone()).await?.value)
+        };
+        again(attempt).await?.as_ref().map(|document| self.read(document)).transpose()
+    }
+
+    fn find_and_update_request(&self, filter: &Document, change: &Document) -> Result<FindAndModify> {
         let modification = Modification::Update {
             update: UpdateSpec::Document(raw(change)?),
             upsert: false,
             returns: ReturnDocument::After,
             array_filters: Vec::new(),
         };
-        let request = FindAndModify::new(self.namespace.clone(), raw(filter)?, modification);
-        let outcome = again(|| self.store.find_and_modify(request.clone())).await?;
-        outcome.value.as_ref().map(|document| self.read(document)).transpose()
+        Ok(FindAndModify::new(self.namespace.clone(), raw(filter)?, modification))
+    }
+
+    pub(crate) async fn count(&self, filter: &Document) -> Result<u64> {
+        let filter = raw(filter)?;
+        Ok(again(|| self.store.count_matching(&self.namespace, filter.clone())).await?)
     }
 
     /// Deletes the document that matches; says whether one did.

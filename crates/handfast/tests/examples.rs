@@ -21,4 +21,5 @@ examples! {
     outcome = "../examples/05_outcome.rs",
     exactly_once = "../examples/06_exactly_once.rs",
     two_phase_commit = "../examples/07_two_phase_commit.rs",
+    job_queue = "../examples/08_job_queue.rs",
 }

@@ -10,4 +10,5 @@
 
 mod crash;
 mod exactly_once;
+mod job_queue;
 mod two_phase;

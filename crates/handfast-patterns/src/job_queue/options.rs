@@ -1,0 +1,235 @@
+//! Settings of a queue, and jobs to put into it.
+
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{Bson, DateTime, Document};
+use serde::Serialize;
+
+use crate::runner::jittered;
+use crate::{Error, Result};
+
+/// Settings of [`JobQueue`](super::JobQueue).
+#[derive(Clone, Debug)]
+pub struct JobQueueOptions {
+    /// How long a worker may be silent before its job is given to another one. A worker speaks up three times in it.
+    pub lease: Duration,
+    /// Failures of a job before it is given up.
+    pub attempts_max: u32,
+    /// Times that a job's worker fell silent before it is given up: a job that kills whoever works on it.
+    pub crashes_max: u32,
+    /// How long a failed job waits.
+    pub backoff: Backoff,
+    /// Jobs may have an order ([`NewJob::in_order`]); each claim then costs some more operations.
+    pub ordered: bool,
+    /// Names of fields.
+    pub fields: JobFields,
+}
+
+impl Default for JobQueueOptions {
+    fn default() -> Self {
+        JobQueueOptions {
+            lease: Duration::from_secs(60),
+            attempts_max: 20,
+            crashes_max: 5,
+            backoff: Backoff::default(),
+            ordered: false,
+            fields: JobFields::default(),
+        }
+    }
+}
+
+/// How long a failed job waits: twice as long after each failure.
+#[derive(Clone, Copy, Debug)]
+pub struct Backoff {
+    /// After the first failure.
+    pub first: Duration,
+    /// At most.
+    pub longest: Duration,
+    /// By how much it may be shorter or longer, at random, so that what failed together does not come back together.
+    pub jitter: f64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(3600), jitter: 0.2 }
+    }
+}
+
+impl Backoff {
+    /// How long to wait after so many failures.
+    pub fn after(&self, failures: u32, random: u64) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        let wait = self.first.saturating_mul(1 << doublings).min(self.longest);
+        jittered(wait, self.jitter, random)
+    }
+}
+
+/// Names of fields.
+#[derive(Clone, Debug)]
+pub struct JobFields {
+    /// When it was enqueued.
+    pub ts: String,
+    /// Where it is.
+    pub state: String,
+    /// Which handler it is for.
+    pub kind: String,
+    /// What the handler gets.
+    pub details: String,
+    /// Who has it, or had it: `{name, ts, claim}`.
+    pub worker: String,
+    /// 1 until it is done or given up.
+    pub undone: String,
+    /// Failures.
+    pub attempts: String,
+    /// Times that its worker fell silent.
+    pub crashes: String,
+    /// Larger goes first.
+    pub priority: String,
+    /// Not before.
+    pub run_at: String,
+    /// Why it failed last.
+    pub error: String,
+    /// What its handler returned.
+    pub result: String,
+    /// How far its handler says it is.
+    pub progress: String,
+    /// When it was done or given up, by the store's clock.
+    pub finished_at: String,
+    /// Somebody wants it canceled while a worker has it.
+    pub cancel: String,
+    /// No other undone job has this key.
+    pub unique: String,
+    /// No other job has this key, done or not.
+    pub unique_window: String,
+    /// Jobs of one key are done one after the other.
+    pub order: String,
+    /// The key of the order, while a worker has the job.
+    pub running: String,
+}
+
+impl Default for JobFields {
+    fn default() -> Self {
+        let name = str::to_owned;
+        JobFields {
+            ts: name("ts"),
+            state: name("state"),
+            kind: name("type"),
+            details: name("details"),
+            worker: name("worker"),
+            undone: name("undone"),
+            attempts: name("attempts"),
+            crashes: name("crashes"),
+            priority: name("priority"),
+            run_at: name("runAt"),
+            error: name("error"),
+            result: name("result"),
+            progress: name("progress"),
+            finished_at: name("finishedAt"),
+            cancel: name("cancel"),
+            unique: name("unique"),
+            unique_window: name("uniqueWindow"),
+            order: name("order"),
+            running: name("running"),
+        }
+    }
+}
+
+/// A job to be enqueued.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    pub(super) id: Option<ObjectId>,
+    pub(super) kind: String,
+    pub(super) details: Document,
+    pub(super) priority: i32,
+    pub(super) run_at: Option<DateTime>,
+    pub(super) unique: Option<Unique>,
+    pub(super) order: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Unique {
+    UntilDone(String),
+    Window(String, Duration),
+}
+
+impl NewJob {
+    /// A job for the handler of this type.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for details that cannot be written as a document.
+    pub fn new(kind: impl Into<String>, details: &impl Serialize) -> Result<Self> {
+        let details = bson::serialize_to_document(details)
+            .map_err(|error| Error::invalid(format!("the details cannot be written as a document: {error}")))?;
+        let (id, run_at, unique, order) = (None, None, None, None);
+        Ok(NewJob { id, kind: kind.into(), details, priority: 0, run_at, unique, order })
+    }
+
+    /// With an id of the caller's: to enqueue it again does nothing.
+    #[must_use]
+    pub fn with_id(self, id: ObjectId) -> Self {
+        NewJob { id: Some(id), ..self }
+    }
+
+    /// Larger goes first; 0 is the usual one.
+    #[must_use]
+    pub fn with_priority(self, priority: i32) -> Self {
+        NewJob { priority, ..self }
+    }
+
+    /// Not before this time.
+    #[must_use]
+    pub fn at(self, run_at: DateTime) -> Self {
+        NewJob { run_at: Some(run_at), ..self }
+    }
+
+    /// Not if an undone job has this key.
+    #[must_use]
+    pub fn unique(self, key: impl Into<String>) -> Self {
+        NewJob { unique: Some(Unique::UntilDone(key.into())), ..self }
+    }
+
+    /// Not if a job has this key in the same window of time, done or not. Windows are counted from 1970; the job must not
+    /// be purged within it.
+    #[must_use]
+    pub fn unique_within(self, key: impl Into<String>, window: Duration) -> Self {
+        NewJob { unique: Some(Unique::Window(key.into(), window)), ..self }
+    }
+
+    /// After all jobs of this key that were enqueued before: one at a time, and one that failed is waited for until it is
+    /// done or given up. The queue must be [`ordered`](JobQueueOptions::ordered).
+    #[must_use]
+    pub fn in_order(self, key: impl Into<String>) -> Self {
+        NewJob { order: Some(key.into()), ..self }
+    }
+
+    /// The document of the job.
+    pub(super) fn to_document(&self, fields: &JobFields, id: ObjectId, now: DateTime) -> Document {
+        let mut job = bson::doc! {
+            "_id": id,
+            &fields.ts: now,
+            &fields.state: super::JobState::Todo.name(),
+            &fields.kind: &self.kind,
+            &fields.details: self.details.clone(),
+            &fields.undone: 1,
+            &fields.attempts: 0,
+            &fields.crashes: 0,
+            &fields.priority: self.priority,
+            &fields.run_at: self.run_at.unwrap_or(now),
+        };
+        match &self.unique {
+            Some(Unique::UntilDone(key)) => {
+                job.insert(&fields.unique, key);
+            }
+            Some(Unique::Window(key, window)) => {
+                let number = now.timestamp_millis() / i64::try_from(window.as_millis()).unwrap_or(i64::MAX).max(1);
+                job.insert(&fields.unique_window, Bson::String(format!("{key}@{number}")));
+            }
+            None => {}
+        }
+        if let Some(order) = &self.order {
+            job.insert(&fields.order, order);
+        }
+        job
+    }
+}

@@ -1,0 +1,403 @@
+//! Workers: they claim jobs, run their handlers, and keep the lease meanwhile.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bson::Bson;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::{JoinHandle, JoinSet};
+use tracing::Instrument;
+
+use super::{Held, Job, JobContext, JobQueue};
+use crate::runner::jittered;
+use crate::{CancellationToken, Error, Result};
+
+/// A worker speaks up so many times within a lease, so that one lost request does not lose a job.
+const RENEWALS_PER_LEASE: u32 = 3;
+/// By how much the pause between two looks at an empty queue may be shorter or longer.
+const POLL_JITTER: f64 = 0.2;
+
+/// Why a handler did not finish its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobError {
+    /// Try again after a while.
+    Retry(String),
+    /// It will never succeed.
+    GiveUp(String),
+    /// Not now; this is no failure.
+    Snooze(Duration),
+}
+
+/// Errors with a source or a text are tried again.
+impl<E: std::error::Error> From<E> for JobError {
+    fn from(error: E) -> Self {
+        JobError::Retry(error.to_string())
+    }
+}
+
+/// At most so many jobs are begun within a time, by one worker.
+#[derive(Clone, Copy, Debug)]
+pub struct RateLimit {
+    /// How many.
+    pub jobs: usize,
+    /// Within which time.
+    pub within: Duration,
+}
+
+/// Settings of [`Worker`].
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    /// Jobs at the same time.
+    pub concurrency: usize,
+    /// How fast jobs are begun.
+    pub rate: Option<RateLimit>,
+    /// Between two looks at an empty queue.
+    pub poll: Duration,
+    /// How long handlers may go on when the worker stops. Then their jobs are given back, without counting as attempts.
+    pub grace: Duration,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        WorkerOptions { concurrency: 8, rate: None, poll: Duration::from_secs(1), grace: Duration::from_secs(20) }
+    }
+}
+
+/// What became of jobs that a queue was drained of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Done.
+    pub completed: u64,
+    /// Failed: to be tried again later, or given up.
+    pub failed: u64,
+    /// Put off.
+    pub snoozed: u64,
+    /// Taken by somebody else meanwhile.
+    pub lost: u64,
+}
+
+/// What a worker has done since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Jobs claimed.
+    pub claimed: u64,
+    /// Jobs done.
+    pub completed: u64,
+    /// Handlers that failed.
+    pub failed: u64,
+    /// Jobs put off.
+    pub snoozed: u64,
+    /// Jobs that were lost to somebody else, or canceled, while the handler worked.
+    pub lost: u64,
+    /// Jobs given back when the worker stopped.
+    pub released: u64,
+    /// Requests to the store that failed.
+    pub store_errors: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    claimed: AtomicU64,
+    completed: AtomicU64,
+    failed: AtomicU64,
+    snoozed: AtomicU64,
+    lost: AtomicU64,
+    released: AtomicU64,
+    store_errors: AtomicU64,
+}
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Handler = Arc<dyn Fn(JobContext) -> BoxFuture<Result<Option<Bson>, JobError>> + Send + Sync>;
+
+/// Claims jobs and runs their handlers. See [`JobQueue`] for an example.
+#[derive(Clone)]
+pub struct Worker {
+    queue: JobQueue,
+    name: String,
+    options: WorkerOptions,
+    handlers: HashMap<String, Handler>,
+    kinds: Vec<String>,
+    counters: Arc<Counters>,
+}
+
+/// How one job ended, for its worker.
+enum Ended {
+    Completed,
+    Failed,
+    Snoozed,
+    Lost,
+    Released,
+}
+
+impl Worker {
+    /// A worker of this name. Names are for people: several workers may have the same.
+    pub fn new(queue: JobQueue, name: impl Into<String>) -> Self {
+        Worker {
+            queue,
+            name: name.into(),
+            options: WorkerOptions::default(),
+            handlers: HashMap::new(),
+            kinds: Vec::new(),
+            counters: Arc::default(),
+        }
+    }
+
+    /// With settings.
+    #[must_use]
+    pub fn with_options(self, options: WorkerOptions) -> Self {
+        Worker { options, ..self }
+    }
+
+    /// Adds the handler of a type of jobs; a worker claims only jobs that it has a handler for. A handler is run at least once
+    /// for each job, and may be dropped at any `await`: what it does must be safe to repeat ([`JobContext::guard`]).
+    #[must_use]
+    pub fn handle<T, R, F>(
+        mut self,
+        kind: impl Into<String>,
+        handler: impl Fn(JobContext, T) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: DeserializeOwned + Send + 'static,
+        R: Serialize,
+        F: Future<Output = Result<R, JobError>> + Send + 'static,
+    {
+        let run = move |context: JobContext| -> BoxFuture<_> {
+            let started = context.job().details::<T>().map(|details| handler(context, details));
+            Box::pin(async move {
+                // Details that cannot be read now cannot be read later.
+                let unreadable = |error| JobError::GiveUp(format!("its details cannot be read: {error}"));
+                let result = started.map_err(unreadable)?.await?;
+                let unwritable = |error| JobError::GiveUp(format!("its result cannot be written: {error}"));
+                bson::serialize_to_bson(&result)
+                    .map(|result| (result != Bson::Null).then_some(result))
+                    .map_err(unwritable)
+            })
+        };
+        let kind = kind.into();
+        self.handlers.insert(kind.clone(), Arc::new(run));
+        self.kinds.retain(|known| *known != kind);
+        self.kinds.push(kind);
+        self
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> WorkerCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { claimed, completed, failed, snoozed, lost, released, store_errors } = &*self.counters;
+        WorkerCounts {
+            claimed: read(claimed),
+            completed: read(completed),
+            failed: read(failed),
+            snoozed: read(snoozed),
+            lost: read(lost),
+            released: read(released),
+            store_errors: read(store_errors),
+        }
+    }
+
+    /// For tests: runs all jobs that are due, one after the other, until there is none.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn drain(&self) -> Result<Drained> {
+        let (mut drained, never) = (Drained::default(), CancellationToken::new());
+        while let Some(job) = self.queue.claim(&self.name, &self.kinds).await? {
+            match self.work(job, &never).await? {
+                Ended::Completed => drained.completed += 1,
+                Ended::Failed => drained.failed += 1,
+                Ended::Snoozed => drained.snoozed += 1,
+                Ended::Lost | Ended::Released => drained.lost += 1,
+            }
+        }
+        Ok(drained)
+    }
+
+    /// Works in the background until `cancel` is cancelled or [`Working::stop`] called. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Settings that make no sense, or no handlers.
+    pub fn spawn(&self, cancel: &CancellationToken) -> Result<Working> {
+        let WorkerOptions { concurrency, rate, poll, .. } = &self.options;
+        if *concurrency == 0 || poll.is_zero() || rate.is_some_and(|rate| rate.jobs == 0) {
+            return Err(Error::invalid(
+                "a worker needs room for a job, a pause between two looks, and a rate of at least 1",
+            ));
+        }
+        if self.kinds.is_empty() {
+            return Err(Error::invalid("a worker needs a handler"));
+        }
+        let cancel = cancel.child_token();
+        let work = self.clone().run(cancel.clone());
+        let task = tokio::spawn(work.instrument(tracing::info_span!("worker", name = self.name)));
+        Ok(Working { cancel, task: Some(task), worker: self.clone() })
+    }
+
+    async fn run(self, cancel: CancellationToken) {
+        let (mut running, mut begun) = (JoinSet::new(), VecDeque::new());
+        // What handlers see is not yet the end: they have their grace.
+        let dropped = CancellationToken::new();
+        while !cancel.is_cancelled() {
+            let free = running.len() < self.options.concurrency && self.may_begin(&mut begun);
+            let claimed = if free { self.claim().await } else { None };
+            if let Some(job) = claimed {
+                begun.push_back(self.queue.sources.clock.elapsed());
+                let (worker, cancel, dropped) = (self.clone(), cancel.clone(), dropped.clone());
+                running.spawn(async move { worker.work_and_count(job, &cancel, &dropped).await });
+                continue;
+            }
+            let pause = jittered(self.options.poll, POLL_JITTER, self.queue.sources.random.next_u64());
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
+                Some(_) = running.join_next() => {}
+            }
+        }
+        let all_ended = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.options.grace, all_ended).await.is_err() {
+            dropped.cancel();
+            while running.join_next().await.is_some() {}
+        }
+    }
+
+    /// Whether the rate allows another job now.
+    fn may_begin(&self, begun: &mut VecDeque<Duration>) -> bool {
+        let Some(rate) = self.options.rate else {
+            begun.clear();
+            return true;
+        };
+        let now = self.queue.sources.clock.elapsed();
+        while begun.front().is_some_and(|first| now.saturating_sub(*first) >= rate.within) {
+            begun.pop_front();
+        }
+        begun.len() < rate.jobs
+    }
+
+    async fn claim(&self) -> Option<Job> {
+        match self.queue.claim(&self.name, &self.kinds).await {
+            Ok(job) => {
+                self.counters.claimed.fetch_add(u64::from(job.is_some()), Ordering::Relaxed);
+                job
+            }
+            Err(error) => {
+                self.counters.store_errors.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%error, "no job could be claimed, the worker tries again");
+                None
+            }
+        }
+    }
+
+    async fn work_and_count(&self, job: Job, stop: &CancellationToken, dropped: &CancellationToken) {
+        let id = job.id;
+        let span = tracing::info_span!("job", %id, kind = job.kind, attempt = job.attempts);
+        let counter = match self.work_until(job, stop, dropped).instrument(span.clone()).await {
+            Ok(Ended::Completed) => &self.counters.completed,
+            Ok(Ended::Failed) => &self.counters.failed,
+            Ok(Ended::Snoozed) => &self.counters.snoozed,
+            Ok(Ended::Lost) => &self.counters.lost,
+            Ok(Ended::Released) => &self.counters.released,
+            Err(error) => {
+                span.in_scope(
+                    || tracing::warn!(%error, "the end of a job could not be written, its lease will run out"),
+                );
+                &self.counters.store_errors
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn work(&self, job: Job, stop: &CancellationToken) -> Result<Ended> {
+        self.work_until(job, stop, &CancellationToken::new()).await
+    }
+
+    /// Runs the handler until it ends, the job is lost or canceled, or the worker's grace is over.
+    async fn work_until(&self, job: Job, stop: &CancellationToken, dropped: &CancellationToken) -> Result<Ended> {
+        let Some(handler) = self.handlers.get(&job.kind) else {
+            let _: Held = self.queue.release(&job).await?;
+            return Ok(Ended::Released);
+        };
+        let context = JobContext { queue: self.queue.clone(), job: job.clone(), stop: stop.clone() };
+        // A task of its own, so that a panic is a failure of its job. It ends when this function does.
+        let mut task = JoinSet::new();
+        task.spawn(handler(context).in_current_span());
+        let ended = tokio::select! {
+            ended = task.join_next() => ended,
+            held = self.keep(&job) => {
+                task.shutdown().await;
+                return match held {
+                    Held::CancelWanted => self.queue.give_up(&job, "canceled").await.map(|_| Ended::Lost),
+                    Held::Yes | Held::Lost => Ok(Ended::Lost),
+                };
+            }
+            () = dropped.cancelled() => None,
+        };
+        let held_or = |held: Held, ended: Ended| if held == Held::Lost { Ended::Lost } else { ended };
+        match ended {
+            None => {
+                task.shutdown().await;
+                Ok(held_or(self.queue.release(&job).await?, Ended::Released))
+            }
+            Some(Ok(Ok(result))) => Ok(held_or(self.queue.complete(&job, result).await?, Ended::Completed)),
+            Some(Ok(Err(JobError::Retry(error)))) => Ok(held_or(self.queue.fail(&job, &error).await?, Ended::Failed)),
+            Some(Ok(Err(JobError::GiveUp(error)))) => {
+                Ok(held_or(self.queue.give_up(&job, &error).await?, Ended::Failed))
+            }
+            Some(Ok(Err(JobError::Snooze(wait)))) => Ok(held_or(self.queue.snooze(&job, wait).await?, Ended::Snoozed)),
+            Some(Err(panicked)) => Ok(held_or(self.queue.fail(&job, &panicked.to_string()).await?, Ended::Failed)),
+        }
+    }
+
+    /// Renews the lease until the job is lost, or somebody wants it canceled.
+    async fn keep(&self, job: &Job) -> Held {
+        let (lease, clock) = (self.queue.options.lease, &self.queue.sources.clock);
+        let mut renewed = clock.elapsed();
+        loop {
+            tokio::time::sleep(lease / RENEWALS_PER_LEASE).await;
+            let now = clock.elapsed();
+            match self.queue.renew(job, None).await {
+                Ok(Held::Yes) => renewed = now,
+                Ok(held) => return held,
+                Err(error) => {
+                    tracing::warn!(%error, "a lease could not be renewed");
+                    if clock.elapsed().saturating_sub(renewed) >= lease {
+                        return Held::Lost;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A worker that was started. Dropping it stops the worker, as [`Working::stop`] does without waiting.
+pub struct Working {
+    cancel: CancellationToken,
+    task: Option<JoinHandle<()>>,
+    worker: Worker,
+}
+
+impl Working {
+    /// What it has done so far.
+    pub fn counts(&self) -> WorkerCounts {
+        self.worker.counts()
+    }
+
+    /// Claims nothing more, waits for the handlers for the time of grace, gives the jobs of the others back.
+    pub async fn stop(mut self) {
+        self.cancel.cancel();
+        if let Some(task) = self.task.take()
+            && let Err(error) = task.await
+        {
+            tracing::warn!(%error, "a worker ended with a panic");
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}

@@ -1,0 +1,727 @@
+//! The job queue: fencing, retries, poison, order, uniqueness, every crash point, and workers that are killed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{Bson, DateTime, Document, doc, rawdoc};
+use handfast_patterns::exactly_once::Memory;
+use handfast_patterns::job_queue::{
+    Backoff, Depth, Drained, Enqueued, Held, Job, JobError, JobQueue, JobQueueOptions, JobState, NewJob, RateLimit,
+    Worker, WorkerOptions,
+};
+use handfast_patterns::{CancellationToken, Change, Error, ExactlyOnce, Outcome, Result, RunnerOptions, Token};
+use handfast_store::StoreExt;
+use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
+use serde::{Deserialize, Serialize};
+
+use crate::crash::{Stage, World, every_point};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Friends {
+    users: [String; 2],
+}
+
+fn friends() -> NewJob {
+    NewJob::new("ADD_FRIEND", &Friends { users: ["ann".to_owned(), "bob".to_owned()] }).unwrap()
+}
+
+fn numbered(number: i64) -> NewJob {
+    NewJob::new("count", &doc! { "number": number }).unwrap()
+}
+
+fn kinds() -> Vec<String> {
+    vec!["ADD_FRIEND".to_owned(), "count".to_owned()]
+}
+
+async fn open_with(world: &World, options: JobQueueOptions) -> Result<JobQueue> {
+    JobQueue::open(Arc::clone(&world.store), world.place("jobs"), world.sources.clone(), options).await
+}
+
+async fn open(world: &World) -> JobQueue {
+    open_with(world, JobQueueOptions::default()).await.unwrap()
+}
+
+async fn claim(queue: &JobQueue) -> Job {
+    queue.claim("worker1", &kinds()).await.unwrap().expect("a job is due")
+}
+
+fn new_id(enqueued: Enqueued) -> ObjectId {
+    match enqueued {
+        Enqueued::New(id) => id,
+        Enqueued::Duplicate => panic!("a duplicate"),
+    }
+}
+
+async fn stored(world: &World, id: ObjectId) -> Document {
+    let found = world.store.find_one(&world.place("jobs"), rawdoc! { "_id": id }).await.unwrap();
+    Document::try_from(&*found.unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn the_documents_have_the_fields_of_the_seed() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let now = world.sources.clock.now();
+    let id = new_id(queue.enqueue(friends()).await.unwrap());
+    let todo = doc! {
+        "_id": id, "ts": now, "state": "TODO", "type": "ADD_FRIEND", "details": { "users": ["ann", "bob"] }, "undone": 1,
+        "attempts": 0, "crashes": 0, "priority": 0, "runAt": now,
+    };
+    assert_eq!(stored(&world, id).await, todo);
+    world.clock.advance(MINUTE);
+    let job = claim(&queue).await;
+    assert_eq!(job.details::<Friends>().unwrap().users, ["ann", "bob"]);
+    let processing = stored(&world, id).await;
+    assert_eq!(processing.get_str("state").unwrap(), "PROCESSING");
+    let worker = processing.get_document("worker").unwrap();
+    assert_eq!(
+        (worker.get_str("name").unwrap(), *worker.get_datetime("ts").unwrap()),
+        ("worker1", world.sources.clock.now())
+    );
+    assert_eq!(queue.complete(&job, Some("friends".into())).await.unwrap(), Held::Yes);
+    let done = stored(&world, id).await;
+    assert_eq!((done.get_str("state").unwrap(), done.get_str("result").unwrap()), ("DONE", "friends"));
+    assert!(!done.contains_key("undone") && done.contains_key("finishedAt"), "{done}");
+}
+
+#[tokio::test]
+async fn jobs_are_claimed_by_priority_then_time_then_age_and_not_before_their_time() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let now = world.sources.clock.now();
+    let in_an_hour = DateTime::from_millis(now.timestamp_millis() + 3_600_000);
+    queue.enqueue(numbered(3)).await.unwrap();
+    world.clock.advance(Duration::from_millis(1));
+    queue.enqueue(numbered(4)).await.unwrap();
+    queue.enqueue(numbered(5).at(in_an_hour).with_priority(9)).await.unwrap();
+    queue.enqueue(numbered(2).with_priority(1)).await.unwrap();
+    queue.enqueue(NewJob::new("unknown", &doc! {}).unwrap().with_priority(99)).await.unwrap();
+    queue.enqueue(numbered(1).with_priority(2)).await.unwrap();
+    let depth = Depth { due: 5, scheduled: 1, oldest_due: Some(Duration::from_millis(1)), ..Depth::default() };
+    assert_eq!(queue.depth().await.unwrap(), depth);
+    let numbers = async || {
+        let jobs = queue.claim_many("w", &kinds(), 10).await.unwrap();
+        jobs.iter().map(|job| job.details.get_i64("number").unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers().await, [1, 2, 3, 4]);
+    world.clock.advance(HOUR);
+    assert_eq!(numbers().await, [5]);
+    assert!(numbers().await.is_empty());
+}
+
+/// The same worker name claims the job again: the old claim is still over.
+#[tokio::test]
+async fn who_lost_the_lease_cannot_renew_complete_fail_snooze_or_release() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let id = new_id(queue.enqueue(friends()).await.unwrap());
+    let slow = claim(&queue).await;
+    world.clock.advance(2 * MINUTE);
+    assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
+    for claimed_again in [false, true] {
+        let new = if claimed_again { Some(claim(&queue).await) } else { None };
+        let before = stored(&world, id).await;
+        assert_eq!(queue.renew(&slow, Some(50.into())).await.unwrap(), Held::Lost);
+        assert_eq!(queue.complete(&slow, None).await.unwrap(), Held::Lost);
+        assert_eq!(queue.fail(&slow, "slow").await.unwrap(), Held::Lost);
+        assert_eq!(queue.give_up(&slow, "slow").await.unwrap(), Held::Lost);
+        assert_eq!(queue.snooze(&slow, HOUR).await.unwrap(), Held::Lost);
+        assert_eq!(queue.release(&slow).await.unwrap(), Held::Lost);
+        assert_eq!(stored(&world, id).await, before, "claimed again: {claimed_again}");
+        if let Some(new) = new {
+            assert_eq!((new.attempts, new.crashes), (0, 1), "a crash is no failure");
+            assert_eq!(queue.complete(&new, None).await.unwrap(), Held::Yes);
+        }
+    }
+}
+
+/// The answer to a claim is lost: the worker finds the job that it has claimed, and does not claim another one.
+#[tokio::test]
+async fn a_claim_whose_answer_is_lost_is_found_again() {
+    let world = World::in_memory();
+    // Operation 0 creates the indexes, 1 claims.
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(1, Fault::LoseReply)));
+    let queue = open(&world).await;
+    let (first, _second) = (queue.enqueue(numbered(1)).await.unwrap(), queue.enqueue(numbered(2)).await.unwrap());
+    let job = claim(&open(&world.on(lossy)).await).await;
+    assert_eq!(Enqueued::New(job.id), first);
+    let depth = queue.depth().await.unwrap();
+    assert_eq!((depth.due, depth.processing), (1, 1));
+    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+}
+
+#[tokio::test]
+async fn a_job_whose_worker_speaks_up_is_not_reclaimed() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    queue.enqueue(friends()).await.unwrap();
+    let job = claim(&queue).await;
+    for _ in 0..5 {
+        world.clock.advance(Duration::from_secs(50));
+        assert_eq!(queue.renew(&job, None).await.unwrap(), Held::Yes);
+        assert_eq!(queue.reclaim(10).await.unwrap().done, 0);
+    }
+    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+}
+
+/// It was seen silent, and speaks up before it is returned.
+#[tokio::test]
+async fn a_reclaimer_that_is_slow_does_not_take_a_job_that_was_renewed() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    queue.enqueue(friends()).await.unwrap();
+    let job = claim(&queue).await;
+    world.clock.advance(2 * MINUTE);
+    // Operation 0 creates the indexes, 1 and 2 look for silent workers, 3 returns the job.
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(3, Fault::FreezeBefore)));
+    let reclaimer = open(&world.on(slow.clone())).await;
+    let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
+    while slow.frozen() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(queue.renew(&job, None).await.unwrap(), Held::Yes);
+    slow.release();
+    assert_eq!(reclaim.await.unwrap().unwrap().done, 0);
+    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+}
+
+#[tokio::test]
+async fn failures_are_tried_again_later_and_given_up_at_last() {
+    let world = World::in_memory();
+    let backoff = Backoff { first: MINUTE, longest: HOUR, jitter: 0.0 };
+    let queue =
+        open_with(&world, JobQueueOptions { attempts_max: 3, backoff, ..JobQueueOptions::default() }).await.unwrap();
+    let id = new_id(queue.enqueue(friends()).await.unwrap());
+    for wait in [MINUTE, 2 * MINUTE] {
+        assert_eq!(queue.fail(&claim(&queue).await, "no luck").await.unwrap(), Held::Yes);
+        world.clock.advance(wait - Duration::from_millis(1));
+        assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "too early");
+        world.clock.advance(Duration::from_millis(1));
+    }
+    assert_eq!(queue.fail(&claim(&queue).await, "no luck").await.unwrap(), Held::Yes);
+    let dead = queue.show(id).await.unwrap().unwrap();
+    assert_eq!((dead.state, dead.attempts, dead.error.as_deref()), (JobState::Failed, 3, Some("no luck")));
+    world.clock.advance(24 * HOUR);
+    assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None);
+
+    assert!(queue.retry(id).await.unwrap());
+    assert!(!queue.discard(id).await.unwrap(), "no dead letter any more");
+    assert_eq!(claim(&queue).await.attempts, 0);
+    assert!(
+        !queue.retry(id).await.unwrap_or(true) || queue.show(id).await.unwrap().unwrap().state == JobState::Processing
+    );
+}
+
+#[tokio::test]
+async fn a_job_that_kills_its_workers_is_given_up() {
+    let world = World::in_memory();
+    let queue = open_with(&world, JobQueueOptions { crashes_max: 3, ..JobQueueOptions::default() }).await.unwrap();
+    let id = new_id(queue.enqueue(friends()).await.unwrap());
+    for _ in 0..3 {
+        let _dies = claim(&queue).await;
+        world.clock.advance(2 * MINUTE);
+        assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
+    }
+    let dead = queue.show(id).await.unwrap().unwrap();
+    assert_eq!((dead.state, dead.attempts, dead.crashes), (JobState::Failed, 0, 3));
+    assert!(queue.discard(id).await.unwrap());
+    assert_eq!(queue.show(id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_key_is_unique_until_its_job_is_over_or_within_a_window() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let first = new_id(queue.enqueue(friends().unique("ann-bob")).await.unwrap());
+    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate);
+    assert_eq!(queue.enqueue(friends().unique("ann-bob").with_id(first)).await.unwrap(), Enqueued::New(first), "again");
+    let job = claim(&queue).await;
+    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate, "it is being done");
+    assert_eq!(queue.give_up(&job, "no").await.unwrap(), Held::Yes);
+    let second = new_id(queue.enqueue(friends().unique("ann-bob")).await.unwrap());
+    assert!(queue.retry(first).await.is_err(), "another one has the key");
+    assert_eq!(queue.complete(&claim(&queue).await, None).await.unwrap(), Held::Yes);
+    assert_ne!(first, second);
+    assert!(queue.retry(first).await.unwrap());
+    assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate, "it has its key again");
+
+    let hourly = || numbered(1).unique_within("report", HOUR);
+    new_id(queue.enqueue(hourly()).await.unwrap());
+    assert_eq!(queue.claim_many("w", &kinds(), 9).await.unwrap().len(), 2);
+    assert_eq!(queue.enqueue(hourly()).await.unwrap(), Enqueued::Duplicate);
+    world.clock.advance(HOUR);
+    new_id(queue.enqueue(hourly()).await.unwrap());
+}
+
+#[tokio::test]
+async fn jobs_of_one_key_are_done_in_order() {
+    let world = World::in_memory();
+    let backoff = Backoff { first: MINUTE, longest: MINUTE, jitter: 0.0 };
+    let queue =
+        open_with(&world, JobQueueOptions { ordered: true, backoff, ..JobQueueOptions::default() }).await.unwrap();
+    for number in 1..=3 {
+        world.clock.advance(Duration::from_millis(1));
+        queue.enqueue(numbered(number).in_order("ann")).await.unwrap();
+    }
+    // A later one in a hurry does not overtake.
+    queue.enqueue(numbered(4).in_order("ann").with_priority(9)).await.unwrap();
+    queue.enqueue(numbered(10).in_order("bob")).await.unwrap();
+    queue.enqueue(numbered(20)).await.unwrap();
+    let numbers = |jobs: &[Job]| jobs.iter().map(|job| job.details.get_i64("number").unwrap()).collect::<Vec<_>>();
+    let first = queue.claim_many("w", &kinds(), 9).await.unwrap();
+    assert_eq!(numbers(&first), [1, 10, 20]);
+    assert_eq!(queue.fail(&first[0], "not yet").await.unwrap(), Held::Yes);
+    assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "2 waits for 1");
+    world.clock.advance(MINUTE);
+    for expected in [1, 2, 3, 4] {
+        let jobs = queue.claim_many("w", &kinds(), 9).await.unwrap();
+        assert_eq!(numbers(&jobs), [expected]);
+        let over =
+            if expected == 2 { queue.give_up(&jobs[0], "no").await } else { queue.complete(&jobs[0], None).await };
+        assert_eq!(over.unwrap(), Held::Yes);
+    }
+    let unordered = open(&world).await;
+    assert!(matches!(unordered.enqueue(numbered(1).in_order("x")).await, Err(Error::Invalid { .. })));
+}
+
+/// Two workers who looked at the same moment do not both get a job of one key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_job_of_a_key_at_a_time_with_many_workers() {
+    let world = World::in_memory();
+    let queue = open_with(&world, JobQueueOptions { ordered: true, ..JobQueueOptions::default() }).await.unwrap();
+    for number in 0..40 {
+        world.clock.advance(Duration::from_millis(1));
+        queue.enqueue(numbered(number).in_order("one")).await.unwrap();
+    }
+    let (busy, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let (queue, busy, last) = (queue.clone(), Arc::clone(&busy), Arc::clone(&last));
+            tokio::spawn(async move {
+                while queue.depth().await.unwrap().due > 0 {
+                    let Some(job) = queue.claim("w", &kinds()).await.unwrap() else {
+                        tokio::task::yield_now().await;
+                        continue;
+                    };
+                    assert!(!busy.swap(true, Ordering::SeqCst), "two at a time");
+                    let number = job.details.get_i64("number").unwrap() as u64;
+                    assert_eq!(last.fetch_add(1, Ordering::SeqCst), number, "out of order");
+                    tokio::task::yield_now().await;
+                    busy.store(false, Ordering::SeqCst);
+                    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(last.load(Ordering::SeqCst), 40);
+}
+
+#[tokio::test]
+async fn jobs_can_be_canceled_before_and_while_they_are_done() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let id = new_id(queue.enqueue(friends()).await.unwrap());
+    assert!(queue.cancel(id).await.unwrap());
+    assert_eq!(queue.show(id).await.unwrap().unwrap().error.as_deref(), Some("canceled"));
+    let id = new_id(queue.enqueue(friends()).await.unwrap());
+    let job = claim(&queue).await;
+    assert!(queue.cancel(id).await.unwrap());
+    assert_eq!(queue.renew(&job, None).await.unwrap(), Held::CancelWanted);
+    // Its worker dies before it hears of it.
+    world.clock.advance(2 * MINUTE);
+    assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
+    assert_eq!(queue.show(id).await.unwrap().unwrap().state, JobState::Failed);
+    assert!(!queue.cancel(ObjectId::from_bytes([1; 12])).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_is_over_is_purged() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    for give_up in [false, true, false] {
+        queue.enqueue(friends()).await.unwrap();
+        let job = claim(&queue).await;
+        let over = if give_up { queue.give_up(&job, "no").await } else { queue.complete(&job, None).await };
+        assert_eq!(over.unwrap(), Held::Yes);
+    }
+    queue.enqueue(friends()).await.unwrap();
+    world.clock.advance(2 * HOUR);
+    assert_eq!(queue.purge(HOUR, 24 * HOUR, 1).await.unwrap().done, 1, "one at a time");
+    assert_eq!(queue.purge(HOUR, 24 * HOUR, 10).await.unwrap().done, 1);
+    assert_eq!(queue.purge(HOUR, HOUR, 10).await.unwrap().done, 1);
+    assert_eq!(queue.depth().await.unwrap().due, 1);
+}
+
+#[tokio::test]
+async fn enqueued_inside_of_a_transaction() {
+    let world = World::in_memory();
+    let memory = handfast_store::MemoryStore::new(world.sources.clone());
+    let database = handfast_txn::Database::local(memory, world.sources.clone());
+    let world = world.on(Arc::new(database.clone()));
+    let queue = open(&world).await;
+    for (commit, due) in [(false, 0), (true, 1)] {
+        let tx = database.begin().await.unwrap();
+        new_id(queue.within(Arc::new(tx.clone())).enqueue(friends().unique("x")).await.unwrap());
+        assert_eq!(queue.depth().await.unwrap().due, 0, "nobody sees it yet");
+        if commit {
+            tx.commit().await.unwrap();
+        } else {
+            tx.abort();
+        }
+        assert_eq!(queue.depth().await.unwrap().due, due);
+    }
+}
+
+/// Users who are friends on both sides: the job of the seed, whose effects are counted.
+async fn add_friends(world: &World) -> Result<Worker> {
+    let users = world.place("users");
+    let once = ExactlyOnce::open(Arc::clone(&world.store), users, world.sources.clone(), Memory::default()).await?;
+    let queue = open_with(world, JobQueueOptions::default()).await?;
+    Ok(Worker::new(queue, "worker1").handle("ADD_FRIEND", move |context, friends: Friends| {
+        let once = once.clone();
+        async move {
+            let change = Change::increment("friends", 1).or_insert();
+            for user in friends.users {
+                let _: Outcome = context.guard(&once, user, &change).await?;
+            }
+            Ok::<_, JobError>("friends")
+        }
+    }))
+}
+
+async fn killed_at_every_operation(stage: Stage) {
+    let run = async |world: &World| {
+        let queue = open_with(world, JobQueueOptions::default()).await?;
+        let first = queue.enqueue(friends()).await?;
+        queue.enqueue(friends().unique("ann-bob")).await?;
+        let drained = add_friends(world).await?.drain().await?;
+        Ok((first, drained))
+    };
+    let recover = async |world: &World, _: &Result<_>| {
+        let worker = add_friends(world).await?;
+        open_with(world, JobQueueOptions::default()).await?.reclaim(10).await?;
+        let drained = worker.drain().await?;
+        assert_eq!((drained.failed, drained.lost), (0, 0));
+        Ok(())
+    };
+    let check = async |world: &World, answer: &Result<(Enqueued, Drained)>| {
+        let queue = open_with(world, JobQueueOptions::default()).await.map_err(|error| error.to_string())?;
+        let done = queue.list(JobState::Done, 10).await.map_err(|error| error.to_string())?;
+        let depth = queue.depth().await.map_err(|error| error.to_string())?;
+        if (depth.due, depth.processing, depth.failed) != (0, 0, 0) {
+            return Err(format!("{depth:?}"));
+        }
+        if answer.is_ok() && done.len() != 2 {
+            return Err(format!("{} done", done.len()));
+        }
+        for user in ["ann", "bob"] {
+            let user = world.store.find_one(&world.place("users"), rawdoc! { "_id": user }).await.unwrap();
+            let friends = user.map_or(0, |user| user.get_i64("friends").unwrap_or(-1));
+            if friends != done.len() as i64 {
+                return Err(format!("{} jobs are done, and one user has {friends} friends", done.len()));
+            }
+        }
+        Ok(())
+    };
+    let report = every_point(&stage, async |_| {}, run, recover, check).await;
+    report.assert_clean("job queue", &stage);
+}
+
+#[tokio::test]
+async fn done_and_killed_at_every_operation() {
+    killed_at_every_operation(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn done_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    killed_at_every_operation(Stage::embedded(directory.path()).await).await;
+}
+
+/// The other ways in which a job leaves its worker, a dead letter's way back, and the sweeps.
+#[tokio::test]
+async fn every_other_way_killed_at_every_operation() {
+    let ids: Vec<_> = {
+        let sources = handfast_store::Sources::seeded(77);
+        (0..5).map(|_| sources.ids.object_id()).collect()
+    };
+    let run = async |world: &World| {
+        let queue = open_with(world, JobQueueOptions { ordered: true, ..JobQueueOptions::default() }).await?;
+        for id in &ids {
+            queue.enqueue(numbered(0).with_id(*id).in_order(id.to_hex())).await?;
+        }
+        for number in 0..4 {
+            let Some(job) = queue.claim("w", &kinds()).await? else { continue };
+            let _ = match number {
+                0 => queue.fail(&job, "no luck").await?,
+                1 => queue.snooze(&job, MINUTE).await?,
+                2 => queue.give_up(&job, "never").await?,
+                _ => queue.release(&job).await?,
+            };
+            queue.retry(job.id).await?;
+        }
+        queue.cancel(ids[4]).await?;
+        Ok::<_, Error>(())
+    };
+    let recover = async |world: &World, _: &Result<()>| {
+        let queue = open_with(world, JobQueueOptions { ordered: true, ..JobQueueOptions::default() }).await?;
+        queue.reclaim(10).await?;
+        let worker = Worker::new(queue, "second").handle("count", |_, _: Document| async { Ok::<_, JobError>(()) });
+        worker.drain().await?;
+        Ok(())
+    };
+    let check = async |world: &World, answer: &Result<()>| {
+        let queue = open_with(world, JobQueueOptions::default()).await.map_err(|error| error.to_string())?;
+        let depth = queue.depth().await.map_err(|error| error.to_string())?;
+        let done = queue.list(JobState::Done, 10).await.map_err(|error| error.to_string())?.len() as u64;
+        let quiet = depth.due == 0 && depth.processing == 0 && depth.scheduled == 0;
+        let all_there = answer.is_err() || done + depth.failed == 5;
+        if quiet && all_there { Ok(()) } else { Err(format!("{done} done, {depth:?}")) }
+    };
+    let prepare = async |_: &World| {};
+    // Without a fault the run alone leaves jobs to do.
+    let run = async |world: &World| {
+        run(world).await?;
+        world.clock.advance(HOUR);
+        recover(world, &Ok(())).await
+    };
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("job queue, every way out", &Stage::Memory);
+}
+
+/// Ten thousand jobs, five of a hundred claims die with the job in hand, one answer of twenty is lost: none is lost, and
+/// each has its effect once.
+#[tokio::test]
+async fn ten_thousand_jobs_with_crashes() {
+    const JOBS: i64 = 10_000;
+    const AT_A_TIME: i64 = 50;
+    let world = World::in_memory();
+    let options = || JobQueueOptions { crashes_max: 1000, ..JobQueueOptions::default() };
+    let queue = open_with(&world, options()).await.unwrap();
+    let lossy = Faulty::new(Arc::clone(&world.store), Faults::seeded(5, 50, [Fault::LoseReply]).writes_only());
+    let lossy = world.on(Arc::new(lossy));
+    let hasty = loop {
+        if let Ok(queue) = open_with(&lossy, options()).await {
+            break queue;
+        }
+    };
+    let effects =
+        ExactlyOnce::open(world.store.clone(), world.place("effects"), world.sources.clone(), Memory::default());
+    let effects = effects.await.unwrap();
+    let (mut executed, mut crashes, mut done) = (0, 0, 0);
+    for first in (0..JOBS).step_by(AT_A_TIME as usize) {
+        queue.enqueue_all((first..first + AT_A_TIME).map(numbered)).await.unwrap();
+        loop {
+            match hasty.claim("w", &kinds()).await {
+                Ok(Some(job)) => {
+                    executed += 1;
+                    let document = job.details.get_i64("number").unwrap() / 5;
+                    let effect = Change::increment("n", 1).or_insert();
+                    assert!(effects.apply(Token(job.id), document, &effect).await.unwrap().is_applied());
+                    if world.sources.random.next_u64() % 100 < 5 {
+                        crashes += 1;
+                    } else {
+                        let _ = hasty.complete(&job, None).await;
+                    }
+                }
+                Ok(None) if queue.depth().await.unwrap().processing == 0 => break,
+                Ok(None) => {
+                    world.clock.advance(2 * MINUTE);
+                    queue.reclaim(1000).await.unwrap();
+                }
+                Err(_) => {}
+            }
+        }
+        let depth = queue.depth().await.unwrap();
+        assert_eq!((depth.due, depth.scheduled, depth.failed), (0, 0, 0));
+        world.clock.advance(MINUTE);
+        done += queue.purge(Duration::ZERO, HOUR, 1000).await.unwrap().done;
+    }
+    assert!(crashes > 300 && executed > JOBS + 300, "{crashes} crashes, {executed} executed");
+    let exact = world.store.count_matching(&world.place("effects"), rawdoc! { "n": 5 }).await.unwrap();
+    let changed = world.store.count_matching(&world.place("effects"), rawdoc! {}).await.unwrap();
+    assert_eq!(
+        (done, exact, changed),
+        (10_000, 2_000, 2_000),
+        "jobs done; documents that five jobs have changed once each"
+    );
+}
+
+fn quick() -> WorkerOptions {
+    WorkerOptions { poll: Duration::from_millis(100), ..WorkerOptions::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_runs_handlers_at_once_and_keeps_their_leases() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    for number in 0..6 {
+        queue.enqueue(numbered(number)).await.unwrap();
+    }
+    let most = Arc::new(AtomicU64::new(0));
+    let (running, seen) = (Arc::new(AtomicU64::new(0)), Arc::clone(&most));
+    let worker = Worker::new(queue.clone(), "w").with_options(WorkerOptions { concurrency: 3, ..quick() });
+    let worker = worker.handle("count", move |context, details: Document| {
+        let (running, seen) = (Arc::clone(&running), Arc::clone(&seen));
+        async move {
+            seen.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // Three leases long.
+            tokio::time::sleep(3 * MINUTE).await;
+            let _: Held = context.progress(100).await?;
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok::<_, JobError>(details.get_i64("number").unwrap())
+        }
+    });
+    let (working, reclaim) = (
+        worker.spawn(&CancellationToken::new()).unwrap(),
+        queue
+            .spawn_reclaim(
+                RunnerOptions { interval: Duration::from_secs(5), ..RunnerOptions::default() },
+                &CancellationToken::new(),
+            )
+            .unwrap(),
+    );
+    for _ in 0..450 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!((working.counts().completed, working.counts().lost), (6, 0));
+    assert_eq!((most.load(Ordering::SeqCst), reclaim.counts().done), (3, 0));
+    let done = queue.list(JobState::Done, 10).await.unwrap();
+    assert!(done.iter().all(|job| job.progress == Some(Bson::Int32(100)) && job.result.is_some()));
+    working.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_stops_finishes_or_gives_back_without_burning_an_attempt() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let quick_one = new_id(queue.enqueue(numbered(1)).await.unwrap());
+    let long = new_id(queue.enqueue(numbered(1000)).await.unwrap());
+    let worker =
+        Worker::new(queue.clone(), "w").with_options(WorkerOptions { grace: Duration::from_secs(10), ..quick() });
+    let worker = worker.handle("count", |_, details: Document| async move {
+        let seconds = u64::try_from(details.get_i64("number").unwrap()).unwrap();
+        tokio::time::sleep(Duration::from_secs(seconds + 2)).await;
+        Ok::<_, JobError>(())
+    });
+    let working = worker.spawn(&CancellationToken::new()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    working.stop().await;
+    assert_eq!(queue.show(quick_one).await.unwrap().unwrap().state, JobState::Done);
+    let given_back = queue.show(long).await.unwrap().unwrap();
+    assert_eq!((given_back.state, given_back.attempts, given_back.crashes), (JobState::Todo, 0, 0));
+    assert_eq!((worker.counts().completed, worker.counts().released), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_stopped_when_its_job_is_lost_or_canceled() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let ended = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&ended);
+    let worker = Worker::new(queue.clone(), "w").with_options(quick()).handle("count", move |_, _: Document| {
+        let counted = Arc::clone(&counted);
+        async move {
+            tokio::time::sleep(HOUR).await;
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, JobError>(())
+        }
+    });
+    let id = new_id(queue.enqueue(numbered(1)).await.unwrap());
+    let working = worker.spawn(&CancellationToken::new()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(queue.cancel(id).await.unwrap());
+    tokio::time::sleep(MINUTE).await;
+    let canceled = queue.show(id).await.unwrap().unwrap();
+    assert_eq!((canceled.state, canceled.error.as_deref()), (JobState::Failed, Some("canceled")));
+    tokio::time::sleep(2 * HOUR).await;
+    assert_eq!((ended.load(Ordering::SeqCst), working.counts().lost), (0, 1));
+    working.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_handlers_say_is_what_happens() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let worker = Worker::new(queue.clone(), "w").handle("count", |_, details: Document| async move {
+        match details.get_i64("number")? {
+            0 => Ok(()),
+            1 => Err(JobError::Retry("later".to_owned())),
+            2 => Err(JobError::GiveUp("never".to_owned())),
+            3 => Err(JobError::Snooze(HOUR)),
+            _ => panic!("a bug"),
+        }
+    });
+    let worker = worker.handle("typed", |_, _: Friends| async { Ok::<_, JobError>(()) });
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        ids.push(new_id(queue.enqueue(numbered(number)).await.unwrap()));
+    }
+    ids.push(new_id(queue.enqueue(NewJob::new("typed", &doc! { "users": 7 }).unwrap()).await.unwrap()));
+    assert_eq!(worker.drain().await.unwrap(), Drained { completed: 1, failed: 4, snoozed: 1, lost: 0 });
+    let mut states = Vec::new();
+    for id in ids {
+        let job = queue.show(id).await.unwrap().unwrap();
+        states.push((job.state, job.attempts));
+    }
+    let (todo, failed) = (JobState::Todo, JobState::Failed);
+    assert_eq!(states, [(JobState::Done, 0), (todo, 1), (failed, 1), (todo, 0), (todo, 1), (failed, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_is_kept() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    for number in 0..10 {
+        queue.enqueue(numbered(number)).await.unwrap();
+    }
+    let rate = Some(RateLimit { jobs: 3, within: MINUTE });
+    let worker = Worker::new(queue, "w").with_options(WorkerOptions { rate, ..quick() });
+    let worker = worker.handle("count", |_, _: Document| async { Ok::<_, JobError>(()) });
+    let working = worker.spawn(&CancellationToken::new()).unwrap();
+    for expected in [3, 6, 9, 10] {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(working.counts().completed, expected);
+        world.clock.advance(MINUTE);
+    }
+    working.stop().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let world = World::in_memory();
+    let defaults = JobQueueOptions::default;
+    for options in [
+        JobQueueOptions { lease: Duration::ZERO, ..defaults() },
+        JobQueueOptions { attempts_max: 0, ..defaults() },
+        JobQueueOptions { crashes_max: 0, ..defaults() },
+        JobQueueOptions { backoff: Backoff { jitter: 2.0, ..Backoff::default() }, ..defaults() },
+    ] {
+        assert!(matches!(open_with(&world, options).await, Err(Error::Invalid { .. })));
+    }
+    let worker = Worker::new(open(&world).await, "w");
+    assert!(worker.spawn(&CancellationToken::new()).is_err(), "no handlers");
+    assert!(NewJob::new("count", &7).is_err(), "no document");
+}
+
+/// What a job costs, counted.
+#[tokio::test]
+async fn operations_per_job() {
+    let world = World::in_memory();
+    let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
+    let queue = open(&world.on(counting.clone())).await;
+    let before = counting.operations();
+    queue.enqueue(friends()).await.unwrap();
+    let job = claim(&queue).await;
+    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+    assert_eq!(counting.operations() - before, 3, "enqueue, claim, complete");
+}
