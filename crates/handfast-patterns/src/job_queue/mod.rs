@@ -38,6 +38,7 @@ mod finish;
 mod options;
 mod record;
 mod requests;
+mod schedule;
 mod state;
 mod sweep;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use context::JobContext;
 pub use finish::Held;
 pub use options::{Backoff, JobFields, JobQueueOptions, NewJob};
 pub use record::{Job, WorkerMark};
+pub use schedule::{Missed, Schedule, Schedules};
 pub use state::{JobEvent, JobState, NoJobState};
 pub use worker::{Drained, JobError, RateLimit, Worker, WorkerCounts, WorkerOptions, Working};
 

@@ -151,6 +151,7 @@ pub struct NewJob {
 pub(super) enum Unique {
     UntilDone(String),
     Window(String, Duration),
+    ForEver(String),
 }
 
 impl NewJob {
@@ -196,6 +197,12 @@ impl NewJob {
         NewJob { unique: Some(Unique::Window(key.into(), window)), ..self }
     }
 
+    /// Not if a job has this key, done or not, as long as it is kept.
+    #[must_use]
+    pub fn unique_for_ever(self, key: impl Into<String>) -> Self {
+        NewJob { unique: Some(Unique::ForEver(key.into())), ..self }
+    }
+
     /// After all jobs of this key that were enqueued before: one at a time, and one that failed is waited for until it is
     /// done or given up. The queue must be [`ordered`](JobQueueOptions::ordered).
     #[must_use]
@@ -224,6 +231,9 @@ impl NewJob {
             Some(Unique::Window(key, window)) => {
                 let number = now.timestamp_millis() / i64::try_from(window.as_millis()).unwrap_or(i64::MAX).max(1);
                 job.insert(&fields.unique_window, Bson::String(format!("{key}@{number}")));
+            }
+            Some(Unique::ForEver(key)) => {
+                job.insert(&fields.unique_window, key);
             }
             None => {}
         }

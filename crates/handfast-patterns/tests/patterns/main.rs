@@ -11,4 +11,5 @@
 mod crash;
 mod exactly_once;
 mod job_queue;
+mod schedule;
 mod two_phase;

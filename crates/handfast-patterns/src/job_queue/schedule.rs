@@ -1,0 +1,292 @@
+//! Recurring jobs: by a cron pattern, in a time zone, each occurrence once.
+//!
+//! ```text
+//! {_id: "report", cron: "0 9 * * 1-5", zone: "Europe/Berlin", missed: {last: true}, type, details, priority, next: <date>}
+//!   tick   next is due     1  enqueue a job whose key is report@<next>: no second one can be
+//!                          2  next: <the occurrence after it>, if next is still what it was
+//! ```
+//!
+//! Who dies between the two leaves an occurrence that is due, and the next tick finds that its job is there. So any number
+//! of processes may tick at once.
+//!
+//! Patterns and zones are those of the crates croner (five fields, or six with seconds) and jiff (the tz database, compiled
+//! in): at a clock that goes forward a job whose time is not on that day's clock runs right after the gap, at one that goes
+//! back it runs once.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use bson::{Bson, DateTime, Document, doc};
+use croner::Cron;
+use handfast_store::{IndexSpec, Namespace};
+use jiff::Timestamp;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use tracing::Instrument;
+
+use super::{JobQueue, NewJob};
+use crate::steps::{Steps, raw};
+use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
+
+/// Occurrences of one schedule that are made up for in one tick. The next tick goes on.
+const CATCH_UP_MAX: u32 = 100;
+
+/// What becomes of occurrences that nobody was there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// The last one is made up for, the others are dropped.
+    Last,
+    /// Each is made up for.
+    All,
+    /// The last one is made up for unless it is older than this; the others are dropped.
+    Skip {
+        /// How old an occurrence may be.
+        older_than: Duration,
+    },
+}
+
+/// A recurring job.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// Its name, which only it has.
+    pub name: String,
+    /// When: `minute hour day month weekday`, or with seconds before.
+    pub cron: String,
+    /// Where: a name of the tz database.
+    pub zone: String,
+    /// What becomes of occurrences that nobody was there for.
+    pub missed: Missed,
+    /// What to enqueue. Its time and its unique key are those of the occurrence.
+    pub job: NewJob,
+}
+
+/// Recurring jobs of a queue, in a collection of their own.
+///
+/// ```
+/// use handfast_patterns::job_queue::{JobQueue, Missed, NewJob, Schedule, Schedules};
+/// use handfast_store::{MemoryStore, Namespace, Sources};
+/// use std::{sync::Arc, time::Duration};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> handfast_patterns::Result<()> {
+/// let (sources, clock) = Sources::manual(1);
+/// let store = Arc::new(MemoryStore::new(sources.clone()));
+/// let queue = JobQueue::open(store, Namespace::new("shop", "jobs")?, sources, Default::default()).await?;
+/// let schedules = Schedules::open(queue.clone(), Namespace::new("shop", "schedules")?).await?;
+/// let job = NewJob::new("report", &bson::doc! {})?;
+/// let (name, cron, zone) = ("report".to_owned(), "0 9 * * *".to_owned(), "Europe/Berlin".to_owned());
+/// schedules.set(&Schedule { name, cron, zone, missed: Missed::Last, job }).await?;
+///
+/// clock.advance(Duration::from_secs(24 * 3600));
+/// assert_eq!(schedules.tick(10).await?.done, 1);
+/// assert_eq!(queue.depth().await?.due, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Schedules {
+    schedules: Steps,
+    queue: JobQueue,
+}
+
+/// A pattern in a zone.
+struct Calendar {
+    cron: Cron,
+    zone: TimeZone,
+}
+
+impl Schedules {
+    /// The schedules in this collection, in the store of the queue; creates the index on what is due.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn open(queue: JobQueue, namespace: Namespace) -> Result<Self> {
+        let schedules = Schedules { schedules: queue.jobs.at(namespace), queue };
+        let due = IndexSpec { sparse: true, ..IndexSpec::new(raw(&doc! { "next": 1 })?) };
+        schedules.schedules.create_indexes([due]).await?;
+        Ok(schedules)
+    }
+
+    /// Makes a schedule, or changes the one of this name. To set it again as it is does nothing, so that a program can do so
+    /// whenever it starts: an occurrence that was missed meanwhile stays due.
+    ///
+    /// # Errors
+    /// Those of the store; a pattern or a zone that there is not.
+    pub async fn set(&self, schedule: &Schedule) -> Result<()> {
+        let calendar = Calendar::new(&schedule.cron, &schedule.zone)?;
+        let Schedule { name, cron, zone, missed, job } = schedule;
+        let mut set = doc! {
+            "cron": cron,
+            "zone": zone,
+            "missed": missed.to_document(),
+            "type": &job.kind,
+            "details": job.details.clone(),
+            "priority": job.priority,
+        };
+        let same_times = doc! { "_id": name, "cron": cron, "zone": zone };
+        if self.schedules.update_one(&same_times, &doc! { "$set": set.clone() }).await? {
+            return Ok(());
+        }
+        let change = match calendar.after(self.queue.now()) {
+            Some(next) => {
+                set.insert("next", next);
+                doc! { "$set": set }
+            }
+            None => return Err(Error::invalid(format!("{cron} has no occurrence from now on"))),
+        };
+        self.schedules.upsert_one(&doc! { "_id": name }, &change).await.map(|_| ())
+    }
+
+    /// Removes a schedule; jobs that are enqueued stay. Says whether there was one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn remove(&self, name: &str) -> Result<bool> {
+        self.schedules.delete_one(&doc! { "_id": name }).await
+    }
+
+    /// The names of schedules with their next occurrences, the nearest first; none for one that has no more.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn list(&self, limit: u32) -> Result<Vec<(String, Option<DateTime>)>> {
+        let found = self.schedules.find(&doc! {}, &doc! { "next": 1 }, limit).await?;
+        let read = |schedule: &Document| {
+            let name = schedule.get_str("_id").map_err(|_| self.schedules.damaged(schedule, "its name is no text"))?;
+            Ok((name.to_owned(), schedule.get_datetime("next").ok().copied()))
+        };
+        found.iter().map(read).collect()
+    }
+
+    /// Enqueues the jobs of schedules (at most `batch`) that are due. It may run anywhere, at any time, any number at once.
+    ///
+    /// # Errors
+    /// Those of the store while it looks for them. What fails for a single schedule is logged and counted.
+    pub async fn tick(&self, batch: u32) -> Result<Round> {
+        let due = doc! { "next": { "$lte": self.queue.now() } };
+        let found = self.schedules.find(&due, &doc! { "next": 1 }, batch).await?;
+        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
+        for schedule in found {
+            let name = schedule.get("_id").cloned().unwrap_or(Bson::Null);
+            let span = tracing::info_span!("job_queue.schedule", %name);
+            match self.tick_one(&schedule).instrument(span.clone()).await {
+                Ok(enqueued) => round.done += enqueued,
+                Err(error) => {
+                    span.in_scope(
+                        || tracing::warn!(%error, "a schedule could not be carried out, it is tried again later"),
+                    );
+                    round.failed += 1;
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    /// Returns how many jobs were enqueued.
+    async fn tick_one(&self, schedule: &Document) -> Result<u64> {
+        let damaged = |what: &str| self.schedules.damaged(schedule, format!("it has no proper {what}"));
+        let text = |name: &str| schedule.get_str(name).map_err(|_| damaged(name));
+        let (name, cron, zone) = (text("_id")?, text("cron")?, text("zone")?);
+        let first = *schedule.get_datetime("next").map_err(|_| damaged("next"))?;
+        let missed = schedule.get_document("missed").ok().and_then(Missed::from_document);
+        let calendar = Calendar::new(cron, zone)?;
+        let due = calendar.due(first, self.queue.now(), missed.ok_or_else(|| damaged("missed"))?);
+
+        for at in &due.occurrences {
+            let job = NewJob::new(text("type")?, schedule.get_document("details").map_err(|_| damaged("details"))?)?;
+            let priority = schedule.get_i32("priority").unwrap_or(0);
+            let key = format!("{name}@{}", at.timestamp_millis());
+            self.queue.enqueue(job.with_priority(priority).at(*at).unique_for_ever(key)).await?;
+        }
+        let next = match due.next {
+            Some(next) => doc! { "$set": { "next": next } },
+            None => doc! { "$unset": { "next": "" } },
+        };
+        // If it does not match, another tick was faster, or the schedule was changed.
+        self.schedules.update_one(&doc! { "_id": name, "cron": cron, "zone": zone, "next": first }, &next).await?;
+        Ok(due.occurrences.len() as u64)
+    }
+
+    /// Ticks in the background. Jobs are late by up to the interval.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_ticks(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let schedules = self.clone();
+        Runner::spawn("job_queue.schedules", &self.queue.sources, options, cancel, move |batch| {
+            let schedules = schedules.clone();
+            async move { schedules.tick(batch).await }
+        })
+    }
+}
+
+/// What is to be enqueued, and the occurrence after that.
+struct Due {
+    occurrences: Vec<DateTime>,
+    next: Option<DateTime>,
+}
+
+impl Calendar {
+    fn new(cron: &str, zone: &str) -> Result<Self> {
+        let cron =
+            Cron::from_str(cron).map_err(|error| Error::invalid(format!("{cron} is no cron pattern: {error}")))?;
+        let zone = TimeZoneDatabase::bundled().get(zone);
+        Ok(Calendar { cron, zone: zone.map_err(|error| Error::invalid(format!("no such time zone: {error}")))? })
+    }
+
+    /// The first occurrence after a time; none if there is none for many years.
+    fn after(&self, time: DateTime) -> Option<DateTime> {
+        let time = Timestamp::from_millisecond(time.timestamp_millis()).ok()?.to_zoned(self.zone.clone());
+        let next = self.cron.find_next_occurrence(&time, false).ok()?;
+        Some(DateTime::from_millis(next.timestamp().as_millisecond()))
+    }
+
+    /// The last occurrence that is not after a time.
+    fn last_before(&self, time: DateTime) -> Option<DateTime> {
+        let time = Timestamp::from_millisecond(time.timestamp_millis()).ok()?.to_zoned(self.zone.clone());
+        let last = self.cron.find_previous_occurrence(&time, true).ok()?;
+        Some(DateTime::from_millis(last.timestamp().as_millisecond()))
+    }
+
+    /// What to do about occurrences from `first`, which is one of them, until now.
+    fn due(&self, first: DateTime, now: DateTime, missed: Missed) -> Due {
+        if missed == Missed::All {
+            let mut occurrences = vec![first];
+            let mut next = self.after(first);
+            while let Some(at) = next.filter(|at| *at <= now && occurrences.len() < CATCH_UP_MAX as usize) {
+                occurrences.push(at);
+                next = self.after(at);
+            }
+            return Due { occurrences, next };
+        }
+        let last = self.last_before(now).map_or(first, |last| last.max(first));
+        let age_millis = now.timestamp_millis().saturating_sub(last.timestamp_millis());
+        let wanted = match missed {
+            Missed::Skip { older_than } => u128::try_from(age_millis).unwrap_or(0) <= older_than.as_millis(),
+            Missed::Last | Missed::All => true,
+        };
+        Due { occurrences: if wanted { vec![last] } else { Vec::new() }, next: self.after(now.max(first)) }
+    }
+}
+
+impl Missed {
+    fn to_document(self) -> Document {
+        match self {
+            Missed::Last => doc! { "last": true },
+            Missed::All => doc! { "all": true },
+            Missed::Skip { older_than } => {
+                doc! { "skipOlderThanMillis": i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX) }
+            }
+        }
+    }
+
+    fn from_document(document: &Document) -> Option<Self> {
+        if let Ok(millis) = document.get_i64("skipOlderThanMillis") {
+            return Some(Missed::Skip { older_than: Duration::from_millis(u64::try_from(millis).ok()?) });
+        }
+        match (document.get_bool("last"), document.get_bool("all")) {
+            (Ok(true), _) => Some(Missed::Last),
+            (_, Ok(true)) => Some(Missed::All),
+            _ => None,
+        }
+    }
+}

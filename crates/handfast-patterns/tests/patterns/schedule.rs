@@ -1,0 +1,167 @@
+//! Recurring jobs: each occurrence once, in its time zone, whoever ticks and dies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::doc;
+use handfast_patterns::job_queue::{JobQueue, JobQueueOptions, JobState, Missed, NewJob, Schedule, Schedules};
+use handfast_patterns::{CancellationToken, Error, Result, RunnerOptions};
+
+use crate::crash::{Stage, World, every_point};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The clock of tests begins at 2020-01-01T00:00:00Z.
+fn schedule(cron: &str, zone: &str, missed: Missed) -> Schedule {
+    let job = NewJob::new("report", &doc! { "of": "sales" }).unwrap();
+    Schedule { name: "report".to_owned(), cron: cron.to_owned(), zone: zone.to_owned(), missed, job }
+}
+
+async fn open(world: &World) -> Result<(JobQueue, Schedules)> {
+    let (store, options) = (Arc::clone(&world.store), JobQueueOptions::default());
+    let queue = JobQueue::open(store, world.place("jobs"), world.sources.clone(), options).await?;
+    let schedules = Schedules::open(queue.clone(), world.place("schedules")).await?;
+    Ok((queue, schedules))
+}
+
+/// When the jobs are to be run that are in the queue.
+async fn times(queue: &JobQueue) -> Vec<String> {
+    let jobs = queue.list(JobState::Todo, 1000).await.unwrap();
+    let mut times: Vec<_> = jobs.iter().map(|job| job.run_at.try_to_rfc3339_string().unwrap()).collect();
+    times.sort();
+    times
+}
+
+async fn next(schedules: &Schedules) -> String {
+    schedules.list(1).await.unwrap()[0].1.unwrap().try_to_rfc3339_string().unwrap()
+}
+
+#[tokio::test]
+async fn nine_o_clock_is_that_of_the_zone() {
+    let world = World::in_memory();
+    let (queue, schedules) = open(&world).await.unwrap();
+    schedules.set(&schedule("0 9 * * *", "Europe/Berlin", Missed::Last)).await.unwrap();
+    assert_eq!(next(&schedules).await, "2020-01-01T08:00:00Z");
+    // To summer time, on 29 March.
+    world.clock.advance(87 * DAY + 12 * HOUR);
+    assert_eq!(schedules.tick(10).await.unwrap().done, 1);
+    assert_eq!(times(&queue).await, ["2020-03-28T08:00:00Z"]);
+    assert_eq!(next(&schedules).await, "2020-03-29T07:00:00Z");
+}
+
+#[tokio::test]
+async fn what_was_missed_is_dropped_or_made_up_for() {
+    for (missed, expected) in [
+        (Missed::Last, vec!["2020-01-01T04:00:00Z"]),
+        (
+            Missed::All,
+            vec!["2020-01-01T01:00:00Z", "2020-01-01T02:00:00Z", "2020-01-01T03:00:00Z", "2020-01-01T04:00:00Z"],
+        ),
+        (Missed::Skip { older_than: HOUR / 2 }, vec!["2020-01-01T04:00:00Z"]),
+        (Missed::Skip { older_than: HOUR / 4 }, vec![]),
+    ] {
+        let world = World::in_memory();
+        let (queue, schedules) = open(&world).await.unwrap();
+        schedules.set(&schedule("0 * * * *", "UTC", missed)).await.unwrap();
+        assert_eq!(schedules.tick(10).await.unwrap().done, 0, "nothing is due");
+        world.clock.advance(4 * HOUR + HOUR / 2);
+        // A program that starts sets its schedules anew.
+        schedules.set(&schedule("0 * * * *", "UTC", missed)).await.unwrap();
+        assert_eq!(schedules.tick(10).await.unwrap().done, expected.len() as u64);
+        assert_eq!(schedules.tick(10).await.unwrap().done, 0, "once");
+        assert_eq!(times(&queue).await, expected);
+        assert_eq!(next(&schedules).await, "2020-01-01T05:00:00Z");
+    }
+}
+
+#[tokio::test]
+async fn a_long_absence_is_made_up_for_in_several_ticks() {
+    let world = World::in_memory();
+    let (queue, schedules) = open(&world).await.unwrap();
+    schedules.set(&schedule("* * * * *", "UTC", Missed::All)).await.unwrap();
+    world.clock.advance(4 * HOUR + Duration::from_secs(1));
+    let mut ticks = Vec::new();
+    for _ in 0..4 {
+        ticks.push(schedules.tick(10).await.unwrap().done);
+    }
+    assert_eq!((ticks, times(&queue).await.len()), (vec![100, 100, 40, 0], 240));
+}
+
+#[tokio::test]
+async fn a_schedule_can_be_changed_and_removed() {
+    let world = World::in_memory();
+    let (queue, schedules) = open(&world).await.unwrap();
+    schedules.set(&schedule("0 9 * * *", "UTC", Missed::Last)).await.unwrap();
+    schedules.set(&schedule("0 10 * * *", "UTC", Missed::Last)).await.unwrap();
+    assert_eq!(next(&schedules).await, "2020-01-01T10:00:00Z");
+    assert!(schedules.remove("report").await.unwrap());
+    world.clock.advance(DAY);
+    assert_eq!(schedules.tick(10).await.unwrap().done, 0);
+    assert!(times(&queue).await.is_empty());
+    for (cron, zone) in [("0 9 * *", "UTC"), ("soon", "UTC"), ("0 9 * * *", "Atlantis/Harbour"), ("0 0 30 2 *", "UTC")]
+    {
+        let refused = schedules.set(&schedule(cron, zone, Missed::Last)).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{cron} {zone}");
+    }
+}
+
+async fn killed_at_every_operation(stage: Stage) {
+    let run = async |world: &World| {
+        let (_, schedules) = open(world).await?;
+        schedules.set(&schedule("0 * * * *", "UTC", Missed::All)).await?;
+        world.clock.advance(2 * HOUR);
+        schedules.tick(10).await?;
+        Ok(())
+    };
+    let recover = async |world: &World, _: &Result<()>| open(world).await?.1.tick(10).await.map(|_| ());
+    let check = async |world: &World, _: &Result<()>| {
+        let (queue, schedules) = open(world).await.map_err(|error| error.to_string())?;
+        let Some((_, Some(next))) = schedules.list(1).await.map_err(|error| error.to_string())?.pop() else {
+            return if times(&queue).await.is_empty() { Ok(()) } else { Err("jobs of no schedule".to_owned()) };
+        };
+        // All occurrences from the first one until the next, each once.
+        let due: Vec<_> = times(&queue).await;
+        let jobs = queue.list(JobState::Todo, 1000).await.map_err(|error| error.to_string())?;
+        let hours: Vec<_> =
+            jobs.iter().map(|job| (next.timestamp_millis() - job.run_at.timestamp_millis()) / 3_600_000).collect();
+        let mut expected: Vec<_> = (1..=hours.len() as i64).collect();
+        expected.reverse();
+        let mut hours = hours;
+        hours.sort_by_key(|hours| -hours);
+        if hours == expected && !hours.is_empty() { Ok(()) } else { Err(format!("next {next}, and {due:?}")) }
+    };
+    let report = every_point(&stage, async |_| {}, run, recover, check).await;
+    report.assert_clean("recurring jobs", &stage);
+}
+
+#[tokio::test]
+async fn ticked_and_killed_at_every_operation() {
+    killed_at_every_operation(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ticked_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    killed_at_every_operation(Stage::embedded(directory.path()).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_tickers_enqueue_each_occurrence_once() {
+    let world = World::in_memory();
+    let (queue, schedules) = open(&world).await.unwrap();
+    schedules.set(&schedule("*/10 * * * * *", "UTC", Missed::All)).await.unwrap();
+    let options = RunnerOptions { interval: Duration::from_secs(5), ..RunnerOptions::default() };
+    let cancel = CancellationToken::new();
+    let runners: Vec<_> = (0..4).map(|_| schedules.spawn_ticks(options.clone(), &cancel).unwrap()).collect();
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.clock.advance(Duration::from_secs(1));
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    cancel.cancel();
+    for runner in runners {
+        runner.stop().await;
+    }
+    assert_eq!(times(&queue).await.len(), 10);
+}
