@@ -22,6 +22,8 @@ pub(crate) struct Round {
     pub(crate) operations: u64,
     /// How long the round took.
     pub(crate) elapsed: Duration,
+    /// How long processors were at work for this program, the client's side included.
+    pub(crate) processor: Duration,
     /// Nanoseconds that each operation took.
     pub(crate) latency: Histogram<u64>,
 }
@@ -52,6 +54,13 @@ impl Series {
         rates.get(rates.len() / 2).copied().unwrap_or(0.0)
     }
 
+    /// Processor time of one operation, over all rounds; zero without an operation.
+    pub(crate) fn processor(&self) -> Duration {
+        let operations: u64 = self.rounds.iter().map(|round| round.operations).sum();
+        let spent: Duration = self.rounds.iter().map(|round| round.processor).sum();
+        spent.div_f64((operations as f64).max(1.0))
+    }
+
     /// The latency that this share of all operations stayed under.
     pub(crate) fn latency(&self, quantile: f64) -> Duration {
         let mut all: Option<Histogram<u64>> = None;
@@ -78,6 +87,7 @@ where
     O: Future<Output = Result<()>> + Send,
 {
     let start = clock.elapsed();
+    let before = processor_time();
     let mut running = tokio::task::JoinSet::new();
     for task in 0..tasks {
         let (clock, operation) = (Arc::clone(&clock), operation.clone());
@@ -100,7 +110,15 @@ where
     while let Some(joined) = running.join_next().await {
         latency.add(&joined??)?;
     }
-    Ok(Round { operations: latency.len(), elapsed: clock.elapsed().saturating_sub(start), latency })
+    let elapsed = clock.elapsed().saturating_sub(start);
+    let processor = processor_time().saturating_sub(before);
+    Ok(Round { operations: latency.len(), elapsed, processor, latency })
+}
+
+/// Processor time that this process has used so far.
+fn processor_time() -> Duration {
+    // It is never negative; were it so, the difference of two would be zero.
+    rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().unwrap_or_default()
 }
 
 fn new_histogram() -> Result<Histogram<u64>> {

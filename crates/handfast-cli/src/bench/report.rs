@@ -19,6 +19,11 @@ pub(crate) struct Comparison {
     pub(crate) baseline_rate: f64,
     /// `rate / baseline_rate`.
     pub(crate) ratio: f64,
+    /// Processor time of one operation in microseconds, client and server together: what other programs take of the
+    /// machine is not in it. Where nobody waits for a disk, the baseline's over this is the ratio of a machine for itself.
+    pub(crate) processor_us: f64,
+    /// See `processor_us`.
+    pub(crate) baseline_processor_us: f64,
     /// The ratio to reach, where one is promised.
     pub(crate) promised: Option<f64>,
     /// The baseline's median latency in microseconds: on a busy machine medians say more than rates, which hold every
@@ -50,6 +55,8 @@ impl Comparison {
             rate,
             baseline_rate,
             ratio: if baseline_rate > 0.0 { rate / baseline_rate } else { 0.0 },
+            processor_us: microseconds(subject.processor()),
+            baseline_processor_us: microseconds(baseline.processor()),
             promised,
             baseline_p50_us: microseconds(baseline.latency(0.5)),
             p50_us: microseconds(subject.latency(0.5)),
@@ -118,6 +125,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
         "per s".to_owned(),
         "ratio".to_owned(),
         "promised".to_owned(),
+        "processor us".to_owned(),
         "baseline p50 us".to_owned(),
         "p50 us".to_owned(),
         "p99 us".to_owned(),
@@ -132,6 +140,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
             format!("{:.0}", comparison.baseline_rate),
             format!("{:.2}", comparison.ratio),
             comparison.promised.map(|ratio| format!(">= {ratio:.2}")).unwrap_or_default(),
+            format!("{:.1} / {:.1}", comparison.processor_us, comparison.baseline_processor_us),
             format!("{:.1}", comparison.baseline_p50_us),
             format!("{:.1}", comparison.p50_us),
             format!("{:.1}", comparison.p99_us),
