@@ -283,7 +283,8 @@ impl<'s> Writer<'s> {
     fn count(&mut self, collection: CollectionId, before: Option<&StoredDocument>, after: Option<&RawDocument>) {
         let timestamp = self.timestamp();
         self.state.changes.insert(collection, timestamp);
-        let mut counts = self.state.catalog.counts(collection);
+        let counted = self.state.catalog.counts(collection);
+        let mut counts = counted;
         if let Some(before) = before {
             counts.documents = counts.documents.saturating_sub(1);
             counts.bytes = counts.bytes.saturating_sub(before.bytes().len() as u64);
@@ -292,7 +293,10 @@ impl<'s> Writer<'s> {
             counts.documents += 1;
             counts.bytes += after.as_bytes().len() as u64;
         }
-        self.set_counts(collection, counts);
+        // A document that keeps its size, as most do when a number in it changes, leaves the counts as they are.
+        if counts != counted {
+            self.set_counts(collection, counts);
+        }
     }
 
     /// Stages the removal of the index entries that a document's new state does not have any more. The document itself
