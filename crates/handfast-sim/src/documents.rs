@@ -35,7 +35,7 @@ pub fn write(value: i64, amount: Option<i64>) -> RawDocumentBuf {
 /// The key of a document, and what it holds.
 ///
 /// # Errors
-/// It is not what [`append`] and [`write`] make.
+/// It is not what [`append`] and [`write()`] make.
 pub fn keyed(document: &RawDocument) -> Result<(i64, Cell), Failure> {
     Ok((integer(document, "_id")?, cell(document)?))
 }
@@ -43,7 +43,7 @@ pub fn keyed(document: &RawDocument) -> Result<(i64, Cell), Failure> {
 /// What a document holds.
 ///
 /// # Errors
-/// It is not what [`append`] and [`write`] make.
+/// It is not what [`append`] and [`write()`] make.
 pub fn cell(document: &RawDocument) -> Result<Cell, Failure> {
     if let Ok(Some(RawBsonRef::Array(list))) = document.get("list") {
         let value = |element: bson::error::Result<RawBsonRef<'_>>| element.ok().and_then(RawBsonRef::as_i64);
