@@ -6,6 +6,7 @@
 //!
 //! The store belongs to this process: nobody else changes what is in it.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +15,7 @@ use bson::{Binary, rawdoc, spec::BinarySubtype};
 use handfast_mql::Code;
 use handfast_store::source::os_random_bytes;
 use handfast_store::{DocumentStore, Error, Find, Namespace, Result, StoreExt};
-use tokio::sync::{Mutex, OnceCell, Semaphore};
+use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard, Semaphore};
 
 use super::role::Role;
 use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES};
@@ -60,9 +61,9 @@ pub struct Change {
 pub struct Users {
     store: Arc<dyn DocumentStore>,
     /// One change after the other: each reads before it writes.
-    changing: Mutex<()>,
+    changing: Arc<Mutex<()>>,
     hashing: Semaphore,
-    generation: AtomicU64,
+    generation: Arc<AtomicU64>,
     secret: OnceCell<Key>,
 }
 
@@ -71,9 +72,9 @@ impl Users {
     pub fn new(store: Arc<dyn DocumentStore>) -> Self {
         Users {
             store,
-            changing: Mutex::new(()),
+            changing: Arc::default(),
             hashing: Semaphore::new(HASHED_AT_ONCE),
-            generation: AtomicU64::new(0),
+            generation: Arc::default(),
             secret: OnceCell::new(),
         }
     }
@@ -126,16 +127,15 @@ impl Users {
     ) -> Result<()> {
         let credentials = self.hash(password).await?;
         let user = User { id: fresh_id()?, credentials, roles: distinct(roles)?, custom_data, name };
-        let _alone = self.changing.lock().await;
-        match self.store.insert_one(&namespace(USERS)?, user.to_document()).await {
-            Ok(()) => {
-                self.changed();
-                Ok(())
-            }
+        let alone = self.alone().await;
+        let (users, document) = (namespace(USERS)?, user.to_document());
+        let added =
+            self.change_store(alone, move |store| async move { store.insert_one(&users, document).await }).await;
+        match added {
             Err(error) if error.code() == Code::DuplicateKey => {
                 Err(Error::command(USER_EXISTS, format!("User \"{}\" already exists", user.name)))
             }
-            Err(error) => Err(error),
+            added => added,
         }
     }
 
@@ -177,13 +177,14 @@ impl Users {
     }
 
     async fn modify(&self, name: &UserName, modification: impl FnOnce(&mut User)) -> Result<()> {
-        let _alone = self.changing.lock().await;
+        let alone = self.alone().await;
         let mut user = self.find(name).await?.ok_or_else(|| not_found(name))?;
         modification(&mut user);
         user.roles = distinct(std::mem::take(&mut user.roles))?;
-        self.store.update_one(&namespace(USERS)?, rawdoc! { "_id": name.id() }, user.to_document()).await?;
-        self.changed();
-        Ok(())
+        let (users, filter, document) = (namespace(USERS)?, rawdoc! { "_id": name.id() }, user.to_document());
+        let change =
+            move |store: Arc<dyn DocumentStore>| async move { store.update_one(&users, filter, document).await };
+        self.change_store(alone, change).await.map(|_| ())
     }
 
     /// Removes a user.
@@ -191,9 +192,10 @@ impl Users {
     /// # Errors
     /// `UserNotFound` (11).
     pub async fn remove(&self, name: &UserName) -> Result<()> {
-        let _alone = self.changing.lock().await;
-        let removed = self.store.delete_one(&namespace(USERS)?, rawdoc! { "_id": name.id() }).await?;
-        self.changed();
+        let alone = self.alone().await;
+        let (users, filter) = (namespace(USERS)?, rawdoc! { "_id": name.id() });
+        let removed =
+            self.change_store(alone, move |store| async move { store.delete_one(&users, filter).await }).await?;
         if removed { Ok(()) } else { Err(not_found(name)) }
     }
 
@@ -202,10 +204,9 @@ impl Users {
     /// # Errors
     /// Those of the store.
     pub async fn remove_all(&self, database: &str) -> Result<u64> {
-        let _alone = self.changing.lock().await;
-        let removed = self.store.delete_many(&namespace(USERS)?, rawdoc! { "db": database }).await;
-        self.changed();
-        removed
+        let alone = self.alone().await;
+        let (users, filter) = (namespace(USERS)?, rawdoc! { "db": database });
+        self.change_store(alone, move |store| async move { store.delete_many(&users, filter).await }).await
     }
 
     /// What a proof of this name is checked against if there is no such user.
@@ -239,8 +240,27 @@ impl Users {
         }
     }
 
-    fn changed(&self) {
-        self.generation.fetch_add(1, Ordering::AcqRel);
+    async fn alone(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.changing).lock_owned().await
+    }
+
+    /// Carries a change out, and makes everybody look again who a user is: once the change is done or has failed, which
+    /// may leave open whether it is done. In a task of its own, as both must happen whoever still waits for it.
+    async fn change_store<T, F, C>(&self, alone: OwnedMutexGuard<()>, change: C) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+        C: FnOnce(Arc<dyn DocumentStore>) -> F,
+    {
+        let (work, generation) = (change(Arc::clone(&self.store)), Arc::clone(&self.generation));
+        let changing = tokio::spawn(async move {
+            let changed = work.await;
+            generation.fetch_add(1, Ordering::AcqRel);
+            drop(alone);
+            changed
+        });
+        let broken = |error: tokio::task::JoinError| Error::command(Code::InternalError, error.to_string());
+        changing.await.map_err(broken)?
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) const COMMAND: Command = Command {
     name: "createUser",
     aliases: &[],
     help: "adds a user",
-    access: Access::Server,
+    access: Access::Write,
     needs: Needs::Database(Action::ManageUsers),
     admin_only: false,
     confidential: true,

@@ -12,7 +12,7 @@ pub(crate) const COMMAND: Command = Command {
     name: "updateUser",
     aliases: &[],
     help: "changes a user",
-    access: Access::Server,
+    access: Access::Write,
     needs: Needs::Database(Action::ManageUsers),
     admin_only: false,
     confidential: true,

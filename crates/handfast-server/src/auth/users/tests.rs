@@ -1,4 +1,7 @@
-use handfast_store::{MemoryStore, Sources};
+use std::time::Duration;
+
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{Applied, MemoryStore, Sources};
 
 use super::*;
 
@@ -87,6 +90,47 @@ async fn each_change_is_counted() {
     users.grant(&ann, vec![role("root")]).await.unwrap();
     users.remove(&ann).await.unwrap();
     assert_eq!(users.generation(), before + 2);
+}
+
+/// Who has logged in is looked at again also if nobody knows whether the change was made.
+#[tokio::test]
+async fn a_change_of_unknown_outcome_is_counted() {
+    let memory = Arc::new(MemoryStore::new(Sources::seeded(1)));
+    let lossy = Faulty::new(memory, Plan::seeded(1, 1000, [Fault::LoseReply]).writes_only());
+    let users = Users::new(Arc::new(lossy));
+    let ann = name("shop", "ann");
+    for generation in 1..=4 {
+        let changed = match generation {
+            1 => add(&users, &ann).await,
+            2 => users.grant(&ann, vec![role("root")]).await,
+            3 => users.remove(&ann).await,
+            _ => users.remove_all("shop").await.map(|_| ()),
+        };
+        assert_eq!(changed.unwrap_err().applied(), Applied::Maybe);
+        assert_eq!(users.generation(), generation);
+    }
+}
+
+/// An administrator whose connection closes while the user is removed has removed it, for everybody.
+#[tokio::test]
+async fn a_change_that_nobody_waits_for_is_counted_when_it_is_made() {
+    let memory = Arc::new(MemoryStore::new(Sources::seeded(1)));
+    // The first operation adds the user, the second one removes it.
+    let slow = Arc::new(Faulty::new(memory, Plan::at(1, Fault::FreezeBefore)));
+    let users = Users::new(slow.clone());
+    let ann = name("shop", "ann");
+    add(&users, &ann).await.unwrap();
+    let given_up = tokio::time::timeout(Duration::from_millis(50), users.remove(&ann)).await;
+    assert!(given_up.is_err() && users.generation() == 1 && slow.frozen() == 1);
+    slow.release();
+    for _ in 0..1000 {
+        if users.generation() == 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(users.generation(), 2);
+    assert!(!users.any().await.unwrap());
 }
 
 #[tokio::test]
