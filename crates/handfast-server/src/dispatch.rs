@@ -162,9 +162,7 @@ struct Stay<'a> {
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        if self.failed {
-            transactions::leave(self.shared, self.entered);
-        }
+        transactions::leave(self.shared, self.entered, self.failed);
     }
 }
 

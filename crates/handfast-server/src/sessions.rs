@@ -27,7 +27,8 @@ use crate::transactions::snapshot::SnapshotRead;
 /// What `logicalSessionTimeoutMinutes` says.
 pub(crate) const SESSION_TIMEOUT_MINUTES: i32 = 30;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Sessions remembered at once, as in MongoDB's `maxSessions`: 48 bytes each, and 40 more once it has a number.
+/// Sessions remembered at once, as in MongoDB's `maxSessions`: some 90 bytes each with the table's slack, and some 100 more once it
+/// has a number.
 pub(crate) const SESSIONS_MAX: usize = 1_000_000;
 
 /// The sessions.
@@ -42,6 +43,7 @@ struct Session {
     latest: Option<Box<Latest>>,
     /// What it reads outside of transactions, if it asked for a snapshot.
     snapshot: Option<Arc<SnapshotRead>>,
+    turn: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
 impl Session {
@@ -109,7 +111,7 @@ impl Sessions {
                 ),
             ));
         }
-        table.insert(id, Session { last_use: now, latest: None, snapshot: None });
+        table.insert(id, Session { last_use: now, latest: None, snapshot: None, turn: None });
         Ok(())
     }
 
@@ -118,20 +120,28 @@ impl Sessions {
         lock(&self.table).get(&id)?.latest.as_deref().cloned()
     }
 
-    /// Goes on to what `next` says of the newest number; to nothing new if it says none. What was open is rolled back.
+    /// The turn of a session's writes: a request that is to be done once has it for as long as it runs, so that the rest of
+    /// an earlier one does not come after a later one.
+    pub(crate) fn turn(&self, id: SessionId) -> Outcome<Arc<tokio::sync::Mutex<()>>> {
+        let mut table = lock(&self.table);
+        let session = table.get_mut(&id).ok_or_else(|| gone(id))?;
+        Ok(Arc::clone(session.turn.get_or_insert_default()))
+    }
+
+    /// Goes on to what `next` says of the newest number; to nothing new if it says none. What was open is rolled back, and
+    /// returned.
     pub(crate) fn advance(
         &self,
         id: SessionId,
         next: impl FnOnce(Option<&Latest>) -> Outcome<Option<Latest>>,
-    ) -> Outcome<()> {
+    ) -> Outcome<Option<Arc<OpenTransaction>>> {
         let mut table = lock(&self.table);
         let session = table.get_mut(&id).ok_or_else(|| gone(id))?;
-        let Some(next) = next(session.latest.as_deref())? else { return Ok(()) };
+        let Some(next) = next(session.latest.as_deref())? else { return Ok(None) };
         let before = session.latest.replace(Box::new(next));
         drop(table);
         // Outside of the lock: a snapshot may be freed here.
-        abort(before);
-        Ok(())
+        Ok(abort(before))
     }
 
     /// The snapshot that a session reads.
@@ -168,10 +178,9 @@ impl Sessions {
         removed.map(Session::close).is_some()
     }
 
-    /// Ends the sessions of these ids, whosever they are, and returns them.
-    pub(crate) fn end_named(&self, ids: &[SessionId]) -> Vec<SessionId> {
-        let named = |id: &SessionId| ids.iter().any(|named| named.id == id.id);
-        let removed: Vec<_> = lock(&self.table).extract_if(|id, _| named(id)).collect();
+    /// Ends the sessions that are meant, and returns them.
+    pub(crate) fn end_where(&self, meant: impl Fn(&SessionId) -> bool) -> Vec<SessionId> {
+        let removed: Vec<_> = lock(&self.table).extract_if(|id, _| meant(id)).collect();
         ended(removed)
     }
 
@@ -249,11 +258,11 @@ fn release(read: Option<Arc<SnapshotRead>>) {
     }
 }
 
-/// Rolls back the transaction, if it is open.
-fn abort(latest: Option<Box<Latest>>) {
-    if let Some(Use::Open(open)) = latest.map(|latest| latest.used) {
-        open.transaction.clone().abort();
-    }
+/// Rolls back the transaction, if it is open, and returns it.
+fn abort(latest: Option<Box<Latest>>) -> Option<Arc<OpenTransaction>> {
+    let Some(Use::Open(open)) = latest.map(|latest| latest.used) else { return None };
+    open.transaction.clone().abort();
+    Some(open)
 }
 
 impl Latest {

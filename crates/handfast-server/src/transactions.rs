@@ -38,12 +38,13 @@ use crate::state::Shared;
 pub(crate) enum Entered {
     /// Nothing: it is on its own.
     Outside,
-    /// Its writes are done once.
+    /// Its writes are done once, in the turn of the session's writes.
     Once {
         /// What the store remembers them by.
         ticket: Ticket,
         /// The number is not new: the writes may have been done.
         again: bool,
+        _turn: OwnedMutexGuard<()>,
     },
     /// A snapshot outside of a transaction.
     Snapshot(Arc<SnapshotRead>),
@@ -92,9 +93,12 @@ pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Comm
     }
 }
 
-/// A request has failed in a transaction: that is rolled back.
-pub(crate) fn leave(shared: &Shared, entered: &Entered) {
-    if let Entered::Within { open, .. } = entered {
+/// A request leaves its transaction, which is rolled back if the request has failed. If it has ended meanwhile, beside the
+/// request, what the request has opened goes too.
+pub(crate) fn leave(shared: &Shared, entered: &Entered, failed: bool) {
+    if let Entered::Within { open, .. } = entered
+        && (failed || !open.transaction.is_open())
+    {
         roll_back(shared, open, false);
     }
 }
@@ -105,10 +109,23 @@ fn roll_back(shared: &Shared, open: &Arc<OpenTransaction>, by_client: bool) {
     shared.cursors.kill_of_transaction(open.session, open.number);
 }
 
+/// Goes on to the next number, and closes the cursors of what was open before.
+pub(super) fn advance(
+    shared: &Shared,
+    session: SessionId,
+    next: impl FnOnce(Option<&Latest>) -> Outcome<Option<Latest>>,
+) -> Outcome<()> {
+    if let Some(ended) = shared.sessions.advance(session, next)? {
+        shared.cursors.kill_of_transaction(ended.session, ended.number);
+    }
+    Ok(())
+}
+
 async fn once(shared: &Shared, session: SessionId, number: i64) -> Outcome<Entered> {
+    let turn = shared.sessions.turn(session)?.lock_owned().await;
     recall(shared, session).await?;
     let mut again = false;
-    shared.sessions.advance(session, |latest| {
+    advance(shared, session, |latest| {
         let next = Latest { number, used: Use::Writes };
         let Some(latest) = latest else { return Ok(Some(next)) };
         check_age(session, number, latest)?;
@@ -122,10 +139,12 @@ async fn once(shared: &Shared, session: SessionId, number: i64) -> Outcome<Enter
             _ => Ok(Some(next)),
         }
     })?;
-    Ok(Entered::Once { ticket: id_of(session, number).ticket(), again })
+    Ok(Entered::Once { ticket: id_of(session, number).ticket(), again, _turn: turn })
 }
 
 async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, number: i64) -> Outcome<Entered> {
+    // What the session wrote before is in the snapshot.
+    let _turn = shared.sessions.turn(session)?.lock_owned().await;
     recall(shared, session).await?;
     let check = |latest: Option<&Latest>| match latest {
         None => Ok(()),
@@ -150,14 +169,10 @@ async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, numbe
     let read_concern = request.read_concern.and_then(|concern| concern.level).map(str::to_owned);
     let since = shared.now();
     let open = Arc::new(OpenTransaction { session, number, transaction, turn, since, read_concern });
-    let before = shared.sessions.latest(session).map(|latest| latest.number);
-    shared.sessions.advance(session, |latest| {
+    advance(shared, session, |latest| {
         check(latest)?;
         Ok(Some(Latest { number, used: Use::Open(Arc::clone(&open)) }))
     })?;
-    if let Some(before) = before {
-        shared.cursors.kill_of_transaction(session, before);
-    }
     Ok(Entered::Within { open, _turn: own_turn })
 }
 
@@ -173,7 +188,7 @@ async fn recall(shared: &Shared, session: SessionId) -> Outcome<()> {
         let text = format!("the record of session {session} is not what a store wrote: {error}");
         CommandError::new(Code::InternalError, text)
     })?;
-    shared.sessions.advance(session, |latest| {
+    advance(shared, session, |latest| {
         let recorded = Latest { number, used: Use::Recorded };
         Ok(if latest.is_none() { Some(recorded) } else { None })
     })

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bson::RawBsonRef;
 use handfast_mql::Code;
+use handfast_store::ticket::{TICKETS_COLLECTION, TICKETS_DATABASE};
 
 use super::login::Authenticated;
 use super::role::Action;
@@ -51,6 +52,12 @@ impl Target<'_> {
     /// Where users and keys are.
     fn is_protected(self) -> bool {
         [USERS, KEYS].contains(&(self.database, self.collection))
+    }
+
+    /// Where the outcomes of transactions and retryable writes are: what is changed there makes the server do writes twice,
+    /// or not at all.
+    fn holds_outcomes(self) -> bool {
+        (self.database, self.collection) == (TICKETS_DATABASE, TICKETS_COLLECTION)
     }
 }
 
@@ -125,11 +132,12 @@ pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visi
 
 /// What nobody may do through commands on documents, whatever the roles: they would be worth nothing.
 fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) -> Outcome<()> {
-    if action == Action::DropDatabase && target.database == USERS.0 {
-        return Err(CommandError::new(Code::IllegalOperation, "Dropping the 'admin' database is prohibited."));
+    if action == Action::DropDatabase && [USERS.0, TICKETS_DATABASE].contains(&target.database) {
+        let text = format!("Dropping the '{}' database is prohibited.", target.database);
+        return Err(CommandError::new(Code::IllegalOperation, text));
     }
     let harmless = matches!(action, Action::Find | Action::List | Action::Statistics | Action::Validate);
-    if target.is_protected() && !harmless {
+    if (target.is_protected() || target.holds_outcomes()) && !harmless {
         return Err(refusal(request, target));
     }
     Ok(())

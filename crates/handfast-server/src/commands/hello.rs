@@ -66,10 +66,7 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
         }
         let more = match (known, await_time) {
             (None, None) => false,
-            (Some(known), Some(millis)) => {
-                wait(call, known, Duration::from_millis(millis)).await?;
-                true
-            }
+            (Some(known), Some(millis)) => wait(call, known, Duration::from_millis(millis)).await?,
             _ => {
                 let text = "A request with a 'topologyVersion' must include 'maxAwaitTimeMS', and the reverse";
                 return Err(CommandError::new(TOPOLOGY_VERSION_ALONE, text));
@@ -122,18 +119,25 @@ fn compressors(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Vec<&'
     Ok(common)
 }
 
-/// Waits while the client's knowledge is up to date.
-async fn wait(call: &Call<'_>, known: &RawDocument, time: Duration) -> Outcome<()> {
+/// The longest wait: a minute. Drivers ask for their heartbeat, which is ten seconds.
+const AWAIT_MAX: Duration = Duration::from_secs(60);
+/// The shortest wait between the replies of a stream: a fifth of the shortest heartbeat that drivers may have.
+const STREAM_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// Waits while the client's knowledge is up to date; says whether it was. A client that knew something else is told at
+/// once, and asks again: a stream would tell it the same for ever, as fast as it can be sent.
+async fn wait(call: &Call<'_>, known: &RawDocument, time: Duration) -> Outcome<bool> {
     let process = known.get("processId")?.and_then(RawBsonRef::as_object_id);
-    if process == Some(call.shared.process_id) {
-        tokio::select! {
-            () = tokio::time::sleep(time) => {}
-            () = call.shared.shutting_down() => {
-                return Err(CommandError::new(Code::ShutdownInProgress, "the server is shutting down"));
-            }
+    if process != Some(call.shared.process_id) {
+        return Ok(false);
+    }
+    let shortest = if call.request.exhaust { STREAM_INTERVAL_MIN } else { Duration::ZERO };
+    tokio::select! {
+        () = tokio::time::sleep(time.clamp(shortest, AWAIT_MAX)) => Ok(true),
+        () = call.shared.shutting_down() => {
+            Err(CommandError::new(Code::ShutdownInProgress, "the server is shutting down"))
         }
     }
-    Ok(())
 }
 
 fn describe(call: &Call<'_>, primary: &str, compressors: &[&'static str], writer: &mut Writer) {

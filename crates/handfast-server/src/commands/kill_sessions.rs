@@ -1,11 +1,14 @@
 //! `killSessions`, `killAllSessions`, `killAllSessionsByPattern`: ends sessions, stops what runs in them, rolls back what
 //! is open in them.
 
+use bson::raw::RawDocument;
+
 use super::end_sessions::{documents, listed};
 use super::{Access, Call, Command};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
+use crate::auth::user::{UserId, UserName};
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::request::{SessionId, session_id};
@@ -52,33 +55,72 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     if ids.is_empty() {
         return Ok(kill(call, &call.shared.sessions.end_all()));
     }
-    Ok(kill(call, &call.shared.sessions.end_named(&ids)))
+    Ok(kill(call, &call.shared.sessions.end_where(|id| ids.iter().any(|named| named.id == id.id))))
 }
 
-/// Who may do this may do it to all: the list of users is not looked at.
+/// Ends the sessions of users: `[{user: .., db: ..}, ..]`; of all, if none is named.
 async fn run_all(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("killAllSessions").finish()?;
-    Ok(kill(call, &call.shared.sessions.end_all()))
+    let named = documents(call, "killAllSessions")?;
+    if named.is_empty() {
+        return Ok(kill(call, &call.shared.sessions.end_all()));
+    }
+    let mut users = Vec::new();
+    for user in named {
+        users.extend(user_of(call, "killAllSessions", user).await?);
+    }
+    let of_them = |id: &SessionId| id.user.is_some_and(|user| users.contains(&user));
+    Ok(kill(call, &call.shared.sessions.end_where(of_them)))
 }
 
-/// A pattern names a session; one that names users or roles, or nothing, means all sessions.
+/// Which sessions a pattern means: those that have all that it names.
+struct Pattern {
+    id: Option<[u8; 16]>,
+    users: Option<Vec<UserId>>,
+}
+
+impl Pattern {
+    async fn read(call: &Call<'_>, document: &RawDocument) -> Outcome<Self> {
+        let path = "killAllSessionsByPattern";
+        let mut arguments = Arguments::of_document(path, document)?;
+        let session = arguments.document("lsid")?;
+        let named = arguments.documents("users")?;
+        arguments.unsupported(&["uid", "roles"])?;
+        arguments.finish()?;
+        let id = session.map(|session| session_id("killAllSessionsByPattern.lsid", session)).transpose()?;
+        let mut users = named.is_some().then(Vec::new);
+        for user in named.into_iter().flatten() {
+            let found = user_of(call, path, user).await?;
+            users.get_or_insert_default().extend(found);
+        }
+        Ok(Pattern { id: id.map(|session| session.id), users })
+    }
+
+    fn means(&self, session: &SessionId) -> bool {
+        let is_of = |users: &Vec<UserId>| session.user.is_some_and(|user| users.contains(&user));
+        self.id.is_none_or(|id| id == session.id) && self.users.as_ref().is_none_or(is_of)
+    }
+}
+
 async fn run_by_pattern(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("killAllSessionsByPattern").finish()?;
-    let mut ids = Vec::new();
-    let patterns = documents(call, "killAllSessionsByPattern")?;
-    let mut all = patterns.is_empty();
-    for pattern in patterns {
-        let mut arguments = Arguments::of_document("killAllSessionsByPattern", pattern)?;
-        let session = arguments.document("lsid")?;
-        arguments.ignored(&["uid", "users", "roles"])?;
-        arguments.finish()?;
-        match session {
-            Some(session) => ids.push(session_id("killAllSessionsByPattern.lsid", session)?),
-            None => all = true,
-        }
+    let mut patterns = Vec::new();
+    for document in documents(call, "killAllSessionsByPattern")? {
+        patterns.push(Pattern::read(call, document).await?);
     }
     let sessions = &call.shared.sessions;
-    Ok(kill(call, &if all { sessions.end_all() } else { sessions.end_named(&ids) }))
+    let meant = |id: &SessionId| patterns.iter().any(|pattern| pattern.means(id));
+    Ok(kill(call, &if patterns.is_empty() { sessions.end_all() } else { sessions.end_where(meant) }))
+}
+
+/// The user that `{user: .., db: ..}` names; nobody has sessions of one that is not there.
+async fn user_of(call: &Call<'_>, path: &'static str, document: &RawDocument) -> Outcome<Option<UserId>> {
+    let mut arguments = Arguments::of_document(path, document)?;
+    let (name, database) = (arguments.text("user")?, arguments.text("db")?);
+    let (name, database) = (arguments.required("user", name)?, arguments.required("db", database)?);
+    arguments.finish()?;
+    let user = call.shared.users.find(&UserName::new(database, name)?).await?;
+    Ok(user.map(|user| user.id))
 }
 
 fn kill(call: &Call<'_>, ids: &[SessionId]) -> Answer {

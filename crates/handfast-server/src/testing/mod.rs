@@ -35,7 +35,11 @@ impl TestServer {
     /// Over a store without transactions.
     pub(crate) fn new(store: Arc<dyn DocumentStore>, options: Options) -> Self {
         let (sources, clock) = Sources::manual(7);
-        let database = Database::new(Arc::new(Plain(store)), sources);
+        TestServer::over(Database::new(Arc::new(Plain(store)), sources), clock, options)
+    }
+
+    /// Over a database whose clock is this one.
+    pub(crate) fn over(database: Database, clock: Arc<ManualClock>, options: Options) -> Self {
         TestServer { shared: Arc::new(Shared::new(database, options)), clock, connections: 0 }
     }
 
@@ -46,8 +50,7 @@ impl TestServer {
 
     pub(crate) fn in_memory(options: Options) -> Self {
         let (sources, clock) = Sources::manual(7);
-        let database = Database::local(MemoryStore::new(sources.clone()), sources);
-        TestServer { shared: Arc::new(Shared::new(database, options)), clock, connections: 0 }
+        TestServer::over(Database::local(MemoryStore::new(sources.clone()), sources), clock, options)
     }
 
     /// The same data in another run of the server.

@@ -15,7 +15,7 @@ use handfast_mql::Code;
 use handfast_store::{DocumentStore, Durability};
 use handfast_txn::Outcome as Fate;
 
-use super::{aborted, being_committed, check_age, committed, id_of, not_in_progress, roll_back};
+use super::{aborted, advance, being_committed, check_age, committed, id_of, not_in_progress, roll_back};
 use crate::commands::Call;
 use crate::error::{CommandError, Outcome};
 use crate::request::SessionId;
@@ -97,7 +97,7 @@ async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> Outcome<()> {
 /// What the store says of a transaction that this server does not know.
 async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Option<i64>) -> Outcome<()> {
     match call.shared.database.outcome(id_of(session, number)).await? {
-        Fate::Committed(_) => call.shared.sessions.advance(session, |latest| {
+        Fate::Committed(_) => advance(call.shared, session, |latest| {
             let known = latest.is_some_and(|latest| latest.number > number);
             Ok(if known { None } else { Some(Latest { number, used: Use::Committed }) })
         }),

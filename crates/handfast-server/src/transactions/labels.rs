@@ -21,6 +21,9 @@ const TRANSIENT_CODES: [i32; 8] = [112, 24, 267, 239, 246, 250, 272, 249];
 /// Somebody else is primary, is going, or could not be reached in time.
 const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436];
 
+/// The commit, sent again, may tell.
+pub(crate) const COMMIT_UNKNOWN: &str = "UnknownTransactionCommitResult";
+
 /// After which nobody knows whether the command has changed anything.
 pub(crate) const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
 
@@ -31,7 +34,7 @@ pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError
         Numbering::Within { .. } if is_end(command) && retryable => vec![RETRYABLE],
         Numbering::Within { .. } => {
             // On commit too: the store remembers what was committed, so what it does not know has had no effect.
-            let gone = error.code == Code::NoSuchTransaction;
+            let gone = error.applied == Applied::No && error.code == Code::NoSuchTransaction;
             // A request that somebody else has to answer has had no effect, and its transaction ends unheard.
             let again = TRANSIENT_CODES.contains(&error.code.0) || retryable;
             let transient = error.applied == Applied::No && again;
@@ -41,6 +44,9 @@ pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError
         Numbering::Once(_) if retryable => vec![RETRYABLE, NOTHING_WRITTEN],
         Numbering::Once(_) | Numbering::None => Vec::new(),
     };
+    if command == "commitTransaction" && error.applied == Applied::Maybe {
+        labels.push(COMMIT_UNKNOWN);
+    }
     labels.extend(of_outcome(error));
     labels
 }
@@ -79,6 +85,7 @@ mod tests {
         assert_eq!(labels(within, "insert", 251, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "commitTransaction", 251, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "commitTransaction", 91, Applied::No), [RETRYABLE]);
+        assert_eq!(labels(within, "commitTransaction", 1, Applied::Maybe), [COMMIT_UNKNOWN, OUTCOME_UNKNOWN]);
         assert_eq!(labels(within, "insert", 91, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "insert", 91, Applied::Maybe), [OUTCOME_UNKNOWN]);
         assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::No), [RETRYABLE, NOTHING_WRITTEN]);

@@ -16,7 +16,7 @@ use crate::writer::Writer;
 /// Those of a request's first `count` statements that have a result, as they were before the request is run.
 pub(crate) async fn before(shared: &Shared, entered: &Entered, count: usize) -> Outcome<BTreeSet<usize>> {
     let mut found = BTreeSet::new();
-    let Entered::Once { ticket, again: true } = entered else { return Ok(found) };
+    let Entered::Once { ticket, again: true, .. } = entered else { return Ok(found) };
     let namespace = Ticket::namespace()?;
     for first in (0..count).step_by(usize::try_from(STATEMENTS_PER_RECORD).unwrap_or(1)) {
         let part = ticket.of_statement(first);

@@ -358,3 +358,63 @@ async fn a_session_belongs_to_its_user() {
     assert_eq!(bob.run("shop", numbered(insert(4), 2, false)).await, rawdoc! { "n": 1, "ok": 1.0 });
     assert_eq!(bob.run("shop", rawdoc! { "count": "c" }).await.int("n"), 4);
 }
+
+#[tokio::test]
+async fn the_sessions_of_a_user_are_ended_and_no_others() {
+    let mut server = TestServer::guarded();
+    let mut root = client(&mut server, "root", &["root@admin"]).await;
+    let mut ann = client(&mut server, "ann", &["readWrite@shop"]).await;
+    let mut bob = client(&mut server, "bob", &["readWrite@shop"]).await;
+    let id = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let lsid = || rawdoc! { "id": id.clone() };
+    let named = |name: &str| rawdoc! { "user": name, "db": "admin" };
+    for (number, (command, left)) in (1_i64..).zip([
+        (rawdoc! { "killAllSessions": [named("ann")] }, 1),
+        (rawdoc! { "killAllSessions": [named("ann"), named("bob")] }, 0),
+        (rawdoc! { "killAllSessions": [named("nobody")] }, 2),
+        (rawdoc! { "killAllSessionsByPattern": [{ "users": [named("bob")] }] }, 1),
+        (rawdoc! { "killAllSessionsByPattern": [{ "lsid": lsid(), "users": [named("bob")] }] }, 1),
+        (rawdoc! { "killAllSessionsByPattern": [{ "lsid": lsid() }, { "users": [named("bob")] }] }, 0),
+        (rawdoc! { "killAllSessionsByPattern": [{ "users": [named("nobody")] }] }, 2),
+    ]) {
+        for client in [&mut ann, &mut bob] {
+            let begin = rawdoc! {
+                "find": "c", "lsid": lsid(), "txnNumber": number, "autocommit": false, "startTransaction": true,
+            };
+            assert_eq!(client.run("shop", begin).await.double("ok"), 1.0);
+        }
+        assert_eq!(root.run("admin", command.clone()).await.double("ok"), 1.0, "{command:?}");
+        assert_eq!(server.shared.database.counts().open(), left, "{command:?}");
+        root.run("admin", rawdoc! { "killAllSessions": [] }).await;
+    }
+    let by_role = rawdoc! { "killAllSessionsByPattern": [{ "roles": [] }] };
+    assert_eq!(root.refused("admin", by_role).await.0, 238);
+}
+
+/// What the server remembers to do writes once is not for clients to change, whoever they are.
+#[tokio::test]
+async fn outcomes_cannot_be_made_up_or_dropped() {
+    let mut guarded = TestServer::guarded();
+    let root = client(&mut guarded, "root", &["root@admin"]).await;
+    let mut open = TestServer::transactional();
+    let anybody = open.connect();
+    for mut client in [root, anybody] {
+        for (command, code) in [
+            (rawdoc! { "insert": "transactions", "documents": [{}] }, 13),
+            (rawdoc! { "update": "transactions", "updates": [] }, 13),
+            (rawdoc! { "delete": "transactions", "deletes": [] }, 13),
+            (rawdoc! { "findAndModify": "transactions", "remove": true }, 13),
+            (rawdoc! { "drop": "transactions" }, 13),
+            (rawdoc! { "createIndexes": "transactions", "indexes": [] }, 13),
+            (rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "transactions" }], "cursor": {} }, 13),
+            (rawdoc! { "dropDatabase": 1 }, 20),
+        ] {
+            assert_eq!(client.refused("config", command.clone()).await.0, code, "{command:?}");
+        }
+        for to in [("config.transactions", "shop.c"), ("shop.c", "config.transactions")] {
+            let rename = rawdoc! { "renameCollection": to.0, "to": to.1 };
+            assert_eq!(client.refused("admin", rename).await.0, 13);
+        }
+        assert_eq!(client.run("config", rawdoc! { "find": "transactions" }).await.double("ok"), 1.0);
+    }
+}

@@ -1,5 +1,9 @@
 //! Retryable writes: sent again, they are done once and say what they said.
 
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{MemoryStore, Sources, StoreExt};
+use handfast_txn::{Database, Local};
+
 use super::*;
 
 fn numbered_write(mut command: RawDocumentBuf, number: i64) -> RawDocumentBuf {
@@ -164,4 +168,38 @@ async fn records_do_not_pile_up() {
     server.clock.advance(Duration::from_secs(1));
     server.shared.forget_outcomes().await;
     assert_eq!(count(&mut client).await, 0);
+}
+
+/// A request of many statements is slow; its client has given it up, and goes on. What it wrote later stays.
+#[tokio::test]
+async fn the_rest_of_a_request_does_not_come_after_the_next_one() {
+    let (sources, clock) = Sources::manual(7);
+    let memory = Arc::new(MemoryStore::new(sources.clone()));
+    let namespace = handfast_store::Namespace::new("d", "c").unwrap();
+    memory.insert_one(&namespace, rawdoc! { "_id": 1, "by": 0 }).await.unwrap();
+    // The first operation looks for what the session did before, the second one is the update.
+    let faulty = Arc::new(Faulty::new(memory, Plan::at(1, Fault::FreezeBefore)));
+    let database = Database::new(Arc::new(Local::new(faulty.clone(), sources.clone())), sources);
+    let mut server = TestServer::over(database, clock, Options::default());
+    let update = |by: i32, count: usize| {
+        let mut statements = bson::RawArrayBuf::new();
+        for _ in 0..count {
+            statements.push(rawdoc! { "q": { "_id": 1 }, "u": { "$set": { "by": by } } });
+        }
+        numbered_write(rawdoc! { "update": "c", "updates": statements }, i64::from(by))
+    };
+    let mut slow = server.connect();
+    let slow = tokio::spawn(async move { slow.run("d", update(12, 100)).await });
+    while faulty.frozen() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut next = server.connect();
+    let next = tokio::spawn(async move { next.run("d", update(13, 1)).await });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    faulty.release();
+    assert_eq!(slow.await.unwrap().double("ok"), 1.0);
+    assert_eq!(next.await.unwrap().int("nModified"), 1);
+    assert_eq!(all(&mut server).await, [rawdoc! { "_id": 1, "by": 13 }]);
 }

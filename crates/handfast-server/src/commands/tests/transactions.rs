@@ -416,3 +416,34 @@ async fn a_collection_is_created_once_in_a_transaction() {
     assert_eq!(client.run("d", create()).await.double("ok"), 1.0);
     assert_eq!(client.refused("d", first(create(), 1, 2)).await.0, 48);
 }
+
+/// Whatever comes next in the session closes what was open in it.
+#[tokio::test]
+async fn a_later_number_closes_the_cursors_of_a_transaction() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    client.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &numbered(10))]).await;
+    let find = || rawdoc! { "find": "c", "batchSize": 1, "noCursorTimeout": true };
+    let mut write = insert_of(100);
+    write.append(bson::raw::cstr!("lsid"), lsid(1));
+    write.append(bson::raw::cstr!("txnNumber"), 2_i64);
+    for (number, next) in [(1, write), (3, first(find(), 1, 4))] {
+        client.run("d", first(find(), 1, number)).await;
+        assert_eq!(server.shared.cursors.counts().open, 1);
+        client.run("d", next).await;
+        assert_eq!(server.shared.cursors.counts().open, u64::from(number == 3));
+    }
+    client.run("admin", within(abort(), 1, 4)).await;
+    assert_eq!((server.shared.cursors.counts().open, server.shared.database.counts().open()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_pipeline_beside_the_body_is_known_to_write() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    let aggregate = first(rawdoc! { "aggregate": "c", "cursor": {} }, 1, 1);
+    let stages = [rawdoc! { "$out": "x" }];
+    let reply = client.run_with("d", aggregate, &[("pipeline", &stages)]).await;
+    let (code, _, text) = error_of(&reply);
+    assert_eq!((code, &*text), (263, "$out and $merge cannot run in a multi-document transaction."));
+}
