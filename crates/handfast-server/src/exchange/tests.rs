@@ -338,6 +338,33 @@ async fn a_handshake_that_streams() {
     client.served.await.unwrap();
 }
 
+/// A stranger with one message does not keep the server busy.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_does_not_stream_as_fast_as_it_can() {
+    let mut server = TestServer::tiny();
+    let mut client = server.connect();
+    let reply = client.run("admin", rawdoc! { "hello": 1 }).await;
+    let known = reply.get_document("topologyVersion").unwrap().to_owned();
+    let stale = rawdoc! { "processId": bson::oid::ObjectId::from_bytes([9; 12]), "counter": 0_i64 };
+    let streaming = Flags { exhaust_allowed: true, ..PLAIN };
+    let hello = |version| rawdoc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 0 };
+    client.send(streaming, "admin", hello(stale), &[]).await;
+    let (_, flags, reply) = client.receive().await.unwrap();
+    assert!(!flags.more_to_come);
+    assert_eq!(reply.get_document("topologyVersion").unwrap(), &*known);
+    let began = tokio::time::Instant::now();
+    client.send(streaming, "admin", hello(known.clone()), &[]).await;
+    for beat in 1..=5 {
+        let (_, flags, _) = client.receive().await.unwrap();
+        assert!(flags.more_to_come && began.elapsed() >= beat * Duration::from_millis(100));
+    }
+    let mut patient = server.connect();
+    let long = rawdoc! { "hello": 1, "topologyVersion": known, "maxAwaitTimeMS": 10_000_000_000_i64 };
+    let began = tokio::time::Instant::now();
+    patient.run("admin", long).await;
+    assert!(began.elapsed() <= 61 * SECOND);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_read_ends_when_its_client_goes() {
     let (store, mut server) = slow_server();
