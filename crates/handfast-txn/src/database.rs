@@ -18,6 +18,7 @@ use handfast_store::{
     Ticket, Update, UpdateOutcome,
 };
 
+use crate::transaction::room::Room;
 use crate::{Engine, Error, Local, Outcome, Result, Transaction, TransactionId, TransactionOptions};
 
 /// The first pause before a transaction is run again; each further one may be twice as long.
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) sources: Sources,
     /// When this database was opened, as time since the clock's start.
     opened: Duration,
+    pub(crate) room: Arc<Room>,
     pub(crate) counts: Counters,
     /// Sessions that no transaction uses, each with the number of its next one. A session's record of an outcome is
     /// replaced by that of the next transaction, so there are as many records as transactions were open at once, and one
@@ -74,6 +76,8 @@ pub struct Counts {
     pub unknown: u64,
     /// Run again by [`Database::transaction`].
     pub retries: u64,
+    /// Bytes that those have written that are open now.
+    pub write_bytes: u64,
 }
 
 impl Counts {
@@ -135,7 +139,8 @@ impl Database {
     /// Over any engine.
     pub fn new(engine: Arc<dyn Engine>, sources: Sources) -> Self {
         let opened = sources.clock.elapsed();
-        let shared = Shared { engine, sources, opened, counts: Counters::default(), sessions: Mutex::default() };
+        let room = Arc::default();
+        let shared = Shared { engine, sources, opened, room, counts: Counters::default(), sessions: Mutex::default() };
         Database { shared: Arc::new(shared) }
     }
 
@@ -267,6 +272,7 @@ impl Database {
             dropped: read(&counts.dropped),
             unknown: read(&counts.unknown),
             retries: read(&counts.retries),
+            write_bytes: self.shared.room.bytes() as u64,
         }
     }
 

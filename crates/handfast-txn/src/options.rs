@@ -9,8 +9,11 @@ use crate::TransactionId;
 /// How long a transaction may be open: MongoDB's `transactionLifetimeLimitSeconds`. A snapshot that is held keeps old
 /// versions from being freed.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(60);
-/// Bytes of documents that a transaction may have written, all together: they are in memory until it ends.
+/// Bytes that a transaction may have written, all together, with some hundred for each document beside its own: they are
+/// in memory until it ends.
 pub const WRITE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes that all open transactions of a database may have written together: those of eight of the largest.
+pub const ALL_WRITE_BYTES_MAX: usize = 8 * WRITE_BYTES_MAX;
 /// How long [`Database::transaction`](crate::Database::transaction) goes on to run a transaction again: that of the
 /// drivers' `withTransaction`.
 pub const RETRY_TIME_MAX: Duration = Duration::from_secs(120);
@@ -38,6 +41,8 @@ pub struct TransactionOptions {
     pub lifetime: Duration,
     /// Bytes of documents that it may have written.
     pub write_bytes_max: usize,
+    /// Bytes beyond which it writes nothing more while all open transactions have written so many together.
+    pub all_write_bytes_max: usize,
     /// How long the closure form goes on to run it again.
     pub retry_time: Duration,
     /// Its name; a fresh one unless given.
@@ -51,6 +56,7 @@ impl Default for TransactionOptions {
             durability: Durability::default(),
             lifetime: LIFETIME_MAX,
             write_bytes_max: WRITE_BYTES_MAX,
+            all_write_bytes_max: ALL_WRITE_BYTES_MAX,
             retry_time: RETRY_TIME_MAX,
             id: None,
         }

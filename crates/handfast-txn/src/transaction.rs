@@ -27,6 +27,7 @@ mod merged;
 mod own;
 mod reads;
 mod requests;
+pub(crate) mod room;
 mod write;
 
 use std::future::Future;
@@ -41,6 +42,7 @@ use handfast_store::{
 
 use self::own::Own;
 use self::reads::Reads;
+use self::room::Taken;
 use crate::database::Shared;
 use crate::error::is_transient;
 use crate::{Claims, Error, Isolation, Result, TransactionId, TransactionOptions};
@@ -92,6 +94,7 @@ struct Held {
     /// have to take more for a conflict than is one.
     _snapshot: Arc<dyn Snapshot>,
     _claims: Arc<dyn Claims>,
+    _taken: Taken,
 }
 
 impl Transaction {
@@ -103,7 +106,7 @@ impl Transaction {
         let open = Open {
             snapshot: start.snapshot,
             claims: Arc::from(start.claims),
-            own: Own::default(),
+            own: Own::new(Arc::clone(&shared.room)),
             reads: Reads::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
@@ -280,11 +283,12 @@ impl Inner {
                     return Ok(None);
                 }
                 let mut batch = AtomicBatch::new(snapshot.timestamp());
-                (batch.creations, batch.writes) = own.into_batch();
+                let taken;
+                (batch.creations, batch.writes, taken) = own.into_batch();
                 batch.reads = reads.into_list();
                 batch.ticket = Some(self.id.ticket());
                 batch.durability = self.options.durability;
-                Ok(Some((batch, Held { _snapshot: snapshot, _claims: claims })))
+                Ok(Some((batch, Held { _snapshot: snapshot, _claims: claims, _taken: taken })))
             }
             Phase::Committing => Err(Error::Store(self.not_open("it is being committed"))),
             Phase::Ended(ended) => {

@@ -392,7 +392,7 @@ async fn a_commit_can_be_repeated_through_another_handle() {
 #[tokio::test]
 async fn a_transaction_has_a_bound_in_bytes() {
     on_each(|database| async move {
-        let options = TransactionOptions { write_bytes_max: 1000, ..TransactionOptions::default() };
+        let options = TransactionOptions { write_bytes_max: 2000, ..TransactionOptions::default() };
         let tx = database.begin_with(options).await.unwrap();
         let large = rawdoc! { "_id": 1, "text": "x".repeat(900) };
         tx.insert_one(&accounts(), large.clone()).await.unwrap();
@@ -403,6 +403,52 @@ async fn a_transaction_has_a_bound_in_bytes() {
             tx.update_one(&accounts(), rawdoc! { "_id": 1 }, rawdoc! { "$set": { "n": n } }).await.unwrap();
         }
         tx.commit().await.unwrap();
+        // What is small has its price too, and so has what is deleted.
+        let options = TransactionOptions { write_bytes_max: 10_000, ..TransactionOptions::default() };
+        for delete in [false, true] {
+            let tx = database.begin_with(options.clone()).await.unwrap();
+            let mut refused = None;
+            for n in 0..20 {
+                let written = match delete {
+                    false => tx.insert_one(&accounts(), rawdoc! { "_id": 100 + n }).await,
+                    true => tx.delete_one(&accounts(), rawdoc! { "_id": 100 + n }).await.map(|_| ()),
+                };
+                if let Err(error) = written {
+                    refused = Some((n, error.code()));
+                    break;
+                }
+            }
+            assert!(matches!(refused, Some((10..20, Code::TransactionTooLarge))), "{refused:?}");
+            tx.abort();
+            if !delete {
+                for n in 0..20 {
+                    database.insert_one(&accounts(), rawdoc! { "_id": 100 + n }).await.unwrap();
+                }
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_open_transactions_together_have_a_bound_in_bytes() {
+    on_each(|database| async move {
+        let options = TransactionOptions { all_write_bytes_max: 10_000, ..TransactionOptions::default() };
+        let write = async |id: i32| {
+            let tx = database.begin_with(options.clone()).await.unwrap();
+            let text = "x".repeat(3000);
+            tx.insert_one(&accounts(), rawdoc! { "_id": id, "text": text }).await.map(|()| tx)
+        };
+        let (first, second) = (write(1).await.unwrap(), write(2).await.unwrap());
+        assert_eq!(write(3).await.unwrap_err().code(), Code::ExceededMemoryLimit);
+        assert!((6000..10_000).contains(&database.counts().write_bytes));
+        // What ends makes room, and leaves nothing behind.
+        first.commit().await.unwrap();
+        let third = write(3).await.unwrap();
+        assert_eq!(write(4).await.unwrap_err().code(), Code::ExceededMemoryLimit);
+        second.abort();
+        drop(third);
+        assert_eq!(database.counts().write_bytes, 0);
     })
     .await;
 }

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bson::{RawBson, RawDocument, RawDocumentBuf};
-use handfast_mql::{Code, key};
+use handfast_mql::key;
 use handfast_store::index::Index;
-use handfast_store::{Creation, DocumentWrite, Error as StoreError, Namespace, Result as StoreResult};
+use handfast_store::{Creation, DocumentWrite, Namespace, Result as StoreResult};
 use imbl::OrdMap;
+
+use super::room::{Room, Taken, WRITE_OVERHEAD_BYTES};
+use crate::TransactionOptions;
 
 /// The key of an `_id`: equal for equal values.
 pub(super) type IdKey = Arc<[u8]>;
@@ -24,7 +27,6 @@ pub(super) struct Written {
 }
 
 /// All writes.
-#[derive(Default)]
 pub(super) struct Own {
     writes: BTreeMap<Namespace, Writes>,
     /// Collections made in this transaction.
@@ -33,7 +35,7 @@ pub(super) struct Own {
     indexes: HashMap<Namespace, Arc<[Index]>>,
     /// Who of the written documents has a unique key.
     holders: HashMap<(Namespace, String, Vec<u8>), IdKey>,
-    bytes: usize,
+    taken: Taken,
 }
 
 pub(super) fn id_key(id: bson::RawBsonRef<'_>) -> IdKey {
@@ -43,6 +45,17 @@ pub(super) fn id_key(id: bson::RawBsonRef<'_>) -> IdKey {
 }
 
 impl Own {
+    /// None yet; what they take is counted in this room.
+    pub(super) fn new(room: Arc<Room>) -> Self {
+        Own {
+            writes: BTreeMap::new(),
+            creations: BTreeMap::new(),
+            indexes: HashMap::new(),
+            holders: HashMap::new(),
+            taken: Taken::of(room),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.creations.is_empty() && self.writes.values().all(Writes::is_empty)
     }
@@ -117,26 +130,21 @@ impl Own {
     /// Writes a document.
     ///
     /// # Errors
-    /// `TransactionTooLarge` (257).
+    /// `TransactionTooLarge` (257), `ExceededMemoryLimit` (146).
     pub(super) fn write(
         &mut self,
         namespace: &Namespace,
         id: RawBson,
         document: Option<RawDocumentBuf>,
-        bytes_max: usize,
+        options: &TransactionOptions,
     ) -> StoreResult<()> {
         let key = id_key(id.as_raw_bson_ref());
-        let size =
-            |document: Option<&RawDocumentBuf>| document.map_or(0, |document| document.as_bytes().len()) + key.len();
+        let size = |document: Option<&RawDocumentBuf>| {
+            document.map_or(0, |document| document.as_bytes().len()) + key.len() + WRITE_OVERHEAD_BYTES
+        };
         let before = self.get(namespace, &key);
         let freed = before.as_ref().map_or(0, |before| size(before.document.as_deref()));
-        let bytes = self.bytes.saturating_sub(freed) + size(document.as_ref());
-        if bytes > bytes_max {
-            let text = format!(
-                "the transaction has written more than {bytes_max} bytes: write less in one, or raise its bound"
-            );
-            return Err(StoreError::command(Code::TransactionTooLarge, text));
-        }
+        self.taken.change(freed, size(document.as_ref()), options.write_bytes_max, options.all_write_bytes_max)?;
         let indexes = self.indexes.get(namespace).cloned();
         for index in indexes.iter().flat_map(|indexes| indexes.iter()).filter(|index| index.spec().unique) {
             if let Some(before) = before.as_ref().and_then(|before| before.document.as_deref()) {
@@ -150,14 +158,13 @@ impl Own {
                 }
             }
         }
-        self.bytes = bytes;
         let written = Written { id, document: document.map(Arc::new) };
         self.writes.entry(namespace.clone()).or_default().insert(key, written);
         Ok(())
     }
 
-    /// As a batch has it.
-    pub(super) fn into_batch(self) -> (Vec<Creation>, Vec<(Namespace, RawBson, DocumentWrite)>) {
+    /// As a batch has it, with the room that it takes.
+    pub(super) fn into_batch(self) -> (Vec<Creation>, Vec<(Namespace, RawBson, DocumentWrite)>, Taken) {
         let mut writes = Vec::new();
         for (namespace, documents) in self.writes {
             for (_, written) in documents {
@@ -168,7 +175,7 @@ impl Own {
                 writes.push((namespace.clone(), written.id, write));
             }
         }
-        (self.creations.into_values().collect(), writes)
+        (self.creations.into_values().collect(), writes, self.taken)
     }
 }
 

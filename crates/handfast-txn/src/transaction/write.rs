@@ -70,7 +70,7 @@ impl Inner {
         }
         self.open(|open| {
             open.own.learn_indexes(namespace, indexes);
-            open.own.write(namespace, id, after, self.options.write_bytes_max)
+            open.own.write(namespace, id, after, &self.options)
         })
     }
 
