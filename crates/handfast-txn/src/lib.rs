@@ -6,6 +6,7 @@ pub mod error;
 pub mod id;
 pub mod local;
 pub mod options;
+pub mod percolator;
 pub mod transaction;
 
 pub use database::{Counts, Database, WeakDatabase};

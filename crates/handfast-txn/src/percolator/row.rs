@@ -1,0 +1,233 @@
+//! A document as the protocol has it, and the protocol itself as functions from row to row. No I/O, no clock, no chance.
+//!
+//! Percolator keeps locks, data and commits in three columns of a row. Here they are one hidden field of the document, so
+//! that whoever reads the store without Handfast still sees an ordinary document, and always a committed version of it:
+//!
+//! ```text
+//! { _id, <fields of the newest committed version>,
+//!   _hf: { v:    <revision: +1 by every change>,
+//!          c, s: <commit and start timestamp of the version that is visible>, p: true if its row decided its transaction,
+//!          del:  true if that version is a tombstone,
+//!          lock: { s, primary: {ns, id}, keys: [{ns, id}, ..], op: put|delete, doc: <new version>, ttl: <ms after s> },
+//!          old:  [ {c, s, p, doc|del|cut: true}, .. newest first ],
+//!          rb:   [ <start timestamps that were rolled back here> ] } }
+//! ```
+//!
+//! A document without the field is one that nobody has changed in a transaction yet: a version from before all timestamps.
+//!
+//! ```text
+//!  Bob  v c s            after   prewrite(7)                    commit(8)
+//!  10   1 5 4            10  2 5 4 lock{s 7, put 3}             3  3 8 7  old[{5 4 10}]
+//! ```
+//!
+//! Each function is given a row as it was read and says what it is to become; the engine puts that in its place on the
+//! condition that the revision is still the one that was read, in one atomic operation on one document. What somebody else
+//! did in between is met on the next reading. So a request that arrives twice, or late, changes nothing: its revision has
+//! gone by.
+//!
+//! # Rules
+//!
+//! - *The decision comes before the lock*: every function looks whether the transaction has committed or was rolled back
+//!   here before it believes a lock ([`status_of`], [`prewrite`]).
+//! - *One decision*: a transaction is committed when its primary row has its version, rolled back when that row has its
+//!   record; [`commit`] and [`rollback`] refuse the opposite of what is there.
+//! - *A rollback record stays until no message of its transaction can arrive any more*: until its start timestamp is
+//!   below the safe point ([`collect`]). Without it a prewrite that is tried again would lock what others have given up.
+//! - *Revisions never repeat*: the first one of a row is the start timestamp of the transaction that made the row, so a
+//!   row that was collected and made again goes on above where it ended.
+//! - *History is bounded, evidence is not*: a row keeps [`VERSIONS_MAX`] old versions and [`VERSION_BYTES_MAX`] of
+//!   documents. Who needs one that is gone gets [`Seen::TooOld`], never another version. What a row says about the
+//!   transactions that it decided is kept (without their documents) until nobody can ask any more: the caller knows that
+//!   all their other locks are gone, or they are below the safe point.
+//! - *A prewrite proves its commit*: the row after the commit is checked for size and depth before the lock is written, so
+//!   that the store cannot refuse what has been decided ([`Row::check`]).
+//!
+//! Source: Peng and Dabek, Large-scale Incremental Processing Using Distributed Transactions and Notifications, 2.2; seed
+//! 2; spec: transactions.
+
+mod codec;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use bson::{RawBson, RawDocumentBuf};
+use handfast_store::{CommitTimestamp, Namespace};
+
+pub use codec::FIELD;
+pub use steps::{
+    Collected, NotCommitted, Refused, Seen, Status, Step, collect, commit, prewrite, read_at, renew, rollback,
+    status_of,
+};
+
+/// Old versions of a document that are kept with it.
+pub const VERSIONS_MAX: usize = 16;
+/// Bytes of old versions that are kept with a document.
+pub const VERSION_BYTES_MAX: usize = 1024 * 1024;
+/// Transactions that a row can have decided, or rolled back, and not forgotten yet. Beyond, it takes no more locks until
+/// it is collected.
+pub const RECORDS_MAX: usize = 1024;
+
+/// A moment in the order of all transactions of a store: milliseconds since 1970 in the upper 46 bits, a counter below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Bits of the counter.
+    pub const COUNTER_BITS: u32 = 18;
+
+    /// The first one of a millisecond.
+    pub fn of_millis(millis: u64) -> Self {
+        Timestamp(millis << Timestamp::COUNTER_BITS)
+    }
+
+    /// Its millisecond since 1970.
+    pub fn millis(self) -> u64 {
+        self.0 >> Timestamp::COUNTER_BITS
+    }
+
+    /// So much later.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Timestamp(self.0.saturating_add(millis.saturating_mul(1 << Timestamp::COUNTER_BITS)))
+    }
+
+    /// So much earlier.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Timestamp(self.0.saturating_sub(millis.saturating_mul(1 << Timestamp::COUNTER_BITS)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Timestamp> for CommitTimestamp {
+    fn from(timestamp: Timestamp) -> Self {
+        CommitTimestamp(timestamp.0)
+    }
+}
+
+/// Where a row is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// The collection.
+    pub namespace: Namespace,
+    /// The `_id`.
+    pub id: RawBson,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = handfast_store::notation::value(self.id.as_raw_bson_ref());
+        write!(f, "the document with _id {id} in {}", self.namespace)
+    }
+}
+
+/// A document with all that the protocol keeps in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its `_id`.
+    pub id: RawBson,
+    /// What a change of it is conditional on.
+    pub revision: Revision,
+    /// The newest committed version.
+    pub visible: Version,
+    /// Of a transaction that is about to change it.
+    pub lock: Option<Lock>,
+    /// The versions before, newest first.
+    pub old: Vec<Version>,
+    /// The transactions that were rolled back here, by their start.
+    pub rolled_back: Vec<Timestamp>,
+}
+
+/// How the store has a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// Not at all.
+    Missing,
+    /// As a document that no transaction has touched.
+    Plain,
+    /// Changed to this revision.
+    At(u64),
+}
+
+/// What a transaction made of a document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Version {
+    /// From when on it is seen.
+    pub commit: Timestamp,
+    /// The start of its transaction.
+    pub start: Timestamp,
+    /// Whether this row is where its transaction was decided, and other rows may have to ask.
+    pub decides: bool,
+    /// The document.
+    pub body: Body,
+}
+
+/// The document of a version.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// As it is, with its `_id`.
+    Document(RawDocumentBuf),
+    /// There is none.
+    Deleted,
+    /// It is not kept any more; that there was one still is.
+    Cut,
+}
+
+/// A transaction's claim on a row, with what the row is to become.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lock {
+    /// The start of the transaction.
+    pub start: Timestamp,
+    /// The row where it is decided.
+    pub primary: Key,
+    /// In the primary's lock: all other rows of the transaction.
+    pub keys: Vec<Key>,
+    /// The new version.
+    pub body: Body,
+    /// How long after the start it is not to be taken for abandoned.
+    pub ttl: Duration,
+}
+
+impl Lock {
+    /// Whether it may be taken for abandoned at this time of the oracle.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        now > self.start.plus(self.ttl)
+    }
+}
+
+impl Row {
+    /// A row that is not there.
+    pub fn missing(id: RawBson) -> Self {
+        Row::of(id, Revision::Missing, Body::Deleted)
+    }
+
+    fn of(id: RawBson, revision: Revision, body: Body) -> Self {
+        let before_all = Timestamp::default();
+        let visible = Version { commit: before_all, start: before_all, decides: false, body };
+        Row { id, revision, visible, lock: None, old: Vec::new(), rolled_back: Vec::new() }
+    }
+
+    /// All its versions, newest first.
+    pub fn versions(&self) -> impl Iterator<Item = &Version> {
+        std::iter::once(&self.visible).chain(&self.old)
+    }
+
+    /// The row with its next revision; the first one of a row is its maker's start.
+    fn next(mut self, maker: Timestamp) -> Row {
+        self.revision = match self.revision {
+            Revision::At(revision) => Revision::At(revision.saturating_add(1)),
+            Revision::Missing | Revision::Plain => Revision::At(maker.0),
+        };
+        self
+    }
+}

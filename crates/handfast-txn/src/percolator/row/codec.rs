@@ -1,0 +1,201 @@
+//! Rows as documents of the store.
+
+use std::time::Duration;
+
+use bson::raw::cstr;
+use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
+
+use super::{Body, Key, Lock, Revision, Row, Timestamp, Version};
+
+/// The field that holds what the protocol keeps in a document.
+pub const FIELD: &str = "_hf";
+
+impl Row {
+    /// A document of the store as a row.
+    ///
+    /// # Errors
+    /// `InternalError` (1) if the field is not what Handfast writes.
+    pub fn from_document(document: &RawDocument) -> StoreResult<Row> {
+        let id = RawBson::from(insertion::id(document)?);
+        let Some(hidden) = document.get(FIELD).map_err(handfast_mql::Error::from)? else {
+            return Ok(Row::of(id, Revision::Plain, Body::Document(document.to_owned())));
+        };
+        let damaged = |why: &dyn std::fmt::Display| damaged(&id, why);
+        let RawBsonRef::Document(hidden) = hidden else { return Err(damaged(&"it is no document")) };
+        read(&id, document, hidden).map_err(|why| damaged(&why))
+    }
+
+    /// The document of the store.
+    pub fn to_document(&self) -> RawDocumentBuf {
+        let mut stored = RawDocumentBuf::new();
+        match &self.visible.body {
+            Body::Document(document) => document.iter().flatten().for_each(|(name, value)| stored.append(name, value)),
+            Body::Deleted | Body::Cut => stored.append(cstr!("_id"), self.id.clone()),
+        }
+        let Revision::At(revision) = self.revision else { return stored };
+        let mut hidden = rawdoc! { "v": number(revision) };
+        append_version(&mut hidden, &self.visible, false);
+        if let Some(lock) = &self.lock {
+            hidden.append(cstr!("lock"), lock_document(lock));
+        }
+        if !self.old.is_empty() {
+            let mut old = RawArrayBuf::new();
+            for version in &self.old {
+                let mut entry = RawDocumentBuf::new();
+                append_version(&mut entry, version, true);
+                old.push(entry);
+            }
+            hidden.append(cstr!("old"), old);
+        }
+        if !self.rolled_back.is_empty() {
+            let starts: RawArrayBuf = self.rolled_back.iter().map(|start| RawBson::Int64(number(start.0))).collect();
+            hidden.append(cstr!("rb"), starts);
+        }
+        stored.append(cstr!("_hf"), hidden);
+        stored
+    }
+
+    /// Whether the store takes the row as it is.
+    ///
+    /// # Errors
+    /// `BSONObjectTooLarge` (10334), `Overflow` (15) for too many levels.
+    pub fn check(&self) -> StoreResult<()> {
+        let stored = self.to_document();
+        insertion::check_size(&stored)?;
+        insertion::check_structure(&stored)
+    }
+}
+
+fn append_version(into: &mut RawDocumentBuf, version: &Version, is_old: bool) {
+    into.append(cstr!("c"), number(version.commit.0));
+    into.append(cstr!("s"), number(version.start.0));
+    if version.decides {
+        into.append(cstr!("p"), true);
+    }
+    match &version.body {
+        Body::Document(document) if is_old => into.append(cstr!("doc"), document.clone()),
+        Body::Document(_) => {}
+        Body::Deleted => into.append(cstr!("del"), true),
+        Body::Cut => into.append(cstr!("cut"), true),
+    }
+}
+
+fn lock_document(lock: &Lock) -> RawDocumentBuf {
+    let mut shown = rawdoc! { "s": number(lock.start.0), "primary": key_document(&lock.primary) };
+    if !lock.keys.is_empty() {
+        let keys: RawArrayBuf = lock.keys.iter().map(|key| RawBson::Document(key_document(key))).collect();
+        shown.append(cstr!("keys"), keys);
+    }
+    match &lock.body {
+        Body::Document(document) => {
+            shown.append(cstr!("op"), "put");
+            shown.append(cstr!("doc"), document.clone());
+        }
+        Body::Deleted | Body::Cut => shown.append(cstr!("op"), "delete"),
+    }
+    shown.append(cstr!("ttl"), i64::try_from(lock.ttl.as_millis()).unwrap_or(i64::MAX));
+    shown
+}
+
+fn key_document(key: &Key) -> RawDocumentBuf {
+    rawdoc! { "ns": key.namespace.to_string(), "id": key.id.clone() }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+type Read<T> = Result<T, String>;
+
+fn read(id: &RawBson, document: &RawDocument, hidden: &RawDocument) -> Read<Row> {
+    let mut visible = RawDocumentBuf::new();
+    for element in document {
+        let (name, value) = element.map_err(text)?;
+        if name.as_str() != FIELD {
+            visible.append(name, value);
+        }
+    }
+    let mut old = Vec::new();
+    for entry in array(hidden, "old")?.into_iter().flatten() {
+        let RawBsonRef::Document(entry) = entry.map_err(text)? else { return Err("an old version is none".into()) };
+        let body = match (entry.get("doc").map_err(text)?, flag(entry, "del")?) {
+            (Some(RawBsonRef::Document(document)), false) => Body::Document(document.to_owned()),
+            (None, true) => Body::Deleted,
+            (None, false) if flag(entry, "cut")? => Body::Cut,
+            _ => return Err("an old version has no document and no mark of a tombstone".into()),
+        };
+        old.push(version(entry, body)?);
+    }
+    let mut rolled_back = Vec::new();
+    for start in array(hidden, "rb")?.into_iter().flatten() {
+        let start = start.map_err(text)?.as_i64().ok_or("a rollback record is no timestamp")?;
+        rolled_back.push(Timestamp(u64::try_from(start).map_err(text)?));
+    }
+    let body = if flag(hidden, "del")? { Body::Deleted } else { Body::Document(visible) };
+    Ok(Row {
+        id: id.clone(),
+        revision: Revision::At(timestamp(hidden, "v")?.0),
+        visible: version(hidden, body)?,
+        lock: hidden.get("lock").map_err(text)?.map(lock).transpose()?,
+        old,
+        rolled_back,
+    })
+}
+
+fn version(entry: &RawDocument, body: Body) -> Read<Version> {
+    let (commit, start) = (timestamp(entry, "c")?, timestamp(entry, "s")?);
+    Ok(Version { commit, start, decides: flag(entry, "p")?, body })
+}
+
+fn lock(value: RawBsonRef<'_>) -> Read<Lock> {
+    let RawBsonRef::Document(lock) = value else { return Err("the lock is no document".into()) };
+    let mut keys = Vec::new();
+    for entry in array(lock, "keys")?.into_iter().flatten() {
+        keys.push(key(entry.map_err(text)?)?);
+    }
+    let body = match lock.get_str("op").map_err(text)? {
+        "put" => Body::Document(lock.get_document("doc").map_err(text)?.to_owned()),
+        "delete" => Body::Deleted,
+        other => return Err(format!("the lock is for '{other}'")),
+    };
+    let ttl = Duration::from_millis(u64::try_from(lock.get_i64("ttl").map_err(text)?).map_err(text)?);
+    let primary = lock.get("primary").map_err(text)?.ok_or("the lock names no primary")?;
+    Ok(Lock { start: timestamp(lock, "s")?, primary: key(primary)?, keys, body, ttl })
+}
+
+fn key(value: RawBsonRef<'_>) -> Read<Key> {
+    let RawBsonRef::Document(key) = value else { return Err("a key is no document".into()) };
+    let namespace = key.get_str("ns").map_err(text)?;
+    let (database, collection) = namespace.split_once('.').ok_or("a key has no namespace")?;
+    let id = key.get("id").map_err(text)?.ok_or("a key has no id")?;
+    Ok(Key { namespace: Namespace::new(database, collection).map_err(text)?, id: id.into() })
+}
+
+fn timestamp(document: &RawDocument, name: &str) -> Read<Timestamp> {
+    let value = document.get_i64(name).map_err(text)?;
+    Ok(Timestamp(u64::try_from(value).map_err(text)?))
+}
+
+fn flag(document: &RawDocument, name: &str) -> Read<bool> {
+    Ok(document.get(name).map_err(text)?.and_then(RawBsonRef::as_bool).unwrap_or(false))
+}
+
+fn array<'a>(document: &'a RawDocument, name: &str) -> Read<Option<&'a RawArray>> {
+    match document.get(name).map_err(text)? {
+        None => Ok(None),
+        Some(RawBsonRef::Array(array)) => Ok(Some(array)),
+        Some(_) => Err(format!("'{name}' is no array")),
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn damaged(id: &RawBson, why: &dyn std::fmt::Display) -> StoreError {
+    let id = handfast_store::notation::value(id.as_raw_bson_ref());
+    let text = format!("the field '{FIELD}' of the document with _id {id} is not what Handfast writes: {why}");
+    StoreError::command(Code::InternalError, text)
+}

@@ -1,0 +1,257 @@
+//! The steps of the protocol.
+
+use std::time::Duration;
+
+use bson::RawDocumentBuf;
+
+use super::{Body, Key, Lock, RECORDS_MAX, Revision, Row, Timestamp, VERSION_BYTES_MAX, VERSIONS_MAX, Version};
+
+/// What a step makes of a row.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
+pub enum Step {
+    /// It is as it is to be: the step was done before.
+    Done,
+    /// It is to become this.
+    Change(Row),
+}
+
+/// Why a prewrite is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refused {
+    /// The transaction has committed, at this time.
+    Committed(Timestamp),
+    /// The transaction was rolled back.
+    RolledBack,
+    /// Another transaction has committed a version since this one began, at this time.
+    Conflict(Timestamp),
+    /// Another transaction has a lock.
+    Locked(Box<Lock>),
+    /// The row holds too many records.
+    Full,
+}
+
+/// Locks a row for a transaction, with its new version in the lock.
+///
+/// # Errors
+/// See [`Refused`].
+pub fn prewrite(row: &Row, lock: &Lock) -> Result<Step, Refused> {
+    match status_of(row, lock.start) {
+        Status::Committed(at) => return Err(Refused::Committed(at)),
+        Status::RolledBack => return Err(Refused::RolledBack),
+        Status::Locked => return Ok(Step::Done),
+        Status::Unheard => {}
+    }
+    if row.visible.commit >= lock.start {
+        return Err(Refused::Conflict(row.visible.commit));
+    }
+    if let Some(other) = &row.lock {
+        return Err(Refused::Locked(Box::new(other.clone())));
+    }
+    if row.old.len() >= RECORDS_MAX || row.rolled_back.len() >= RECORDS_MAX {
+        return Err(Refused::Full);
+    }
+    Ok(Step::Change(Row { lock: Some(lock.clone()), ..row.clone() }.next(lock.start)))
+}
+
+/// Why a commit is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotCommitted {
+    /// The transaction was rolled back.
+    RolledBack,
+    /// It has no lock here, and no decision.
+    NoLock,
+}
+
+/// Moves the version of a transaction's lock in and takes the lock away. On the primary this is the commit point. The
+/// caller says of which transactions no lock is left anywhere: of those the row may forget that it decided them.
+///
+/// # Errors
+/// See [`NotCommitted`].
+pub fn commit(
+    row: &Row,
+    start: Timestamp,
+    at: Timestamp,
+    is_finished: &dyn Fn(Timestamp) -> bool,
+) -> Result<Step, NotCommitted> {
+    match status_of(row, start) {
+        Status::Committed(_) => return Ok(Step::Done),
+        Status::RolledBack => return Err(NotCommitted::RolledBack),
+        Status::Locked | Status::Unheard => {}
+    }
+    let mut row = row.clone();
+    let Some(lock) = row.lock.take_if(|lock| lock.start == start) else { return Err(NotCommitted::NoLock) };
+    let visible = Version { commit: at, start, decides: !lock.keys.is_empty(), body: lock.body };
+    row.old.insert(0, std::mem::replace(&mut row.visible, visible));
+    cut(&mut row.old, is_finished);
+    Ok(Step::Change(row.next(start)))
+}
+
+/// Keeps the newest versions, and of the others that they were decided here, so long as somebody may ask.
+fn cut(old: &mut Vec<Version>, is_finished: &dyn Fn(Timestamp) -> bool) {
+    let (mut place, mut bytes) = (0, 0_usize);
+    old.retain_mut(|version| {
+        place += 1;
+        bytes = bytes.saturating_add(version.body.bytes());
+        let is_kept = place <= VERSIONS_MAX && bytes <= VERSION_BYTES_MAX && version.body != Body::Cut;
+        if !is_kept {
+            // What is older than what was cut must not be taken for its successor.
+            (place, bytes, version.body) = (usize::MAX - 1, usize::MAX, Body::Cut);
+        }
+        is_kept || (version.decides && !is_finished(version.start))
+    });
+}
+
+impl Body {
+    fn bytes(&self) -> usize {
+        match self {
+            Body::Document(document) => document.as_bytes().len(),
+            Body::Deleted | Body::Cut => 0,
+        }
+    }
+}
+
+/// Takes a transaction's lock away, and with `record` leaves word that it was rolled back.
+///
+/// # Errors
+/// When it has committed.
+pub fn rollback(row: &Row, start: Timestamp, record: bool) -> Result<Step, Timestamp> {
+    let is_locked = match status_of(row, start) {
+        Status::Committed(at) => return Err(at),
+        Status::RolledBack => return Ok(Step::Done),
+        Status::Locked => true,
+        Status::Unheard => false,
+    };
+    if !is_locked && !record {
+        return Ok(Step::Done);
+    }
+    let mut row = row.clone();
+    if is_locked {
+        row.lock = None;
+    }
+    if record {
+        row.rolled_back.push(start);
+    }
+    Ok(Step::Change(row.next(start)))
+}
+
+/// Lets a transaction's lock live longer.
+///
+/// # Errors
+/// See [`NotCommitted`].
+pub fn renew(row: &Row, start: Timestamp, ttl: Duration) -> Result<Step, NotCommitted> {
+    match status_of(row, start) {
+        Status::Committed(_) => return Ok(Step::Done),
+        Status::RolledBack => return Err(NotCommitted::RolledBack),
+        Status::Unheard => return Err(NotCommitted::NoLock),
+        Status::Locked => {}
+    }
+    let mut row = row.clone();
+    match &mut row.lock {
+        Some(lock) if lock.ttl < ttl => lock.ttl = ttl,
+        _ => return Ok(Step::Done),
+    }
+    Ok(Step::Change(row.next(start)))
+}
+
+/// What a row knows of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It has committed, at this time.
+    Committed(Timestamp),
+    /// It was rolled back.
+    RolledBack,
+    /// It has a lock.
+    Locked,
+    /// Nothing.
+    Unheard,
+}
+
+/// What a row knows of a transaction: the decision first, the lock after it.
+pub fn status_of(row: &Row, start: Timestamp) -> Status {
+    if let Some(version) = row.versions().find(|version| version.start == start) {
+        return Status::Committed(version.commit);
+    }
+    if row.rolled_back.contains(&start) {
+        return Status::RolledBack;
+    }
+    match &row.lock {
+        Some(lock) if lock.start == start => Status::Locked,
+        _ => Status::Unheard,
+    }
+}
+
+/// What a reader sees of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen<'a> {
+    /// This document.
+    Document(&'a RawDocumentBuf),
+    /// No document.
+    Nothing,
+    /// It depends on whether the transaction of this lock has committed, and when.
+    Locked(&'a Lock),
+    /// What was there then is not kept any more.
+    TooOld,
+}
+
+/// What a reader at a time sees: the newest version that is not newer, unless a transaction that began before may still
+/// commit before.
+pub fn read_at(row: &Row, at: Timestamp) -> Seen<'_> {
+    if let Some(lock) = &row.lock
+        && lock.start <= at
+    {
+        return Seen::Locked(lock);
+    }
+    match row.versions().find(|version| version.commit <= at).map(|version| &version.body) {
+        Some(Body::Document(document)) => Seen::Document(document),
+        Some(Body::Deleted) => Seen::Nothing,
+        Some(Body::Cut) | None => Seen::TooOld,
+    }
+}
+
+/// What is left of a row of which nobody needs what is below the safe point.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+#[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
+pub enum Collected {
+    /// All of it.
+    Same,
+    /// This.
+    Change(Row),
+    /// Nothing: it is to be removed.
+    Nothing,
+}
+
+/// Forgets what nobody needs who began at the safe point or after it. Before, all locks of transactions that began below
+/// it have been resolved, in all rows: the versions that are forgotten here are what those locks ask for.
+pub fn collect(row: &Row, safe: Timestamp) -> Collected {
+    if matches!(row.revision, Revision::Missing | Revision::Plain)
+        || row.lock.as_ref().is_some_and(|lock| lock.start < safe)
+    {
+        return Collected::Same;
+    }
+    let mut left = row.clone();
+    let needed = match row.versions().position(|version| version.commit <= safe) {
+        Some(newest) => newest,
+        None => row.old.len(),
+    };
+    left.old.truncate(needed);
+    left.rolled_back.retain(|start| *start >= safe);
+    let is_gone = left.visible.body == Body::Deleted && left.visible.commit <= safe;
+    let is_idle = left.lock.is_none() && left.old.is_empty() && left.rolled_back.is_empty();
+    // What made the row can still be sent once more so long as its start, the row's first revision, is above.
+    let is_settled = matches!(left.revision, Revision::At(revision) if revision < safe.0);
+    if is_gone && is_idle && is_settled {
+        return Collected::Nothing;
+    }
+    if left == *row { Collected::Same } else { Collected::Change(left.next(safe)) }
+}
+
+impl Key {
+    /// Whether both are the same row.
+    pub fn is_same(&self, other: &Key) -> bool {
+        self.namespace == other.namespace
+            && handfast_mql::order::compare(self.id.as_raw_bson_ref(), other.id.as_raw_bson_ref()).is_eq()
+    }
+}

@@ -1,0 +1,373 @@
+//! Each step on each kind of row, as tables; then chance against the rules of the module.
+
+use std::time::Duration;
+
+use bson::{RawBson, RawDocumentBuf, rawdoc};
+use handfast_store::Namespace;
+use proptest::prelude::*;
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(5);
+
+fn nobody(_: Timestamp) -> bool {
+    false
+}
+
+fn everybody(_: Timestamp) -> bool {
+    true
+}
+
+fn key(id: &str) -> Key {
+    Key { namespace: Namespace::new("bank", "accounts").unwrap(), id: RawBson::String(id.to_owned()) }
+}
+
+fn bob(balance: i64) -> RawDocumentBuf {
+    rawdoc! { "_id": "Bob", "balance": balance }
+}
+
+fn put(start: u64, balance: i64) -> Lock {
+    let (primary, keys) = (key("Bob"), vec![key("Joe")]);
+    Lock { start: Timestamp(start), primary, keys, body: Body::Document(bob(balance)), ttl: TTL }
+}
+
+fn row(document: RawDocumentBuf) -> Row {
+    Row::from_document(&document).unwrap()
+}
+
+/// Bob with 10 since 5, by the transaction that began at 4.
+fn committed() -> RawDocumentBuf {
+    rawdoc! { "_id": "Bob", "balance": 10_i64, "_hf": { "v": 1_i64, "c": 5_i64, "s": 4_i64 } }
+}
+
+/// And locked by the one that began at 7, to get 3.
+fn locked() -> RawDocumentBuf {
+    let Ok(Step::Change(next)) = prewrite(&row(committed()), &put(7, 3)) else { panic!() };
+    next.to_document()
+}
+
+/// And that one committed at 8.
+fn moved() -> RawDocumentBuf {
+    let Ok(Step::Change(next)) = commit(&row(locked()), Timestamp(7), Timestamp(8), &nobody) else { panic!() };
+    next.to_document()
+}
+
+/// Or was rolled back.
+fn given_up() -> RawDocumentBuf {
+    let Ok(Step::Change(next)) = rollback(&row(locked()), Timestamp(7), true) else { panic!() };
+    next.to_document()
+}
+
+fn missing() -> Row {
+    Row::missing(RawBson::String("Bob".to_owned()))
+}
+
+#[test]
+fn rows_are_stored_as_the_specification_lays_them_out() {
+    let primary = rawdoc! { "ns": "bank.accounts", "id": "Bob" };
+    let joe = rawdoc! { "ns": "bank.accounts", "id": "Joe" };
+    let lock = rawdoc! { "s": 7_i64, "primary": primary, "keys": [joe], "op": "put", "doc": bob(3), "ttl": 5000_i64 };
+    let hidden = rawdoc! { "v": 2_i64, "c": 5_i64, "s": 4_i64, "lock": lock };
+    assert_eq!(locked(), rawdoc! { "_id": "Bob", "balance": 10_i64, "_hf": hidden });
+
+    let before = rawdoc! { "c": 5_i64, "s": 4_i64, "doc": bob(10) };
+    let hidden = rawdoc! { "v": 3_i64, "c": 8_i64, "s": 7_i64, "p": true, "old": [before] };
+    assert_eq!(moved(), rawdoc! { "_id": "Bob", "balance": 3_i64, "_hf": hidden });
+
+    let hidden = rawdoc! { "v": 3_i64, "c": 5_i64, "s": 4_i64, "rb": [7_i64] };
+    assert_eq!(given_up(), rawdoc! { "_id": "Bob", "balance": 10_i64, "_hf": hidden });
+}
+
+#[test]
+fn a_row_that_is_made_begins_at_its_maker_s_start() {
+    let Ok(Step::Change(made)) = prewrite(&missing(), &put(7, 3)) else { panic!() };
+    assert_eq!(made.revision, Revision::At(7));
+    let Ok(Step::Change(made)) = prewrite(&row(bob(10)), &put(7, 3)) else { panic!() };
+    assert_eq!(made.revision, Revision::At(7));
+    let Ok(Step::Change(noted)) = rollback(&missing(), Timestamp(7), true) else { panic!() };
+    let hidden = rawdoc! { "v": 7_i64, "c": 0_i64, "s": 0_i64, "del": true, "rb": [7_i64] };
+    assert_eq!(noted.to_document(), rawdoc! { "_id": "Bob", "_hf": hidden });
+}
+
+#[test]
+fn prewrites() {
+    let check = |document: RawDocumentBuf, start, expected: Result<bool, Refused>| {
+        let found = prewrite(&row(document.clone()), &put(start, 0)).map(|step| step != Step::Done);
+        assert_eq!(found, expected, "{start} on {document:?}");
+    };
+    check(bob(10), 1, Ok(true));
+    check(committed(), 6, Ok(true));
+    check(committed(), 5, Err(Refused::Conflict(Timestamp(5))));
+    check(committed(), 4, Err(Refused::Committed(Timestamp(5))));
+    check(committed(), 3, Err(Refused::Conflict(Timestamp(5))));
+    check(locked(), 7, Ok(false));
+    check(locked(), 9, Err(Refused::Locked(Box::new(put(7, 3)))));
+    // A lock does not hide that a newer version is there.
+    check(locked(), 3, Err(Refused::Conflict(Timestamp(5))));
+    check(moved(), 7, Err(Refused::Committed(Timestamp(8))));
+    check(moved(), 9, Ok(true));
+    check(given_up(), 7, Err(Refused::RolledBack));
+    check(given_up(), 6, Ok(true));
+}
+
+#[test]
+fn commits() {
+    let check = |document: RawDocumentBuf, start, expected: Result<bool, NotCommitted>| {
+        let found = commit(&row(document.clone()), Timestamp(start), Timestamp(20), &nobody);
+        assert_eq!(found.map(|step| step != Step::Done), expected, "{start} on {document:?}");
+    };
+    check(locked(), 7, Ok(true));
+    check(moved(), 7, Ok(false));
+    check(given_up(), 7, Err(NotCommitted::RolledBack));
+    check(committed(), 7, Err(NotCommitted::NoLock));
+    // Of another one.
+    check(locked(), 9, Err(NotCommitted::NoLock));
+}
+
+#[test]
+fn rollbacks() {
+    let check = |document: RawDocumentBuf, start, record, expected: Result<bool, Timestamp>| {
+        let found = rollback(&row(document.clone()), Timestamp(start), record).map(|step| step != Step::Done);
+        assert_eq!(found, expected, "{start} on {document:?}");
+    };
+    check(locked(), 7, true, Ok(true));
+    check(locked(), 7, false, Ok(true));
+    check(locked(), 9, false, Ok(false));
+    check(locked(), 9, true, Ok(true));
+    check(moved(), 7, true, Err(Timestamp(8)));
+    check(given_up(), 7, true, Ok(false));
+}
+
+#[test]
+fn rolling_back_one_leaves_the_lock_of_another() {
+    let Ok(Step::Change(next)) = rollback(&row(locked()), Timestamp(9), true) else { panic!() };
+    assert_eq!((next.lock, next.rolled_back), (Some(put(7, 3)), vec![Timestamp(9)]));
+}
+
+#[test]
+fn every_rollback_is_remembered_not_only_the_last() {
+    let Ok(Step::Change(next)) = rollback(&row(given_up()), Timestamp(9), true) else { panic!() };
+    assert_eq!(prewrite(&next, &put(7, 3)), Err(Refused::RolledBack));
+    assert_eq!(prewrite(&next, &put(9, 3)), Err(Refused::RolledBack));
+}
+
+#[test]
+fn reads() {
+    let check = |document: RawDocumentBuf, at, expected: Option<i64>| {
+        let row = row(document);
+        match (read_at(&row, Timestamp(at)), expected) {
+            (Seen::Document(document), Some(balance)) => assert_eq!(document, &bob(balance), "{at}"),
+            (Seen::Locked(lock), None) => assert_eq!(lock.start, Timestamp(7), "{at}"),
+            (found, _) => panic!("at {at}: {found:?}, not {expected:?}"),
+        }
+    };
+    check(bob(10), 0, Some(10));
+    check(committed(), 5, Some(10));
+    check(locked(), 6, Some(10));
+    check(locked(), 7, None);
+    check(locked(), 8, None);
+    check(moved(), 7, Some(10));
+    check(moved(), 8, Some(3));
+    check(given_up(), 9, Some(10));
+    // What was there before the first version that is kept nobody can tell.
+    assert_eq!(read_at(&row(committed()), Timestamp(4)), Seen::TooOld);
+    assert_eq!(read_at(&missing(), Timestamp(4)), Seen::Nothing);
+}
+
+#[test]
+fn an_expired_lock_is_one_whose_time_is_over_on_the_oracle_s_clock() {
+    let mut lock = put(0, 3);
+    lock.start = Timestamp::of_millis(1_000);
+    assert!(!lock.is_expired(Timestamp::of_millis(6_000)));
+    assert!(lock.is_expired(Timestamp(Timestamp::of_millis(6_000).0 + 1)));
+    let locked = Row { lock: Some(lock), ..missing() };
+    let Ok(Step::Change(renewed)) = renew(&locked, Timestamp::of_millis(1_000), 2 * TTL) else { panic!() };
+    assert!(!renewed.lock.unwrap().is_expired(Timestamp::of_millis(11_000)));
+}
+
+/// Commits 10 and so on, at 11 and so on.
+fn after_commits(mut row: Row, starts: impl Iterator<Item = u64>, is_finished: &dyn Fn(Timestamp) -> bool) -> Row {
+    for start in starts {
+        let Ok(Step::Change(locked)) = prewrite(&row, &put(start, start as i64)) else { panic!() };
+        let Ok(Step::Change(next)) = commit(&locked, Timestamp(start), Timestamp(start + 1), is_finished) else {
+            panic!()
+        };
+        row = next;
+    }
+    row
+}
+
+#[test]
+fn history_is_bounded_and_decisions_are_kept() {
+    let starts = || (10..70).step_by(2);
+    let row = after_commits(missing(), starts(), &nobody);
+    let kept = row.old.iter().filter(|version| version.body != Body::Cut).count();
+    assert_eq!((kept, row.old.len()), (VERSIONS_MAX, 29));
+    for start in starts() {
+        assert_eq!(status_of(&row, Timestamp(start)), Status::Committed(Timestamp(start + 1)));
+    }
+    assert_eq!(read_at(&row, Timestamp(12)), Seen::TooOld);
+    assert_eq!(read_at(&row, Timestamp(68)), Seen::Document(&bob(66)));
+
+    let row = after_commits(missing(), starts(), &everybody);
+    assert_eq!(row.old.len(), VERSIONS_MAX);
+    assert_eq!(read_at(&row, Timestamp(12)), Seen::TooOld);
+}
+
+#[test]
+fn old_documents_are_bounded_by_their_bytes() {
+    let large = Body::Document(rawdoc! { "_id": "Bob", "text": "x".repeat(VERSION_BYTES_MAX / 2) });
+    let mut row = missing();
+    for start in [10, 20, 30, 40] {
+        let lock = Lock { body: large.clone(), ..put(start, 0) };
+        let Ok(Step::Change(locked)) = prewrite(&row, &lock) else { panic!() };
+        let Ok(Step::Change(next)) = commit(&locked, Timestamp(start), Timestamp(start + 1), &everybody) else {
+            panic!()
+        };
+        row = next;
+    }
+    assert_eq!(row.old.len(), 1);
+    assert_eq!(read_at(&row, Timestamp(25)), Seen::TooOld);
+}
+
+#[test]
+fn a_row_full_of_records_takes_no_more_locks() {
+    let mut row = after_commits(missing(), (0..=RECORDS_MAX as u64).map(|number| 10 + 2 * number), &nobody);
+    assert!(prewrite(&row, &put(1 << 40, 0)) == Err(Refused::Full));
+    row.old.clear();
+    assert!(prewrite(&row, &put(1 << 40, 0)).is_ok());
+    row.rolled_back = vec![Timestamp(1); RECORDS_MAX];
+    assert!(prewrite(&row, &put(1 << 40, 0)) == Err(Refused::Full));
+}
+
+#[test]
+fn collections() {
+    let three = || after_commits(missing(), [10, 20, 30].into_iter(), &nobody);
+    let versions = |safe| match collect(&three(), Timestamp(safe)) {
+        Collected::Same => 4,
+        Collected::Change(row) => row.versions().count(),
+        Collected::Nothing => 0,
+    };
+    assert_eq!([5, 11, 20, 21, 31, 99].map(versions), [4, 3, 3, 2, 1, 1]);
+
+    // What was cut is not read wrongly.
+    let Collected::Change(left) = collect(&three(), Timestamp(21)) else { panic!() };
+    assert_eq!(read_at(&left, Timestamp(20)), Seen::TooOld);
+    assert_eq!(read_at(&left, Timestamp(21)), Seen::Document(&bob(20)));
+
+    // Records of rollbacks, from the safe point on.
+    let kept = |safe| match collect(&row(given_up()), Timestamp(safe)) {
+        Collected::Same => 1,
+        Collected::Change(row) => row.rolled_back.len(),
+        Collected::Nothing => panic!(),
+    };
+    assert_eq!([7, 8].map(kept), [1, 0]);
+
+    // Nothing of a row with a lock that should have been resolved.
+    assert_eq!(collect(&row(locked()), Timestamp(8)), Collected::Same);
+    assert_eq!(collect(&missing(), Timestamp(8)), Collected::Same);
+    assert_eq!(collect(&row(bob(10)), Timestamp(8)), Collected::Same);
+}
+
+#[test]
+fn a_tombstone_goes_when_nobody_can_need_it() {
+    let lock = Lock { body: Body::Deleted, ..put(20, 0) };
+    let Ok(Step::Change(locked)) = prewrite(&row(moved()), &lock) else { panic!() };
+    let Ok(Step::Change(gone)) = commit(&locked, Timestamp(20), Timestamp(21), &nobody) else { panic!() };
+    assert_eq!(gone.to_document().iter().count(), 2);
+    assert_eq!(read_at(&gone, Timestamp(21)), Seen::Nothing);
+    assert!(matches!(collect(&gone, Timestamp(20)), Collected::Change(_)));
+    assert_eq!(collect(&gone, Timestamp(21)), Collected::Nothing);
+    // One whose maker may still send the request that made it stays.
+    let Ok(Step::Change(noted)) = rollback(&missing(), Timestamp(30), true) else { panic!() };
+    assert_eq!(collect(&noted, Timestamp(30)), Collected::Same);
+    assert_eq!(collect(&noted, Timestamp(31)), Collected::Nothing);
+}
+
+/// A step that somebody tries on a row.
+#[derive(Clone, Copy, Debug)]
+enum Try {
+    Prewrite(usize),
+    Commit(usize),
+    RollBack(usize, bool),
+    Renew(usize),
+    Collect,
+}
+
+fn tries() -> impl Strategy<Value = Vec<Try>> {
+    let one = prop_oneof![
+        4 => (0..6_usize).prop_map(Try::Prewrite),
+        4 => (0..6_usize).prop_map(Try::Commit),
+        2 => (0..6_usize, any::<bool>()).prop_map(|(of, record)| Try::RollBack(of, record)),
+        1 => (0..6_usize).prop_map(Try::Renew),
+        1 => Just(Try::Collect),
+    ];
+    proptest::collection::vec(one, 1..60)
+}
+
+proptest! {
+    /// Whatever is tried, in whatever order: one decision per transaction, revisions that only grow, rows that are read
+    /// back as they were written, and readers who see the same for as long as they see anything.
+    #[test]
+    fn any_steps_in_any_order(tries in tries(), begins_missing in any::<bool>()) {
+        let mut current = if begins_missing { missing() } else { row(bob(0)) };
+        let mut now = 1_000;
+        let mut commits = [None::<Timestamp>; 6];
+        let mut decided = [Status::Unheard; 6];
+        let mut readings: Vec<(Timestamp, Option<RawDocumentBuf>)> = Vec::new();
+        let mut safe = Timestamp(0);
+        let start = |of: usize| Timestamp(100 + 10 * of as u64);
+        for step in tries {
+            now += 1;
+            let next = match step {
+                Try::Prewrite(of) => prewrite(&current, &put(start(of).0, now as i64)).ok(),
+                Try::Commit(of) => {
+                    // The time of the commit is fetched while the lock is there.
+                    let is_locked = status_of(&current, start(of)) == Status::Locked;
+                    let at = if is_locked { *commits[of].get_or_insert(Timestamp(now)) } else { Timestamp(now) };
+                    commit(&current, start(of), at, &nobody).ok()
+                }
+                Try::RollBack(of, record) => {
+                    commits[of] = None;
+                    rollback(&current, start(of), record).ok()
+                }
+                Try::Renew(of) => renew(&current, start(of), Duration::from_secs(now)).ok(),
+                Try::Collect => {
+                    safe = current.lock.as_ref().map_or(Timestamp(now), |lock| lock.start);
+                    match collect(&current, safe) {
+                        Collected::Change(row) => Some(Step::Change(row)),
+                        Collected::Same => None,
+                        Collected::Nothing => break,
+                    }
+                }
+            };
+            let Some(Step::Change(next)) = next else { continue };
+            let (Revision::At(after), before) = (next.revision, current.revision) else { panic!() };
+            prop_assert!(!matches!(before, Revision::At(before) if before >= after));
+            prop_assert_eq!(&row(next.to_document()), &next);
+            current = next;
+            for (of, before) in decided.iter_mut().enumerate() {
+                let status = status_of(&current, start(of));
+                if start(of) >= safe && matches!(before, Status::Committed(_) | Status::RolledBack) {
+                    prop_assert_eq!(status, *before);
+                }
+                *before = status;
+            }
+            for (at, seen) in &readings {
+                match read_at(&current, *at) {
+                    Seen::Document(document) => prop_assert_eq!(Some(document), seen.as_ref()),
+                    Seen::Nothing => prop_assert!(seen.is_none()),
+                    Seen::TooOld => {}
+                    Seen::Locked(lock) => prop_assert!(lock.start <= *at),
+                }
+            }
+            // Somebody reads now: later commits are later.
+            now += 1;
+            match read_at(&current, Timestamp(now)) {
+                Seen::Document(document) => readings.push((Timestamp(now), Some(document.clone()))),
+                Seen::Nothing => readings.push((Timestamp(now), None)),
+                Seen::Locked(_) | Seen::TooOld => {}
+            }
+        }
+    }
+}
