@@ -2,7 +2,7 @@
 //!
 //! Outside of a transaction each request is one of its own: each document is changed in one atomic step, and a request of
 //! several documents is a sequence of such steps, as the contract of a store says. So `Database` hands them to the engine's
-//! store as they are.
+//! store as they are; or, where that store cannot do it alone, runs each as a transaction.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
 use handfast_store::{
     Aggregate, AtomicStore, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
-    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome, IndexInfo,
-    Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Sources, StoreExt,
-    Ticket, Update, UpdateOutcome,
+    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error as StoreError, Explain, Find, FindAndModify,
+    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
+    Result as StoreResult, Sources, StoreExt, Ticket, Update, UpdateOutcome, aggregation,
 };
 
+use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
 use crate::transaction::room::Room;
-use crate::{Engine, Error, Local, Outcome, Result, Transaction, TransactionId, TransactionOptions};
+use crate::{
+    Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Result, Transaction, TransactionId,
+    TransactionOptions,
+};
 
 /// The first pause before a transaction is run again; each further one may be twice as long.
 const BACKOFF_FIRST: Duration = Duration::from_micros(500);
@@ -128,6 +133,13 @@ impl Shared {
         sessions.pop().unwrap_or_else(|| TransactionId { session: self.sources.uuid(), number: 1 })
     }
 
+    /// The databases of the store, without what the engine keeps for itself.
+    pub(crate) async fn databases(&self) -> StoreResult<Vec<String>> {
+        let mut names = self.engine.store().list_databases().await?;
+        names.retain(|name| Some(name.as_str()) != self.engine.own_database());
+        Ok(names)
+    }
+
     /// A session can go on to its next transaction.
     pub(crate) fn give_back(&self, id: TransactionId) {
         let next = TransactionId { number: id.number + 1, ..id };
@@ -147,6 +159,20 @@ impl Database {
     /// Over a store that commits batches.
     pub fn local(store: impl AtomicStore, sources: Sources) -> Self {
         Database::new(Arc::new(Local::new(Arc::new(store), sources.clone())), sources)
+    }
+
+    /// Over a store that is atomic one document at a time; other processes may use it at the same time, in the same way.
+    /// Called within a runtime, in which what dead processes left behind is looked for now and then.
+    ///
+    /// # Errors
+    /// None yet.
+    pub fn percolator(
+        store: Arc<dyn DocumentStore>,
+        sources: Sources,
+        options: PercolatorOptions,
+    ) -> StoreResult<Self> {
+        let engine = Percolator::new(store, sources.clone(), options)?;
+        Ok(Database::new(Arc::new(engine), sources))
     }
 
     /// Begins a transaction at snapshot isolation.
@@ -286,9 +312,47 @@ impl Database {
         &self.shared.sources
     }
 
-    /// The engine's store, to which requests outside of transactions go as they are. Who makes many may ask it itself.
+    /// What carries requests outside of transactions out: the engine's store, if they go there as they are, or the
+    /// database. Who makes many may ask it itself.
     pub fn store(&self) -> &dyn DocumentStore {
+        self.plain().unwrap_or(self)
+    }
+
+    /// Where collections and indexes are.
+    fn catalog(&self) -> &dyn DocumentStore {
         &**self.shared.engine.store()
+    }
+
+    fn plain(&self) -> Option<&dyn DocumentStore> {
+        self.shared.engine.plain().map(|store| &**store)
+    }
+
+    /// Opens a cursor over a snapshot of its own; over a newer one if a document has changed too often since.
+    async fn find_alone(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+        let clock = &self.shared.sources.clock;
+        let give_up = clock.elapsed().saturating_add(RETRY_TIME_MAX);
+        let mut attempt = 0;
+        loop {
+            let deadline = clock.elapsed().saturating_add(LIFETIME_MAX);
+            let snapshot = self.shared.engine.begin(deadline).await?.snapshot;
+            match snapshot.find(request.clone()).await {
+                Err(error) if error.code() == Code::SnapshotTooOld && clock.elapsed() < give_up => {
+                    tokio::time::sleep(self.backoff(attempt)).await;
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Carries out a request as a transaction of its own.
+    async fn alone<T, F, R>(&self, run: F) -> StoreResult<T>
+    where
+        F: Fn(Transaction) -> R,
+        R: Future<Output = StoreResult<T>>,
+    {
+        let run = &run;
+        self.transaction(|tx| async move { run(tx).await.map_err(Error::of_store) }).await.map_err(StoreError::from)
     }
 }
 
@@ -301,90 +365,157 @@ impl std::fmt::Debug for Database {
 #[async_trait]
 impl DocumentStore for Database {
     fn name(&self) -> &'static str {
-        self.store().name()
+        self.catalog().name()
     }
 
     async fn insert(&self, request: Insert) -> StoreResult<InsertOutcome> {
-        self.store().insert(request).await
+        match self.plain() {
+            Some(store) => store.insert(request).await,
+            None => {
+                self.alone(|tx| {
+                    let request = request.clone();
+                    async move { tx.insert(request).await }
+                })
+                .await
+            }
+        }
     }
 
     async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
-        self.store().find(request).await
+        match self.plain() {
+            Some(store) => store.find(request).await,
+            None => self.find_alone(request).await,
+        }
     }
 
     async fn update(&self, request: Update) -> StoreResult<UpdateOutcome> {
-        self.store().update(request).await
+        match self.plain() {
+            Some(store) => store.update(request).await,
+            None => {
+                self.alone(|tx| {
+                    let request = request.clone();
+                    async move { tx.update(request).await }
+                })
+                .await
+            }
+        }
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
-        self.store().find_and_modify(request).await
+        match self.plain() {
+            Some(store) => store.find_and_modify(request).await,
+            None => {
+                self.alone(|tx| {
+                    let request = request.clone();
+                    async move { tx.find_and_modify(request).await }
+                })
+                .await
+            }
+        }
     }
 
     async fn delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
-        self.store().delete(request).await
+        match self.plain() {
+            Some(store) => store.delete(request).await,
+            None => {
+                self.alone(|tx| {
+                    let request = request.clone();
+                    async move { tx.delete(request).await }
+                })
+                .await
+            }
+        }
     }
 
     async fn aggregate(&self, request: Aggregate) -> StoreResult<Box<dyn Cursor>> {
-        self.store().aggregate(request).await
+        match self.plain() {
+            Some(store) => store.aggregate(request).await,
+            None => aggregation::open(Arc::new(self.clone()), &self.shared.sources, request).await,
+        }
     }
 
     async fn count(&self, request: Count) -> StoreResult<u64> {
-        self.store().count(request).await
+        match self.plain() {
+            Some(store) => store.count(request).await,
+            None => {
+                self.alone(|tx| {
+                    let request = request.clone();
+                    async move { tx.count(request).await }
+                })
+                .await
+            }
+        }
     }
 
     async fn distinct(&self, request: Distinct) -> StoreResult<Vec<RawBson>> {
-        self.store().distinct(request).await
+        match self.plain() {
+            Some(store) => store.distinct(request).await,
+            None => {
+                self.alone(|tx| {
+                    let request = request.clone();
+                    async move { tx.distinct(request).await }
+                })
+                .await
+            }
+        }
     }
 
     async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
-        self.store().explain(request).await
+        self.catalog().explain(request).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
-        self.store().create_indexes(request).await
+        self.shared.engine.check_indexes(&request.namespace, &request.indexes)?;
+        self.catalog().create_indexes(request).await
     }
 
     async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
-        self.store().drop_indexes(request).await
+        self.catalog().drop_indexes(request).await
     }
 
     async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
-        self.store().list_indexes(namespace).await
+        self.catalog().list_indexes(namespace).await
     }
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
-        self.store().create_collection(namespace, options).await
+        self.catalog().create_collection(namespace, options).await
     }
 
     async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
-        self.store().modify_collection(request).await
+        self.catalog().modify_collection(request).await
     }
 
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
-        self.store().rename_collection(request).await
+        self.shared.engine.settle().await?;
+        self.catalog().rename_collection(request).await
     }
 
     async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
-        self.store().drop_collection(namespace).await
+        self.shared.engine.settle().await?;
+        self.catalog().drop_collection(namespace).await
     }
 
     async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
-        self.store().list_collections(database).await
+        self.catalog().list_collections(database).await
     }
 
     async fn list_databases(&self) -> StoreResult<Vec<String>> {
-        self.store().list_databases().await
+        self.shared.databases().await
     }
 
     async fn drop_database(&self, database: &str) -> StoreResult<bool> {
-        self.store().drop_database(database).await
+        self.shared.engine.settle().await?;
+        self.catalog().drop_database(database).await
     }
 
     async fn collection_stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {
-        self.store().collection_stats(namespace).await
+        match self.plain() {
+            Some(store) => store.collection_stats(namespace).await,
+            None => self.alone(|tx| async move { tx.collection_stats(namespace).await }).await,
+        }
     }
 
     async fn flush(&self) -> StoreResult<()> {
-        self.store().flush().await
+        self.shared.engine.flush().await
     }
 }

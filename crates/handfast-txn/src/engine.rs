@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument};
-use handfast_store::{AtomicBatch, CommitTimestamp, DocumentStore, Namespace, Result as StoreResult, Snapshot};
+use handfast_store::{
+    AtomicBatch, CommitTimestamp, DocumentStore, IndexSpec, Namespace, Result as StoreResult, Snapshot,
+};
 
 use crate::{Outcome, TransactionId};
 
@@ -19,8 +21,53 @@ pub trait Engine: Send + Sync + 'static {
     /// A short name for messages and metrics: `local`, `percolator`.
     fn name(&self) -> &'static str;
 
-    /// For requests outside of transactions: each is a transaction of its own.
+    /// Where collections and indexes are.
     fn store(&self) -> &Arc<dyn DocumentStore>;
+
+    /// Carries out requests outside of transactions, each of which is a transaction of its own. None if it takes the
+    /// engine to make them one.
+    fn plain(&self) -> Option<&Arc<dyn DocumentStore>> {
+        Some(self.store())
+    }
+
+    /// The database of the store that the engine keeps for itself.
+    fn own_database(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether a document leaves the engine's own fields alone.
+    ///
+    /// # Errors
+    /// `BadValue` (2) if it does not.
+    fn check_document(&self, _document: &RawDocument) -> StoreResult<()> {
+        Ok(())
+    }
+
+    /// Whether the indexes of a collection have to be looked at before a document gets this new state.
+    fn needs_indexes(&self, _namespace: &Namespace, _after: Option<&RawDocument>) -> bool {
+        true
+    }
+
+    /// Whether the engine can keep what these indexes of a collection promise.
+    ///
+    /// # Errors
+    /// `CommandNotSupported` (115) if it cannot.
+    fn check_indexes(&self, _namespace: &Namespace, _indexes: &[IndexSpec]) -> StoreResult<()> {
+        Ok(())
+    }
+
+    /// Returns once nothing in a collection waits for what is in another one: before one is renamed or dropped.
+    ///
+    /// # Errors
+    /// `WriteConflict` (112) if there is a transaction that does not end.
+    async fn settle(&self) -> StoreResult<()> {
+        Ok(())
+    }
+
+    /// Returns once nothing is left to do for what was acknowledged.
+    async fn flush(&self) -> StoreResult<()> {
+        self.store().flush().await
+    }
 
     /// Begins a transaction, whose claims nobody respects any more after the deadline.
     async fn begin(&self, deadline: Duration) -> StoreResult<Start>;

@@ -15,4 +15,5 @@ pub use error::{Error, Result};
 pub use id::{Outcome, TransactionId};
 pub use local::Local;
 pub use options::{Isolation, TransactionOptions};
+pub use percolator::{Percolator, PercolatorOptions};
 pub use transaction::Transaction;

@@ -1,3 +1,246 @@
-//! Transactions on a store that is atomic one document at a time, and no more: the protocol, as functions from row to row.
+//! The engine for a store that is atomic one document at a time, and no more.
+//!
+//! ```text
+//!            Bob 10, Joe 2            start 7         prewrite            commit 8: the primary     behind the answer
+//! Bob        10                       read 10         10  lock{put 3}     3                         3
+//! Joe         2                       read  2          2  lock{put 9}     2  lock{put 9}            9
+//!                                                          `-> Bob              `-> Bob: committed at 8, so 9
+//! ```
+//!
+//! A transaction reads at its start timestamp, keeps its writes to itself, and at the end locks all its rows with the new
+//! versions in the locks. One of the rows is the primary; the transaction has committed when the version in its lock is
+//! moved in: one atomic operation on one document. Whoever finds a lock asks the primary what became of its transaction.
+//!
+//! The steps are functions in [`row`]; everything else here carries them out.
+//!
+//! | for | look at |
+//! | --- | --- |
+//! | what is in a document, and what may become of it | [`row`] |
+//! | timestamps | `oracle` |
+//! | what a transaction sees | `snapshot` |
+//! | a commit | `committer`, `validation` |
+//! | what others have left | `resolver`, `cleaner` |
+//!
+//! # The question of seed 2
+//!
+//! A cleaner that takes a lock away between the committer's look at it and its write would make readers see the old
+//! version of something that has committed. It cannot: the commit of the primary is one operation that requires the lock.
+//! If the cleaner was first, the row has another revision and a rollback record; the committer's operation changes nothing,
+//! and no later one will.
+//!
+//! # What it assumes of the store
+//!
+//! An operation on one document is atomic, and what is acknowledged stays. A request arrives within half of
+//! [`PercolatorOptions::retention`], or never: after that nothing remembers what would refuse it. Everybody who writes to
+//! a collection does it through this engine, with the same options.
+//!
+//! Source: Peng and Dabek, Large-scale Incremental Processing Using Distributed Transactions and Notifications; seed 2;
+//! spec: transactions.
 
+mod cleaner;
+mod committer;
+mod core;
+mod options;
+mod oracle;
+mod resolver;
 pub mod row;
+mod rows;
+mod snapshot;
+mod validation;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::{RawBsonRef, RawDocument};
+use handfast_mql::Code;
+use handfast_store::{
+    CommitTimestamp, DocumentStore, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Sources,
+};
+
+use self::committer::Committer;
+use self::core::{Core, Fate, conflict};
+use self::oracle::Oracle;
+use self::row::{FIELD, Timestamp};
+use self::rows::Rows;
+use self::snapshot::{PercolatorSnapshot, Reader};
+use crate::{Claims, Engine, Outcome, Start, TransactionId, WriteSet};
+
+pub use cleaner::Cleaned;
+pub use options::{CLEANING_INTERVAL, LOCK_TTL, PercolatorOptions, RETENTION};
+pub use oracle::AHEAD_MAX;
+
+/// The database of what the engine keeps for itself.
+pub const DATABASE: &str = "handfast";
+/// The collection of the timestamp oracle.
+const ORACLE: &str = "oracle";
+
+/// Looks at all locks before a collection is renamed or dropped..
+const SETTLE_LOOKS_MAX: u32 = 100;
+/// ..and the pause between two: together more than a lock lives without a sign of life.
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Transactions on a store that is atomic one document at a time.
+pub struct Percolator {
+    core: Arc<Core>,
+}
+
+impl Percolator {
+    /// On this store, which may be shared with other processes. With a cleaning interval, it has to be called within a
+    /// runtime.
+    ///
+    /// # Errors
+    /// None: the names of its own collections are valid.
+    pub fn new(store: Arc<dyn DocumentStore>, sources: Sources, options: PercolatorOptions) -> StoreResult<Self> {
+        let oracle = Oracle::new(Arc::clone(&store), Namespace::new(DATABASE, ORACLE)?, sources.clone());
+        let core = Arc::new(Core::new(Rows { store }, sources, options, oracle));
+        cleaner::start(&core);
+        Ok(Percolator { core })
+    }
+
+    /// Resolves the locks that are decided or abandoned, and forgets what nobody needs any more, in all collections.
+    ///
+    /// # Errors
+    /// Those of the store. What was done stays done.
+    pub async fn clean(&self) -> StoreResult<Cleaned> {
+        self.core.clean().await
+    }
+
+    /// Returns once no commit of this process has anything left to do.
+    pub async fn idle(&self) {
+        self.core.background.idle().await;
+    }
+}
+
+#[async_trait]
+impl Engine for Percolator {
+    fn name(&self) -> &'static str {
+        "percolator"
+    }
+
+    fn store(&self) -> &Arc<dyn DocumentStore> {
+        &self.core.rows.store
+    }
+
+    fn plain(&self) -> Option<&Arc<dyn DocumentStore>> {
+        None
+    }
+
+    fn own_database(&self) -> Option<&'static str> {
+        Some(DATABASE)
+    }
+
+    fn check_document(&self, document: &RawDocument) -> StoreResult<()> {
+        match document.get(FIELD).map_err(handfast_mql::Error::from)? {
+            None => Ok(()),
+            Some(_) => {
+                let text = format!("the field '{FIELD}' is kept for transactions: a document cannot have its own");
+                Err(StoreError::command(Code::BadValue, text))
+            }
+        }
+    }
+
+    /// Without unique indexes, only a document with arrays can be refused by an index: by one on two of them.
+    fn needs_indexes(&self, namespace: &Namespace, after: Option<&RawDocument>) -> bool {
+        !self.core.is_checked(namespace) || after.is_some_and(has_array)
+    }
+
+    /// A unique index of the store looks at visible versions only, and would refuse a version that has been decided.
+    fn check_indexes(&self, namespace: &Namespace, indexes: &[IndexSpec]) -> StoreResult<()> {
+        match indexes.iter().find(|index| index.unique) {
+            None => {
+                self.core.note_checked(namespace);
+                Ok(())
+            }
+            Some(index) => {
+                let name = &index.name;
+                let text = format!("the engine Percolator has no unique indexes yet: '{name}' on {namespace} is one");
+                Err(StoreError::command(Code::CommandNotSupported, text))
+            }
+        }
+    }
+
+    /// What is decided in a collection that goes away could not be asked for any more.
+    async fn settle(&self) -> StoreResult<()> {
+        self.idle().await;
+        for _ in 0..SETTLE_LOOKS_MAX {
+            if self.core.resolve_all(&mut Cleaned::default()).await?.is_none() {
+                return Ok(());
+            }
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
+        Err(conflict("a transaction that does not end has locks"))
+    }
+
+    async fn flush(&self) -> StoreResult<()> {
+        self.idle().await;
+        self.core.rows.store.flush().await
+    }
+
+    async fn begin(&self, _deadline: Duration) -> StoreResult<Start> {
+        let begun = self.core.elapsed();
+        let at = self.core.oracle.next().await?;
+        let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(&self.core), at, begun));
+        self.core.enter(Arc::clone(&snapshot));
+        let claims = Box::new(Entered { core: Arc::clone(&self.core), at });
+        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims })
+    }
+
+    async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {
+        let Some(snapshot) = self.core.entered(Timestamp(writes.read_at.0)) else {
+            let text = "the write set was not made from a snapshot of this engine that is still open";
+            return Err(StoreError::command(Code::NoSuchTransaction, text));
+        };
+        let committer = Committer::prepare(Arc::clone(&self.core), snapshot, writes).await?;
+        // Not broken off half way if nobody waits for it any more.
+        let run = tokio::spawn(committer.run());
+        run.await.unwrap_or_else(|_| Err(StoreError::command(Code::InternalError, "the commit broke off").in_doubt()))
+    }
+
+    async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
+        match self.core.noted(id) {
+            Some(Fate::Committed(at)) => Ok(Outcome::Committed(at.into())),
+            Some(Fate::RolledBack) => Ok(Outcome::RolledBack),
+            Some(Fate::Unknown { start, primary }) => {
+                let (fate, outcome) = match self.core.settle(&primary, start).await? {
+                    Some(at) => (Fate::Committed(at), Outcome::Committed(at.into())),
+                    None => (Fate::RolledBack, Outcome::RolledBack),
+                };
+                self.core.note(Some(id), fate);
+                Ok(outcome)
+            }
+            None => {
+                let text = format!("this process does not know what became of transaction {id}");
+                Err(StoreError::command(Code::NoSuchTransaction, text))
+            }
+        }
+    }
+}
+
+/// A transaction that is open. Nothing is claimed before the commit: the prewrites decide.
+struct Entered {
+    core: Arc<Core>,
+    at: Timestamp,
+}
+
+#[async_trait]
+impl Claims for Entered {
+    async fn claim(&self, _: &Namespace, _: RawBsonRef<'_>, _: Option<&RawDocument>) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.core.leave(self.at);
+    }
+}
+
+/// Whether there is an array in a document, at any depth.
+fn has_array(document: &RawDocument) -> bool {
+    document.iter().flatten().any(|(_, value)| match value {
+        RawBsonRef::Array(_) => true,
+        RawBsonRef::Document(inner) => has_array(inner),
+        _ => false,
+    })
+}

@@ -36,6 +36,7 @@ impl Inner {
             return Ok(known);
         }
         let specs = self.indexes(namespace).await?.unwrap_or_default();
+        self.shared.engine.check_indexes(namespace, specs.get(1..).unwrap_or_default())?;
         specs.into_iter().skip(1).map(Index::compile).collect()
     }
 
@@ -50,6 +51,7 @@ impl Inner {
 
     pub(super) async fn add_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
         let CreateIndexes { namespace, indexes } = request;
+        self.shared.engine.check_indexes(&namespace, &indexes)?;
         let mut specs = self.indexes(&namespace).await?.unwrap_or_else(|| with_id(&[]));
         let before = specs.len();
         for spec in indexes {
@@ -122,7 +124,7 @@ impl Inner {
     }
 
     pub(super) async fn databases(&self) -> StoreResult<Vec<String>> {
-        let mut names = self.shared.engine.store().list_databases().await?;
+        let mut names = self.shared.databases().await?;
         let own = self.open(|open| Ok(open.own.namespaces()))?;
         names.extend(own.into_iter().map(|namespace| namespace.database().to_owned()));
         names.sort();

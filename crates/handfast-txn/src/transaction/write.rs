@@ -61,15 +61,19 @@ impl Inner {
             // Without a write of its own, what the transaction sees is what the snapshot has.
             claims.claim(namespace, id.as_raw_bson_ref(), before).await?;
         }
-        let indexes = self.compiled_indexes(namespace).await?;
+        let needs_indexes = self.shared.engine.needs_indexes(namespace, after.as_deref());
+        let indexes = if needs_indexes { Some(self.compiled_indexes(namespace).await?) } else { None };
         if let Some(after) = &after {
             insertion::check_size(after)?;
-            for index in indexes.iter() {
+            self.shared.engine.check_document(after)?;
+            for index in indexes.iter().flat_map(|indexes| indexes.iter()) {
                 self.check_index(namespace, index, before, after).await?;
             }
         }
         self.open(|open| {
-            open.own.learn_indexes(namespace, indexes);
+            if let Some(indexes) = indexes {
+                open.own.learn_indexes(namespace, indexes);
+            }
             open.own.write(namespace, id, after, &self.options)
         })
     }

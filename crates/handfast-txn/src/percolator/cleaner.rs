@@ -1,0 +1,139 @@
+//! What dead processes left behind, and what nobody needs any more.
+//!
+//! One pass, in this order: the safe point is chosen; all locks are looked at, those that are decided or abandoned are
+//! resolved; then rows forget what is below the safe point. A commit record must outlive the locks that point at it: if a
+//! lock from below the safe point is still there after the first part, nothing is forgotten in this pass.
+//!
+//! The safe point is so far back that nothing sent by a transaction from below it can arrive any more, and that nobody
+//! reads there: see [`PercolatorOptions::retention`](super::PercolatorOptions::retention).
+
+use std::sync::{Arc, Weak};
+
+use bson::{RawDocument, rawdoc};
+use handfast_store::{BatchLimit, Cursor, Find, Namespace, Result as StoreResult};
+
+use super::core::Core;
+use super::resolver::Resolved;
+use super::row::{Collected, Key, Row, Step, Timestamp, collect};
+use super::rows::unchecked;
+
+/// Rows that are read at a time.
+const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Locks that are gone.
+    pub resolved: u64,
+    /// Locks of transactions that may still commit.
+    pub alive: u64,
+    /// Rows that have forgotten something, or are gone.
+    pub collected: u64,
+}
+
+impl Core {
+    /// One pass over all collections.
+    pub(super) async fn clean(&self) -> StoreResult<Cleaned> {
+        let safe = self.oracle.next().await?.minus(self.options.retention);
+        let mut cleaned = Cleaned::default();
+        let oldest = self.resolve_all(&mut cleaned).await?;
+        if oldest.is_none_or(|oldest| oldest >= safe) {
+            for namespace in self.namespaces().await? {
+                cleaned.collected += self.collect(&namespace, safe).await?;
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Resolves all locks; returns the start of the oldest transaction that is alive.
+    pub(super) async fn resolve_all(&self, cleaned: &mut Cleaned) -> StoreResult<Option<Timestamp>> {
+        let mut oldest = None;
+        for namespace in self.namespaces().await? {
+            let mut locked = self.find(&namespace, &rawdoc! { "_hf.lock": { "$exists": true } }).await?;
+            while let Some(rows) = next_rows(&mut *locked, &namespace).await? {
+                for (key, row) in rows {
+                    let start = row.lock.as_ref().map_or(Timestamp::default(), |lock| lock.start);
+                    match self.resolve(&key, row).await? {
+                        Resolved::Free(_) => cleaned.resolved += 1,
+                        Resolved::Alive => {
+                            cleaned.alive += 1;
+                            oldest = Some(oldest.map_or(start, |oldest: Timestamp| oldest.min(start)));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(oldest)
+    }
+
+    async fn collect(&self, namespace: &Namespace, safe: Timestamp) -> StoreResult<u64> {
+        let filter = rawdoc! { "$or": [
+            { "_hf.old": { "$exists": true } }, { "_hf.rb": { "$exists": true } }, { "_hf.del": { "$exists": true } },
+        ] };
+        let mut candidates = self.find(namespace, &filter).await?;
+        let mut collected = 0;
+        while let Some(rows) = next_rows(&mut *candidates, namespace).await? {
+            for (key, row) in rows {
+                match collect(&row, safe) {
+                    Collected::Same => continue,
+                    Collected::Nothing => self.rows.remove(&key, row.revision).await?,
+                    Collected::Change(_) => {
+                        let step = |row: &Row| match collect(row, safe) {
+                            Collected::Change(left) => Ok::<_, std::convert::Infallible>(Step::Change(left)),
+                            Collected::Same | Collected::Nothing => Ok(Step::Done),
+                        };
+                        let _ = self.rows.apply(&key, Some(row), step, unchecked).await?;
+                    }
+                }
+                collected += 1;
+            }
+        }
+        Ok(collected)
+    }
+
+    /// All collections that may have rows.
+    async fn namespaces(&self) -> StoreResult<Vec<Namespace>> {
+        let mut namespaces = Vec::new();
+        for database in self.rows.store.list_databases().await? {
+            if database == super::DATABASE {
+                continue;
+            }
+            for collection in self.rows.store.list_collections(&database).await? {
+                namespaces.push(Namespace::new(database.clone(), collection.name)?);
+            }
+        }
+        Ok(namespaces)
+    }
+
+    async fn find(&self, namespace: &Namespace, filter: &RawDocument) -> StoreResult<Box<dyn Cursor>> {
+        self.rows.store.find(Find::new(namespace.clone(), filter.to_owned())).await
+    }
+}
+
+async fn next_rows(cursor: &mut dyn Cursor, namespace: &Namespace) -> StoreResult<Option<Vec<(Key, Row)>>> {
+    let documents = cursor.next_page(PAGE).await?.documents;
+    if documents.is_empty() {
+        return Ok(None);
+    }
+    let row = |document: &bson::RawDocumentBuf| {
+        let row = Row::from_document(document)?;
+        Ok((Key { namespace: namespace.clone(), id: row.id.clone() }, row))
+    };
+    documents.iter().map(row).collect::<StoreResult<_>>().map(Some)
+}
+
+/// Cleans again and again, until the engine is gone.
+pub(super) fn start(core: &Arc<Core>) {
+    let Some(interval) = core.options.cleaning_interval else { return };
+    let core: Weak<Core> = Arc::downgrade(core);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(interval).await;
+            let Some(core) = core.upgrade() else { return };
+            match core.clean().await {
+                Ok(cleaned) => tracing::debug!(?cleaned, "looked for what was left behind"),
+                Err(error) => tracing::warn!(%error, "what was left behind could not be cleaned: it is tried again"),
+            }
+        }
+    });
+}

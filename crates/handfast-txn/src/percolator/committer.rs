@@ -1,0 +1,315 @@
+//! The commit of a transaction.
+//!
+//! ```text
+//! all rows at once    prewrite: lock with the new version        a conflict: take the locks away again, run again
+//! oracle              the commit timestamp, after all locks      no lock of ours was missed by a reader above it
+//! what was read       serializable: unchanged up to then?
+//! primary             version in, lock out: the commit point     one atomic operation that requires the lock
+//! answer
+//! other rows          likewise, behind the answer
+//! ```
+//!
+//! What if the process dies: before the commit point, others find the locks, and after their time is over roll the primary
+//! back, with a record, then the rest; after it, they roll forward. What if the answer to the commit point is lost: the
+//! primary row is read, and says. If it cannot be read, the outcome is unknown until somebody asks it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handfast_mql::Code;
+use handfast_store::{
+    Applied, CommitTimestamp, CreateIndexes, DocumentWrite, Error as StoreError, Read, Result as StoreResult,
+};
+use tokio::task::JoinSet;
+
+use super::core::{Core, Fate, conflict};
+use super::resolver::Resolved;
+use super::row::{self, Body, Key, Lock, Refused, Row, Seen, Timestamp, commit, prewrite, read_at, renew, rollback};
+use super::rows::unchecked;
+use super::snapshot::PercolatorSnapshot;
+use crate::{TransactionId, WriteSet};
+
+/// Pauses before a row that another open transaction has locked is given up, in milliseconds. Short: if the other one
+/// commits, ours has lost anyway.
+const PAUSES_MILLIS: [u64; 4] = [1, 2, 4, 8];
+
+/// A commit under way.
+pub(super) struct Committer {
+    core: Arc<Core>,
+    snapshot: Arc<PercolatorSnapshot>,
+    id: Option<TransactionId>,
+    /// The primary first.
+    locks: Vec<(Key, Lock)>,
+    reads: Vec<Read>,
+}
+
+/// A row that could not be locked.
+struct NotLocked {
+    error: StoreError,
+    /// A lock may still be there, or come.
+    in_doubt: bool,
+}
+
+type Prewritten = (usize, Result<Row, NotLocked>);
+
+impl Committer {
+    /// What a write set needs.
+    pub(super) async fn prepare(
+        core: Arc<Core>,
+        snapshot: Arc<PercolatorSnapshot>,
+        writes: WriteSet,
+    ) -> StoreResult<Self> {
+        for creation in writes.creations {
+            let indexes = CreateIndexes { namespace: creation.namespace.clone(), indexes: creation.indexes };
+            core.rows.store.create_collection(&creation.namespace, creation.options).await?;
+            if !indexes.indexes.is_empty() {
+                core.rows.store.create_indexes(indexes).await?;
+            }
+        }
+        let mut changes = Vec::new();
+        for (namespace, id, write) in writes.writes {
+            let key = Key { namespace, id };
+            let body = match write {
+                DocumentWrite::Put(document) => Body::Document(document),
+                DocumentWrite::Delete => Body::Deleted,
+            };
+            // What the transaction put there itself and took away again.
+            let was_nothing = |row: &Row| read_at(row, snapshot.at) == Seen::Nothing;
+            if body != Body::Deleted || !snapshot.known(&key).is_some_and(|row| was_nothing(&row)) {
+                changes.push((key, body));
+            }
+        }
+        let mut keys: Vec<_> = changes.iter().map(|(key, _)| key.clone()).collect();
+        let primary = keys.first().cloned();
+        let ttl = snapshot.age().saturating_add(core.options.lock_ttl);
+        let mut locks = Vec::with_capacity(changes.len());
+        for (place, (key, body)) in changes.into_iter().enumerate() {
+            let Some(primary) = primary.clone() else { break };
+            let keys = if place == 0 { keys.drain(1..).collect() } else { Vec::new() };
+            locks.push((key, Lock { start: snapshot.at, primary, keys, body, ttl }));
+        }
+        let id = writes.ticket.map(|ticket| TransactionId { session: ticket.session, number: ticket.number });
+        Ok(Committer { core, snapshot, id, locks, reads: writes.reads })
+    }
+
+    fn start(&self) -> Timestamp {
+        self.snapshot.at
+    }
+
+    /// Commits.
+    pub(super) async fn run(self) -> StoreResult<CommitTimestamp> {
+        if self.locks.is_empty() {
+            return Ok(self.start().into());
+        }
+        if self.snapshot.age() > self.core.options.retention / 2 {
+            let text = format!("the transaction was open for {:?} and was rolled back", self.snapshot.age());
+            return Err(StoreError::command(Code::NoSuchTransaction, text));
+        }
+        let _sign_of_life = self.live();
+        let rows = match self.prewrite_all().await {
+            Ok(rows) => rows,
+            Err(error) => {
+                self.core.note(self.id, Fate::RolledBack);
+                return Err(error);
+            }
+        };
+        let at = match self.time_of_commit().await {
+            Ok(at) => at,
+            Err(error) => {
+                self.roll_back(&vec![true; rows.len()], false).await;
+                self.core.note(self.id, Fate::RolledBack);
+                return Err(error);
+            }
+        };
+        self.commit_primary(rows, at).await
+    }
+
+    /// Gives the primary's lock more time while the commit takes long. Ends with what it returns.
+    fn live(&self) -> SignOfLife {
+        let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
+        let primary = self.locks.first().map(|(key, _)| key.clone());
+        let every = core.options.lock_ttl / 3;
+        SignOfLife(tokio::spawn(async move {
+            let Some(primary) = primary else { return };
+            loop {
+                tokio::time::sleep(every).await;
+                let ttl = snapshot.age().saturating_add(core.options.lock_ttl);
+                let step = |row: &Row| renew(row, snapshot.at, ttl);
+                // A sign that does not arrive is missed by whoever waits for it, not by us.
+                let _ = core.rows.apply(&primary, None, step, unchecked).await;
+            }
+        }))
+    }
+
+    /// Locks all rows, or none.
+    async fn prewrite_all(&self) -> StoreResult<Vec<Row>> {
+        let mut tasks = JoinSet::new();
+        for (place, (key, lock)) in self.locks.iter().enumerate() {
+            let (core, known) = (Arc::clone(&self.core), self.snapshot.known(key));
+            let (key, lock) = (key.clone(), lock.clone());
+            tasks.spawn(async move { (place, prewrite_one(&core, &key, lock, known).await) });
+        }
+        let mut rows: Vec<Option<Row>> = vec![None; self.locks.len()];
+        let mut touched = vec![false; self.locks.len()];
+        let (mut failed, mut in_doubt) = (None, false);
+        while let Some(joined) = tasks.join_next().await {
+            let Ok((place, result)): Result<Prewritten, _> = joined else {
+                (failed, in_doubt) = (Some(StoreError::command(Code::InternalError, "a prewrite broke off")), true);
+                touched.fill(true);
+                continue;
+            };
+            match result {
+                Ok(row) => (rows[place], touched[place]) = (Some(row), true),
+                Err(not_locked) => {
+                    touched[place] = not_locked.in_doubt;
+                    in_doubt |= not_locked.in_doubt;
+                    failed = Some(not_locked.error);
+                }
+            }
+        }
+        let Some(error) = failed else { return Ok(rows.into_iter().flatten().collect()) };
+        self.roll_back(&touched, in_doubt).await;
+        // Without a decision on the primary nothing is applied, whatever became of the locks.
+        Err(StoreError::new(error.class(), Applied::No, error.code(), error.message().to_owned()).with_source(error))
+    }
+
+    /// Takes the locks away. A record keeps a request that may still arrive, or be tried again, from locking the primary.
+    async fn roll_back(&self, touched: &[bool], in_doubt: bool) {
+        let start = self.start();
+        let mut tasks = JoinSet::new();
+        for (place, (key, _)) in self.locks.iter().enumerate() {
+            let record = in_doubt && place == 0;
+            if !touched[place] && !record {
+                continue;
+            }
+            let (core, key) = (Arc::clone(&self.core), key.clone());
+            tasks.spawn(async move {
+                let step = |row: &Row| rollback(row, start, record);
+                // What is left is found by others, and rolled back when its time is over.
+                let _ = core.rows.apply(&key, None, step, unchecked).await;
+            });
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// The timestamp of the commit, at which everything that was read still is as it was.
+    async fn time_of_commit(&self) -> StoreResult<Timestamp> {
+        let at = self.core.oracle.next().await?;
+        if !self.reads.is_empty() {
+            super::validation::check(&self.core, self.start(), at, &self.reads).await?;
+        }
+        Ok(at)
+    }
+
+    async fn commit_primary(self, rows: Vec<Row>, at: Timestamp) -> StoreResult<CommitTimestamp> {
+        let (start, core) = (self.start(), Arc::clone(&self.core));
+        let mut rows = rows.into_iter();
+        let Some((primary, _)) = self.locks.first() else { return Ok(at.into()) };
+        let finished = |start| core.is_finished(start);
+        let step = |row: &Row| commit(row, start, at, &finished);
+        match core.rows.apply(primary, rows.next(), step, unchecked).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => {
+                core.note(self.id, Fate::RolledBack);
+                self.roll_back(&vec![true; self.locks.len()], false).await;
+                return Err(conflict("others took the transaction for abandoned and rolled it back"));
+            }
+            Err(error) if error.applied() == Applied::Maybe => {
+                core.note(self.id, Fate::Unknown { start, primary: primary.clone() });
+                return Err(error);
+            }
+            Err(error) => {
+                core.note(self.id, Fate::RolledBack);
+                self.roll_back(&vec![true; self.locks.len()], true).await;
+                return Err(error);
+            }
+        }
+        core.note(self.id, Fate::Committed(at));
+        let others = self.locks.into_iter().skip(1).map(|(key, _)| key).zip(rows).collect();
+        let work = roll_forward(Arc::clone(&core), start, at, others);
+        core.background.spawn(work);
+        Ok(at.into())
+    }
+}
+
+/// Stops when it is dropped.
+struct SignOfLife(tokio::task::JoinHandle<()>);
+
+impl Drop for SignOfLife {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Locks a row; finishes what others have left there, and waits a little for those who are at it.
+async fn prewrite_one(core: &Core, key: &Key, lock: Lock, known: Option<Row>) -> Result<Row, NotLocked> {
+    let unsure = |error: StoreError| NotLocked { in_doubt: error.applied() == Applied::Maybe, error };
+    let (mut known, mut pauses) = (known, PAUSES_MILLIS.into_iter());
+    loop {
+        let step = |row: &Row| prewrite(row, &lock);
+        let check = |row: &Row| can_be_committed(row, lock.start);
+        let (refused, row) = match core.rows.apply(key, known.take(), step, check).await.map_err(unsure)? {
+            Ok(row) => return Ok(row),
+            Err(refused) => refused,
+        };
+        let refuse = |why: String| NotLocked { error: conflict(why), in_doubt: false };
+        match refused {
+            Refused::Locked(_) => match core.resolve(key, row).await {
+                Ok(Resolved::Free(row)) => known = Some(row),
+                Ok(Resolved::Alive) => match pauses.next() {
+                    Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
+                    None => return Err(refuse(format!("{key} is locked by another transaction"))),
+                },
+                Err(error) => return Err(NotLocked { error, in_doubt: false }),
+            },
+            Refused::Conflict(at) => {
+                return Err(refuse(format!("{key} was changed at {at}, after the transaction began")));
+            }
+            Refused::RolledBack => return Err(refuse("others took the transaction for abandoned".to_owned())),
+            Refused::Full => return Err(refuse(format!("{key} has had too many commits that are not collected yet"))),
+            // One transaction has one commit: this one's is still to come.
+            Refused::Committed(at) => {
+                let text = format!("{key} has a version of a transaction that has not committed, at {at}");
+                return Err(NotLocked { error: StoreError::command(Code::InternalError, text), in_doubt: false });
+            }
+        }
+    }
+}
+
+/// Whether the store will take the row, and what the commit makes of it.
+fn can_be_committed(row: &Row, start: Timestamp) -> StoreResult<()> {
+    row.check()?;
+    match commit(row, start, Timestamp(i64::MAX as u64), &|_| false) {
+        Ok(row::Step::Change(committed)) => committed.check(),
+        Ok(row::Step::Done) | Err(_) => Ok(()),
+    }
+}
+
+/// Moves the versions of the other rows in, at once. What fails is found by others.
+fn roll_forward(
+    core: Arc<Core>,
+    start: Timestamp,
+    at: Timestamp,
+    others: Vec<(Key, Row)>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        let mut tasks = JoinSet::new();
+        for (key, row) in others {
+            let core = Arc::clone(&core);
+            tasks.spawn(async move {
+                let finished = |start| core.is_finished(start);
+                let step = |row: &Row| commit(row, start, at, &finished);
+                core.rows.apply(&key, Some(row), step, unchecked).await.is_ok()
+            });
+        }
+        let mut is_done = true;
+        while let Some(joined) = tasks.join_next().await {
+            is_done &= joined.unwrap_or(false);
+        }
+        if is_done {
+            core.finish(start);
+        }
+    })
+}

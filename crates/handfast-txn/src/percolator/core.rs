@@ -1,0 +1,178 @@
+//! What all transactions of an engine share.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use handfast_store::{Error as StoreError, Namespace, Sources};
+use tokio::sync::watch;
+
+use super::options::PercolatorOptions;
+use super::oracle::Oracle;
+use super::row::{Key, Timestamp};
+use super::rows::Rows;
+use super::snapshot::PercolatorSnapshot;
+use crate::TransactionId;
+
+/// Transactions of which it is remembered that no lock is left of them. One that is forgotten costs some bytes in its
+/// primary row until that is collected.
+const FINISHED_MAX: usize = 100_000;
+/// Transactions whose outcome this process remembers.
+const OUTCOMES_MAX: usize = 100_000;
+
+/// What all transactions of an engine share.
+pub(super) struct Core {
+    pub(super) rows: Rows,
+    pub(super) sources: Sources,
+    pub(super) options: PercolatorOptions,
+    pub(super) oracle: Oracle,
+    pub(super) background: Background,
+    /// The transactions that are open here, by their start.
+    open: Mutex<HashMap<Timestamp, Arc<PercolatorSnapshot>>>,
+    finished: Mutex<Bounded<Timestamp, ()>>,
+    outcomes: Mutex<Bounded<TransactionId, Fate>>,
+    /// Collections that have been seen to have no unique index.
+    checked: Mutex<HashSet<Namespace>>,
+}
+
+/// What became of a transaction's commit, as far as this process knows.
+#[derive(Clone, Debug)]
+pub(super) enum Fate {
+    Committed(Timestamp),
+    RolledBack,
+    /// The primary has to be asked.
+    Unknown {
+        start: Timestamp,
+        primary: Key,
+    },
+}
+
+impl Core {
+    pub(super) fn new(rows: Rows, sources: Sources, options: PercolatorOptions, oracle: Oracle) -> Self {
+        Core {
+            rows,
+            sources,
+            options,
+            oracle,
+            background: Background::default(),
+            open: Mutex::default(),
+            finished: Mutex::new(Bounded::new(FINISHED_MAX)),
+            outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
+            checked: Mutex::default(),
+        }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.sources.clock.elapsed()
+    }
+
+    pub(super) fn enter(&self, snapshot: Arc<PercolatorSnapshot>) {
+        lock(&self.open).insert(snapshot.at, snapshot);
+    }
+
+    pub(super) fn leave(&self, start: Timestamp) {
+        lock(&self.open).remove(&start);
+    }
+
+    pub(super) fn entered(&self, start: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
+        lock(&self.open).get(&start).cloned()
+    }
+
+    pub(super) fn is_checked(&self, namespace: &Namespace) -> bool {
+        lock(&self.checked).contains(namespace)
+    }
+
+    pub(super) fn note_checked(&self, namespace: &Namespace) {
+        lock(&self.checked).insert(namespace.clone());
+    }
+
+    /// No lock is left of this transaction.
+    pub(super) fn finish(&self, start: Timestamp) {
+        lock(&self.finished).insert(start, ());
+    }
+
+    pub(super) fn is_finished(&self, start: Timestamp) -> bool {
+        lock(&self.finished).get(&start).is_some()
+    }
+
+    pub(super) fn note(&self, id: Option<TransactionId>, fate: Fate) {
+        if let Some(id) = id {
+            lock(&self.outcomes).insert(id, fate);
+        }
+    }
+
+    pub(super) fn noted(&self, id: TransactionId) -> Option<Fate> {
+        lock(&self.outcomes).get(&id).cloned()
+    }
+}
+
+/// Forgets what came first when it is full.
+struct Bounded<K, V> {
+    max: usize,
+    values: HashMap<K, V>,
+    order: VecDeque<K>,
+}
+
+impl<K: Hash + Eq + Copy, V> Bounded<K, V> {
+    fn new(max: usize) -> Self {
+        Bounded { max, values: HashMap::new(), order: VecDeque::new() }
+    }
+
+    fn insert(&mut self, key: K, value: V) {
+        if self.values.insert(key, value).is_none() {
+            self.order.push_back(key);
+        }
+        while self.order.len() > self.max {
+            if let Some(first) = self.order.pop_front() {
+                self.values.remove(&first);
+            }
+        }
+    }
+
+    fn get(&self, key: &K) -> Option<&V> {
+        self.values.get(key)
+    }
+}
+
+/// Work that nobody waits for, counted.
+#[derive(Default)]
+pub(super) struct Background {
+    running: watch::Sender<usize>,
+}
+
+struct Running(watch::Sender<usize>);
+
+impl Background {
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.running.send_modify(|running| *running += 1);
+        let running = Running(self.running.clone());
+        tokio::spawn(async move {
+            work.await;
+            drop(running);
+        });
+    }
+
+    /// Returns once nothing is running.
+    pub(super) async fn idle(&self) {
+        // The sender is here: waiting cannot fail.
+        let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running = running.saturating_sub(1));
+    }
+}
+
+/// Nothing that holds one of these locks can panic half way.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The transaction has to be run again.
+pub(super) fn conflict(why: impl std::fmt::Display) -> StoreError {
+    StoreError::command(handfast_mql::Code::WriteConflict, format!("write conflict: {why}"))
+}

@@ -1,0 +1,30 @@
+//! How the engine behaves.
+
+use std::time::Duration;
+
+/// How long a lock is respected without a sign of life from its transaction.
+pub const LOCK_TTL: Duration = Duration::from_secs(5);
+/// How long after its start nothing that a transaction sent can arrive any more, and no reader needs what was there before.
+pub const RETENTION: Duration = Duration::from_secs(600);
+/// How often what is left behind is looked for.
+pub const CLEANING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How the engine behaves. All processes that share a store have the same.
+#[derive(Clone, Debug)]
+pub struct PercolatorOptions {
+    /// How long a lock is respected without a sign of life from its transaction. A third of it is how often a commit that
+    /// takes long gives one.
+    pub lock_ttl: Duration,
+    /// How far back readers can look, and how long rollback records and tombstones are kept. A transaction sends nothing
+    /// later than half of this after its start, and what is sent arrives within the other half, or never.
+    pub retention: Duration,
+    /// How often a process looks for what dead ones left behind; none for never.
+    pub cleaning_interval: Option<Duration>,
+}
+
+impl Default for PercolatorOptions {
+    fn default() -> Self {
+        let cleaning_interval = Some(CLEANING_INTERVAL);
+        PercolatorOptions { lock_ttl: LOCK_TTL, retention: RETENTION, cleaning_interval }
+    }
+}

@@ -1,0 +1,223 @@
+//! Timestamps: strictly increasing over all processes that share a store, also after a restart.
+//!
+//! One document holds the last timestamp that was given out. Who wants more moves it ahead, on the condition that it is
+//! still behind the first one wanted; all between are then theirs. Requests that wait at the same time share one move:
+//!
+//! ```text
+//! { _id: "oracle", ts: <last timestamp given out>, at: <the store's clock at the last move> }
+//!
+//! ask ─┐
+//! ask ─┼─> wait for the move under way ─> one move for all who wait: ts < first ? ts := first + n - 1
+//! ask ─┘
+//! ```
+//!
+//! A request is only served by a move that was sent after it was made: a timestamp that is fetched after all locks are
+//! written is therefore above that of every reader who saw the rows without them.
+//!
+//! The milliseconds are those of the client's clock, or of the last timestamp if that is ahead. A clock that runs far
+//! ahead would drag the oracle with it, and then time would stand still for all others until theirs has caught up: so each
+//! move has the store write down its own clock, and a client whose clock is more than [`AHEAD_MAX`] ahead of that is
+//! refused before it moves anything.
+//!
+//! A move whose answer is lost may have happened: then its timestamps are nobody's, and the next move goes beyond them.
+//!
+//! Invariants: no timestamp is given out twice; of two requests, one made after the other was answered, the later gets
+//! the larger one. Assumes that the store's document survives a restart of the store (its write is journaled).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bson::{RawDocument, rawdoc};
+use handfast_mql::Code;
+use handfast_store::{
+    Applied, DocumentStore, Error as StoreError, ErrorClass, FindAndModify, Modification, Namespace,
+    Result as StoreResult, ReturnDocument, Sources, UpdateSpec,
+};
+use tokio::sync::oneshot;
+
+use super::row::Timestamp;
+
+/// How far a client's clock may be ahead of the store's: less than a lock lives.
+pub const AHEAD_MAX: Duration = Duration::from_secs(2);
+/// Moves that are tried for one batch: another process has been faster each time.
+const MOVES_MAX: usize = 32;
+/// MongoDB's code for a cluster time that is too far ahead (`ClusterTimeFailsRateLimiter`).
+const TOO_FAR_AHEAD: Code = Code(189);
+
+type Waiting = oneshot::Sender<StoreResult<Timestamp>>;
+
+/// Gives out timestamps.
+pub(super) struct Oracle {
+    waiting: Mutex<Vec<Waiting>>,
+    mover: tokio::sync::Mutex<Mover>,
+}
+
+impl Oracle {
+    pub(super) fn new(store: Arc<dyn DocumentStore>, namespace: Namespace, sources: Sources) -> Self {
+        let mover = Mover { store, namespace, sources, known: None };
+        Oracle { waiting: Mutex::default(), mover: tokio::sync::Mutex::new(mover) }
+    }
+
+    /// A timestamp above all that were given out when it was asked for.
+    ///
+    /// # Errors
+    /// Those of the store, none of which leaves anything that matters behind; 189 if this machine's clock is far ahead.
+    pub(super) async fn next(&self) -> StoreResult<Timestamp> {
+        let (sender, mut receiver) = oneshot::channel();
+        self.waiting().push(sender);
+        let mut mover = self.mover.lock().await;
+        let served = receiver.try_recv();
+        let is_forgotten = match served {
+            Ok(timestamp) => return timestamp,
+            Err(oneshot::error::TryRecvError::Closed) => true,
+            Err(oneshot::error::TryRecvError::Empty) => false,
+        };
+        let mut batch = std::mem::take(&mut *self.waiting());
+        if is_forgotten {
+            // Who was to get one for us gave up.
+            let (sender, again) = oneshot::channel();
+            receiver = again;
+            batch.push(sender);
+        }
+        let first = mover.move_by(batch.len() as u64).await;
+        for (place, waiting) in batch.into_iter().enumerate() {
+            let timestamp = first.clone().map(|first| Timestamp(first.0 + place as u64));
+            // Nobody to hear it: the timestamp is nobody's.
+            let _ = waiting.send(timestamp);
+        }
+        receiver.try_recv().unwrap_or_else(|_| Err(damaged("a timestamp was lost on the way")))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Mover {
+    store: Arc<dyn DocumentStore>,
+    namespace: Namespace,
+    sources: Sources,
+    known: Option<Known>,
+}
+
+/// What the oracle's document said last.
+#[derive(Clone, Copy)]
+struct Known {
+    last: Timestamp,
+    /// The store's clock, in milliseconds since 1970..
+    store_millis: u64,
+    /// ..and the time on our stopwatch when we asked.
+    asked_at: Duration,
+}
+
+impl Mover {
+    /// Takes so many timestamps, at least one; returns the first.
+    async fn move_by(&mut self, count: u64) -> StoreResult<Timestamp> {
+        let mut failures = 0;
+        for _ in 0..MOVES_MAX {
+            let tried = self.try_move(count).await;
+            match tried {
+                Ok(Some(first)) => return Ok(first),
+                // Somebody else has moved it since we looked.
+                Ok(None) => self.known = None,
+                Err(error) if error.class() == ErrorClass::TransientNetwork && failures == 0 => failures += 1,
+                Err(error) => return Err(harmless(error)),
+            }
+        }
+        let text = format!("the timestamp oracle {} was moved by others {MOVES_MAX} times in a row", self.namespace);
+        Err(StoreError::command(Code::WriteConflict, text))
+    }
+
+    async fn try_move(&mut self, count: u64) -> StoreResult<Option<Timestamp>> {
+        let known = match self.known {
+            Some(known) if self.ahead(known).is_none() => known,
+            _ => self.look().await?,
+        };
+        if let Some(ahead) = self.ahead(known) {
+            let text = format!(
+                "this machine's clock is {} ms ahead of the store's, more than {} ms: set it right",
+                ahead.as_millis(),
+                AHEAD_MAX.as_millis()
+            );
+            return Err(StoreError::command(TOO_FAR_AHEAD, text));
+        }
+        let first = Timestamp::of_millis(self.now_millis()).max(Timestamp(known.last.0 + 1));
+        let last = Timestamp(first.0 + count - 1);
+        let filter = rawdoc! { "_id": "oracle", "ts": { "$lt": number(first)? } };
+        let update = rawdoc! { "$set": { "ts": number(last)? }, "$currentDate": { "at": true } };
+        let asked_at = self.sources.clock.elapsed();
+        let moved = self.modify(filter, update, false).await?;
+        Ok(match moved {
+            Some(document) => {
+                self.known = Some(known_of(&document, asked_at)?);
+                Some(first)
+            }
+            None => None,
+        })
+    }
+
+    /// Looks at the document, and at the store's clock; makes it if it is not there.
+    async fn look(&mut self) -> StoreResult<Known> {
+        let asked_at = self.sources.clock.elapsed();
+        let update = rawdoc! { "$setOnInsert": { "ts": 0_i64 }, "$currentDate": { "at": true } };
+        let found = match self.modify(rawdoc! { "_id": "oracle" }, update.clone(), true).await {
+            // Two made it at once.
+            Err(error) if error.code() == Code::DuplicateKey => {
+                self.modify(rawdoc! { "_id": "oracle" }, update, true).await?
+            }
+            found => found?,
+        };
+        let document = found.ok_or_else(|| damaged("it is not there after it was made"))?;
+        let known = known_of(&document, asked_at)?;
+        self.known = Some(known);
+        Ok(known)
+    }
+
+    async fn modify(
+        &self,
+        filter: bson::RawDocumentBuf,
+        update: bson::RawDocumentBuf,
+        upsert: bool,
+    ) -> StoreResult<Option<bson::RawDocumentBuf>> {
+        let modification = Modification::Update {
+            update: UpdateSpec::Document(update),
+            upsert,
+            returns: ReturnDocument::After,
+            array_filters: Vec::new(),
+        };
+        let request = FindAndModify::new(self.namespace.clone(), filter, modification);
+        Ok(self.store.find_and_modify(request).await?.value)
+    }
+
+    /// How far our clock is ahead of the store's, if it is too far.
+    fn ahead(&self, known: Known) -> Option<Duration> {
+        let since = self.sources.clock.elapsed().saturating_sub(known.asked_at);
+        let store = Duration::from_millis(known.store_millis).saturating_add(since);
+        Some(Duration::from_millis(self.now_millis()).saturating_sub(store)).filter(|ahead| *ahead > AHEAD_MAX)
+    }
+
+    fn now_millis(&self) -> u64 {
+        u64::try_from(self.sources.clock.now().timestamp_millis()).unwrap_or(0)
+    }
+}
+
+/// The error of a move, which may have happened: but nobody was given what it took.
+fn harmless(error: StoreError) -> StoreError {
+    let text = format!("no timestamp: {error}");
+    StoreError::new(error.class(), Applied::No, error.code(), text).with_source(error)
+}
+
+fn known_of(document: &RawDocument, asked_at: Duration) -> StoreResult<Known> {
+    let last = u64::try_from(document.get_i64("ts").map_err(damaged)?).map_err(damaged)?;
+    let at = document.get_datetime("at").map_err(damaged)?;
+    let store_millis = u64::try_from(at.timestamp_millis()).unwrap_or(0);
+    Ok(Known { last: Timestamp(last), store_millis, asked_at })
+}
+
+fn number(timestamp: Timestamp) -> StoreResult<i64> {
+    i64::try_from(timestamp.0).map_err(damaged)
+}
+
+fn damaged(why: impl std::fmt::Display) -> StoreError {
+    StoreError::command(Code::InternalError, format!("the timestamp oracle's document is damaged: {why}"))
+}

@@ -1,0 +1,101 @@
+//! Locks of others: what becomes of them is asked of their primary.
+//!
+//! ```text
+//! the primary says      then
+//! committed at c        this row is rolled forward, with the version in its lock, at c
+//! rolled back           this row's lock is taken away
+//! locked, alive         wait
+//! locked, expired       the primary is rolled back, with a record; when that is durable, this row's lock goes
+//! nothing               as long as this row's lock is alive: its primary may be about to be locked, wait;
+//!                       then as before: the record keeps the primary from being locked after all
+//! ```
+//!
+//! Whether a lock has expired is a matter of the oracle's time alone: the start that the oracle gave, the lifetime in the
+//! lock, and a fresh timestamp. No two clients' clocks are compared.
+
+use super::core::Core;
+use super::row::{self, Key, Lock, Row, Status, Step, Timestamp, commit, rollback, status_of};
+use super::rows::unchecked;
+use handfast_store::Result as StoreResult;
+
+/// What came of a look at a lock.
+#[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
+pub(super) enum Resolved {
+    /// The row, without that lock.
+    Free(Row),
+    /// Its transaction may still commit.
+    Alive,
+}
+
+/// What the primary says.
+enum Decision {
+    Committed(Timestamp),
+    RolledBack,
+}
+
+impl Core {
+    /// Finishes what the transaction of a row's lock left undone here, if it is decided or abandoned.
+    pub(super) async fn resolve(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
+        let Some(lock) = &row.lock else { return Ok(Resolved::Free(row)) };
+        let start = lock.start;
+        let decision = match self.decision(key, &row, lock).await? {
+            Some(decision) => decision,
+            None => return Ok(Resolved::Alive),
+        };
+        let finished = |start| self.is_finished(start);
+        let step = |row: &Row| match decision {
+            Decision::Committed(at) => commit(row, start, at, &finished).or(Ok::<_, Never>(Step::Done)),
+            // Without a record: the one on the primary is what counts.
+            Decision::RolledBack => rollback(row, start, false).or(Ok(Step::Done)),
+        };
+        match self.rows.apply(key, Some(row), step, unchecked).await? {
+            Ok(row) => Ok(Resolved::Free(row)),
+            Err((never, _)) => match never {},
+        }
+    }
+
+    /// What became of the transaction of this lock; none if that is still open. An abandoned one is rolled back.
+    async fn decision(&self, key: &Key, row: &Row, lock: &Lock) -> StoreResult<Option<Decision>> {
+        let primary = if lock.primary.is_same(key) { row.clone() } else { self.rows.read(&lock.primary).await? };
+        match status_of(&primary, lock.start) {
+            Status::Committed(at) => return Ok(Some(Decision::Committed(at))),
+            Status::RolledBack => return Ok(Some(Decision::RolledBack)),
+            Status::Locked | Status::Unheard => {}
+        }
+        let now = self.oracle.next().await?;
+        let give_up = |primary: &Row| give_up(primary, lock, now);
+        match self.rows.apply(&lock.primary, Some(primary), give_up, unchecked).await? {
+            Ok(_) => Ok(Some(Decision::RolledBack)),
+            Err((StillOpen::Committed(at), _)) => Ok(Some(Decision::Committed(at))),
+            Err((StillOpen::Alive, _)) => Ok(None),
+        }
+    }
+
+    /// Rolls a transaction back that nobody may commit any more, or learns that it has committed.
+    pub(super) async fn settle(&self, primary: &Key, start: Timestamp) -> StoreResult<Option<Timestamp>> {
+        let step = |row: &Row| rollback(row, start, true);
+        match self.rows.apply(primary, None, step, unchecked).await? {
+            Ok(_) => Ok(None),
+            Err((committed, _)) => Ok(Some(committed)),
+        }
+    }
+}
+
+/// Why a transaction is not given up.
+enum StillOpen {
+    Committed(Timestamp),
+    Alive,
+}
+
+/// What cannot happen.
+enum Never {}
+
+/// Rolls the primary back if the transaction of a lock, found there or on another row, is abandoned.
+fn give_up(primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, StillOpen> {
+    let lock = primary.lock.as_ref().filter(|lock| lock.start == found.start).unwrap_or(found);
+    let is_undecided = matches!(status_of(primary, found.start), Status::Locked | Status::Unheard);
+    if is_undecided && !lock.is_expired(now) {
+        return Err(StillOpen::Alive);
+    }
+    row::rollback(primary, found.start, true).map_err(StillOpen::Committed)
+}

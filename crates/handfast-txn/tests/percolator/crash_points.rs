@@ -1,0 +1,135 @@
+//! Every operation of a payment meets every fault; then somebody else comes, and looks.
+//!
+//! Whatever happened: the money is all there, an answer that was given holds, nobody sees half, and after some time
+//! nothing is left of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Document, rawdoc};
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{DocumentStore, StoreExt};
+use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionOptions};
+
+use crate::support::*;
+
+const FAULTS: [Fault; 7] = [
+    Fault::Refuse,
+    Fault::LoseRequest,
+    Fault::LoseReply,
+    Fault::DeliverLate,
+    Fault::RepeatLater,
+    Fault::CrashBefore,
+    Fault::CrashAfter,
+];
+
+/// When requests arrive that were delayed or are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    /// While the locks are still respected.
+    Soon,
+    /// After somebody has cleaned up.
+    PastRecovery,
+}
+
+/// Bob pays Joe 7 and gets a receipt, once: an update of two rows, and one that is made.
+async fn pay_with_receipt(database: &Database) -> Result<()> {
+    let tx = database.begin_with(TransactionOptions::serializable()).await?;
+    pay(&tx).await?;
+    tx.insert_one(&accounts(), rawdoc! { "_id": "receipt", "of": 7 }).await?;
+    tx.commit().await.map(drop)
+}
+
+/// What a new process sees.
+async fn seen(bank: &Bank) -> (i32, i32, bool) {
+    let tx = bank.process().begin().await.unwrap();
+    let balance = async |name: &str| {
+        let found = tx.find_one(&accounts(), rawdoc! { "_id": name }).await.unwrap().unwrap();
+        found.get_i32("balance").unwrap()
+    };
+    let receipt = tx.find_one(&accounts(), rawdoc! { "_id": "receipt" }).await.unwrap();
+    (balance("Bob").await, balance("Joe").await, receipt.is_some())
+}
+
+const PAID: (i32, i32, bool) = (3, 9, true);
+const UNPAID: (i32, i32, bool) = (10, 2, false);
+
+async fn scenario(number: u64, fault: Fault, late: Late) -> &'static str {
+    let bank = Bank::of_the_seed().await;
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
+    let database = bank.process_over(faulty.clone());
+    let paid = pay_with_receipt(&database).await;
+    database.flush().await.ok();
+    let case = format!("{fault:?} at {number}, late requests {late:?}: {paid:?}");
+    if late == Late::Soon {
+        faulty.deliver_late().await;
+    }
+    faulty.restart();
+    if paid.is_ok() {
+        // What was acknowledged is seen at once.
+        assert_eq!(seen(&bank).await, PAID, "{case}");
+    }
+    bank.clock.advance(LOCK_TIME);
+    let first = seen(&bank).await;
+    assert!(first == PAID || first == UNPAID, "{case}: {first:?}");
+    if late == Late::PastRecovery {
+        faulty.deliver_late().await;
+        bank.clock.advance(LOCK_TIME);
+    }
+    assert_eq!(seen(&bank).await, first, "{case}");
+    let answer = match &paid {
+        Ok(()) => "committed",
+        Err(Error::CommitUnknown { id, .. }) => {
+            let outcome = database.outcome(*id).await.unwrap();
+            assert_eq!(matches!(outcome, Outcome::Committed(_)), first == PAID, "{case}");
+            "unknown"
+        }
+        Err(Error::Conflict(_) | Error::Store(_)) => "not committed",
+    };
+    match answer {
+        "committed" => assert_eq!(first, PAID, "{case}"),
+        "not committed" => assert_eq!(first, UNPAID, "{case}"),
+        _ => {}
+    }
+    assert_eq!(seen(&bank).await, first, "{case}");
+    nothing_left(&bank, &case).await;
+    assert_eq!(seen(&bank).await, first, "{case}");
+    answer
+}
+
+/// After the time that things are kept, and two passes of the cleaner.
+async fn nothing_left(bank: &Bank, case: &str) {
+    let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
+    for _ in 0..2 {
+        bank.clock.advance(Duration::from_secs(1_300));
+        cleaner.clean().await.unwrap();
+    }
+    for row in bank.rows().await {
+        let hidden = row.get_document("_hf").unwrap();
+        let is_left = |hidden: &Document| hidden.keys().any(|name| !["v", "c", "s", "p"].contains(&name.as_str()));
+        assert!(!is_left(hidden), "{case}: {row}");
+    }
+}
+
+#[tokio::test]
+async fn every_operation_meets_every_fault() {
+    let bank = Bank::of_the_seed().await;
+    let counting = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
+    let database = bank.process_over(counting.clone());
+    pay_with_receipt(&database).await.unwrap();
+    database.flush().await.unwrap();
+    let operations = counting.operations();
+
+    let mut answers: BTreeMap<&str, u32> = BTreeMap::new();
+    for number in 0..operations {
+        for fault in FAULTS {
+            for late in [Late::Soon, Late::PastRecovery] {
+                *answers.entry(scenario(number, fault, late).await).or_default() += 1;
+            }
+        }
+    }
+    println!("{operations} operations, {} faults, 2 times for late requests: {answers:?}", FAULTS.len());
+    // Each of the answers is given now and then: none of the cases above is empty.
+    assert!(answers.len() == 3 && answers.values().all(|count| *count >= 4), "{answers:?}");
+}

@@ -1,0 +1,15 @@
+//! The engine Percolator over the store in memory, which is used as one that is atomic one document at a time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests are tests"
+)]
+
+mod costs;
+mod crash_points;
+mod rules;
+mod steps;
+mod support;

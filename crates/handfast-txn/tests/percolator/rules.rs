@@ -1,0 +1,305 @@
+//! One case per anomaly, crash window, and rule that peers learned the hard way.
+
+use bson::{DateTime, rawdoc};
+use handfast_mql::Code;
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{DocumentStore, Find, Sources, StoreExt};
+use handfast_txn::{Database, Error, Outcome, Percolator, TransactionOptions};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::*;
+
+/// Seed 2's open question. A cleaner takes the lock away between the committer's look at it and its write: the write is
+/// one operation that requires the lock, so it changes nothing, and nobody ever sees half of it.
+#[tokio::test]
+async fn cleaner_removes_the_lock_while_the_committer_writes() {
+    let bank = Bank::of_the_seed().await;
+    let payment = Stepped::payment(&bank);
+    payment.until(&bank, both_locked).await;
+    // The commit timestamp is fetched; the write to the primary is on its way.
+    payment.step().await;
+    bank.clock.advance(LOCK_TIME);
+    assert_eq!(bank.balances().await, (10, 2));
+    assert_eq!(bank.hidden().await[0].get_array("rb").unwrap().len(), 1);
+    let paid = payment.finish().await;
+    assert!(is_conflict(&paid), "{paid:?}");
+    assert_eq!(bank.balances().await, (10, 2));
+    assert!(bank.hidden().await.iter().all(no_locks()));
+}
+
+/// The other way round: who finds the other row's lock after the commit point moves its version in.
+#[tokio::test]
+async fn a_reader_rolls_forward_what_the_committer_left() {
+    let bank = Bank::of_the_seed().await;
+    let payment = Stepped::payment(&bank);
+    payment.until(&bank, half_committed).await;
+    assert_eq!(bank.balances().await, (3, 9));
+    assert!(bank.hidden().await.iter().all(no_locks()));
+    payment.finish().await.unwrap();
+    assert_eq!(bank.balances().await, (3, 9));
+}
+
+/// The lock of a transaction that lives is waited for, not cleaned.
+#[tokio::test]
+async fn a_reader_waits_for_a_lock_that_is_alive() {
+    let bank = Bank::of_the_seed().await;
+    let payment = Stepped::payment(&bank);
+    payment.until(&bank, both_locked).await;
+    let reader = bank.process();
+    let read = tokio::spawn(async move { balances(&reader).await });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!read.is_finished());
+    payment.finish().await.unwrap();
+    // It began before the commit timestamp was fetched: it sees the time before.
+    assert_eq!(read.await.unwrap(), (10, 2));
+}
+
+/// Nobody looks away from a lock of a transaction that began before: it may have fetched its commit timestamp before ours.
+#[tokio::test]
+async fn a_reader_does_not_read_past_a_lock() {
+    let bank = Bank::of_the_seed().await;
+    let payment = Stepped::payment(&bank);
+    payment.until(&bank, both_locked).await;
+    payment.step().await;
+    // The commit timestamp is fetched: this snapshot is above it, and must show the payment.
+    let reader = bank.process();
+    let read = tokio::spawn(async move { balances(&reader).await });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!read.is_finished());
+    payment.finish().await.unwrap();
+    assert_eq!(read.await.unwrap(), (3, 9));
+}
+
+/// A lock that is younger than the snapshot is nothing to wait for.
+#[tokio::test]
+async fn a_snapshot_before_the_lock_is_not_held_up() {
+    let bank = Bank::of_the_seed().await;
+    let database = bank.process();
+    let tx = database.begin().await.unwrap();
+    let payment = Stepped::payment(&bank);
+    payment.until(&bank, both_locked).await;
+    let bob = tx.find_one(&accounts(), rawdoc! { "_id": "Bob" }).await.unwrap().unwrap();
+    assert_eq!(bob.get_i32("balance").unwrap(), 10);
+    payment.finish().await.unwrap();
+}
+
+/// The rollback record: who was given up cannot lock its rows after all, however it is tried.
+#[tokio::test]
+async fn a_prewrite_after_the_rollback_is_refused() {
+    let bank = Bank::of_the_seed().await;
+    // Joe's lock is written, Bob's request is under way for long: the primary.
+    let counting = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
+    pay_once(&bank.process_over(counting.clone())).await.unwrap();
+    for number in 0..counting.operations() {
+        let bank = Bank::of_the_seed().await;
+        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::FreezeBefore)));
+        let database = bank.process_over(faulty.clone());
+        let payment = tokio::spawn(async move { pay_once(&database).await });
+        stopped(&faulty, || payment.is_finished()).await;
+        let hidden = bank.hidden().await;
+        if hidden[0].contains_key("lock") || !hidden[1].contains_key("lock") {
+            faulty.release();
+            payment.await.unwrap().unwrap();
+            continue;
+        }
+        bank.clock.advance(LOCK_TIME);
+        assert_eq!(bank.balances().await, (10, 2));
+        faulty.release();
+        let paid = payment.await.unwrap();
+        assert!(is_conflict(&paid), "{paid:?}");
+        assert_eq!(bank.balances().await, (10, 2));
+        return;
+    }
+    panic!("no operation was the prewrite of the primary alone");
+}
+
+/// The answer to the commit point is lost: the primary says that it has happened.
+#[tokio::test]
+async fn a_lost_answer_to_the_commit_is_read_from_the_primary() {
+    for (fault, expected) in [(Fault::LoseReply, (3, 9)), (Fault::LoseRequest, (3, 9))] {
+        let bank = Bank::of_the_seed().await;
+        let number = commit_point(&bank).await;
+        let bank = Bank::of_the_seed().await;
+        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
+        let database = bank.process_over(faulty.clone());
+        pay_once(&database).await.unwrap();
+        assert_eq!(bank.balances().await, expected, "{fault:?}");
+    }
+}
+
+/// The store is gone after the commit point: unknown, until it can be asked.
+#[tokio::test]
+async fn an_unknown_commit_is_settled_by_asking() {
+    for (fault, balances) in [(Fault::CrashAfter, (3, 9)), (Fault::CrashBefore, (10, 2))] {
+        let number = commit_point(&Bank::of_the_seed().await).await;
+        let bank = Bank::of_the_seed().await;
+        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
+        let database = bank.process_over(faulty.clone());
+        let Err(Error::CommitUnknown { id, .. }) = pay_once(&database).await else { panic!("{fault:?}") };
+        assert!(database.outcome(id).await.is_err());
+        faulty.restart();
+        let outcome = database.outcome(id).await.unwrap();
+        assert_eq!(matches!(outcome, Outcome::Committed(_)), fault == Fault::CrashAfter, "{outcome:?}");
+        // What was said stays so, also if the request arrives only now.
+        faulty.deliver_late().await;
+        assert_eq!(bank.balances().await, balances, "{fault:?}");
+        assert_eq!(database.outcome(id).await.unwrap(), outcome);
+    }
+}
+
+/// The number of the operation that is the commit point of a payment.
+async fn commit_point(bank: &Bank) -> u64 {
+    let payment = Stepped::payment(bank);
+    payment.until(bank, both_locked).await;
+    payment.step().await;
+    let number = payment.store.operations() - 1;
+    payment.finish().await.unwrap();
+    number
+}
+
+/// Of two that change the same document, the first to commit wins.
+#[tokio::test]
+async fn the_first_committer_wins() {
+    let bank = Bank::of_the_seed().await;
+    let (one, other) = (bank.process(), bank.process());
+    let tx = one.begin().await.unwrap();
+    pay(&tx).await.unwrap();
+    pay_once(&other).await.unwrap();
+    let lost = tx.commit().await;
+    assert!(matches!(lost, Err(Error::Conflict(_))), "{lost:?}");
+    assert_eq!(bank.balances().await, (3, 9));
+    assert!(bank.hidden().await.iter().all(no_locks()));
+}
+
+/// A query shows documents that no longer match, and leaves out those that match only now.
+#[tokio::test]
+async fn a_query_sees_the_snapshot_not_the_visible_versions() {
+    let bank = Bank::of_the_seed().await;
+    let (reader, writer) = (bank.process(), bank.process());
+    let tx = reader.begin().await.unwrap();
+    pay_once(&writer).await.unwrap();
+    writer.flush().await.unwrap();
+    writer.insert_one(&accounts(), rawdoc! { "_id": "Ann", "balance": 10 }).await.unwrap();
+    let rich = || Find::new(accounts(), rawdoc! { "balance": { "$gte": 10 } });
+    let found = tx.find_all(rich()).await.unwrap();
+    assert_eq!(found, [rawdoc! { "_id": "Bob", "balance": 10 }]);
+    assert_eq!(writer.find_all(rich()).await.unwrap(), [rawdoc! { "_id": "Ann", "balance": 10 }]);
+}
+
+/// A version that is not kept any more is not replaced by another one.
+#[tokio::test]
+async fn a_snapshot_that_is_too_old_says_so() {
+    let bank = Bank::of_the_seed().await;
+    let database = bank.process();
+    let tx = database.begin().await.unwrap();
+    for _ in 0..40 {
+        let change = rawdoc! { "$inc": { "balance": 1 } };
+        bank.process().update_one(&accounts(), rawdoc! { "_id": "Bob" }, change).await.unwrap();
+    }
+    let read = tx.find_one(&accounts(), rawdoc! { "_id": "Bob" }).await;
+    assert_eq!(read.unwrap_err().code(), Code::SnapshotTooOld);
+}
+
+/// A machine whose clock is far ahead gets no timestamp, and does not drag the oracle along.
+#[tokio::test]
+async fn a_clock_that_is_far_ahead_is_refused() {
+    let bank = Bank::of_the_seed().await;
+    let (ahead, clock) = Sources::manual(2);
+    clock.set(DateTime::from_millis(3_600_000));
+    let database = Database::percolator(bank.store.clone(), ahead, options()).unwrap();
+    let Err(Error::Store(error)) = database.begin().await else { panic!() };
+    assert_eq!(error.code(), Code(189));
+    let begun = bank.process().begin().await.unwrap();
+    assert_eq!(begun.read_at().unwrap().0, 7);
+}
+
+/// A lock is not taken for abandoned because a client's clock says so: only the oracle's time counts.
+#[tokio::test]
+async fn expiry_does_not_compare_the_clocks_of_two_clients() {
+    let bank = Bank::of_the_seed().await;
+    let payment = Stepped::payment(&bank);
+    payment.until(&bank, both_locked).await;
+    // A cleaner whose own clock is a little ahead, and whose stopwatch has run for a day.
+    let (ahead, clock) = Sources::manual(2);
+    clock.advance(Duration::from_secs(86_400));
+    clock.set(DateTime::from_millis(1_000));
+    let cleaner = Percolator::new(bank.store.clone(), ahead, options()).unwrap();
+    let cleaned = cleaner.clean().await.unwrap();
+    assert_eq!((cleaned.resolved, cleaned.alive), (0, 2));
+    payment.finish().await.unwrap();
+    assert_eq!(bank.balances().await, (3, 9));
+}
+
+/// Timestamps go on where they were, also for a process that begins with a clock from before.
+#[tokio::test]
+async fn the_oracle_does_not_repeat_after_a_restart() {
+    let bank = Bank::of_the_seed().await;
+    bank.clock.set(DateTime::from_millis(1_000_000));
+    let mut last = 0;
+    for millis in [1_000_000, 1_000_000, 5_000, 0, 2_000_000] {
+        bank.clock.set(DateTime::from_millis(millis));
+        let at = bank.process().begin().await.unwrap().read_at().unwrap().0;
+        assert!(at > last, "{at} after {last}");
+        last = at;
+    }
+}
+
+/// After everything has ended, and time has gone by, documents hold nothing but their revision and timestamps.
+#[tokio::test]
+async fn nothing_is_left_behind() {
+    let bank = Bank::of_the_seed().await;
+    let database = bank.process();
+    for _ in 0..12 {
+        pay_once(&database).await.unwrap();
+    }
+    database.insert_one(&accounts(), rawdoc! { "_id": "Ann", "balance": 1 }).await.unwrap();
+    database.delete_one(&accounts(), rawdoc! { "_id": "Ann" }).await.unwrap();
+    let payment = Stepped::payment(&bank);
+    payment.until(&bank, |hidden| hidden[1].contains_key("lock") && hidden[2].contains_key("lock")).await;
+    // That process is no more.
+    payment.payment.abort();
+    bank.clock.advance(Duration::from_secs(1_300));
+    let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
+    let cleaned = cleaner.clean().await.unwrap();
+    assert_eq!((cleaned.resolved, cleaned.alive), (2, 0));
+    bank.clock.advance(Duration::from_secs(1_300));
+    cleaner.clean().await.unwrap();
+    let hidden = bank.hidden().await;
+    assert_eq!(hidden.len(), 2);
+    for hidden in hidden {
+        assert!(hidden.keys().all(|name| ["v", "c", "s", "p"].contains(&name.as_str())), "{hidden}");
+    }
+    assert_eq!(bank.balances().await, (10 - 12 * 7, 2 + 12 * 7));
+}
+
+/// Two that each write what the other one read: serializable, one of them is run again.
+#[tokio::test]
+async fn write_skew() {
+    for (options, expected) in [(TransactionOptions::default(), 2), (TransactionOptions::serializable(), 1)] {
+        let bank = Bank::of_the_seed().await;
+        let (one, other) = (bank.process(), bank.process());
+        let (one, other) = (one.begin_with(options.clone()).await.unwrap(), other.begin_with(options).await.unwrap());
+        let mut committed = 0;
+        for (tx, name) in [(&one, "Bob"), (&other, "Joe")] {
+            let all = tx.find_all(Find::new(accounts(), rawdoc! { "balance": { "$gt": 0 } })).await.unwrap();
+            assert_eq!(all.len(), 2);
+            tx.update_one(&accounts(), rawdoc! { "_id": name }, rawdoc! { "$set": { "balance": 0 } }).await.unwrap();
+        }
+        for tx in [one, other] {
+            committed += i32::from(tx.commit().await.is_ok());
+        }
+        assert_eq!(committed, expected);
+    }
+}
+
+/// The field belongs to the protocol.
+#[tokio::test]
+async fn a_document_cannot_bring_its_own_hidden_field() {
+    let bank = Bank::of_the_seed().await;
+    let database = bank.process();
+    let refused = database.insert_one(&accounts(), rawdoc! { "_id": "Eve", "_hf": { "v": 1 } }).await;
+    assert_eq!(refused.unwrap_err().code(), Code::BadValue);
+    assert_eq!(bank.rows().await.len(), 2);
+    database.flush().await.unwrap();
+}

@@ -1,0 +1,206 @@
+//! A bank of two accounts, processes that share its store, and a store that stops before each operation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{DateTime, Document, RawDocumentBuf, doc, rawdoc};
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{DocumentStore, Find, ManualClock, MemoryStore, Namespace, Sources, StoreExt};
+use handfast_txn::{Database, Error, PercolatorOptions, Result, Transaction, TransactionOptions};
+
+/// Longer than a lock lives.
+pub(crate) const LOCK_TIME: Duration = Duration::from_secs(6);
+/// Operations that a scenario may have.
+pub(crate) const OPERATIONS_MAX: u64 = 400;
+
+pub(crate) fn accounts() -> Namespace {
+    Namespace::new("bank", "accounts").unwrap()
+}
+
+/// A store with accounts, and the time.
+pub(crate) struct Bank {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) sources: Sources,
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+impl Bank {
+    /// As the seed begins: Bob has 10 and Joe 2 since 6, by a transaction that began at 5. The next timestamp is 7.
+    pub(crate) async fn of_the_seed() -> Bank {
+        let (sources, clock) = Sources::manual(1);
+        clock.set(DateTime::from_millis(0));
+        let store = Arc::new(MemoryStore::new(sources.clone()));
+        for (name, balance) in [("Bob", 10), ("Joe", 2)] {
+            let hidden = rawdoc! { "v": 1_i64, "c": 6_i64, "s": 5_i64 };
+            let row = rawdoc! { "_id": name, "balance": balance, "_hf": hidden };
+            store.insert_one(&accounts(), row).await.unwrap();
+        }
+        let oracle = Namespace::new("handfast", "oracle").unwrap();
+        store
+            .insert_one(&oracle, rawdoc! { "_id": "oracle", "ts": 6_i64, "at": DateTime::from_millis(0) })
+            .await
+            .unwrap();
+        Bank { store, sources, clock }
+    }
+
+    /// A process that uses the store.
+    pub(crate) fn process(&self) -> Database {
+        self.process_over(self.store.clone())
+    }
+
+    /// A process that uses it through something.
+    pub(crate) fn process_over(&self, store: Arc<dyn DocumentStore>) -> Database {
+        Database::percolator(store, self.sources.clone(), options()).unwrap()
+    }
+
+    /// What is stored, by `_id`.
+    pub(crate) async fn rows(&self) -> Vec<Document> {
+        let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(accounts(), rawdoc! {}) };
+        let found = self.store.find_all(find).await.unwrap();
+        found.iter().map(|row| Document::try_from(row).unwrap()).collect()
+    }
+
+    /// What Bob and Joe have, to a new process.
+    pub(crate) async fn balances(&self) -> (i32, i32) {
+        balances(&self.process()).await
+    }
+
+    /// The last timestamp that was given out.
+    pub(crate) async fn clock_of_oracle(&self) -> i64 {
+        let oracle = Namespace::new("handfast", "oracle").unwrap();
+        let document = self.store.find_one(&oracle, rawdoc! {}).await.unwrap().unwrap();
+        document.get_i64("ts").unwrap()
+    }
+
+    /// The rows' hidden fields.
+    pub(crate) async fn hidden(&self) -> Vec<Document> {
+        self.rows().await.into_iter().map(|row| row.get_document("_hf").cloned().unwrap_or_default()).collect()
+    }
+}
+
+pub(crate) fn options() -> PercolatorOptions {
+    PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() }
+}
+
+/// What Bob and Joe have.
+pub(crate) async fn balances(database: &Database) -> (i32, i32) {
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(accounts(), rawdoc! { "balance": { "$exists": true } }) };
+    let found = database.find_all(find).await.unwrap();
+    let balance = |document: &RawDocumentBuf| document.get_i32("balance").unwrap();
+    (balance(&found[0]), balance(&found[1]))
+}
+
+/// Bob pays Joe 7, in a transaction that is open.
+pub(crate) async fn pay(tx: &Transaction) -> Result<()> {
+    // Both at once: one round trip.
+    let both = Find::new(accounts(), rawdoc! { "_id": { "$in": ["Bob", "Joe"] } });
+    let found = tx.find_all(both).await?;
+    assert_eq!(found.len(), 2);
+    tx.update_one(&accounts(), rawdoc! { "_id": "Bob" }, rawdoc! { "$inc": { "balance": -7 } }).await?;
+    tx.update_one(&accounts(), rawdoc! { "_id": "Joe" }, rawdoc! { "$inc": { "balance": 7 } }).await?;
+    Ok(())
+}
+
+/// Bob pays Joe 7, once.
+pub(crate) async fn pay_once(database: &Database) -> Result<()> {
+    let tx = database.begin_with(TransactionOptions::default()).await?;
+    pay(&tx).await?;
+    tx.commit().await.map(drop)
+}
+
+/// A store that stops before each operation until it is told to go on.
+pub(crate) fn stepped(store: Arc<MemoryStore>) -> Arc<Faulty<MemoryStore>> {
+    Arc::new(Faulty::new(store, Plan::explicit((0..OPERATIONS_MAX).map(|number| (number, Fault::FreezeBefore)))))
+}
+
+/// Waits until something stands before an operation, or nothing is left to do.
+pub(crate) async fn stopped(store: &Faulty<MemoryStore>, is_done: impl Fn() -> bool) -> bool {
+    // What runs beside it gets to its own operation.
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..10_000 {
+        if store.frozen() > 0 {
+            return true;
+        }
+        if is_done() {
+            return false;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+/// A payment that goes on one operation at a time.
+pub(crate) struct Stepped {
+    pub(crate) store: Arc<Faulty<MemoryStore>>,
+    pub(crate) payment: tokio::task::JoinHandle<Result<()>>,
+}
+
+impl Stepped {
+    pub(crate) fn payment(bank: &Bank) -> Stepped {
+        let store = stepped(bank.store.clone());
+        let database = bank.process_over(store.clone());
+        let payment = tokio::spawn(async move {
+            let paid = pay_once(&database).await;
+            database.flush().await.unwrap();
+            paid
+        });
+        Stepped { store, payment }
+    }
+
+    /// One that ends with the answer.
+    pub(crate) fn payment_without_flush(bank: &Bank) -> Stepped {
+        let store = stepped(bank.store.clone());
+        let database = bank.process_over(store.clone());
+        let payment = tokio::spawn(async move { pay_once(&database).await });
+        Stepped { store, payment }
+    }
+
+    /// Goes on until the rows are as said, and stops before the next operation.
+    pub(crate) async fn until(&self, bank: &Bank, is_so: impl Fn(&[Document]) -> bool) {
+        for _ in 0..OPERATIONS_MAX {
+            assert!(stopped(&self.store, || self.payment.is_finished()).await, "it ended: {:?}", bank.rows().await);
+            if is_so(&bank.hidden().await) {
+                return;
+            }
+            self.store.release();
+        }
+        panic!("it never was so: {:?}", bank.rows().await);
+    }
+
+    /// Goes on to the operation after the next one.
+    pub(crate) async fn step(&self) {
+        self.store.release();
+        assert!(stopped(&self.store, || self.payment.is_finished()).await);
+    }
+
+    /// Goes on to the end.
+    pub(crate) async fn finish(self) -> Result<()> {
+        while stopped(&self.store, || self.payment.is_finished()).await {
+            self.store.release();
+        }
+        self.payment.await.unwrap()
+    }
+}
+
+pub(crate) fn both_locked(hidden: &[Document]) -> bool {
+    hidden.iter().all(|hidden| hidden.contains_key("lock"))
+}
+
+/// The primary has committed, the other row not yet.
+pub(crate) fn half_committed(hidden: &[Document]) -> bool {
+    !hidden[0].contains_key("lock") && hidden[1].contains_key("lock")
+}
+
+pub(crate) fn is_conflict(result: &Result<()>) -> bool {
+    matches!(result, Err(Error::Conflict(_)))
+}
+
+pub(crate) fn no_locks() -> impl Fn(&Document) -> bool {
+    |hidden| !hidden.contains_key("lock")
+}
+
+pub(crate) fn key_of(name: &str) -> Document {
+    doc! { "ns": "bank.accounts", "id": name }
+}
