@@ -16,8 +16,10 @@ use handfast_history::Expectation;
 use handfast_sim::{
     Client, DatabaseClient, Floors, Isolation, Order, Outcome, RunOptions, Workload, WorkloadKind, run,
 };
-use handfast_store::{AtomicStore, Durability, MemoryStore, Namespace, Sources, StoreExt, Ticket};
-use handfast_txn::Database;
+use handfast_store::{
+    AtomicStore, Count, DocumentStore, Durability, MemoryStore, Namespace, Sources, StoreExt, Ticket,
+};
+use handfast_txn::{Database, PercolatorOptions};
 
 /// Transactions that commit over a store at an isolation: how many of each workload.
 const PLAN: [(WorkloadKind, u64); 5] = [
@@ -51,6 +53,16 @@ async fn serializable_over_the_embedded_store() {
 }
 
 #[tokio::test]
+async fn snapshots_over_a_store_of_single_documents() {
+    all_over_single_documents(Isolation::Snapshot).await;
+}
+
+#[tokio::test]
+async fn serializable_over_a_store_of_single_documents() {
+    all_over_single_documents(Isolation::Serializable).await;
+}
+
+#[tokio::test]
 async fn a_seed_replays_its_history() {
     let once = |seed| async move {
         let sources = Sources::seeded(seed);
@@ -70,6 +82,25 @@ async fn all_over_memory(isolation: Isolation) {
             let database = database(Arc::clone(&store), &sources);
             judged(&database, isolation, work, seed, Durability::Memory).await;
             nothing_is_left(store).await;
+        }
+    }
+}
+
+/// The engine Percolator: the store in memory is used as one that is atomic one document at a time. A tenth of the
+/// transactions, as those who meet a lock wait for some milliseconds.
+async fn all_over_single_documents(isolation: Isolation) {
+    for seed in seeds() {
+        for (kind, committed) in PLAN {
+            let work = (kind, committed / 10);
+            let sources = Sources::seeded(seed);
+            let store = Arc::new(MemoryStore::new(sources.clone()));
+            let options = PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() };
+            let database = Database::percolator(store.clone(), sources, options).unwrap();
+            judged(&database, isolation, work, seed, Durability::Memory).await;
+            database.flush().await.unwrap();
+            let locked =
+                Count::new(Namespace::new("sim", "keys").unwrap(), rawdoc! { "_hf.lock": { "$exists": true } });
+            assert_eq!(store.count(locked).await.unwrap(), 0);
         }
     }
 }
