@@ -26,8 +26,10 @@ use tokio::task::JoinSet;
 
 use super::core::{Core, Fate, conflict};
 use super::resolver::Resolved;
-use super::row::{self, Body, Key, Lock, Refused, Row, Seen, Timestamp, commit, prewrite, read_at, renew, rollback};
-use super::rows::unchecked;
+use super::row::{
+    self, Body, Key, Lock, NotCommitted, Refused, Row, Seen, Timestamp, commit, prewrite, read_at, renew, rollback,
+};
+use super::rows::{RefusedStep, unchecked};
 use super::snapshot::PercolatorSnapshot;
 use crate::{TransactionId, WriteSet};
 
@@ -211,6 +213,11 @@ impl Committer {
         let step = |row: &Row| commit(row, start, at, &finished);
         match core.rows.apply(primary, rows.next(), step, unchecked).await {
             Ok(Ok(_)) => {}
+            Ok(Err(refused)) if refused.was_in_doubt && refused.why == NotCommitted::NoLock => {
+                core.note(self.id, Fate::Unknown { start, primary: primary.clone() });
+                let text = format!("{primary}, where the transaction was decided, knows nothing of it any more");
+                return Err(StoreError::command(Code::NoSuchTransaction, text).in_doubt());
+            }
             Ok(Err(_)) => {
                 core.note(self.id, Fate::RolledBack);
                 self.roll_back(&vec![true; self.locks.len()], false).await;
@@ -250,12 +257,13 @@ async fn prewrite_one(core: &Core, key: &Key, lock: Lock, known: Option<Row>) ->
     loop {
         let step = |row: &Row| prewrite(row, &lock);
         let check = |row: &Row| can_be_committed(row, lock.start);
-        let (refused, row) = match core.rows.apply(key, known.take(), step, check).await.map_err(unsure)? {
-            Ok(row) => return Ok(row),
-            Err(refused) => refused,
-        };
+        let RefusedStep { why, row, .. } =
+            match core.rows.apply(key, known.take(), step, check).await.map_err(unsure)? {
+                Ok(row) => return Ok(row),
+                Err(refused) => refused,
+            };
         let refuse = |why: String| NotLocked { error: conflict(why), in_doubt: false };
-        match refused {
+        match why {
             Refused::Locked(_) => match core.resolve(key, row).await {
                 Ok(Resolved::Free(row)) => known = Some(row),
                 Ok(Resolved::Alive) => match pauses.next() {

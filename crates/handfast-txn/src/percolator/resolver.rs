@@ -15,8 +15,9 @@
 
 use super::core::Core;
 use super::row::{self, Key, Lock, Row, Status, Step, Timestamp, commit, rollback, status_of};
-use super::rows::unchecked;
-use handfast_store::Result as StoreResult;
+use super::rows::{RefusedStep, unchecked};
+use handfast_mql::Code;
+use handfast_store::{Error as StoreError, Result as StoreResult};
 
 /// What came of a look at a lock.
 #[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
@@ -50,7 +51,7 @@ impl Core {
         };
         match self.rows.apply(key, Some(row), step, unchecked).await? {
             Ok(row) => Ok(Resolved::Free(row)),
-            Err((never, _)) => match never {},
+            Err(refused) => match refused.why {},
         }
     }
 
@@ -66,17 +67,30 @@ impl Core {
         let give_up = |primary: &Row| give_up(primary, lock, now);
         match self.rows.apply(&lock.primary, Some(primary), give_up, unchecked).await? {
             Ok(_) => Ok(Some(Decision::RolledBack)),
-            Err((StillOpen::Committed(at), _)) => Ok(Some(Decision::Committed(at))),
-            Err((StillOpen::Alive, _)) => Ok(None),
+            Err(RefusedStep { why: StillOpen::Committed(at), .. }) => Ok(Some(Decision::Committed(at))),
+            Err(RefusedStep { why: StillOpen::Alive, .. }) => Ok(None),
         }
     }
 
     /// Rolls a transaction back that nobody may commit any more, or learns that it has committed.
+    ///
+    /// # Errors
+    /// Those of the store; `NoSuchTransaction` (251) if the primary may have known once and has forgotten.
     pub(super) async fn settle(&self, primary: &Key, start: Timestamp) -> StoreResult<Option<Timestamp>> {
-        let step = |row: &Row| rollback(row, start, true);
+        let may_be_forgotten = start < self.oracle.next().await?.minus(self.options.retention / 2);
+        let step = |row: &Row| {
+            if may_be_forgotten && status_of(row, start) == Status::Unheard {
+                return Err(None);
+            }
+            rollback(row, start, true).map_err(Some)
+        };
         match self.rows.apply(primary, None, step, unchecked).await? {
             Ok(_) => Ok(None),
-            Err((committed, _)) => Ok(Some(committed)),
+            Err(RefusedStep { why: Some(at), .. }) => Ok(Some(at)),
+            Err(RefusedStep { why: None, .. }) => {
+                let text = format!("the transaction that began at {start} is older than outcomes are kept");
+                Err(StoreError::command(Code::NoSuchTransaction, text))
+            }
         }
     }
 }

@@ -38,7 +38,7 @@
 //! - *History is bounded, evidence is not*: a row keeps [`VERSIONS_MAX`] old versions and [`VERSION_BYTES_MAX`] of
 //!   documents. Who needs one that is gone gets [`Seen::TooOld`], never another version. What a row says about the
 //!   transactions that it decided is kept (without their documents) until nobody can ask any more: the caller knows that
-//!   all their other locks are gone, or they are below the safe point.
+//!   their committers have heard and all their other locks are gone, or they are below the safe point.
 //! - *A prewrite proves its commit*: the row after the commit is checked for size and depth before the lock is written, so
 //!   that the store cannot refuse what has been decided ([`Row::check`]).
 //!
@@ -67,8 +67,8 @@ pub const VERSIONS_MAX: usize = 16;
 /// Bytes of old versions that are kept with a document.
 pub const VERSION_BYTES_MAX: usize = 1024 * 1024;
 /// Transactions that a row can have decided, or rolled back, and not forgotten yet. Beyond, it takes no more locks until
-/// it is collected.
-pub const RECORDS_MAX: usize = 1024;
+/// it is collected. A record takes some 45 bytes.
+pub const RECORDS_MAX: usize = 8192;
 
 /// A moment in the order of all transactions of a store: milliseconds since 1970 in the upper 46 bits, a counter below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,7 +166,7 @@ pub struct Version {
     pub commit: Timestamp,
     /// The start of its transaction.
     pub start: Timestamp,
-    /// Whether this row is where its transaction was decided, and other rows may have to ask.
+    /// Whether this row is where its transaction was decided: other rows may have to ask, or a committer who has not heard.
     pub decides: bool,
     /// The document.
     pub body: Body,

@@ -22,8 +22,15 @@ pub(super) struct Rows {
     pub(super) store: Arc<dyn DocumentStore>,
 }
 
-/// A step that was refused, and the row that refused it.
-pub(super) type RefusedBy<E> = (E, Row);
+/// A step that was refused.
+pub(super) struct RefusedStep<E> {
+    /// Why.
+    pub(super) why: E,
+    /// The row that refused it.
+    pub(super) row: Row,
+    /// The answer to a request of it got lost before: it may have been done, and nothing is left of it.
+    pub(super) was_in_doubt: bool,
+}
 
 impl Rows {
     /// The row as it is now.
@@ -48,24 +55,15 @@ impl Rows {
         mut known: Option<Row>,
         step: impl Fn(&Row) -> Result<Step, E> + Send + Sync,
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
-    ) -> StoreResult<Result<Row, RefusedBy<E>>> {
-        let (mut lost, mut in_doubt) = (0, None);
-        let mut doubtful = |error: StoreError, revision: Revision| {
-            if error.applied() == Applied::Maybe {
-                in_doubt = Some(revision);
-            }
-            let is_transient = error.class() == ErrorClass::TransientNetwork;
-            lost += 1;
-            let gives_up = !is_transient || lost > LOST_MAX;
-            gives_up.then(|| if in_doubt == Some(revision) { error.in_doubt() } else { error })
-        };
+    ) -> StoreResult<Result<Row, RefusedStep<E>>> {
+        let mut doubt = Doubt::default();
         let mut last = known.as_ref().map_or(Revision::Missing, |row| row.revision);
         for _ in 0..ATTEMPTS_MAX {
             let row = match known.take() {
                 Some(row) => row,
                 None => match self.read(key).await {
                     Ok(row) => row,
-                    Err(error) => match doubtful(error, last) {
+                    Err(error) => match doubt.after(error, last) {
                         Some(error) => return Err(error),
                         None => continue,
                     },
@@ -74,7 +72,7 @@ impl Rows {
             let next = match step(&row) {
                 Ok(Step::Done) => return Ok(Ok(row)),
                 Ok(Step::Change(next)) => next,
-                Err(refused) => return Ok(Err((refused, row))),
+                Err(why) => return Ok(Err(RefusedStep { why, row, was_in_doubt: doubt.of.is_some() })),
             };
             check(&next)?;
             last = row.revision;
@@ -82,7 +80,7 @@ impl Rows {
                 Ok(true) => return Ok(Ok(next)),
                 Ok(false) => {}
                 Err(error) => {
-                    if let Some(error) = doubtful(error, last) {
+                    if let Some(error) = doubt.after(error, last) {
                         return Err(error);
                     }
                 }
@@ -112,6 +110,28 @@ impl Rows {
     pub(super) async fn remove(&self, key: &Key, revision: Revision) -> StoreResult<()> {
         let statement = DeleteStatement { filter: of_revision(key, revision), multi: false, hint: None };
         only(self.store.delete(Delete::new(key.namespace.clone(), vec![statement])).await?.errors)
+    }
+}
+
+/// What became of the requests of one step.
+#[derive(Default)]
+struct Doubt {
+    /// Answers that got lost.
+    lost: usize,
+    /// The revision that a request was conditional on which may have been carried out, or may still be.
+    of: Option<Revision>,
+}
+
+impl Doubt {
+    /// The error to give up with after one more; none to look at the row again.
+    fn after(&mut self, error: StoreError, revision: Revision) -> Option<StoreError> {
+        if error.applied() == Applied::Maybe {
+            self.of = Some(revision);
+        }
+        self.lost += 1;
+        let gives_up = error.class() != ErrorClass::TransientNetwork || self.lost > LOST_MAX;
+        // One on an earlier revision has been carried out, and was seen, or never will be.
+        gives_up.then(|| if self.of == Some(revision) { error.in_doubt() } else { error })
     }
 }
 

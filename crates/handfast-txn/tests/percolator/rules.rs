@@ -148,6 +148,43 @@ async fn an_unknown_commit_is_settled_by_asking() {
     }
 }
 
+/// The evidence outlives the history: a committer who has not heard is told, however many have committed since. To take
+/// nothing for an answer would make him pay twice.
+#[tokio::test]
+async fn an_unknown_commit_is_settled_under_many_later_ones() {
+    let number = commit_point(&Bank::of_the_seed().await).await;
+    let bank = Bank::of_the_seed().await;
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::CrashAfter)));
+    let database = bank.process_over(faulty.clone());
+    let Err(Error::CommitUnknown { id, .. }) = pay_once(&database).await else { panic!() };
+    for _ in 0..40 {
+        let change = rawdoc! { "$inc": { "balance": 1 } };
+        bank.process().update_one(&accounts(), rawdoc! { "_id": "Bob" }, change).await.unwrap();
+    }
+    faulty.restart();
+    assert!(matches!(database.outcome(id).await.unwrap(), Outcome::Committed(_)));
+    assert_eq!(bank.balances().await, (43, 9));
+}
+
+/// Nobody guesses about a transaction that is older than what is kept.
+#[tokio::test]
+async fn the_outcome_of_a_transaction_that_is_forgotten_is_not_guessed() {
+    let number = commit_point(&Bank::of_the_seed().await).await;
+    let bank = Bank::of_the_seed().await;
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::CrashAfter)));
+    let database = bank.process_over(faulty.clone());
+    let Err(Error::CommitUnknown { id, .. }) = pay_once(&database).await else { panic!() };
+    bank.clock.advance(Duration::from_secs(1_300));
+    let change = rawdoc! { "$inc": { "balance": 1 } };
+    bank.process().update_one(&accounts(), rawdoc! { "_id": "Bob" }, change).await.unwrap();
+    let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
+    bank.clock.advance(Duration::from_secs(1_300));
+    cleaner.clean().await.unwrap();
+    faulty.restart();
+    assert_eq!(database.outcome(id).await.unwrap_err().code(), Code::NoSuchTransaction);
+    assert_eq!(bank.balances().await, (4, 9));
+}
+
 /// The number of the operation that is the commit point of a payment.
 async fn commit_point(bank: &Bank) -> u64 {
     let payment = Stepped::payment(bank);

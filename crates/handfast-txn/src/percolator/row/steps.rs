@@ -82,7 +82,9 @@ pub fn commit(
     }
     let mut row = row.clone();
     let Some(lock) = row.lock.take_if(|lock| lock.start == start) else { return Err(NotCommitted::NoLock) };
-    let visible = Version { commit: at, start, decides: !lock.keys.is_empty(), body: lock.body };
+    // A row of the same `_id` in another collection is taken for the primary too, which costs some bytes.
+    let decides = lock.primary.id == row.id;
+    let visible = Version { commit: at, start, decides, body: lock.body };
     row.old.insert(0, std::mem::replace(&mut row.visible, visible));
     cut(&mut row.old, is_finished);
     Ok(Step::Change(row.next(start)))

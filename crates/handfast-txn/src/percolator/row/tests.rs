@@ -215,6 +215,18 @@ fn history_is_bounded_and_decisions_are_kept() {
 }
 
 #[test]
+fn the_decision_about_a_single_document_is_kept_too() {
+    let mut row = missing();
+    for start in (10..70).step_by(2) {
+        let lock = Lock { keys: Vec::new(), ..put(start, 0) };
+        let Ok(Step::Change(locked)) = prewrite(&row, &lock) else { panic!() };
+        let Ok(Step::Change(next)) = commit(&locked, Timestamp(start), Timestamp(start + 1), &nobody) else { panic!() };
+        row = next;
+    }
+    assert_eq!(status_of(&row, Timestamp(10)), Status::Committed(Timestamp(11)));
+}
+
+#[test]
 fn old_documents_are_bounded_by_their_bytes() {
     let large = Body::Document(rawdoc! { "_id": "Bob", "text": "x".repeat(VERSION_BYTES_MAX / 2) });
     let mut row = missing();
@@ -232,7 +244,8 @@ fn old_documents_are_bounded_by_their_bytes() {
 
 #[test]
 fn a_row_full_of_records_takes_no_more_locks() {
-    let mut row = after_commits(missing(), (0..=RECORDS_MAX as u64).map(|number| 10 + 2 * number), &nobody);
+    let mut row = missing();
+    row.old = vec![row.visible.clone(); RECORDS_MAX];
     assert!(prewrite(&row, &put(1 << 40, 0)) == Err(Refused::Full));
     row.old.clear();
     assert!(prewrite(&row, &put(1 << 40, 0)).is_ok());
