@@ -14,6 +14,7 @@ mod console;
 mod dump;
 mod exit;
 mod logging;
+mod scratch;
 mod shutdown;
 mod store;
 

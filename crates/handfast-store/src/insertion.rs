@@ -12,8 +12,7 @@ use crate::{Error, IdSource, Result};
 #[cfg(test)]
 mod tests;
 
-/// MongoDB's bound on a document, in bytes of BSON: 16 MiB. Drivers learn it from `hello`.
-pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub use handfast_mql::depth::DOCUMENT_BYTES_MAX;
 
 /// A document ready to be stored: with an `_id`, as its first field.
 ///

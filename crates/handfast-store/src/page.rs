@@ -1,9 +1,46 @@
-//! A cursor over any iterator of documents: cuts it into pages.
+//! Cuts documents into pages: [`Filling`] decides what belongs to one, [`Paged`] is a cursor over any iterator.
 
 use async_trait::async_trait;
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 
 use crate::{BatchLimit, Cursor, Page, Result};
+
+/// A page that is being filled.
+pub struct Filling {
+    page: Page,
+    bytes: usize,
+    limit: BatchLimit,
+}
+
+impl Filling {
+    /// An empty one.
+    pub fn new(limit: BatchLimit) -> Self {
+        Filling { page: Page::default(), bytes: 0, limit }
+    }
+
+    /// Whether the next document belongs to this page. Every page has a document, whatever the limit, if there is one.
+    pub fn has_room_for(&self, document: &RawDocument) -> bool {
+        let bytes = self.bytes.saturating_add(document.as_bytes().len());
+        let fits = self.page.documents.len() < self.limit.documents && bytes <= self.limit.bytes;
+        fits || self.page.documents.is_empty()
+    }
+
+    /// Takes the next document, if there is one.
+    pub fn take(&mut self, document: Option<RawDocumentBuf>) {
+        self.bytes = self.bytes.saturating_add(document.as_ref().map_or(0, |document| document.as_bytes().len()));
+        self.page.documents.extend(document);
+    }
+
+    /// The page, after which there are others.
+    pub fn full(self) -> Page {
+        self.page
+    }
+
+    /// The page, after which there is none.
+    pub fn last(self) -> Page {
+        Page { exhausted: true, ..self.page }
+    }
+}
 
 /// A cursor over documents that an iterator gives, one at a time and no sooner than they are asked for.
 ///
@@ -26,21 +63,14 @@ impl<I: Iterator<Item = Result<RawDocumentBuf>>> Paged<I> {
     /// # Errors
     /// Those of the iterator.
     pub fn page(&mut self, limit: BatchLimit) -> Result<Page> {
-        let mut page = Page::default();
-        let mut bytes = 0_usize;
-        loop {
-            let Some(document) = self.peek()? else {
-                page.exhausted = true;
-                return Ok(page);
-            };
-            bytes = bytes.saturating_add(document.as_bytes().len());
-            let full = page.documents.len() >= limit.documents || bytes > limit.bytes;
-            // Every page has a document, whatever the limit, if there is one.
-            if full && !page.documents.is_empty() {
-                return Ok(page);
+        let mut filling = Filling::new(limit);
+        while let Some(document) = self.peek()? {
+            if !filling.has_room_for(document) {
+                return Ok(filling.full());
             }
-            page.documents.extend(self.next.take());
+            filling.take(self.next.take());
         }
+        Ok(filling.last())
     }
 
     /// The next document, which stays the next one.

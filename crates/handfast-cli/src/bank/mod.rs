@@ -18,7 +18,7 @@ mod workers;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,7 @@ use self::workers::{Latencies, Workers};
 use crate::arguments::{BankArguments, HistoryIsolation};
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::scratch::Scratch;
 
 /// What a run is about.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     let console = Console::plain(arguments.json, arguments.quiet);
-    let scratch = Scratch::create(&arguments.directory)?;
+    let scratch = Scratch::create(&arguments.directory, "bank")?;
     let data = arguments.data.clone().unwrap_or_else(|| scratch.path.join("data"));
     let history = arguments.history.clone().unwrap_or_else(|| scratch.path.join("history.jsonl"));
     let header = Header {
@@ -223,26 +224,6 @@ async fn audit(run: &Run, data: &Path, sources: &Sources, recorder: &Arc<Recorde
 fn judge(history: &Path) -> Result<handfast_history::Verdict> {
     let file = File::open(history).with_context(|| format!("cannot read {}", history.display()))?;
     Ok(handfast_history::judge(BufReader::new(file), None, None)?)
-}
-
-/// A directory that goes away again.
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn create(parent: &Path) -> Result<Self> {
-        let path = parent.join(format!("handfast-bank-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Scratch { path })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nobody is left to tell; the name says what it is.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
 }
 
 /// Time since the recorder began, for the history.

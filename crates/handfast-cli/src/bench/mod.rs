@@ -10,7 +10,6 @@ mod store;
 mod transactions;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
@@ -22,6 +21,7 @@ use handfast_txn::Database;
 use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags};
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::scratch::Scratch;
 
 /// Runs the benchmark that was asked for.
 pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
@@ -43,7 +43,7 @@ enum Subject {
 async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     ensure!(flags.seconds > 0.0, "--seconds must be above 0");
     let console = Console::plain(flags.json, flags.quiet);
-    let scratch = Scratch::create(&flags.directory)?;
+    let scratch = Scratch::create(&flags.directory, "bench")?;
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let bar = console.progress("bench", "steps", 0);
     let progress = |step: &str| {
@@ -99,7 +99,7 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {
     let console = Console::plain(flags.json, flags.quiet);
-    let scratch = Scratch::create(&flags.directory)?;
+    let scratch = Scratch::create(&flags.directory, "bench")?;
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let bar = console.progress("bench", "steps", 0);
     let progress = |step: &str| {
@@ -158,25 +158,5 @@ fn tcp(address: &Address) -> Option<SocketAddr> {
     match address {
         Address::Tcp(address) => Some(*address),
         Address::Unix(_) => None,
-    }
-}
-
-/// A directory that is gone when the benchmark is over.
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn create(parent: &Path) -> Result<Self> {
-        let path = parent.join(format!("handfast-bench-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Scratch { path })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nobody is left to tell; the name says what it is.
-        let _ = std::fs::remove_dir_all(&self.path);
     }
 }

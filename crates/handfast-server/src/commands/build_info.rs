@@ -1,5 +1,7 @@
 //! `buildInfo`: which version this is, and of which MongoDB version it speaks the language.
 
+use handfast_wire::limits::DOCUMENT_BYTES_MAX;
+
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::error::Outcome;
@@ -32,6 +34,8 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     writer.put("gitVersion", format!("handfast-{VERSION}"));
     writer.array("modules", std::iter::empty::<&str>()).array("storageEngines", [call.store().name()]);
     writer.put("javascriptEngine", "none").put("bits", i32::try_from(usize::BITS).unwrap_or(64));
-    writer.put("debug", cfg!(debug_assertions)).put("maxBsonObjectSize", 16 * 1024 * 1024);
+    writer
+        .put("debug", cfg!(debug_assertions))
+        .put("maxBsonObjectSize", i32::try_from(DOCUMENT_BYTES_MAX).unwrap_or(i32::MAX));
     Ok(writer.into())
 }

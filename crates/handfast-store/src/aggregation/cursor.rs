@@ -24,6 +24,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::{Environment, source, steps};
+use crate::page::Filling;
 use crate::*;
 
 type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
@@ -174,20 +175,14 @@ impl Away {
 #[async_trait]
 impl Cursor for PipelineCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
-        let mut page = Page::default();
-        let mut bytes = 0_usize;
+        let mut filling = Filling::new(limit);
         loop {
             self.fill().await?;
-            let Some(next) = self.ready.front() else {
-                page.exhausted = true;
-                return Ok(page);
-            };
-            bytes = bytes.saturating_add(next.as_bytes().len());
-            let full = page.documents.len() >= limit.documents || bytes > limit.bytes;
-            if full && !page.documents.is_empty() {
-                return Ok(page);
+            let Some(next) = self.ready.front() else { return Ok(filling.last()) };
+            if !filling.has_room_for(next) {
+                return Ok(filling.full());
             }
-            page.documents.extend(self.ready.pop_front());
+            filling.take(self.ready.pop_front());
         }
     }
 }

@@ -16,7 +16,7 @@ use handfast_mql::Code;
 use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_loop;
 use handfast_store::index::{ID_INDEX_NAME, Index, same_key};
-use handfast_store::page::Paged;
+use handfast_store::page::{Filling, Paged};
 use handfast_store::selection::{Selection, check_bounds, named_ids};
 use handfast_store::{
     BatchLimit, Cursor, Error as StoreError, Find, Hint, IndexSpec, Page, Result as StoreResult, Snapshot, Sources,
@@ -240,20 +240,14 @@ impl Merged {
 #[async_trait]
 impl Cursor for Merged {
     async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
-        let mut page = Page::default();
-        let mut bytes = 0_usize;
-        loop {
-            let Some(document) = self.peek().await? else {
-                page.exhausted = true;
-                return Ok(page);
-            };
-            bytes = bytes.saturating_add(document.as_bytes().len());
-            let full = page.documents.len() >= limit.documents || bytes > limit.bytes;
-            if full && !page.documents.is_empty() {
-                return Ok(page);
+        let mut filling = Filling::new(limit);
+        while let Some(document) = self.peek().await? {
+            if !filling.has_room_for(document) {
+                return Ok(filling.full());
             }
-            page.documents.extend(self.next.take());
+            filling.take(self.next.take());
         }
+        Ok(filling.last())
     }
 }
 
