@@ -1,6 +1,8 @@
 //! What writes cost, with and without tickets, and records that are removed beside them.
 
-use bson::{DateTime, RawDocumentBuf, rawdoc};
+use std::time::Duration;
+
+use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
     AtomicBatch, AtomicStore, Delete, DeleteStatement, DocumentStore, FindAndModify, Insert, Modification, Read,
@@ -82,8 +84,8 @@ async fn records_that_are_removed_by_age_are_those_that_nobody_renewed() {
     for session in 0..60 {
         write(session, 1).await;
     }
-    clock.set(DateTime::from_millis(sources.clock.now().timestamp_millis() + 60_000));
-    let old = rawdoc! { "at": { "$lt": sources.clock.now() } };
+    clock.advance(Duration::from_secs(60));
+    let old = rawdoc! { "at": { "$lt": sources.steady_now() } };
     let records = Ticket::namespace().unwrap();
     let removal = Delete::new(records.clone(), vec![DeleteStatement { multi: true, ..one(old) }]);
     let renewals = async {
