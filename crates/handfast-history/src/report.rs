@@ -47,6 +47,8 @@ pub enum Kind {
     LostAppend,
     /// An acknowledged write that the last read does not know of.
     LostWrite,
+    /// A transaction of unknown outcome of which a read showed one write, and a later read should have shown another.
+    HalfCommit,
     /// A bank whose money is not all there.
     WrongTotal,
     /// An amount that is not the one written with its value.
@@ -94,6 +96,7 @@ impl Kind {
             Kind::UnwrittenRead => "unwritten-read",
             Kind::LostAppend => "lost-append",
             Kind::LostWrite => "lost-write",
+            Kind::HalfCommit => "half-commit",
             Kind::WrongTotal => "wrong-total",
             Kind::WrongAmount => "wrong-amount",
         }
@@ -101,7 +104,15 @@ impl Kind {
 
     /// Whether the other judge looks for it too, and so has to agree.
     pub fn is_for_both_judges(self) -> bool {
-        !matches!(self, Kind::UnwrittenRead | Kind::LostAppend | Kind::LostWrite | Kind::WrongTotal | Kind::WrongAmount)
+        !matches!(
+            self,
+            Kind::UnwrittenRead
+                | Kind::LostAppend
+                | Kind::LostWrite
+                | Kind::HalfCommit
+                | Kind::WrongTotal
+                | Kind::WrongAmount
+        )
     }
 }
 

@@ -10,10 +10,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_history::Expectation;
+use handfast_mql::Code;
 use handfast_sim::{DatabaseClient, Floors, Isolation, Order, RunOptions, Workload, WorkloadKind, run};
 use handfast_store::{
-    CommitTimestamp, Cursor, DocumentStore, Durability, Find, MemoryStore, Namespace, Random, Read,
-    Result as StoreResult, SeededRandom, Snapshot, Sources,
+    CommitTimestamp, Cursor, DocumentStore, Durability, Error as StoreError, Find, MemoryStore, Namespace, Random,
+    Read, Result as StoreResult, SeededRandom, Snapshot, Sources,
 };
 use handfast_txn::{Claims, Database, Engine, Local, Outcome, Start, TransactionId, WriteSet};
 
@@ -28,6 +29,8 @@ enum Mutant {
     ReadsLatest,
     /// Half of a batch is committed, now and then.
     HalfCommit,
+    /// The same, and nobody is told how it ended.
+    HalfUnknown,
     /// A commit is acknowledged and forgotten, now and then.
     ForgottenCommit,
     /// A commit whose record was lost is applied once more, a while later.
@@ -46,6 +49,8 @@ const CATCHES: &[(Mutant, WorkloadKind, Isolation, &str)] = &[
     (Mutant::ReadsLatest, WorkloadKind::LongScan, Isolation::Snapshot, "G-single"),
     (Mutant::HalfCommit, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
     (Mutant::HalfCommit, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
+    (Mutant::HalfUnknown, WorkloadKind::ListAppend, Isolation::Snapshot, "half-commit"),
+    (Mutant::HalfUnknown, WorkloadKind::Register, Isolation::Snapshot, "G-single"),
     (Mutant::ForgottenCommit, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
     (Mutant::LostRetryRecord, WorkloadKind::ListAppend, Isolation::Snapshot, "lost-append"),
     (Mutant::LostRetryRecord, WorkloadKind::Bank, Isolation::Snapshot, "wrong-total"),
@@ -126,7 +131,9 @@ impl Engine for MutantEngine {
         let is_now = self.random.next_u64().is_multiple_of(WRONG_ONE_IN);
         match self.mutant {
             Mutant::NoWriteCheck => writes.read_at = self.newest().await?,
-            Mutant::HalfCommit if is_now => writes.writes.truncate(writes.writes.len().div_ceil(2)),
+            Mutant::HalfCommit | Mutant::HalfUnknown if is_now => {
+                writes.writes.truncate(writes.writes.len().div_ceil(2))
+            }
             Mutant::ForgottenCommit if is_now => return self.newest().await,
             Mutant::NoReadCheck => writes.reads.clear(),
             Mutant::NoRangeCheck => writes.reads.retain(|read| matches!(read, Read::Document { .. })),
@@ -138,12 +145,22 @@ impl Engine for MutantEngine {
             // On its own: as long as the transaction is not over, its claims keep others off.
             tokio::spawn(apply_again(self.inner.clone(), again));
         }
+        if self.mutant == Mutant::HalfUnknown && is_now {
+            return Err(lost().in_doubt());
+        }
         Ok(committed)
     }
 
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
+        if self.mutant == Mutant::HalfUnknown {
+            return Err(lost());
+        }
         self.inner.outcome(id).await
     }
+}
+
+fn lost() -> StoreError {
+    StoreError::command(Code::HostUnreachable, "the answer is lost")
 }
 
 impl MutantEngine {

@@ -96,10 +96,10 @@ impl Builder<'_> {
                 }
             }
         }
-        for (number, transaction) in (0u32..).zip(&observed.transactions) {
+        for number in 0..u32::try_from(observed.transactions.len()).unwrap_or(NONE) {
             for operation in observed.operations_of(number) {
                 let is_unseen = operation.what == What::Append
-                    && transaction.outcome == Outcome::Committed
+                    && self.committed[number as usize]
                     && observed.written.get(&(operation.key, operation.value)).is_some_and(|w| w.position == NONE);
                 if is_unseen {
                     unseen.entry(operation.key).or_default().push(number);

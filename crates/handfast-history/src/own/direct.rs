@@ -1,6 +1,6 @@
 //! What is wrong whatever the order of transactions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::observed::{NONE, Observed, Outcome, Transaction, What, Written};
 use crate::report::{Counts, Findings, Kind};
@@ -10,6 +10,7 @@ pub(super) fn find(observed: &Observed, committed: &[bool], findings: &mut Findi
     values(observed, findings, counts);
     reads(observed, findings, counts);
     lost_updates(observed, findings);
+    half_commits(observed, findings);
     if !observed.is_lists() {
         lost_writes(observed, committed, findings);
     }
@@ -158,6 +159,37 @@ fn lost_updates(observed: &Observed, findings: &mut Findings) {
             let count = group.len();
             format!("{count} transactions read the same version of key {key_name} and wrote it{}", all.concat())
         });
+    }
+}
+
+/// Transactions of unknown outcome that were seen, and of which a key that was read later knows nothing.
+///
+/// A register's value may have been written over since, by somebody who did not look. It was not if the last read shows
+/// what was there before the transaction began, or nothing.
+fn half_commits(observed: &Observed, findings: &mut Findings) {
+    // When it was known that they have committed.
+    let mut seen_at: BTreeMap<u32, u32> = BTreeMap::new();
+    for written in observed.written.values().filter(|written| written.writer != NONE && written.reader != NONE) {
+        if observed.transactions[written.writer as usize].outcome == Outcome::Unknown {
+            let end = observed.transactions[written.reader as usize].completed;
+            seen_at.entry(written.writer).and_modify(|at| *at = end.min(*at)).or_insert(end);
+        }
+    }
+    for (number, seen_at) in seen_at {
+        let transaction = &observed.transactions[number as usize];
+        for write in observed.operations_of(number).iter().filter(|write| write.what != What::Read && write.is_last) {
+            let is_seen = observed.written.get(&(write.key, write.value)).is_none_or(|written| written.reader != NONE);
+            let later = observed.keys[write.key as usize].last_read.filter(|(invoked, _)| *invoked > seen_at);
+            let Some((_, last)) = later.filter(|_| !is_seen) else { continue };
+            let is_older = |writer: u32| observed.transactions[writer as usize].completed < transaction.invoked;
+            if observed.is_lists() || last == NONE || observed.writer(write.key, last).is_some_and(is_older) {
+                let (key, value) = (observed.key_names.name(write.key), observed.value_names.name(write.value));
+                findings.add(Kind::HalfCommit, vec![transaction.label], vec![key.clone()], || {
+                    let writer = observed.describe(number);
+                    format!("a write was seen, and that of {value} to key {key} is gone\n  {writer}")
+                });
+            }
+        }
     }
 }
 

@@ -103,6 +103,29 @@ const CASES: &[Case] = &[
     ),
     case("an append that is there twice", &["duplicate-append"], "ok a x 1 -- ok r x [1 1]"),
     case("half a commit", &["G-single", "lost-append"], "ok a x 1; a y 1 -- ok r x [1]; r y []"),
+    case("half a commit of unknown outcome", &["G-single"], "info a x 1; a y 1 -- ok r x [1]; r y []"),
+    case(
+        "half a commit of unknown outcome, to a key that others wrote",
+        &["G-single"],
+        "ok a y 5 -- info a x 1; a y 1 -- ok r x [1]; r y [5]",
+    ),
+    case(
+        "half a commit of unknown outcome, read in two steps",
+        &["G-single-real-time", "half-commit"],
+        "ok a y 5 -- info a x 1; a y 1 -- ok r x [1] -- ok r y [5]",
+    ),
+    case(
+        "half a commit of unknown outcome, of registers",
+        &["half-commit"],
+        "ok w y 5 -- info w x 1; w y 1 -- ok r x 1 -- ok r y 5",
+    ),
+    case(
+        "half a commit of unknown outcome, to nothing",
+        &["G-single-real-time", "half-commit"],
+        "info w x 1; w y 1 -- ok r x 1 -- ok r y nil",
+    ),
+    case("an unknown write may be written over", &[], "info w x 1; w y 1 -- ok r x 1; w y 5 -- ok r x 1; r y 5"),
+    case("a read from before it was known", &[], "ok a y 5 -- info a x 1; a y 1\nok r y [5]\nok r x [1]"),
     case("stale read", &["G-single-real-time"], "ok a x 1 -- ok r x [] -- ok r x [1]"),
     ordered(Order::None, "stale reads are allowed without order", &[], "ok a x 1 -- ok r x [] -- ok r x [1]"),
     ordered(
