@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `failCommand` ([`command`]) stands before a command, or puts a write concern error into its reply.
-//! `onPrimaryTransactionalWrite` ([`write`]) stands between a retryable write and its commit, or between its commit and
+//! `onPrimaryTransactionalWrite` ([`mod@write`]) stands between a retryable write and its commit, or between its commit and
 //! its reply. `maxTimeAlwaysTimeOut` ends every command that has a `maxTimeMS`.
 //!
 //! Source: the test plans of the drivers' specifications for transactions and retryable writes.
