@@ -3,8 +3,10 @@
 //! Settings have no defaults here: whoever is silent leaves the word to the next source (see
 //! [`configuration`]). A flag's field name is its key there.
 
+mod measure;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde::Serialize;
 
+pub(crate) use self::measure::{BankArguments, BenchArguments, BenchFlags, ProcessFlags};
+pub(crate) use self::users::{PasswordFlags, UserArguments, UserFlags};
 use crate::configuration::{self, Bytes, Durability, LogFormat, LogLevel, Span, Topology};
 
 /// A MongoDB-compatible server over an embedded store, and what belongs to it
@@ -129,136 +133,6 @@ pub(crate) enum Command {
         /// Where to; it must exist
         directory: PathBuf,
     },
-}
-
-/// `handfast bank`.
-#[derive(Args, Debug)]
-pub(crate) struct BankArguments {
-    /// Accounts; fewer of them, more conflicts
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub(crate) accounts: u32,
-    /// Workers at once
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=5000))]
-    pub(crate) workers: u32,
-    /// Transfers that are to be committed
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    pub(crate) transfers: u64,
-    /// How a transfer is made
-    #[arg(long, value_name = "HOW", default_value = "transaction")]
-    pub(crate) mechanism: BankMechanism,
-    /// What transactions are promised, and judged by
-    #[arg(long, value_name = "LEVEL", default_value = "snapshot")]
-    pub(crate) isolation: HistoryIsolation,
-    /// Kill the workers' process so many times, and start it again [without a number: 10]
-    #[arg(long, value_name = "KILLS", num_args = 0..=1, default_missing_value = "10")]
-    pub(crate) crash: Option<u32>,
-    /// Lose the answer to so many of a hundred commits
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    pub(crate) lost_replies: f64,
-    /// Repeats the choices of a run [default: a random one, reported]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
-    /// A data directory to use and to keep; its database handfast_bank is made anew [default: a scratch directory]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Keep the recorded history in this file; `handfast check history` judges it again
-    #[arg(long, value_name = "FILE")]
-    pub(crate) history: Option<PathBuf>,
-    /// Where a scratch directory is made, and removed at the end
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// The part that is killed, and which one it is
-    #[arg(long, hide = true, requires = "data")]
-    pub(crate) child: Option<u32>,
-    /// Report as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress and no report, only errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-}
-
-/// How money is moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum BankMechanism {
-    /// One transaction over both accounts
-    Transaction,
-}
-
-/// What to measure.
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchArguments {
-    /// The embedded store against the bare key-value engine under it
-    #[command(after_help = "Example:\n  handfast bench store --clients 64 --seconds 5 --rounds 5")]
-    Store(BenchFlags),
-    /// The server against an echo of the same messages
-    #[command(after_help = "Example:\n  handfast bench serve --clients 16 --seconds 5")]
-    Serve(BenchFlags),
-    /// Transfers in transactions: against the engine, between few accounts, through the server, against SQLite
-    #[command(after_help = "SQLite is there if the program was built with --features sqlite.\n\n\
-        Example:\n  handfast bench transactions --clients 64 --seconds 5")]
-    Transactions(BenchFlags),
-    /// The program as a process: its start, and its memory, idle and after loading
-    #[command(after_help = "Example:\n  handfast bench process --documents 1000000 --directory /srv")]
-    Process(ProcessFlags),
-}
-
-/// How much is measured, and where.
-#[derive(Args, Debug)]
-pub(crate) struct BenchFlags {
-    /// Tasks or connections at once
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) clients: u16,
-    /// Documents that are read and updated
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) documents: u64,
-    /// Size of a document
-    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
-    pub(crate) document_bytes: usize,
-    /// How long one round of one case takes
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    pub(crate) seconds: f64,
-    /// Rounds of each case, in turns with its baseline; the median counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) rounds: u16,
-    /// Bound of the cache of data blocks, of the subject and of the baseline
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    pub(crate) cache_bytes: Bytes,
-    /// A directory on the disk to measure; a scratch directory is made in it and removed
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// Report as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress and no report, only errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-}
-
-/// What the program is started for, how often, and where.
-#[derive(Args, Debug)]
-pub(crate) struct ProcessFlags {
-    /// Documents that are loaded
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) documents: u64,
-    /// Size of a document
-    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
-    pub(crate) document_bytes: usize,
-    /// Starts on an empty directory; the median counts
-    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) rounds: u16,
-    /// Bound of the cache of data blocks
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    pub(crate) cache_bytes: Bytes,
-    /// A directory on the disk to measure; a scratch directory is made in it and removed
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) directory: PathBuf,
-    /// Report as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress and no report, only errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
 }
 
 /// What every command that reads the configuration takes.
@@ -553,80 +427,4 @@ pub(crate) struct BackupArguments {
     /// Directory to write to; created, and refused if it holds anything
     #[arg(long, value_name = "DIR")]
     pub(crate) to: PathBuf,
-}
-
-/// What to do with users. A running server has its directory for itself: there, createUser and its like do the same.
-#[derive(Debug, Subcommand)]
-pub(crate) enum UserArguments {
-    /// Add a user
-    #[command(after_help = "Example:\n  handfast user add ann --data /srv/handfast --role readWrite@shop")]
-    Add(Box<UserAddArguments>),
-    /// Give a user a new password
-    #[command(after_help = "Example:\n  handfast user password ann --data /srv/handfast")]
-    Password(Box<UserPasswordArguments>),
-    /// Remove a user
-    #[command(after_help = "Example:\n  handfast user remove ann --data /srv/handfast")]
-    Remove(Box<UserRemoveArguments>),
-    /// List all users with their roles
-    #[command(after_help = "Example:\n  handfast user list --data /srv/handfast")]
-    List(Box<UserListArguments>),
-}
-
-/// Which user.
-#[derive(Args, Debug)]
-pub(crate) struct UserFlags {
-    /// Its name
-    pub(crate) name: String,
-    /// The database that it belongs to: authSource of a connection string
-    #[arg(long, value_name = "NAME", default_value = "admin")]
-    pub(crate) database: String,
-}
-
-/// Where a password is from.
-#[derive(Args, Debug)]
-pub(crate) struct PasswordFlags {
-    /// Read the password from the first line of a file [default: ask, or the first line of standard input]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) password_file: Option<PathBuf>,
-}
-
-/// `handfast user add`.
-#[derive(Args, Debug)]
-pub(crate) struct UserAddArguments {
-    #[command(flatten)]
-    pub(crate) open: OpenFlags,
-    #[command(flatten)]
-    pub(crate) user: UserFlags,
-    /// What it may do: ROLE@DATABASE, or ROLE on the user's own database; may be given several times
-    #[arg(long = "role", value_name = "ROLE", required = true)]
-    pub(crate) roles: Vec<String>,
-    #[command(flatten)]
-    pub(crate) password: PasswordFlags,
-}
-
-/// `handfast user password`.
-#[derive(Args, Debug)]
-pub(crate) struct UserPasswordArguments {
-    #[command(flatten)]
-    pub(crate) open: OpenFlags,
-    #[command(flatten)]
-    pub(crate) user: UserFlags,
-    #[command(flatten)]
-    pub(crate) password: PasswordFlags,
-}
-
-/// `handfast user remove`.
-#[derive(Args, Debug)]
-pub(crate) struct UserRemoveArguments {
-    #[command(flatten)]
-    pub(crate) open: OpenFlags,
-    #[command(flatten)]
-    pub(crate) user: UserFlags,
-}
-
-/// `handfast user list`.
-#[derive(Args, Debug)]
-pub(crate) struct UserListArguments {
-    #[command(flatten)]
-    pub(crate) open: OpenFlags,
 }

@@ -132,7 +132,7 @@ impl Engine for MutantEngine {
         match self.mutant {
             Mutant::NoWriteCheck => writes.read_at = self.newest().await?,
             Mutant::HalfCommit | Mutant::HalfUnknown if is_now => {
-                writes.writes.truncate(writes.writes.len().div_ceil(2))
+                writes.writes.truncate(writes.writes.len().div_ceil(2));
             }
             Mutant::ForgottenCommit if is_now => return self.newest().await,
             Mutant::NoReadCheck => writes.reads.clear(),

@@ -1,90 +1,14 @@
 //! What a store can be asked: one struct a request, `new` with what is needed, the rest at its default.
 
+mod atomic;
+mod namespace;
+
+pub use atomic::{AtomicBatch, Creation, DocumentWrite, Read};
+pub use namespace::{DATABASE_NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
+
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 
-use crate::{CommitTimestamp, Error, Result, Ticket};
-use handfast_mql::Code;
-
-/// A database and a collection in it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Namespace {
-    database: String,
-    collection: String,
-}
-
-/// MongoDB's bound on `database.collection`, in bytes.
-pub const NAMESPACE_BYTES_MAX: usize = 255;
-/// MongoDB's bound on a database name, in bytes.
-pub const DATABASE_NAME_BYTES_MAX: usize = 63;
-
-impl Namespace {
-    /// Checks the names against MongoDB's rules.
-    ///
-    /// # Errors
-    /// `InvalidNamespace` (73) that says which rule is broken.
-    pub fn new(database: impl Into<String>, collection: impl Into<String>) -> Result<Self> {
-        let (database, collection) = (database.into(), collection.into());
-        check_database_name(&database)?;
-        let invalid = |why: &str| {
-            Err(Error::command(Code::InvalidNamespace, format!("invalid collection name '{collection}': {why}")))
-        };
-        if collection.is_empty() {
-            return invalid("it must not be empty");
-        }
-        if collection.starts_with('.') || collection.ends_with('.') {
-            return invalid("it must not start or end with '.'");
-        }
-        if collection.contains(['$', '\0']) {
-            return invalid("it must not contain '$' or the null character");
-        }
-        if database.len() + 1 + collection.len() > NAMESPACE_BYTES_MAX {
-            return invalid("database and collection name together must not exceed 255 bytes");
-        }
-        Ok(Namespace { database, collection })
-    }
-
-    /// Names that are known to be valid.
-    #[cfg(any(test, feature = "conformance"))]
-    pub(crate) fn valid(database: &str, collection: &str) -> Self {
-        debug_assert!(Namespace::new(database, collection).is_ok());
-        Namespace { database: database.to_owned(), collection: collection.to_owned() }
-    }
-
-    /// The database.
-    pub fn database(&self) -> &str {
-        &self.database
-    }
-
-    /// The collection.
-    pub fn collection(&self) -> &str {
-        &self.collection
-    }
-}
-
-impl std::fmt::Display for Namespace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.database, self.collection)
-    }
-}
-
-/// Checks a database name against MongoDB's rules.
-///
-/// # Errors
-/// `InvalidNamespace` (73).
-pub fn check_database_name(name: &str) -> Result<()> {
-    let invalid =
-        |why: &str| Err(Error::command(Code::InvalidNamespace, format!("invalid database name '{name}': {why}")));
-    if name.is_empty() {
-        return invalid("it must not be empty");
-    }
-    if name.len() > DATABASE_NAME_BYTES_MAX {
-        return invalid("it must not exceed 63 bytes");
-    }
-    if name.contains(['/', '\\', '.', ' ', '"', '$', '\0']) {
-        return invalid("it must not contain any of / \\ . space \" $ or the null character");
-    }
-    Ok(())
-}
+use crate::Ticket;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -598,74 +522,4 @@ pub struct RenameCollection {
     pub to: Namespace,
     /// Drop a collection that is in the way.
     pub drop_target: bool,
-}
-
-/// The new state of one document.
-#[derive(Clone, Debug, PartialEq)]
-pub enum DocumentWrite {
-    /// The document, with its `_id`.
-    Put(RawDocumentBuf),
-    /// No document.
-    Delete,
-}
-
-/// What a batch was decided from, beside the documents that it writes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Read {
-    /// One document, there or not.
-    Document(Namespace, RawBson),
-    /// All documents that match, and that there are no others. The filter is asked again at the commit, so it is one
-    /// whose answer depends on the documents alone, not on time or chance.
-    Matching {
-        /// Where.
-        namespace: Namespace,
-        /// Which.
-        filter: RawDocumentBuf,
-        /// The variables of `let`, for `$expr`.
-        variables: RawDocumentBuf,
-    },
-}
-
-/// A collection that a batch makes, with its indexes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Creation {
-    /// Where; nothing may be there yet.
-    pub namespace: Namespace,
-    /// How.
-    pub options: CollectionOptions,
-    /// Those besides `_id_`.
-    pub indexes: Vec<IndexSpec>,
-    /// Its id, which no other collection has.
-    pub uuid: [u8; 16],
-}
-
-/// Writes to apply all or not at all.
-#[derive(Clone, Debug)]
-pub struct AtomicBatch {
-    /// The snapshot that the writes were made from.
-    pub read_at: CommitTimestamp,
-    /// What must not have changed since then. What the batch writes is looked at without being listed.
-    pub reads: Vec<Read>,
-    /// Collections to make first.
-    pub creations: Vec<Creation>,
-    /// Where, the `_id`, and the new state. An `_id` comes up at most once in a namespace.
-    pub writes: Vec<(Namespace, RawBson, DocumentWrite)>,
-    /// A batch whose ticket was used is not applied again: it answers the timestamp of the first commit.
-    pub ticket: Option<Ticket>,
-    /// When to acknowledge.
-    pub durability: Durability,
-}
-
-impl AtomicBatch {
-    /// Nothing, made from a snapshot of this timestamp.
-    pub fn new(read_at: CommitTimestamp) -> Self {
-        AtomicBatch {
-            read_at,
-            reads: Vec::new(),
-            creations: Vec::new(),
-            writes: Vec::new(),
-            ticket: None,
-            durability: Durability::default(),
-        }
-    }
 }

@@ -1,0 +1,133 @@
+//! What shows and measures: `bank` and `bench`.
+
+use super::*;
+
+/// `handfast bank`.
+#[derive(Args, Debug)]
+pub(crate) struct BankArguments {
+    /// Accounts; fewer of them, more conflicts
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) accounts: u32,
+    /// Workers at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    pub(crate) workers: u32,
+    /// Transfers that are to be committed
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) transfers: u64,
+    /// How a transfer is made
+    #[arg(long, value_name = "HOW", default_value = "transaction")]
+    pub(crate) mechanism: BankMechanism,
+    /// What transactions are promised, and judged by
+    #[arg(long, value_name = "LEVEL", default_value = "snapshot")]
+    pub(crate) isolation: HistoryIsolation,
+    /// Kill the workers' process so many times, and start it again [without a number: 10]
+    #[arg(long, value_name = "KILLS", num_args = 0..=1, default_missing_value = "10")]
+    pub(crate) crash: Option<u32>,
+    /// Lose the answer to so many of a hundred commits
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    pub(crate) lost_replies: f64,
+    /// Repeats the choices of a run [default: a random one, reported]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// A data directory to use and to keep; its database handfast_bank is made anew [default: a scratch directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Keep the recorded history in this file; `handfast check history` judges it again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    /// Where a scratch directory is made, and removed at the end
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// The part that is killed, and which one it is
+    #[arg(long, hide = true, requires = "data")]
+    pub(crate) child: Option<u32>,
+    /// Report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report, only errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// How money is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BankMechanism {
+    /// One transaction over both accounts
+    Transaction,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchArguments {
+    /// The embedded store against the bare key-value engine under it
+    #[command(after_help = "Example:\n  handfast bench store --clients 64 --seconds 5 --rounds 5")]
+    Store(BenchFlags),
+    /// The server against an echo of the same messages
+    #[command(after_help = "Example:\n  handfast bench serve --clients 16 --seconds 5")]
+    Serve(BenchFlags),
+    /// Transfers in transactions: against the engine, between few accounts, through the server, against SQLite
+    #[command(after_help = "SQLite is there if the program was built with --features sqlite.\n\n\
+        Example:\n  handfast bench transactions --clients 64 --seconds 5")]
+    Transactions(BenchFlags),
+    /// The program as a process: its start, and its memory, idle and after loading
+    #[command(after_help = "Example:\n  handfast bench process --documents 1000000 --directory /srv")]
+    Process(ProcessFlags),
+}
+
+/// How much is measured, and where.
+#[derive(Args, Debug)]
+pub(crate) struct BenchFlags {
+    /// Tasks or connections at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) clients: u16,
+    /// Documents that are read and updated
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) documents: u64,
+    /// Size of a document
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub(crate) document_bytes: usize,
+    /// How long one round of one case takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Rounds of each case, in turns with its baseline; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+    /// Bound of the cache of data blocks, of the subject and of the baseline
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) cache_bytes: Bytes,
+    /// A directory on the disk to measure; a scratch directory is made in it and removed
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report, only errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What the program is started for, how often, and where.
+#[derive(Args, Debug)]
+pub(crate) struct ProcessFlags {
+    /// Documents that are loaded
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) documents: u64,
+    /// Size of a document
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub(crate) document_bytes: usize,
+    /// Starts on an empty directory; the median counts
+    #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+    /// Bound of the cache of data blocks
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) cache_bytes: Bytes,
+    /// A directory on the disk to measure; a scratch directory is made in it and removed
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Report as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no report, only errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
