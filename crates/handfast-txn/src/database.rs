@@ -226,14 +226,14 @@ impl Database {
         loop {
             let transaction = self.begin_with(options.clone()).await?;
             let error = match run(transaction.clone()).await {
-                Ok(value) => match transaction.commit().await {
+                Ok(value) => match transaction.clone().commit().await {
                     Ok(_) => return Ok(value),
                     Err(error @ Error::Conflict(_)) => error.into(),
                     Err(error) => return Err(error.into()),
                 },
                 Err(error) => {
                     let conflict = transaction.conflict();
-                    transaction.abort();
+                    transaction.clone().abort();
                     if conflict.is_none() {
                         return Err(error);
                     }
@@ -244,7 +244,10 @@ impl Database {
                 return Err(error);
             }
             self.shared.counts.retries.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(self.backoff(attempt)).await;
+            // Whoever knows what to wait for need not guess how long.
+            if !matches!(tokio::time::timeout(BACKOFF_MAX, transaction.released()).await, Ok(true)) {
+                tokio::time::sleep(self.backoff(attempt)).await;
+            }
             attempt += 1;
         }
     }

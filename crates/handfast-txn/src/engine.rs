@@ -72,6 +72,15 @@ pub trait Engine: Send + Sync + 'static {
     /// Begins a transaction, whose claims nobody respects any more after the deadline.
     async fn begin(&self, deadline: Duration) -> StoreResult<Start>;
 
+    /// Waits until the claim of another transaction on a document is given up, in the order of those who wait: then one
+    /// that it was refused to may run again. `false` at once if there is none, or if the engine cannot tell.
+    ///
+    /// # Cancellation
+    /// Whoever is next has the turn.
+    async fn released(&self, _namespace: &Namespace, _id: RawBsonRef<'_>) -> bool {
+        false
+    }
+
     /// Applies a write set in one atomic step.
     ///
     /// # Errors

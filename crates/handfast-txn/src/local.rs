@@ -17,9 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::rawdoc;
+use bson::{RawBsonRef, rawdoc};
 use handfast_store::{
-    AtomicStore, CommitTimestamp, DocumentStore, Result as StoreResult, Sources, StoreExt, Ticket, ticket::Recorded,
+    AtomicStore, CommitTimestamp, DocumentStore, Namespace, Result as StoreResult, Sources, StoreExt, Ticket,
+    ticket::Recorded,
 };
 
 use self::claims::Table;
@@ -54,6 +55,10 @@ impl Engine for Local {
         let snapshot: Arc<dyn handfast_store::Snapshot> = Arc::from(self.store.snapshot().await?);
         let claims = Box::new(self.table.holder(self.store.clone(), deadline));
         Ok(Start { snapshot, claims })
+    }
+
+    async fn released(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
+        self.table.released(namespace, id).await
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {

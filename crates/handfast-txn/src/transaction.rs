@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bson::RawBson;
 use handfast_mql::Code;
 use handfast_store::{
     AtomicBatch, CommitTimestamp, Error as StoreError, Namespace, Read, Result as StoreResult, Snapshot,
@@ -61,6 +62,8 @@ struct Inner {
     named: AtomicBool,
     /// When its time is over, on the clock of the database's sources.
     deadline: Duration,
+    /// The last document that another transaction was going to write.
+    refused: Mutex<Option<(Namespace, RawBson)>>,
     /// One request that writes at a time.
     turn: tokio::sync::Mutex<()>,
     phase: Mutex<Phase>,
@@ -110,8 +113,8 @@ impl Transaction {
             reads: Reads::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
-        let (named, turn) = (AtomicBool::new(false), Default::default());
-        Ok(Transaction { inner: Arc::new(Inner { shared, id, options, named, deadline, turn, phase }) })
+        let (named, refused, turn) = (AtomicBool::new(false), Mutex::default(), Default::default());
+        Ok(Transaction { inner: Arc::new(Inner { shared, id, options, named, deadline, refused, turn, phase }) })
     }
 
     /// Its name, to ask for its outcome with. Whoever asks for it before the commit can ask for the outcome for as long as
@@ -162,6 +165,15 @@ impl Transaction {
         match &*self.inner.phase() {
             Phase::Ended(Ended::RolledBack(Some(error))) => Some(error.clone()),
             _ => None,
+        }
+    }
+
+    /// Waits, after a conflict, until the document that it was about may be written. `false` at once if nobody can tell.
+    pub(crate) async fn released(&self) -> bool {
+        let refused = self.inner.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match refused {
+            Some((namespace, id)) => self.inner.shared.engine.released(&namespace, id.as_raw_bson_ref()).await,
+            None => false,
         }
     }
 
@@ -245,6 +257,10 @@ impl Inner {
         drop(before);
         self.shared.counts.rolled_back(conflict.is_some());
         self.give_back();
+    }
+
+    fn refused(&self, namespace: &Namespace, id: &RawBson) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some((namespace.clone(), id.clone()));
     }
 
     /// Its outcome is known: if nobody else can ask for it, its session can go on.

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument};
 use handfast_mql::{Code, key};
 use handfast_store::{AtomicStore, Clock, Error as StoreError, Namespace, Result as StoreResult, notation};
+use tokio::sync::Notify;
 
 use crate::Claims;
 
@@ -22,6 +23,8 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Claimed {
     by_place: HashMap<Place, Claim>,
+    /// Where somebody waits until a claim is given up.
+    queues: HashMap<Place, Arc<Notify>>,
     last_holder: u64,
 }
 
@@ -52,6 +55,45 @@ impl Table {
         drop(claims);
         Holder { table: Arc::clone(self), store, number, deadline, places: Mutex::default() }
     }
+
+    /// Waits until the claim on a document is given up: first come, first served. `false` at once if there is none.
+    pub(super) async fn released(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
+        let place = place(namespace, id);
+        let queue = {
+            let mut claims = lock(&self.claims);
+            let now = self.clock.elapsed();
+            if claims.by_place.get(&place).is_none_or(|held| held.deadline <= now) {
+                return false;
+            }
+            Arc::clone(claims.queues.entry(place.clone()).or_default())
+        };
+        let waiting = Waiting { table: self, place, queue };
+        waiting.queue.notified().await;
+        true
+    }
+}
+
+/// A place in a queue.
+struct Waiting<'t> {
+    table: &'t Table,
+    place: Place,
+    queue: Arc<Notify>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut claims = lock(&self.table.claims);
+        // The table's and this one's: nobody else waits there, and whoever comes needs the lock.
+        if Arc::strong_count(&self.queue) == 2 {
+            claims.queues.remove(&self.place);
+        }
+    }
+}
+
+fn place(namespace: &Namespace, id: RawBsonRef<'_>) -> Place {
+    let mut encoded = Vec::new();
+    key::encode(id, &mut encoded);
+    (namespace.clone(), encoded)
 }
 
 impl Holder {
@@ -72,9 +114,7 @@ impl Holder {
 #[async_trait]
 impl Claims for Holder {
     async fn claim(&self, namespace: &Namespace, id: RawBsonRef<'_>, seen: Option<&RawDocument>) -> StoreResult<()> {
-        let mut encoded = Vec::new();
-        key::encode(id, &mut encoded);
-        let place = (namespace.clone(), encoded);
+        let place = place(namespace, id);
         match self.enter(&place) {
             Err(()) => return Err(conflict(namespace, id, "another open transaction has written it")),
             Ok(false) => return Ok(()),
@@ -95,6 +135,9 @@ impl Drop for Holder {
             // It may have been taken over after the deadline.
             if claims.by_place.get(&place).is_some_and(|claim| claim.holder == self.number) {
                 claims.by_place.remove(&place);
+                if let Some(queue) = claims.queues.get(&place) {
+                    queue.notify_one();
+                }
             }
         }
     }
@@ -109,4 +152,33 @@ fn conflict(namespace: &Namespace, id: RawBsonRef<'_>, why: &str) -> StoreError 
 /// Nothing that holds one of these locks can panic half way.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use handfast_store::{MemoryStore, Sources};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn queues_are_there_as_long_as_somebody_waits() {
+        let sources = Sources::seeded(1);
+        let store: Arc<dyn AtomicStore> = Arc::new(MemoryStore::new(sources.clone()));
+        let table = Arc::new(Table::new(sources.clock));
+        let (namespace, id) = (Namespace::new("d", "c").unwrap(), RawBsonRef::Int32(1));
+        assert!(!table.released(&namespace, id).await, "nobody has it");
+        let holder = table.holder(store, Duration::from_secs(60));
+        holder.claim(&namespace, id, None).await.unwrap();
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(table.released(&namespace, id))).collect();
+        for one in &mut waiting {
+            assert!(tokio::time::timeout(Duration::from_millis(1), one).await.is_err());
+        }
+        drop(holder);
+        // The first one had the turn and goes away: the next has it.
+        drop(waiting.remove(0));
+        assert!(waiting.remove(0).await);
+        assert!(tokio::time::timeout(Duration::from_millis(1), waiting.remove(0)).await.is_err());
+        let left = lock(&table.claims);
+        assert!(left.queues.is_empty() && left.by_place.is_empty());
+    }
 }

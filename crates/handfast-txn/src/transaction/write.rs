@@ -59,7 +59,11 @@ impl Inner {
             self.open(|open| Ok((Arc::clone(&open.claims), open.own.get(namespace, &key).is_none())))?;
         if is_new {
             // Without a write of its own, what the transaction sees is what the snapshot has.
-            claims.claim(namespace, id.as_raw_bson_ref(), before).await?;
+            let claimed = claims.claim(namespace, id.as_raw_bson_ref(), before).await;
+            if claimed.is_err() {
+                self.refused(namespace, &id);
+            }
+            claimed?;
         }
         let needs_indexes = self.shared.engine.needs_indexes(namespace, after.as_deref());
         let indexes = if needs_indexes { Some(self.compiled_indexes(namespace).await?) } else { None };
