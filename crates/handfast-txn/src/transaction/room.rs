@@ -7,7 +7,7 @@ use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Result as StoreResult};
 
 /// What a written document takes beside its bytes: its places among the writes, the claims and the unique keys, and the
-/// namespace in each, in bytes. Measured as about 500 for a collection with one unique index.
+/// namespace in each, in bytes. An estimate, for a collection with one unique index.
 pub(super) const WRITE_OVERHEAD_BYTES: usize = 512;
 
 /// What all open transactions of a database have written.
