@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -156,8 +157,9 @@ impl Drop for Unfinished {
     }
 }
 
+/// For the owner alone: documents are in it.
 fn create_directory(path: &Path) -> Result<()> {
-    fs::create_dir(path).with_context(|| at(path))
+    fs::DirBuilder::new().mode(0o700).create(path).with_context(|| at(path))
 }
 
 /// Makes the names in a directory durable.

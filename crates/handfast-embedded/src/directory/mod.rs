@@ -20,6 +20,7 @@ pub(crate) mod witness;
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,10 +77,11 @@ pub(crate) fn lock(path: &Path) -> Result<Directory> {
     Ok(Directory { path: path.to_owned(), _lock: lock })
 }
 
-/// Makes a directory and those above it, durably: the name of each is in the one above.
+/// Makes a directory and those above it, durably: the name of each is in the one above. Nobody but the owner may look
+/// into what is made: documents are in it, and the keys of users.
 fn make(path: &Path) -> std::io::Result<()> {
     let above = holders_of_new(path);
-    fs::create_dir_all(path)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     above.iter().try_for_each(|directory| sync_directory(directory))
 }
 

@@ -41,6 +41,16 @@ fn a_directory_that_is_not_ours_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_new_directory_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new");
+    drop(lock(&path).unwrap());
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
 fn a_newer_format_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 1);
