@@ -37,6 +37,10 @@ pub(crate) fn definition() -> clap::Command {
     let defaults: BTreeMap<String, String> = configuration::defaults().collect();
     Arguments::command().mut_subcommands(|command| {
         command.mut_args(|argument| {
+            // Who has a default of its own has nothing to do with the setting of that name.
+            if argument.get_help().is_some_and(|help| help.to_string().contains("[default: ")) {
+                return argument;
+            }
             let default = argument.get_long().and_then(|key| defaults.get(key));
             match (default, argument.get_help().map(ToString::to_string)) {
                 (Some(default), Some(help)) => argument.help(format!("{help} [default: {default}]")),
@@ -115,7 +119,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         handfast config\n  \
         handfast config --config /etc/handfast.toml --json\n  \
-        handfast config > handfast.toml")]
+        handfast config > new.toml")]
     Config(Box<ConfigArguments>),
 
     /// Print a completion script for a shell

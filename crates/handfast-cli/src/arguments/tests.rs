@@ -28,6 +28,17 @@ fn help_tells_the_defaults() {
     assert!(!help("unix-socket").contains("default"));
 }
 
+#[test]
+fn no_flag_has_two_defaults() {
+    let definition = definition();
+    for command in definition.get_subcommands() {
+        for argument in command.get_arguments() {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.matches("[default").count() <= 1, "{} --{}: {help}", command.get_name(), argument.get_id());
+        }
+    }
+}
+
 /// docs/configuration.md holds this table. `HANDFAST_WRITE_DOCS=1 cargo test -p handfast-cli` writes it anew.
 #[test]
 fn the_documentation_lists_every_setting() {

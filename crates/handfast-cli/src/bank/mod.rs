@@ -36,7 +36,7 @@ use self::report::Report;
 use self::workers::{Latencies, Workers};
 use crate::arguments::{BankArguments, HistoryIsolation};
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
 
 /// What a run is about.
@@ -101,12 +101,13 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
 }
 
 fn plan(arguments: &BankArguments, sources: &Sources) -> Result<Run> {
-    ensure!(arguments.accounts >= 2, "--accounts must be at least 2: money moves between two");
-    ensure!(
-        (0.0..=50.0).contains(&arguments.lost_replies),
-        "--lost-replies is a percentage between 0 and 50, not {}",
-        arguments.lost_replies
-    );
+    if arguments.accounts < 2 {
+        return Err(Usage("--accounts must be at least 2: money moves between two".to_owned()).into());
+    }
+    if !(0.0..=50.0).contains(&arguments.lost_replies) {
+        let text = format!("--lost-replies is a percentage between 0 and 50, not {}", arguments.lost_replies);
+        return Err(Usage(text).into());
+    }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 500, as checked above")]
     let lost_replies_per_thousand = (arguments.lost_replies * 10.0).round() as u16;
     Ok(Run {

@@ -129,7 +129,7 @@ async fn check_users(users: &Users, listen: &[Address]) -> anyhow::Result<()> {
     if users.any().await? {
         return Ok(());
     }
-    let what = "no user exists, so nobody can log in; `handfast user add NAME --role root` adds one";
+    let what = "no user exists, so nobody can log in; `handfast user add NAME --role root --data DIRECTORY` adds one while the server is stopped";
     if listen.iter().any(is_open) {
         return Err(Usage(format!("auth: {what}")).into());
     }

@@ -51,8 +51,8 @@ fn lost_answers_are_asked_for() -> Result<()> {
 fn a_bank_of_one_account_is_refused() -> Result<()> {
     let scratch = Scratch::new("bank-refused")?;
     let output = handfast(&scratch, &["bank", "--accounts", "1"]).output()?;
-    assert_one_line(&output, 1, "--accounts must be at least 2");
+    assert_one_line(&output, 2, "--accounts must be at least 2");
     let output = handfast(&scratch, &["bank", "--lost-replies", "90"]).output()?;
-    assert_one_line(&output, 1, "--lost-replies is a percentage between 0 and 50");
+    assert_one_line(&output, 2, "--lost-replies is a percentage between 0 and 50");
     Ok(())
 }
