@@ -35,19 +35,22 @@ pub(crate) struct Arguments {
 /// The definition of the command line with the defaults of all settings in the help texts, where people look for them.
 pub(crate) fn definition() -> clap::Command {
     let defaults: BTreeMap<String, String> = configuration::defaults().collect();
-    Arguments::command().mut_subcommands(|command| {
-        command.mut_args(|argument| {
+    Arguments::command().mut_subcommands(|command| with_defaults(command, &defaults))
+}
+
+/// A command with the defaults of settings, and the commands in it.
+fn with_defaults(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        let default = argument.get_long().and_then(|key| defaults.get(key));
+        match (default, argument.get_help().map(ToString::to_string)) {
             // Who has a default of its own has nothing to do with the setting of that name.
-            if argument.get_help().is_some_and(|help| help.to_string().contains("[default: ")) {
-                return argument;
+            (Some(default), Some(help)) if !help.contains("[default: ") => {
+                argument.help(format!("{help} [default: {default}]"))
             }
-            let default = argument.get_long().and_then(|key| defaults.get(key));
-            match (default, argument.get_help().map(ToString::to_string)) {
-                (Some(default), Some(help)) => argument.help(format!("{help} [default: {default}]")),
-                _ => argument,
-            }
-        })
-    })
+            _ => argument,
+        }
+    });
+    command.mut_subcommands(|command| with_defaults(command, defaults))
 }
 
 /// What to do.
@@ -124,7 +127,7 @@ pub(crate) enum Command {
 
     /// Print a completion script for a shell
     #[command(
-        after_help = "Example:\n  handfast completions bash > ~/.local/share/bash-completion/completions/handfast"
+        after_help = "Example:\n  mkdir -p ~/.local/share/bash-completion/completions\n  handfast completions bash > ~/.local/share/bash-completion/completions/handfast"
     )]
     Completions {
         /// For which shell

@@ -26,6 +26,9 @@ fn help_tells_the_defaults() {
     assert!(help("listen").ends_with("[default: 127.0.0.1:27017]"), "{}", help("listen"));
     assert!(help("max-connections").ends_with("[default: 10000]"));
     assert!(!help("unix-socket").contains("default"));
+    let add = definition.find_subcommand("user").unwrap().find_subcommand("add").unwrap();
+    let data = add.get_arguments().find(|argument| argument.get_long() == Some("data")).unwrap();
+    assert!(data.get_help().unwrap().to_string().ends_with("[default: handfast-data]"));
 }
 
 #[test]

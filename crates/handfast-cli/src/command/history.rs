@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use handfast_history::{Anomaly, Expectation, Isolation, Name, Order, Verdict};
 use serde_json::{Value, json};
 
@@ -15,7 +15,10 @@ use crate::exit::Exit;
 pub(super) async fn run(arguments: HistoryArguments) -> anyhow::Result<Exit> {
     let console = Console::plain(arguments.json, arguments.quiet);
     // On a thread of its own: who asks to stop does not wait for the end of a search.
+    let path = arguments.file.clone();
     let verdict = tokio::task::spawn_blocking(move || judge(&arguments, console)).await??;
+    // Of nothing anything is true: most likely it is not the file that was meant.
+    ensure!(verdict.report.counts.transactions > 0, "{} holds no transaction", path.display());
     console.report(|| text(&verdict), &json(&verdict))?;
     let is_sound = verdict.is_clean() && verdict.disagreement().is_none();
     Ok(if is_sound { Exit::Good } else { Exit::GuaranteeBroken })

@@ -54,6 +54,9 @@ fn what_is_no_history_is_an_error_with_its_line() -> Result<()> {
     std::fs::write(scratch.path("broken.jsonl"), format!("{WRITE_SKEW}oops\n"))?;
     let output = handfast(&scratch, &["check", "history", "broken.jsonl"]).output()?;
     assert_one_line(&output, 1, "line 7 of the history");
+    std::fs::write(scratch.path("empty.jsonl"), "")?;
+    let output = handfast(&scratch, &["check", "history", "empty.jsonl"]).output()?;
+    assert_one_line(&output, 1, "empty.jsonl holds no transaction");
     let output = handfast(&scratch, &["check", "history", "nowhere.jsonl"]).output()?;
     assert_one_line(&output, 1, "cannot judge nowhere.jsonl");
     let output = handfast(&scratch, &["check", "--repair", "history", "broken.jsonl"]).output()?;
