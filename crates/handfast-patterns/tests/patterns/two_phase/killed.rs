@@ -1,0 +1,193 @@
+//! Killed at every operation, and copies of requests that arrive late.
+
+use super::*;
+
+/// A plan over three collections, with a guard, an update at the end and paths with dots.
+fn order(world: &World) -> Plan {
+    let stock = Participant::increment(world.place("stock"), "lamp", "left.here", -1)
+        .guarded(doc! { "left.here": { "$gte": 1 } });
+    let payer = Participant::increment(world.place("accounts"), "A", "balance", -30);
+    let order = Participant::new(
+        world.place("orders"),
+        7,
+        doc! { "$set": { "status": "reserved" } },
+        doc! { "$set": { "status": "open" } },
+    )
+    .finished_by(doc! { "$set": { "status": "paid" } });
+    Plan::General(vec![stock, payer, order])
+}
+
+async fn shop(world: &World) {
+    accounts(world).await;
+    world.store.insert_one(&world.place("stock"), rawdoc! { "_id": "lamp", "left": { "here": 1 } }).await.unwrap();
+    world.store.insert_one(&world.place("orders"), rawdoc! { "_id": 7, "status": "open" }).await.unwrap();
+}
+
+/// Nothing is under way, and what each document says follows from the states of the transactions.
+async fn check_shop(world: &World) -> Result<(), String> {
+    let (mut paid, mut transferred) = (0, 0);
+    for transaction in all(world, "transactions").await {
+        let done = match transaction.get_str("state") {
+            Ok("done") => 1,
+            // Never claimed: its process died, and any worker will take it up.
+            Ok("initial" | "canceled") => 0,
+            other => return Err(format!("a transaction is {other:?}")),
+        };
+        if transaction.contains_key("participants") { paid += done } else { transferred += done }
+    }
+    for collection in ["accounts", "stock", "orders"] {
+        for document in all(world, collection).await {
+            if document.get_array("pendingTransactions").is_ok_and(|pending| !pending.is_empty()) {
+                return Err(format!("left under way: {document}"));
+            }
+        }
+    }
+    let left = all(world, "stock").await[0].get_document("left").map(|left| number(left, "here")).unwrap();
+    let status = all(world, "orders").await[0].get_str("status").unwrap().to_owned();
+    let balances = balances(world).await;
+    let expected = vec![1000 - 30 * paid - 100 * transferred, 1000 + 100 * transferred];
+    let right = balances == expected && left == 1 - paid && status == if paid == 1 { "paid" } else { "open" };
+    if right {
+        Ok(())
+    } else {
+        Err(format!("{paid} paid, {transferred} transferred: {balances:?}, {left} left, {status}"))
+    }
+}
+
+async fn recovered(world: &World, application: &str) -> Result<()> {
+    let two_phase = open(world, application).await?;
+    let (recovered, repaired) = (two_phase.recover(10).await?, two_phase.repair(10).await?);
+    assert_eq!((recovered.failed, repaired.failed), (0, 0));
+    Ok(())
+}
+
+async fn killed_at_every_operation(stage: Stage) {
+    let run = async |world: &World| {
+        let two_phase = open(world, "App1").await?;
+        two_phase.begin("order", order(world)).await?;
+        two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
+        let first = two_phase.run("order").await?;
+        let second = two_phase.run_next().await?.map(|(_, outcome)| outcome);
+        Ok((first, second))
+    };
+    let recover = async |world: &World, _: &Result<_>| recovered(world, "App2").await;
+    let check = async |world: &World, answer: &Result<_>| {
+        if let Ok((first, second)) = answer {
+            let done = all(world, "transactions")
+                .await
+                .iter()
+                .filter(|t| t.get_str("state").is_ok_and(|s| s == "done"))
+                .count();
+            let answered = usize::from(*first == Outcome::Done) + usize::from(*second == Some(Outcome::Done));
+            if done < answered {
+                return Err(format!("{answered} were said to be done, and {done} are"));
+            }
+        }
+        check_shop(world).await
+    };
+    let report = every_point(&stage, shop, run, recover, check).await;
+    report.assert_clean("two-phase commit, two transactions that are carried out", &stage);
+}
+
+#[tokio::test]
+async fn carried_out_and_killed_at_every_operation() {
+    killed_at_every_operation(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn carried_out_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    killed_at_every_operation(Stage::embedded(directory.path()).await).await;
+}
+
+/// One is refused by its guard at the last participant, one canceled by its caller.
+async fn rolled_back_and_killed(stage: Stage) {
+    let run = async |world: &World| {
+        let two_phase = open(world, "App1").await?;
+        let Plan::General(mut participants) = order(world) else { unreachable!() };
+        participants[2] = participants[2].clone().guarded(doc! { "status": "unknown" });
+        two_phase.begin("order", participants).await?;
+        assert!(!matches!(two_phase.run("order").await?, Outcome::Done));
+        two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
+        assert!(!matches!(two_phase.cancel("transfer", "changed my mind").await?, Cancel::TooLate));
+        Ok(())
+    };
+    let recover = async |world: &World, _: &Result<()>| recovered(world, "App2").await;
+    let check = async |world: &World, _: &Result<()>| {
+        if balances(world).await != [1000, 1000] {
+            return Err("money moved".to_owned());
+        }
+        check_shop(world).await
+    };
+    let report = every_point(&stage, shop, run, recover, check).await;
+    report.assert_clean("two-phase commit, two transactions that are rolled back", &stage);
+}
+
+#[tokio::test]
+async fn rolled_back_and_killed_at_every_operation() {
+    rolled_back_and_killed(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rolled_back_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    rolled_back_and_killed(Stage::embedded(directory.path()).await).await;
+}
+
+/// The recovery itself is killed at every operation, and recovered.
+#[tokio::test]
+async fn a_recovery_that_is_killed_at_every_operation() {
+    let prepare = async |world: &World| {
+        shop(world).await;
+        let two_phase = open(world, "App1").await.unwrap();
+        two_phase.begin("order", order(world)).await.unwrap();
+        // Killed with one update applied: operations 0 to 3 open the collections, 4 claims, 5 applies.
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(5, Fault::CrashAfter)));
+        let dying = open(&world.on(dying), "App1").await.unwrap();
+        dying.run("order").await.expect_err("killed");
+        world.clock.advance(HOUR);
+    };
+    let run = async |world: &World| recovered(world, "App2").await;
+    let recover = async |world: &World, _: &Result<()>| recovered(world, "App3").await;
+    let check = async |world: &World, _: &Result<()>| match all(world, "transactions").await[0].get_str("state") {
+        Ok("done") => check_shop(world).await,
+        other => Err(format!("{other:?}")),
+    };
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("two-phase commit, the recovery", &Stage::Memory);
+}
+
+/// A copy of an update that arrives when the participant has forgotten its transaction: wrong, until the repair.
+#[tokio::test]
+async fn a_copy_that_arrives_very_late_is_repaired() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let short = TwoPhaseOptions { finished_max: 1, ..options(&world, "App1") };
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::RepeatLater)));
+    let transfers = open_with(&world.on(lossy.clone()), short).await.unwrap();
+    for id in [1, 2] {
+        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
+        assert_eq!(transfers.run(id).await.unwrap(), Outcome::Done);
+    }
+    lossy.deliver_late().await;
+    assert_eq!(balances(&world).await, [700, 1200], "the copy was applied: a store alone does not know better");
+    assert!(matches!(transfers.read(&world.place("accounts"), "A").await.unwrap(), Some(Seen::UnderWay { .. })));
+    assert_eq!(transfers.repair(1).await.unwrap().done, 1);
+    assert_eq!(balances(&world).await, [800, 1200]);
+    assert!(matches!(transfers.read(&world.place("accounts"), "A").await.unwrap(), Some(Seen::Settled(_))));
+}
+
+/// The same copy a little earlier: the participant remembers.
+#[tokio::test]
+async fn a_copy_that_arrives_late_does_nothing() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::RepeatLater)));
+    let transfers = open(&world.on(lossy.clone()), "App1").await.unwrap();
+    for id in [1, 2] {
+        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
+        assert_eq!(transfers.run(id).await.unwrap(), Outcome::Done);
+    }
+    lossy.deliver_late().await;
+    assert_eq!(balances(&world).await, [800, 1200]);
+}
