@@ -142,18 +142,25 @@ pub(crate) enum Command {
     },
 }
 
-/// What every command that reads the configuration takes.
-#[derive(Args, Debug)]
-pub(crate) struct CommonFlags {
-    /// Configuration file (TOML) [default: handfast.toml, if it is there]
-    #[arg(long, env = "HANDFAST_CONFIG", value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+/// How a command tells what it did.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct OutputFlags {
     /// Report as JSON on standard output
     #[arg(long)]
     pub(crate) json: bool,
     /// No progress and no report, only errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+/// What every command that reads the configuration takes.
+#[derive(Args, Debug)]
+pub(crate) struct CommonFlags {
+    /// Configuration file (TOML) [default: handfast.toml, if it is there]
+    #[arg(long, env = "HANDFAST_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 /// The settings of the embedded store.
@@ -348,12 +355,8 @@ pub(crate) struct HistoryArguments {
     /// What was promised of transactions one after the other [default: what the file says, else real-time]
     #[arg(long, value_name = "ORDER")]
     pub(crate) order: Option<HistoryOrder>,
-    /// Report as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress and no report, only errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 /// What a history is held against.

@@ -28,7 +28,7 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
         Command::Serve(arguments) => {
             let settings = load_all(&arguments.common, &arguments.settings, matches)?.settings;
             logging::start(settings.log_format, settings.log_level);
-            block_on(serve::run(&settings, Console::new(&arguments.common)))
+            block_on(serve::run(&settings, Console::new(arguments.common.output)))
         }
         Command::Check(arguments) => {
             if let Some(CheckSubject::History(arguments)) = arguments.subject {
@@ -65,7 +65,7 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
         }
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings, matches)?;
-            config::run(&configuration, Console::new(&arguments.common))
+            config::run(&configuration, Console::new(arguments.common.output))
         }
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { directory } => documents::manual_pages(&directory),
@@ -94,7 +94,7 @@ fn prepare(flags: &OpenFlags, matches: &ArgMatches) -> Result<(Settings, Console
         _ => configuration.settings.log_level,
     };
     logging::start(configuration.settings.log_format, level);
-    Ok((configuration.settings, Console::new(&flags.common)))
+    Ok((configuration.settings, Console::new(flags.common.output)))
 }
 
 fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {

@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use crate::arguments::CommonFlags;
+use crate::arguments::OutputFlags;
 
 #[cfg(test)]
 mod tests;
@@ -21,12 +21,7 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    pub(crate) fn new(flags: &CommonFlags) -> Self {
-        Console::plain(flags.json, flags.quiet)
-    }
-
-    /// For a command that reads no configuration.
-    pub(crate) fn plain(json: bool, quiet: bool) -> Self {
+    pub(crate) fn new(OutputFlags { json, quiet }: OutputFlags) -> Self {
         Console { json, quiet }
     }
 

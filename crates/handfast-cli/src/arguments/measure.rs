@@ -41,12 +41,8 @@ pub(crate) struct BankArguments {
     /// The part that is killed, and which one it is
     #[arg(long, hide = true, requires = "data")]
     pub(crate) child: Option<u32>,
-    /// Report as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress and no report, only errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 /// How money is moved.
@@ -98,12 +94,8 @@ pub(crate) struct BenchFlags {
     /// A directory on the disk to measure; a scratch directory is made in it and removed
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) directory: PathBuf,
-    /// Report as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress and no report, only errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }
 
 /// What the program is started for, how often, and where.
@@ -124,10 +116,6 @@ pub(crate) struct ProcessFlags {
     /// A directory on the disk to measure; a scratch directory is made in it and removed
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) directory: PathBuf,
-    /// Report as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress and no report, only errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
 }

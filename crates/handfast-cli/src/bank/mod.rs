@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
         crash::child(&run, data, first, sources).await?;
         return Ok(Exit::Good);
     }
-    let console = Console::plain(arguments.json, arguments.quiet);
+    let console = Console::new(arguments.output);
     let scratch = Scratch::create(&arguments.directory, "bank")?;
     let data = arguments.data.clone().unwrap_or_else(|| scratch.path.join("data"));
     let history = arguments.history.clone().unwrap_or_else(|| scratch.path.join("history.jsonl"));

@@ -42,7 +42,7 @@ enum Subject {
 
 async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     ensure!(flags.seconds > 0.0, "--seconds must be above 0");
-    let console = Console::plain(flags.json, flags.quiet);
+    let console = Console::new(flags.output);
     let scratch = Scratch::create(&flags.directory, "bench")?;
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let bar = console.progress("bench", "steps", 0);
@@ -98,7 +98,7 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
 }
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {
-    let console = Console::plain(flags.json, flags.quiet);
+    let console = Console::new(flags.output);
     let scratch = Scratch::create(&flags.directory, "bench")?;
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let bar = console.progress("bench", "steps", 0);

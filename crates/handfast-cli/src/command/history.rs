@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::exit::Exit;
 
 pub(super) async fn run(arguments: HistoryArguments) -> anyhow::Result<Exit> {
-    let console = Console::plain(arguments.json, arguments.quiet);
+    let console = Console::new(arguments.output);
     // On a thread of its own: who asks to stop does not wait for the end of a search.
     let path = arguments.file.clone();
     let verdict = tokio::task::spawn_blocking(move || judge(&arguments, console)).await??;

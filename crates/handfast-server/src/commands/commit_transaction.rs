@@ -19,10 +19,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let mut arguments = call.arguments("commitTransaction");
-    // What a router told the client, so that any router could end the transaction.
-    arguments.ignored(&["recoveryToken"])?;
-    arguments.finish()?;
+    end::read(call, COMMAND.name)?;
     end::commit(call).await?;
     Ok(Answer::done())
 }

@@ -26,6 +26,14 @@ pub(crate) fn is_end(command: &str) -> bool {
     matches!(command, "commitTransaction" | "abortTransaction")
 }
 
+/// Reads the fields of either command: it has none of its own that matters here.
+pub(crate) fn read(call: &Call<'_>, command: &'static str) -> Outcome<()> {
+    let mut arguments = call.arguments(command);
+    // What a router told the client, so that any router could end the transaction.
+    arguments.ignored(&["recoveryToken"])?;
+    arguments.finish()
+}
+
 /// Whose transaction, and which.
 fn named(call: &Call<'_>) -> Outcome<(SessionId, i64)> {
     let named = call.request.session.zip(call.request.numbering.number());
