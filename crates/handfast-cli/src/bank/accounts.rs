@@ -61,11 +61,19 @@ impl Accounts {
         recorder.record(EventKind::Ok, 0, writes, None)
     }
 
-    /// Reads all accounts of one snapshot, and returns the sum.
-    pub(super) async fn audit(&self, database: &Database, recorder: &Recorder, process: i64) -> Result<i64> {
+    /// Reads all accounts of one snapshot, and returns the sum. What happens `meanwhile`, after the snapshot was taken, it
+    /// must not see.
+    pub(super) async fn audit(
+        &self,
+        database: &Database,
+        recorder: &Recorder,
+        process: i64,
+        meanwhile: impl Future<Output = Result<()>>,
+    ) -> Result<i64> {
         let planned = (0..self.count).map(|number| read(number, Seen::Nothing, None)).collect();
         recorder.record(EventKind::Invoke, process, planned, None)?;
         let tx = database.begin().await?;
+        meanwhile.await?;
         let documents = tx.find_all(Find::new(self.namespace.clone(), rawdoc! {})).await?;
         tx.commit().await?;
         let accounts = documents.iter().map(Account::read).collect::<Result<Vec<_>>>()?;

@@ -214,7 +214,7 @@ async fn audit(run: &Run, data: &Path, sources: &Sources, recorder: &Arc<Recorde
     let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
     let opened = Opened::open(&quiet, data, sources).await?;
     let accounts = Accounts::new(run.accounts)?;
-    let total = accounts.audit(&opened.database, recorder, 0).await?;
+    let total = accounts.audit(&opened.database, recorder, 0, async { Ok(()) }).await?;
     // What is left behind: the outcomes, and nothing else.
     opened.database.forget_outcomes(Duration::ZERO).await?;
     let records = accounts.records(&opened.database).await?;

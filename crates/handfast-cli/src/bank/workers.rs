@@ -1,4 +1,4 @@
-//! The workers: each moves money again and again, and looks at all accounts now and then.
+//! The workers: each moves money again and again. Now and then it looks at all accounts, as they were before its transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,8 @@ use super::record::Recorder;
 const AUDIT_EVERY: u64 = 50;
 /// The longest pause after a conflict.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// Processes of the history that one process of the program may use: workers are numbered from its first one.
+/// Processes of the history that one process of the program may use: its workers are numbered from the first one, and
+/// their audits from half of them on.
 pub(super) const PROCESSES: i64 = 10_000;
 
 /// Latencies in microseconds, up to a minute.
@@ -85,15 +86,23 @@ impl Workers {
         let mut done = Done::new()?;
         while take_one(&left) {
             if done.committed % AUDIT_EVERY == AUDIT_EVERY / 2 {
-                self.accounts.audit(&self.database, &self.recorder, process).await?;
+                // Its own transfer goes by beneath its snapshot: so there always is an old version to be read.
+                let transfer = self.timed_transfer(process, &random, &mut done);
+                self.accounts.audit(&self.database, &self.recorder, process + PROCESSES / 2, transfer).await?;
+            } else {
+                self.timed_transfer(process, &random, &mut done).await?;
             }
-            let began = self.sources.clock.elapsed();
-            self.transfer(process, &random, &mut done).await?;
-            let took = self.sources.clock.elapsed().saturating_sub(began);
-            done.latencies.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
             committed(1);
         }
         Ok(done)
+    }
+
+    async fn timed_transfer(&self, process: i64, random: &SeededRandom, done: &mut Done) -> Result<()> {
+        let began = self.sources.clock.elapsed();
+        self.transfer(process, random, done).await?;
+        let took = self.sources.clock.elapsed().saturating_sub(began);
+        done.latencies.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        Ok(())
     }
 
     /// Moves money once, however often it takes.
