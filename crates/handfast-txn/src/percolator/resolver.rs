@@ -14,7 +14,7 @@
 //! lock, and a fresh timestamp. No two clients' clocks are compared.
 
 use super::core::Core;
-use super::row::{self, Key, Lock, Row, Status, Step, Timestamp, commit, rollback, status_of};
+use super::row::{Key, Lock, Row, Status, Step, StillOpen, Timestamp, commit, give_up, rollback, status_of};
 use super::rows::{RefusedStep, unchecked};
 use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Result as StoreResult};
@@ -64,8 +64,8 @@ impl Core {
             Status::Locked | Status::Unheard => {}
         }
         let now = self.oracle.next().await?;
-        let give_up = |primary: &Row| give_up(primary, lock, now);
-        match self.rows.apply(&lock.primary, Some(primary), give_up, unchecked).await? {
+        let step = |primary: &Row| give_up(primary, lock, now);
+        match self.rows.apply(&lock.primary, Some(primary), step, unchecked).await? {
             Ok(_) => Ok(Some(Decision::RolledBack)),
             Err(RefusedStep { why: StillOpen::Committed(at), .. }) => Ok(Some(Decision::Committed(at))),
             Err(RefusedStep { why: StillOpen::Alive, .. }) => Ok(None),
@@ -95,21 +95,5 @@ impl Core {
     }
 }
 
-/// Why a transaction is not given up.
-enum StillOpen {
-    Committed(Timestamp),
-    Alive,
-}
-
 /// What cannot happen.
 enum Never {}
-
-/// Rolls the primary back if the transaction of a lock, found there or on another row, is abandoned.
-fn give_up(primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, StillOpen> {
-    let lock = primary.lock.as_ref().filter(|lock| lock.start == found.start).unwrap_or(found);
-    let is_undecided = matches!(status_of(primary, found.start), Status::Locked | Status::Unheard);
-    if is_undecided && !lock.is_expired(now) {
-        return Err(StillOpen::Alive);
-    }
-    row::rollback(primary, found.start, true).map_err(StillOpen::Committed)
-}

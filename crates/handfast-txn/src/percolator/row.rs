@@ -58,8 +58,8 @@ use handfast_store::{CommitTimestamp, Namespace};
 
 pub use codec::FIELD;
 pub use steps::{
-    Collected, NotCommitted, Refused, Seen, Status, Step, collect, commit, prewrite, read_at, renew, rollback,
-    status_of,
+    Collected, NotCommitted, Refused, Seen, Status, Step, StillOpen, collect, commit, give_up, prewrite, read_at,
+    renew, rollback, status_of,
 };
 
 /// Old versions of a document that are kept with it.

@@ -138,6 +138,29 @@ pub fn rollback(row: &Row, start: Timestamp, record: bool) -> Result<Step, Times
     Ok(Step::Change(row.next(start)))
 }
 
+/// Why a transaction is not given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StillOpen {
+    /// It has committed, at this time.
+    Committed(Timestamp),
+    /// It may still commit.
+    Alive,
+}
+
+/// Rolls the primary back, with a record, if the transaction of a lock that was found, there or on another row, is
+/// abandoned at this time of the oracle.
+///
+/// # Errors
+/// See [`StillOpen`].
+pub fn give_up(primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, StillOpen> {
+    let lock = primary.lock.as_ref().filter(|lock| lock.start == found.start).unwrap_or(found);
+    let is_undecided = matches!(status_of(primary, found.start), Status::Locked | Status::Unheard);
+    if is_undecided && !lock.is_expired(now) {
+        return Err(StillOpen::Alive);
+    }
+    rollback(primary, found.start, true).map_err(StillOpen::Committed)
+}
+
 /// Lets a transaction's lock live longer.
 ///
 /// # Errors

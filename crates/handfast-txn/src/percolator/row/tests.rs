@@ -139,6 +139,30 @@ fn rollbacks() {
 }
 
 #[test]
+fn abandoned_transactions() {
+    // The lock of Bob lives for 5 s after 7; that of Joe says the same.
+    let check = |document: RawDocumentBuf, now: Timestamp, expected: Result<bool, StillOpen>| {
+        let found = give_up(&row(document.clone()), &put(7, 9), now).map(|step| step != Step::Done);
+        assert_eq!(found, expected, "at {now} on {document:?}");
+    };
+    let end = Timestamp(7).plus(TTL);
+    let later = Timestamp(end.0 + 1);
+    check(locked(), end, Err(StillOpen::Alive));
+    check(locked(), later, Ok(true));
+    // The primary's own lock counts, which may have been renewed.
+    let Ok(Step::Change(renewed)) = renew(&row(locked()), Timestamp(7), TTL * 2) else { panic!() };
+    check(renewed.to_document(), later, Err(StillOpen::Alive));
+    // Not locked yet: it may be about to be.
+    check(committed(), end, Err(StillOpen::Alive));
+    check(committed(), later, Ok(true));
+    // Decided, whatever the time is.
+    for now in [Timestamp(8), later] {
+        check(moved(), now, Err(StillOpen::Committed(Timestamp(8))));
+        check(given_up(), now, Ok(false));
+    }
+}
+
+#[test]
 fn rolling_back_one_leaves_the_lock_of_another() {
     let Ok(Step::Change(next)) = rollback(&row(locked()), Timestamp(9), true) else { panic!() };
     assert_eq!((next.lock, next.rolled_back), (Some(put(7, 3)), vec![Timestamp(9)]));
