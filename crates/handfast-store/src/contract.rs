@@ -141,4 +141,10 @@ pub trait Snapshot: Send + Sync {
 
     /// Opens a cursor over the documents that match at the snapshot.
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>>;
+
+    /// Whether it can be told without reading the document with this `_id` that nothing which is committed since the snapshot
+    /// has changed it. `false` says nothing. It saves transactions a read; what they commit is looked at again.
+    fn is_unchanged(&self, _namespace: &Namespace, _id: RawBsonRef<'_>) -> bool {
+        false
+    }
 }

@@ -53,7 +53,7 @@ impl Engine for Local {
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
         let snapshot: Arc<dyn handfast_store::Snapshot> = Arc::from(self.store.snapshot().await?);
-        let claims = Box::new(self.table.holder(self.store.clone(), deadline));
+        let claims = Box::new(self.table.holder(self.store.clone(), Arc::clone(&snapshot), deadline));
         Ok(Start { snapshot, claims })
     }
 

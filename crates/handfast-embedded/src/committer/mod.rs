@@ -19,6 +19,7 @@
 mod conflicts;
 mod images;
 mod published;
+mod recent;
 mod staged;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use crate::write::target::Latest;
 pub(crate) use conflicts::Deletions;
 use images::Images;
 pub(crate) use published::{Publisher, Snapshot};
+use recent::Recent;
 pub(crate) use staged::Staged;
 pub(crate) use writer::{Writer, duplicate_id};
 
@@ -144,6 +146,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) publisher: Publisher,
     pub(crate) verify: Verify,
+    /// When documents were changed last.
+    pub(crate) recent: Recent,
     /// Everything that is applied, synced or not.
     latest: Mutex<Latest>,
     /// Syncs so far, and operations answered: the price of a commit, counted.
@@ -177,6 +181,7 @@ impl Committer {
             engine: engine.clone(),
             publisher,
             verify,
+            recent: Recent::new(),
             latest: Mutex::new(latest),
             syncs: AtomicU64::new(0),
             operations: AtomicU64::new(0),

@@ -137,6 +137,7 @@ impl<'s> Writer<'s> {
         let changes = self.index_changes(collection, id_key, before, Some(after))?;
         let timestamp = self.timestamp();
         let value = document_value(&key, timestamp, after.as_bytes());
+        self.state.shared.recent.note(&key, timestamp);
         self.state.staged.write(Keyspace::Documents, key, Some(value));
         if let Some(before) = before {
             self.state.images.note(timestamp, collection.id, before.bytes());
@@ -158,6 +159,7 @@ impl<'s> Writer<'s> {
         let changes = self.index_changes(collection, id_key, Some(before), None)?;
         let timestamp = self.timestamp();
         self.state.deletions.note(&key, timestamp);
+        self.state.shared.recent.note(&key, timestamp);
         self.state.images.note(timestamp, collection.id, before.bytes());
         self.state.staged.write(Keyspace::Documents, key, None);
         self.stage_index_changes(collection, id_key, changes);
@@ -359,6 +361,7 @@ impl<'s> Writer<'s> {
         let timestamp = self.timestamp();
         self.state.deletions.note_namespace(&collection.namespace, timestamp);
         self.state.deletions.note_namespace(to, timestamp);
+        self.state.shared.recent.note_everything(timestamp);
         let mut renamed = Collection::clone(collection);
         renamed.namespace = to.clone();
         Arc::make_mut(&mut self.state.catalog).remove_name(&collection.namespace);
@@ -369,6 +372,7 @@ impl<'s> Writer<'s> {
     pub(crate) fn drop_collection(&mut self, collection: &Collection) {
         let timestamp = self.timestamp();
         self.state.deletions.note_namespace(&collection.namespace, timestamp);
+        self.state.shared.recent.note_everything(timestamp);
         let id = collection.id;
         self.state.staged.write(Keyspace::Metadata, MetadataKey::Collection(id).encode(), None);
         self.state.staged.write(Keyspace::Metadata, MetadataKey::Counts(id).encode(), None);

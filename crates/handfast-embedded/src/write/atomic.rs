@@ -12,7 +12,7 @@ use handfast_store::{
 use super::indexes::add_to_catalog;
 use super::ticketed::once;
 use crate::committer::{Snapshot, Writer};
-use crate::format::document_key;
+use crate::format::{StoredDocument, document_key};
 use crate::keys;
 use crate::read::scan::Reader;
 use crate::store::EmbeddedStore;
@@ -29,10 +29,7 @@ impl StoreSnapshot for OpenSnapshot {
     }
 
     async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
-        let Some(collection) = self.store.collection(&self.snapshot, namespace) else {
-            return Ok(None);
-        };
-        let Some(key) = document_key(collection.id, &keys::of_id(id)) else {
+        let Some(key) = self.key(namespace, id) else {
             return Ok(None);
         };
         let reader = Reader { view: self.snapshot.view()?, verify: self.store.shared().verify };
@@ -42,6 +39,19 @@ impl StoreSnapshot for OpenSnapshot {
 
     async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
         self.store.find_at(self.snapshot.clone(), &request)
+    }
+
+    fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
+        let key = self.key(namespace, id);
+        key.is_some_and(|key| self.store.shared().recent.is_unchanged(&key, self.snapshot.timestamp()))
+    }
+}
+
+impl OpenSnapshot {
+    /// A document's key; none if there is none that it could have.
+    fn key(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Option<Vec<u8>> {
+        let collection = self.store.collection(&self.snapshot, namespace)?;
+        document_key(collection.id, &keys::of_id(id))
     }
 }
 
@@ -86,28 +96,43 @@ fn commit(
     for creation in &batch.creations {
         create(writer, creation)?;
     }
-    for (namespace, id, _) in &deletes {
-        check_unchanged(writer, batch.read_at, namespace, id.as_raw_bson_ref())?;
-    }
-    for (namespace, id, _) in &puts {
-        check_unchanged(writer, batch.read_at, namespace, id.as_raw_bson_ref())?;
-    }
-    for (namespace, id, _) in deletes {
-        let id_key = keys::of_id(id.as_raw_bson_ref());
+    let deletes = before_all(writer, batch.read_at, deletes)?;
+    let puts = before_all(writer, batch.read_at, puts)?;
+    for (before, (namespace, id, _)) in deletes {
         if let Some(collection) = writer.collection(namespace)
-            && let Some(stored) = writer.get(collection.id, &id_key)?
+            && let Some(stored) = before
         {
-            writer.remove(&collection, &id_key, &stored)?;
+            writer.remove(&collection, &keys::of_id(id.as_raw_bson_ref()), &stored)?;
         }
     }
-    put_all(writer, &puts, uuid)?;
+    put_all(writer, puts, uuid)?;
     Ok(writer.timestamp())
 }
 
-fn put_all(writer: &mut Writer<'_>, puts: &[&(Namespace, RawBson, DocumentWrite)], uuid: [u8; 16]) -> StoreResult<()> {
+/// One of a batch.
+type BatchWrite = (Namespace, RawBson, DocumentWrite);
+
+/// Each write with what is there before it, which is what the snapshot has: no document comes up twice.
+fn before_all<'b>(
+    writer: &Writer<'_>,
+    read_at: CommitTimestamp,
+    writes: Vec<&'b BatchWrite>,
+) -> StoreResult<Vec<(Option<StoredDocument>, &'b BatchWrite)>> {
+    let before = |write: &'b BatchWrite| {
+        let stored = unchanged(writer, read_at, &write.0, write.1.as_raw_bson_ref())?;
+        Ok((stored, write))
+    };
+    writes.into_iter().map(before).collect()
+}
+
+fn put_all(
+    writer: &mut Writer<'_>,
+    puts: Vec<(Option<StoredDocument>, &BatchWrite)>,
+    uuid: [u8; 16],
+) -> StoreResult<()> {
     // Unique keys may be swapped between documents of the batch: the entries that the batch gives up go first.
     let mut prepared = Vec::with_capacity(puts.len());
-    for (namespace, id, write) in puts {
+    for (before, (namespace, id, write)) in puts {
         let DocumentWrite::Put(document) = write else {
             continue;
         };
@@ -119,7 +144,6 @@ fn put_all(writer: &mut Writer<'_>, puts: &[&(Namespace, RawBson, DocumentWrite)
         insertion::check_size(document)?;
         let collection = writer.ensure_collection(namespace, uuid)?;
         let id_key = keys::of_id(id.as_raw_bson_ref());
-        let before = writer.get(collection.id, &id_key)?;
         writer.give_up_keys(&collection, &id_key, before.as_ref(), document)?;
         prepared.push((namespace, id_key, before, document));
     }
@@ -174,7 +198,7 @@ fn check_read(
 ) -> StoreResult<()> {
     let Search { namespace, filter, context } = match read {
         Compiled::Document(namespace, id) => {
-            return check_unchanged(writer, read_at, namespace, id.as_raw_bson_ref());
+            return unchanged(writer, read_at, namespace, id.as_raw_bson_ref()).map(|_| ());
         }
         Compiled::Matching(search) => &**search,
     };
@@ -207,24 +231,29 @@ fn create(writer: &mut Writer<'_>, creation: &Creation) -> StoreResult<()> {
     add_to_catalog(writer, namespace, creation.uuid, indexes).map(|_| ())
 }
 
-fn check_unchanged(
+/// A document, if it has not been changed after a snapshot.
+fn unchanged(
     writer: &Writer<'_>,
     read_at: CommitTimestamp,
     namespace: &Namespace,
     id: RawBsonRef<'_>,
-) -> StoreResult<()> {
+) -> StoreResult<Option<StoredDocument>> {
     let id_key = keys::of_id(id);
+    let mut stored = None;
     let changed = match writer.collection(namespace) {
         _ if writer.dropped_since(namespace, read_at) => true,
         None => false,
-        Some(collection) => match writer.get(collection.id, &id_key)? {
-            Some(stored) => stored.timestamp > read_at,
-            None => document_key(collection.id, &id_key).is_some_and(|key| writer.deleted_since(&key, read_at)),
-        },
+        Some(collection) => {
+            stored = writer.get(collection.id, &id_key)?;
+            match &stored {
+                Some(stored) => stored.timestamp > read_at,
+                None => document_key(collection.id, &id_key).is_some_and(|key| writer.deleted_since(&key, read_at)),
+            }
+        }
     };
     if changed {
         let text = format!("write conflict: a document of {namespace} was changed after the snapshot");
         return Err(StoreError::command(Code::WriteConflict, text));
     }
-    Ok(())
+    Ok(stored)
 }

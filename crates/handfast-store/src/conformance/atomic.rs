@@ -16,6 +16,7 @@ list_cases! { Atomic:
     snapshot_outlives_its_collection,
     snapshot_find_filters_and_sorts,
     snapshot_timestamps_grow_with_writes,
+    snapshot_knows_of_changes,
     commit_applies_all_writes,
     commit_of_nothing_is_accepted,
     commit_makes_collections,
@@ -139,6 +140,26 @@ async fn snapshot_find_filters_and_sorts(s: &Subject) -> Result<(), Failure> {
         ..Find::new(c(), rawdoc! { "n": { "$lt": 10 } })
     };
     ensure_eq!(drain(snapshot.find(find).await?).await?, [id(8), id(7)]);
+    Ok(())
+}
+
+/// Whatever happens to a document: no snapshot from before may call it unchanged.
+async fn snapshot_knows_of_changes(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(5)).await?;
+    let snapshot = s.atomic_store()?.snapshot().await?;
+    let is_unchanged = |number| snapshot.is_unchanged(&c(), RawBsonRef::Int32(number));
+    s.update_one(id(0), rawdoc! { "$set": { "n": 100 } }).await?;
+    s.delete(id(1), false).await?;
+    s.fill([id(100)]).await?;
+    commit(s, vec![put(rawdoc! { "_id": 2, "n": 100 }), remove(3)]).await?;
+    for changed in [0, 1, 100, 2, 3] {
+        ensure!(!is_unchanged(changed), "the document {changed} was changed");
+    }
+    s.store.drop_collection(&c()).await?;
+    ensure!(!is_unchanged(4), "its collection was dropped");
+    let snapshot = s.atomic_store()?.snapshot().await?;
+    s.fill([id(4)]).await?;
+    ensure!(!snapshot.is_unchanged(&c(), RawBsonRef::Int32(4)), "it was inserted into a new collection");
     Ok(())
 }
 

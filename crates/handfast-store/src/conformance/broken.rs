@@ -61,6 +61,8 @@ pub(crate) enum Defect {
     CommitIsNotAtomic,
     /// A snapshot reads what is there now.
     SnapshotIsNotStable,
+    /// A snapshot calls every document unchanged.
+    SnapshotKnowsNoChanges,
     /// Counts do not stop at their limit.
     CountIgnoresLimit,
     /// Distinct returns the values of each document, twice if they come twice.
@@ -93,7 +95,7 @@ pub(crate) enum Defect {
 
 impl Defect {
     /// All of them.
-    pub(crate) const ALL: [Defect; 38] = [
+    pub(crate) const ALL: [Defect; 39] = [
         Defect::UpdateIsNotAtomic,
         Defect::FindAndModifyIsNotAtomic,
         Defect::UniqueIsIgnored,
@@ -118,6 +120,7 @@ impl Defect {
         Defect::CommitIgnoresConflicts,
         Defect::CommitIsNotAtomic,
         Defect::SnapshotIsNotStable,
+        Defect::SnapshotKnowsNoChanges,
         Defect::CountIgnoresLimit,
         Defect::DistinctRepeats,
         Defect::StatsAreOffByOne,
@@ -174,6 +177,7 @@ impl Defect {
             Defect::RangesAreIgnored => "read_of_a_range_conflicts_with_a_phantom",
             Defect::RangesMissWhatLeft => "read_of_a_range_conflicts_with_a_document_that_leaves",
             Defect::RangesAreCollections => "read_of_a_range_does_not_conflict_with_what_is_outside",
+            Defect::SnapshotKnowsNoChanges => "snapshot_knows_of_changes",
             Defect::CreationTakesWhatIsThere => "creation_conflicts_with_a_collection_that_is_there",
         }
     }
@@ -479,10 +483,13 @@ impl Cursor for BrokenCursor {
 impl AtomicStore for Broken {
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         let snapshot = self.store.snapshot().await?;
-        if self.is(Defect::SnapshotIsNotStable) {
-            return Ok(Box::new(Unstable { store: self.store.clone(), timestamp: snapshot.timestamp() }));
+        match self.defect {
+            Defect::SnapshotIsNotStable => {
+                Ok(Box::new(Unstable { store: self.store.clone(), timestamp: snapshot.timestamp() }))
+            }
+            Defect::SnapshotKnowsNoChanges => Ok(Box::new(Careless(snapshot))),
+            _ => Ok(snapshot),
         }
-        Ok(snapshot)
     }
 
     async fn commit(&self, mut batch: AtomicBatch) -> Result<CommitTimestamp> {
@@ -537,6 +544,27 @@ impl Snapshot for Unstable {
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         self.store.find(request).await
+    }
+}
+
+struct Careless(Box<dyn Snapshot>);
+
+#[async_trait]
+impl Snapshot for Careless {
+    fn timestamp(&self) -> CommitTimestamp {
+        self.0.timestamp()
+    }
+
+    async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
+        self.0.get(namespace, id).await
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        self.0.find(request).await
+    }
+
+    fn is_unchanged(&self, _: &Namespace, _: RawBsonRef<'_>) -> bool {
+        true
     }
 }
 

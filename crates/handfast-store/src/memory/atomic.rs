@@ -127,4 +127,8 @@ impl Snapshot for MemorySnapshot {
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         self.store.find_in(&self.state, &request)
     }
+
+    fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
+        self.store.state().changed_at(namespace, &id_key(id)) <= self.state.commit
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument};
 use handfast_mql::{Code, key};
-use handfast_store::{AtomicStore, Clock, Error as StoreError, Namespace, Result as StoreResult, notation};
+use handfast_store::{AtomicStore, Clock, Error as StoreError, Namespace, Result as StoreResult, Snapshot, notation};
 use tokio::sync::Notify;
 
 use crate::Claims;
@@ -38,6 +38,7 @@ struct Claim {
 pub(super) struct Holder {
     table: Arc<Table>,
     store: Arc<dyn AtomicStore>,
+    snapshot: Arc<dyn Snapshot>,
     number: u64,
     deadline: Duration,
     places: Mutex<Vec<Place>>,
@@ -48,12 +49,18 @@ impl Table {
         Table { clock, claims: Mutex::default() }
     }
 
-    pub(super) fn holder(self: &Arc<Self>, store: Arc<dyn AtomicStore>, deadline: Duration) -> Holder {
+    /// For a transaction that reads from a snapshot.
+    pub(super) fn holder(
+        self: &Arc<Self>,
+        store: Arc<dyn AtomicStore>,
+        snapshot: Arc<dyn Snapshot>,
+        deadline: Duration,
+    ) -> Holder {
         let mut claims = lock(&self.claims);
         claims.last_holder += 1;
         let number = claims.last_holder;
         drop(claims);
-        Holder { table: Arc::clone(self), store, number, deadline, places: Mutex::default() }
+        Holder { table: Arc::clone(self), store, snapshot, number, deadline, places: Mutex::default() }
     }
 
     /// Waits until the claim on a document is given up: first come, first served. `false` at once if there is none.
@@ -120,6 +127,9 @@ impl Claims for Holder {
             Ok(false) => return Ok(()),
             Ok(true) => lock(&self.places).push(place),
         }
+        if self.snapshot.is_unchanged(namespace, id) {
+            return Ok(());
+        }
         let now = self.store.snapshot().await?.get(namespace, id).await?;
         if now.as_deref().map(RawDocument::as_bytes) != seen.map(RawDocument::as_bytes) {
             return Err(conflict(namespace, id, "it was changed since the transaction began"));
@@ -167,7 +177,8 @@ mod tests {
         let table = Arc::new(Table::new(sources.clock));
         let (namespace, id) = (Namespace::new("d", "c").unwrap(), RawBsonRef::Int32(1));
         assert!(!table.released(&namespace, id).await, "nobody has it");
-        let holder = table.holder(store, Duration::from_secs(60));
+        let snapshot = Arc::from(store.snapshot().await.unwrap());
+        let holder = table.holder(store, snapshot, Duration::from_secs(60));
         holder.claim(&namespace, id, None).await.unwrap();
         let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(table.released(&namespace, id))).collect();
         for one in &mut waiting {

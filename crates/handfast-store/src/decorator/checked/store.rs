@@ -216,4 +216,8 @@ impl Snapshot for CheckedSnapshot {
         let breaches = Arc::clone(&self.breaches);
         Ok(Box::new(CheckedCursor { cursor, breaches, store: self.store, expected }))
     }
+
+    fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
+        self.snapshot.is_unchanged(namespace, id)
+    }
 }

@@ -223,6 +223,10 @@ impl Snapshot for FaultySnapshot {
         let cursor = self.injector.read(Operation::SnapshotFind, self.snapshot.find(request)).await?;
         Ok(Box::new(FaultyCursor { cursor, injector: Arc::clone(&self.injector) }))
     }
+
+    fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
+        self.snapshot.is_unchanged(namespace, id)
+    }
 }
 
 pub(super) struct FaultyCursor {

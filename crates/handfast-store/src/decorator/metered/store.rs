@@ -133,6 +133,10 @@ impl Snapshot for MeteredSnapshot {
         let cursor = self.meters.time(Operation::SnapshotFind, self.snapshot.find(request)).await?;
         Ok(Box::new(MeteredCursor { cursor, meters: Arc::clone(&self.meters) }))
     }
+
+    fn is_unchanged(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
+        self.snapshot.is_unchanged(namespace, id)
+    }
 }
 
 pub(super) struct MeteredCursor {
