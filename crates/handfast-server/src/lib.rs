@@ -4,7 +4,8 @@
 //! [`Database`](handfast_txn::Database); it knows nothing of how documents are kept.
 //!
 //! ```text
-//! server      listens, accepts, ends
+//! listeners   takes the addresses, all or none
+//! server      accepts, ends
 //! tls         the handshake before the first message, if there is one
 //! connection  a message, its answer, the next message
 //! frame       bytes to whole messages, within bounds of size and time
@@ -34,6 +35,7 @@ pub mod error;
 mod exchange;
 mod fail_points;
 mod frame;
+pub mod listeners;
 mod lock;
 pub mod metrics;
 mod operations;
@@ -52,6 +54,7 @@ mod transactions;
 mod writer;
 
 pub use error::{Error, Result};
+pub use listeners::Listeners;
 pub use metrics::Metrics;
 pub use options::{Address, ConnectionLimits, CursorLimits, Options, Topology};
 pub use server::{Server, ShutdownHandle};

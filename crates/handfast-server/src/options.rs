@@ -101,8 +101,6 @@ impl Default for ConnectionLimits {
 /// How a server is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen; several are allowed.
-    pub listen: Vec<Address>,
     /// What the server says it is.
     pub topology: Topology,
     /// Whether a client has to log in, and may do what its roles allow.
@@ -138,7 +136,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            listen: Vec::new(),
             topology: Topology::default(),
             authentication: false,
             tls: None,
@@ -154,12 +151,5 @@ impl Default for Options {
             test_commands: false,
             command_line: Vec::new(),
         }
-    }
-}
-
-impl Options {
-    /// The defaults, on one address.
-    pub fn on(address: Address) -> Self {
-        Options { listen: vec![address], ..Options::default() }
     }
 }

@@ -1,16 +1,12 @@
-//! Listens, accepts connections, and ends.
+//! Accepts connections, and ends.
 //!
 //! ```text
-//! bind      every address is taken, or none: a busy port is known before anything runs
 //! run       accepts until shutdown; one task a connection
 //! shutdown  no new connections; idle ones are closed, running commands get their answer, further ones code 91;
 //!           what still runs after the grace period is cut off
 //! ```
 
-use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,13 +14,14 @@ use handfast_mql::Code;
 use handfast_txn::Database;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use crate::connection::{self, OpenConnection};
-use crate::error::{CommandError, Error, Result};
+use crate::error::CommandError;
+use crate::listeners::{Listener, Listeners, Stream};
 use crate::metrics::Metrics;
 use crate::options::{Address, Options};
 use crate::refusal;
@@ -46,31 +43,10 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
-/// Only the user who runs the server may connect through a Unix socket.
-const SOCKET_MODE: u32 = 0o700;
-
-enum Listener {
-    Tcp(TcpListener),
-    /// The file goes when the listener does.
-    Unix(UnixListener, #[expect(dead_code, reason = "held until it is dropped")] SocketFile),
-}
-
-/// Removes the file of a Unix socket when the server is done with it.
-struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0) {
-            warn!(path = %self.0.display(), %error, "cannot remove the socket");
-        }
-    }
-}
-
 /// A server that has its addresses and does not serve yet.
 pub struct Server {
     shared: Arc<Shared>,
-    listeners: Vec<Listener>,
-    addresses: Vec<Address>,
+    listeners: Listeners,
 }
 
 /// Tells a running server to end, from anywhere. It keeps neither the server nor its store.
@@ -90,40 +66,14 @@ impl ShutdownHandle {
 }
 
 impl Server {
-    /// Takes the addresses.
-    ///
-    /// # Errors
-    /// An address is taken or not allowed, or none is given.
-    pub async fn bind(options: Options, database: Database) -> Result<Self> {
-        if options.listen.is_empty() {
-            return Err(Error::NoAddress);
-        }
-        let mut listeners = Vec::new();
-        let mut addresses = Vec::new();
-        for address in &options.listen {
-            let failed = |source| Error::Listen { address: address.to_string(), source };
-            match address {
-                Address::Tcp(socket) => {
-                    let listener = TcpListener::bind(socket).await.map_err(failed)?;
-                    addresses.push(Address::Tcp(listener.local_addr().map_err(failed)?));
-                    listeners.push(Listener::Tcp(listener));
-                }
-                Address::Unix(path) => {
-                    remove_abandoned(path).await?;
-                    let listener = UnixListener::bind(path).map_err(failed)?;
-                    let file = SocketFile(path.clone());
-                    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
-                    addresses.push(address.clone());
-                    listeners.push(Listener::Unix(listener, file));
-                }
-            }
-        }
-        Ok(Server { shared: Arc::new(Shared::new(database, options)), listeners, addresses })
+    /// A server of a database at addresses that are taken already.
+    pub fn new(listeners: Listeners, options: Options, database: Database) -> Self {
+        Server { shared: Arc::new(Shared::new(database, options)), listeners }
     }
 
     /// Where it listens, with the ports that were free.
     pub fn addresses(&self) -> &[Address] {
-        &self.addresses
+        self.listeners.addresses()
     }
 
     /// What it counts.
@@ -141,9 +91,9 @@ impl Server {
     /// # Cancellation
     /// If it is dropped, connections are cut off; commands in flight may or may not have happened.
     pub async fn run(self) {
-        let Server { shared, listeners, .. } = self;
+        let Server { shared, listeners } = self;
         let mut accepting = JoinSet::new();
-        for listener in listeners {
+        for listener in listeners.into_all() {
             accepting.spawn(accept(Arc::clone(&shared), listener));
         }
         let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
@@ -188,7 +138,7 @@ async fn accept(shared: Arc<Shared>, listener: Listener) {
             biased;
             () = begun(&mut shutdown) => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accept_one(&listener) => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok(stream) => start(&shared, stream, &mut connections),
@@ -203,18 +153,6 @@ async fn accept(shared: Arc<Shared>, listener: Listener) {
     if tokio::time::timeout(shared.options.shutdown_grace, all).await.is_err() {
         warn!(connections = connections.len(), "commands still run after the grace period: they are cut off");
         connections.shutdown().await;
-    }
-}
-
-enum Stream {
-    Tcp(TcpStream, std::net::SocketAddr),
-    Unix(UnixStream),
-}
-
-async fn accept_one(listener: &Listener) -> io::Result<Stream> {
-    match listener {
-        Listener::Tcp(listener) => listener.accept().await.map(|(stream, remote)| Stream::Tcp(stream, remote)),
-        Listener::Unix(listener, _) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
     }
 }
 
@@ -318,21 +256,6 @@ fn spawn_tls(
         }
         drop(open);
     });
-}
-
-/// A socket that nobody listens on any more is in the way of nobody; anything else is not ours to remove.
-async fn remove_abandoned(path: &Path) -> Result<()> {
-    let in_the_way = |why| Err(Error::SocketPath { path: path.to_owned(), why });
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(Error::Listen { address: path.display().to_string(), source }),
-        Ok(found) if !found.file_type().is_socket() => in_the_way("something that is no socket is there"),
-        Ok(_) => match UnixStream::connect(path).await {
-            Ok(_) => in_the_way("a server listens there already"),
-            Err(_) => std::fs::remove_file(path)
-                .map_err(|source| Error::Listen { address: path.display().to_string(), source }),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -30,7 +30,25 @@ pub struct TlsError {
     pub file: TlsFile,
     /// Where it is.
     pub path: PathBuf,
+    /// Whether the operating system did not give it, so that nobody knows what is in it.
+    pub is_unreadable: bool,
     why: String,
+}
+
+impl TlsError {
+    fn content(file: TlsFile, path: &Path, why: String) -> Self {
+        TlsError { file, path: path.to_owned(), is_unreadable: false, why }
+    }
+
+    fn pem(file: TlsFile, path: &Path, what: &str, error: &pem::Error) -> Self {
+        match error {
+            pem::Error::Io(error) => {
+                let why = format!("it cannot be read: {error}");
+                TlsError { file, path: path.to_owned(), is_unreadable: true, why }
+            }
+            other => TlsError::content(file, path, format!("no {what} in PEM form can be read: {other}")),
+        }
+    }
 }
 
 /// A certificate, its key, and whose clients may connect.
@@ -51,9 +69,9 @@ impl Tls {
     pub fn load(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = certificates(TlsFile::Certificate, certificate)?;
-        let wrong = |file, path: &Path, why: String| TlsError { file, path: path.to_owned(), why };
+        let wrong = TlsError::content;
         let secret = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| wrong(TlsFile::Key, key, format!("no private key in PEM form can be read: {error}")))?;
+            .map_err(|error| TlsError::pem(TlsFile::Key, key, "private key", &error))?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong(TlsFile::Certificate, certificate, error.to_string()))?;
@@ -85,10 +103,12 @@ impl Tls {
 }
 
 fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |why| TlsError { file, path: path.to_owned(), why };
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let read = read.map_err(|error| wrong(format!("no certificate in PEM form can be read: {error}")))?;
-    if read.is_empty() { Err(wrong("there is no certificate in it".to_owned())) } else { Ok(read) }
+    let read = read.map_err(|error| TlsError::pem(file, path, "certificate", &error))?;
+    if read.is_empty() {
+        return Err(TlsError::content(file, path, "there is no certificate in it".to_owned()));
+    }
+    Ok(read)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
-use handfast_server::{Address, Server};
+use handfast_server::{Address, Listeners, Server};
 use handfast_store::{DocumentStore, Namespace, Sources};
 use handfast_txn::Database;
 
@@ -139,10 +139,9 @@ struct Serving {
 
 impl Serving {
     async fn start(embedded: &EmbeddedStore, sources: &Sources) -> Result<Self> {
-        let listen = vec![Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))];
-        let options = handfast_server::Options { listen, ..handfast_server::Options::default() };
+        let listeners = Listeners::bind(&[Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]).await?;
         let database = Database::local(embedded.clone(), sources.clone());
-        let server = Server::bind(options, database.clone()).await?;
+        let server = Server::new(listeners, handfast_server::Options::default(), database.clone());
         let address = server.addresses().iter().find_map(tcp).context("the server has no address")?;
         let shutdown = server.shutdown_handle();
         Ok(Serving { address, database, shutdown, task: tokio::spawn(server.run()) })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use handfast_server::auth::Users;
-use handfast_server::{Address, Options, Server, Tls, TlsFile};
+use handfast_server::{Address, Listeners, Options, Server, Tls, TlsFile};
 use handfast_store::Sources;
 use handfast_txn::Database;
 use serde_json::json;
@@ -33,13 +33,15 @@ pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result
         warn!("clients can make commands fail: --test-commands is for tests");
     }
     let sources = Sources::system().context("the operating system gives no randomness")?;
+    // Before the data directory is made: a busy port leaves nothing behind.
+    let listeners = Listeners::bind(&listen).await?;
     let embedded = store::open(settings, sources.clone()).await?;
     let database = Database::local(embedded.clone(), sources);
     if settings.auth {
         check_users(&Users::new(Arc::new(database.clone())), &listen).await?;
     }
 
-    let server = Server::bind(Options { tls, ..options(settings, listen) }, database).await?;
+    let server = Server::new(listeners, Options { tls, ..options(settings) }, database);
     let handle = server.shutdown_handle();
     announce(settings, server.addresses(), console)?;
     let mut serving = tokio::spawn(server.run());
@@ -147,8 +149,8 @@ fn with_one_free_port(mut sockets: Vec<SocketAddr>) -> impl Iterator<Item = Sock
     sockets.into_iter()
 }
 
-fn options(settings: &Settings, listen: Vec<Address>) -> Options {
-    let mut options = Options { listen, durability: settings.durability.into(), ..Options::default() };
+fn options(settings: &Settings) -> Options {
+    let mut options = Options { durability: settings.durability.into(), ..Options::default() };
     options.topology = match settings.topology {
         Topology::Standalone => handfast_server::Topology::Standalone,
         Topology::Mongos => handfast_server::Topology::Mongos,

@@ -94,6 +94,7 @@ fn a_busy_port_is_one_line() -> Result<()> {
     let address = taken.local_addr()?.to_string();
     let output = handfast(&scratch, &["serve", "--log-level", "warn", "--listen", &address]).output()?;
     assert_one_line(&output, 1, &format!("cannot listen on {address}"));
+    assert!(!scratch.path("handfast-data").exists(), "nothing was made");
     Ok(())
 }
 

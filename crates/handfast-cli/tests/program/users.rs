@@ -99,7 +99,7 @@ fn a_bad_certificate_is_one_line_that_names_the_flag() -> Result<()> {
         ),
         (
             &["--tls-certificate", "nowhere", "--tls-key", "nonsense"],
-            "tls-certificate: nowhere: no certificate in PEM form",
+            "tls-certificate: nowhere: it cannot be read",
         ),
     ] {
         assert_one_line(&handfast(&scratch, &serve).args(arguments).output()?, 2, expected);

@@ -6,33 +6,26 @@ use handfast_store::{MemoryStore, Sources};
 use handfast_txn::Database;
 use handfast_wire::{Flags, HEADER_BYTES, OpMsg};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedKey, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::*;
-use crate::{Address, Options, Server};
+use crate::{Address, Listeners, Options, Server};
 
 /// Files of one test, removed when it is over.
-struct Files(PathBuf);
+struct Files(TempDir);
 
 impl Files {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("handfast-tls-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Files(path)
+    fn new() -> Self {
+        Files(tempfile::tempdir().unwrap())
     }
 
     fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -42,9 +35,10 @@ fn localhost() -> CertifiedKey<KeyPair> {
 
 async fn serve(tls: Tls) -> SocketAddr {
     let listen = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let options = Options { tls: Some(tls), ..Options::on(listen) };
+    let listeners = Listeners::bind(&[listen]).await.unwrap();
+    let options = Options { tls: Some(tls), ..Options::default() };
     let sources = Sources::seeded(1);
-    let server = Server::bind(options, Database::local(MemoryStore::new(sources.clone()), sources)).await.unwrap();
+    let server = Server::new(listeners, options, Database::local(MemoryStore::new(sources.clone()), sources));
     let Address::Tcp(address) = server.addresses()[0].clone() else { panic!("no TCP") };
     tokio::spawn(server.run());
     address
@@ -74,7 +68,7 @@ async fn ping(address: SocketAddr, trusted: &CertificateDer<'static>, own: Optio
 
 #[tokio::test]
 async fn a_client_that_trusts_the_certificate() {
-    let files = Files::new("plain");
+    let files = Files::new();
     let (own, other) = (localhost(), localhost());
     let certificate = files.write("certificate.pem", &own.cert.pem());
     let key = files.write("key.pem", &own.signing_key.serialize_pem());
@@ -94,7 +88,7 @@ async fn a_client_that_trusts_the_certificate() {
 
 #[tokio::test]
 async fn clients_with_a_certificate_alone() {
-    let files = Files::new("clients");
+    let files = Files::new();
     let own = localhost();
     let certificate = files.write("certificate.pem", &own.cert.pem());
     let key = files.write("key.pem", &own.signing_key.serialize_pem());
@@ -116,31 +110,32 @@ async fn clients_with_a_certificate_alone() {
 
 #[test]
 fn files_that_are_wrong_are_named() {
-    let files = Files::new("wrong");
+    let files = Files::new();
     let (own, other) = (localhost(), localhost());
     let certificate = files.write("certificate.pem", &own.cert.pem());
     let key = files.write("key.pem", &own.signing_key.serialize_pem());
     let foreign = files.write("other.pem", &other.signing_key.serialize_pem());
-    let (nonsense, nowhere) = (files.write("nonsense.pem", "nonsense"), files.0.join("nowhere.pem"));
+    let (nonsense, nowhere) = (files.write("nonsense.pem", "nonsense"), files.0.path().join("nowhere.pem"));
     let check = |certificate: &Path, key: &Path, ca: Option<&Path>, file, path: &Path, text: &str| {
         let error = Tls::load(certificate, key, ca).unwrap_err();
         assert_eq!((error.file, error.path.as_path()), (file, path));
+        assert_eq!(error.is_unreadable, path == nowhere);
         assert!(error.to_string().contains(text), "{error}");
     };
-    check(&nowhere, &key, None, TlsFile::Certificate, &nowhere, "no certificate in PEM form can be read");
+    check(&nowhere, &key, None, TlsFile::Certificate, &nowhere, "it cannot be read: No such file");
     check(&nonsense, &key, None, TlsFile::Certificate, &nonsense, "there is no certificate in it");
     check(&key, &key, None, TlsFile::Certificate, &key, "there is no certificate in it");
-    check(&certificate, &nowhere, None, TlsFile::Key, &nowhere, "no private key in PEM form can be read");
+    check(&certificate, &nowhere, None, TlsFile::Key, &nowhere, "it cannot be read: No such file");
     check(&certificate, &certificate, None, TlsFile::Key, &certificate, "no private key in PEM form can be read");
     check(&certificate, &foreign, None, TlsFile::Key, &foreign, "the key does not belong to the certificate in");
-    check(&certificate, &key, Some(&nowhere), TlsFile::ClientCa, &nowhere, "no certificate in PEM form can be read");
+    check(&certificate, &key, Some(&nowhere), TlsFile::ClientCa, &nowhere, "it cannot be read: No such file");
     check(&certificate, &key, Some(&nonsense), TlsFile::ClientCa, &nonsense, "there is no certificate in it");
     assert!(Tls::load(&certificate, &key, Some(&certificate)).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handshake_that_does_not_come_is_given_up() {
-    let files = Files::new("silent");
+    let files = Files::new();
     let own = localhost();
     let certificate = files.write("certificate.pem", &own.cert.pem());
     let key = files.write("key.pem", &own.signing_key.serialize_pem());
