@@ -32,25 +32,32 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// The definition of the command line with the defaults of all settings in the help texts, where people look for them.
+/// The definition of the command line with the defaults and the environment variables of all settings in the help texts,
+/// where people look for them.
 pub(crate) fn definition() -> clap::Command {
     let defaults: BTreeMap<String, String> = configuration::defaults().collect();
-    Arguments::command().mut_subcommands(|command| with_defaults(command, &defaults))
+    Arguments::command().mut_subcommands(|command| with_sources(command, &defaults))
 }
 
-/// A command with the defaults of settings, and the commands in it.
-fn with_defaults(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
+/// A command with the sources of settings, and the commands in it.
+fn with_sources(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
+    let keys = configuration::keys();
     let command = command.mut_args(|argument| {
-        let default = argument.get_long().and_then(|key| defaults.get(key));
-        match (default, argument.get_help().map(ToString::to_string)) {
-            // Who has a default of its own has nothing to do with the setting of that name.
-            (Some(default), Some(help)) if !help.contains("[default: ") => {
-                argument.help(format!("{help} [default: {default}]"))
-            }
-            _ => argument,
-        }
+        // A flag of that name without a heading is no setting.
+        let key = argument.get_long().filter(|key| argument.get_help_heading().is_some() && is_one_of(key, &keys));
+        let (Some(key), Some(help)) = (key, argument.get_help()) else { return argument };
+        let default = match defaults.get(key) {
+            Some(default) => format!(" [default: {default}]"),
+            None => String::new(),
+        };
+        let help = format!("{help}{default} [env: {}]", configuration::variable(key));
+        argument.help(help)
     });
-    command.mut_subcommands(|command| with_defaults(command, defaults))
+    command.mut_subcommands(|command| with_sources(command, defaults))
+}
+
+fn is_one_of(key: &str, keys: &[String]) -> bool {
+    keys.iter().any(|known| known == key)
 }
 
 /// What to do.
@@ -137,7 +144,7 @@ pub(crate) enum Command {
     /// Write the manual pages into a directory
     #[command(after_help = "Example:\n  handfast man ~/.local/share/man/man1")]
     Man {
-        /// Where to; it must exist
+        /// Where to; made if it is not there
         directory: PathBuf,
     },
 }
@@ -156,8 +163,8 @@ pub(crate) struct OutputFlags {
 /// What every command that reads the configuration takes.
 #[derive(Args, Debug)]
 pub(crate) struct CommonFlags {
-    /// Configuration file (TOML) [default: handfast.toml, if it is there]
-    #[arg(long, env = "HANDFAST_CONFIG", value_name = "FILE")]
+    /// Configuration file (TOML) [default: handfast.toml, if it is there] [env: HANDFAST_CONFIG]
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
@@ -169,28 +176,28 @@ pub(crate) struct CommonFlags {
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreFlags {
     /// The data directory; created if it is not there
-    #[arg(long, env = "HANDFAST_DATA", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// When a write that does not say itself is acknowledged
-    #[arg(long, env = "HANDFAST_DURABILITY", value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN")]
     pub(crate) durability: Option<Durability>,
     /// Bound of the cache of data blocks
-    #[arg(long, env = "HANDFAST_CACHE_BYTES", value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) cache_bytes: Option<Bytes>,
     /// A write buffer of this size goes to a data file; there are two, each with up to two full ones waiting
-    #[arg(long, env = "HANDFAST_WRITE_BUFFER_BYTES", value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) write_buffer_bytes: Option<Bytes>,
     /// Bound of all journal files; a store that was killed reads as much when it is opened
-    #[arg(long, env = "HANDFAST_JOURNAL_BYTES", value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) journal_bytes: Option<Bytes>,
     /// Bound of the write buffers that cursors and snapshots in use keep in memory; beyond it the oldest ends
-    #[arg(long, env = "HANDFAST_SNAPSHOT_BYTES", value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) snapshot_bytes: Option<Bytes>,
     /// Bound of what one sort, group or other stage of a query holds in memory; more is refused
-    #[arg(long, env = "HANDFAST_SORT_BYTES", value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) sort_bytes: Option<Bytes>,
     /// How often documents that a TTL index lets expire are looked for
-    #[arg(long, env = "HANDFAST_EXPIRY_INTERVAL", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) expiry_interval: Option<Span>,
 }
 
@@ -200,69 +207,69 @@ pub(crate) struct StoreFlags {
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerFlags {
     /// Address and port; port 0 takes a free one. Other than loopback needs --auth or --insecure
-    #[arg(long, env = "HANDFAST_LISTEN", value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
     /// Ask clients to log in, and let each do what its roles allow. `handfast user` adds users
-    #[arg(long, env = "HANDFAST_AUTH", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) auth: Option<bool>,
     /// Speak TLS over TCP with this certificate, and those between it and an authority (PEM)
-    #[arg(long, env = "HANDFAST_TLS_CERTIFICATE", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// The private key of --tls-certificate (PEM)
-    #[arg(long, env = "HANDFAST_TLS_KEY", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Let only clients connect whose certificate one of these authorities signed (PEM)
-    #[arg(long, env = "HANDFAST_TLS_CLIENT_CA", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) tls_client_ca: Option<PathBuf>,
     /// Listen on addresses that others can reach although nobody has to log in
-    #[arg(long, env = "HANDFAST_INSECURE", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) insecure: Option<bool>,
     /// Listen on a Unix socket too
-    #[arg(long, env = "HANDFAST_UNIX_SOCKET", value_name = "PATH")]
+    #[arg(long, value_name = "PATH")]
     pub(crate) unix_socket: Option<PathBuf>,
     /// What the server says it is. To a standalone server drivers send no transactions and no retryable writes
-    #[arg(long, env = "HANDFAST_TOPOLOGY", value_name = "KIND")]
+    #[arg(long, value_name = "KIND")]
     pub(crate) topology: Option<Topology>,
     /// Name of the replica set
-    #[arg(long, env = "HANDFAST_REPLICA_SET", value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) replica_set: Option<String>,
     /// Address that a replica set gives its clients [default: the one they dialled]
-    #[arg(long, env = "HANDFAST_ADVERTISE", value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
     /// Connections at once; one more gets an error and is closed
-    #[arg(long, env = "HANDFAST_MAX_CONNECTIONS", value_name = "N")]
+    #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<u32>,
     /// Cursors open at once
-    #[arg(long, env = "HANDFAST_MAX_CURSORS", value_name = "N")]
+    #[arg(long, value_name = "N")]
     pub(crate) max_cursors: Option<u32>,
     /// Bound of large requests in memory at once, over all connections
-    #[arg(long, env = "HANDFAST_REQUEST_BYTES", value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) request_bytes: Option<Bytes>,
     /// Bound of large replies in memory at once, over all connections
-    #[arg(long, env = "HANDFAST_REPLY_BYTES", value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) reply_bytes: Option<Bytes>,
     /// How long a connection may be silent before it is closed
-    #[arg(long, env = "HANDFAST_CONNECTION_TIMEOUT", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) connection_timeout: Option<Span>,
     /// How long a cursor may be idle before it is closed
-    #[arg(long, env = "HANDFAST_CURSOR_TIMEOUT", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) cursor_timeout: Option<Span>,
     /// How long a transaction may be open before it is rolled back
-    #[arg(long, env = "HANDFAST_TRANSACTION_LIFETIME", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) transaction_lifetime: Option<Span>,
     /// How long outcomes of transactions and results of retryable writes are kept for clients that ask again, 5m at least
-    #[arg(long, env = "HANDFAST_OUTCOME_RETENTION", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) outcome_retention: Option<Span>,
     /// How long commands in progress may take to finish at a graceful stop
-    #[arg(long, env = "HANDFAST_SHUTDOWN_TIMEOUT", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) shutdown_timeout: Option<Span>,
     /// Commands that take longer are logged
-    #[arg(long, env = "HANDFAST_SLOW_OPERATION", value_name = "TIME")]
+    #[arg(long, value_name = "TIME")]
     pub(crate) slow_operation: Option<Span>,
     /// Let clients make commands fail with configureFailPoint, as suites of tests do. Never for data that matters
-    #[arg(long, env = "HANDFAST_TEST_COMMANDS", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) test_commands: Option<bool>,
 }
@@ -273,10 +280,10 @@ pub(crate) struct ServerFlags {
 #[command(next_help_heading = "Log")]
 pub(crate) struct LogFlags {
     /// What a line looks like
-    #[arg(long, env = "HANDFAST_LOG_FORMAT", value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
     /// From which level on
-    #[arg(long, env = "HANDFAST_LOG_LEVEL", value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
 }
 
@@ -287,6 +294,9 @@ pub(crate) struct SettingFlags {
     pub(crate) store: StoreFlags,
     #[command(flatten)]
     pub(crate) server: ServerFlags,
+    /// Another port than the one of --listen, at the same host
+    #[arg(long, value_name = "N", conflicts_with = "listen", help_heading = "Server")]
+    pub(crate) port: Option<u16>,
     #[command(flatten)]
     pub(crate) log: LogFlags,
 }

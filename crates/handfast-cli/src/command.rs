@@ -12,7 +12,6 @@ mod user;
 use std::future::Future;
 
 use anyhow::Context;
-use clap::ArgMatches;
 
 use crate::arguments::{CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags, UserArguments};
 use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
@@ -22,49 +21,47 @@ use crate::logging;
 use crate::shutdown::Shutdown;
 use crate::{bank, bench};
 
-/// Runs a command. `matches` are those of the subcommand: they know which value came from the environment.
-pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit> {
+/// Runs a command.
+pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(arguments) => {
-            let settings = load_all(&arguments.common, &arguments.settings, matches)?.settings;
-            logging::start(settings.log_format, settings.log_level);
-            block_on(serve::run(&settings, Console::new(arguments.common.output)))
+            let configuration = load_all(&arguments.common, &arguments.settings)?;
+            logging::start(configuration.settings.log_format, configuration.settings.log_level);
+            block_on(serve::run(&configuration, Console::new(arguments.common.output)))
         }
         Command::Check(arguments) => {
             if let Some(CheckSubject::History(arguments)) = arguments.subject {
                 return block_on(until_stopped(history::run(arguments)));
             }
-            let (settings, console) = prepare(&arguments.open, matches)?;
+            let (settings, console) = prepare(&arguments.open)?;
             block_on(until_stopped(check::run(&settings, &arguments, console)))
         }
         Command::Dump(arguments) => {
-            let (settings, console) = prepare(&arguments.open, matches)?;
+            let (settings, console) = prepare(&arguments.open)?;
             block_on(until_stopped(dump::dump(&settings, &arguments, console)))
         }
         Command::Restore(arguments) => {
-            let (settings, console) = prepare(&arguments.open, matches)?;
+            let (settings, console) = prepare(&arguments.open)?;
             block_on(until_stopped(dump::restore(&settings, &arguments, console)))
         }
         Command::Bank(arguments) => block_on(until_stopped(bank::run(*arguments))),
         Command::Bench(arguments) => block_on(until_stopped(bench::run(&arguments))),
         Command::Backup(arguments) => {
-            let (settings, console) = prepare(&arguments.open, matches)?;
+            let (settings, console) = prepare(&arguments.open)?;
             block_on(until_stopped(backup::run(&settings, &arguments, console)))
         }
         Command::User(arguments) => {
-            // The flags belong to the subcommand of the subcommand.
-            let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
             let open = match &arguments {
                 UserArguments::Add(arguments) => &arguments.open,
                 UserArguments::Password(arguments) => &arguments.open,
                 UserArguments::Remove(arguments) => &arguments.open,
                 UserArguments::List(arguments) => &arguments.open,
             };
-            let (settings, console) = prepare(open, matches)?;
+            let (settings, console) = prepare(open)?;
             block_on(until_stopped(user::run(&settings, &arguments, console)))
         }
         Command::Config(arguments) => {
-            let configuration = load_all(&arguments.common, &arguments.settings, matches)?;
+            let configuration = load_all(&arguments.common, &arguments.settings)?;
             config::run(&configuration, Console::new(arguments.common.output))
         }
         Command::Completions { shell } => documents::completions(shell),
@@ -73,21 +70,25 @@ pub(crate) fn run(command: Command, matches: &ArgMatches) -> anyhow::Result<Exit
 }
 
 /// The configuration of a command that takes all settings.
-fn load_all(common: &CommonFlags, flags: &SettingFlags, matches: &ArgMatches) -> Result<Configuration, Mistake> {
-    let SettingFlags { store, server, log } = flags;
+fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration, Mistake> {
+    let SettingFlags { store, server, port, log } = flags;
     let mut given = Given::default();
-    given.add(store, matches)?;
-    given.add(server, matches)?;
-    given.add(log, matches)?;
-    Configuration::load(common.config.as_deref(), given)
+    given.add(store)?;
+    given.add(server)?;
+    given.add(log)?;
+    let configuration = Configuration::load(common.config.as_deref(), given)?;
+    Ok(match *port {
+        Some(port) => configuration.with_port(port),
+        None => configuration,
+    })
 }
 
 /// The settings of a command that opens a data directory, and starts its log: of errors, unless somebody asked for more,
 /// because its own report is enough.
-fn prepare(flags: &OpenFlags, matches: &ArgMatches) -> Result<(Settings, Console), Mistake> {
+fn prepare(flags: &OpenFlags) -> Result<(Settings, Console), Mistake> {
     let mut given = Given::default();
-    given.add(&flags.store, matches)?;
-    given.add(&flags.log, matches)?;
+    given.add(&flags.store)?;
+    given.add(&flags.log)?;
     let configuration = Configuration::load(flags.common.config.as_deref(), given)?;
     let level = match configuration.origin("log-level") {
         Origin::Default => LogLevel::Warn,

@@ -5,15 +5,18 @@
 //! settings, and `handfast config` can say of each where it is from:
 //!
 //! ```text
-//! default   data = "handfast-data"   listen = "127.0.0.1:27017"   cache-bytes = "64MiB"  ..
-//! file                               listen = "127.0.0.1:27018"   cache-bytes = "1GiB"
-//! flag      data = "/srv/db"         listen = "127.0.0.1:0"
-//! ------------------------------------------------------------------------------------
-//! in force  data = "/srv/db"         listen = "127.0.0.1:0"       cache-bytes = "1GiB"
+//! default       data = "handfast-data"   listen = "127.0.0.1:27017"   cache-bytes = "64MiB"  ..
+//! file, line 3                           listen = "127.0.0.1:27018"   cache-bytes = "1GiB"
+//! environment   data = "/srv/db"
+//! flag                                   listen = "127.0.0.1:0"
+//! ----------------------------------------------------------------------------------------
+//! in force      data = "/srv/db"         listen = "127.0.0.1:0"       cache-bytes = "1GiB"
 //! ```
 //!
-//! Mistakes name their key and their source, and are usage errors.
+//! Mistakes name their key and their source: the flag, the variable, or the line of the file.
 
+mod file;
+mod given;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -23,20 +26,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use toml::{Table, Value};
 
+pub(crate) use given::Given;
 pub(crate) use settings::{OPTIONAL, Settings};
 pub(crate) use value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
 
 /// The file that is read, if it is there, when none is named.
 pub(crate) const DEFAULT_FILE: &str = "handfast.toml";
 
+/// The variable that names the file, when no flag does.
+const FILE_VARIABLE: &str = "HANDFAST_CONFIG";
+
 /// Who set a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
-    File(PathBuf),
+    File {
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+    },
     /// The variable's name.
     Environment(String),
     /// The flag with its dashes.
@@ -48,7 +58,7 @@ impl Origin {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Origin::Default => "default",
-            Origin::File(_) => "file",
+            Origin::File { .. } => "file",
             Origin::Environment(_) => "environment",
             Origin::Flag(_) => "flag",
         }
@@ -59,50 +69,27 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Default => f.write_str("default"),
-            Origin::File(path) => write!(f, "file {}", path.display()),
+            Origin::File { path, line } => write!(f, "file {}, line {line}", path.display()),
             Origin::Environment(name) => write!(f, "environment {name}"),
             Origin::Flag(name) => write!(f, "flag {name}"),
         }
     }
 }
 
-/// A mistake in the configuration: exit code 2.
+/// A mistake in the configuration.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub(crate) enum Mistake {
-    #[error("cannot read configuration file {}: {reason}", path.display())]
-    Unreadable { path: PathBuf, reason: String },
-    #[error("{}: {reason}", path.display())]
-    Syntax { path: PathBuf, reason: String },
-    #[error("{}: unknown key '{key}'; `handfast config` prints all there are", path.display())]
-    UnknownKey { path: PathBuf, key: String },
+    /// Not usage: the file may be there the next time.
+    #[error("cannot read the configuration file {} (from {origin}): {reason}", path.display())]
+    Unreadable { path: PathBuf, origin: Origin, reason: String },
+    #[error("{}, line {line}, column {column}: {reason}", path.display())]
+    Syntax { path: PathBuf, line: usize, column: usize, reason: String },
+    #[error("{}, line {line}: unknown key '{key}'; `handfast config` prints all there are", path.display())]
+    UnknownKey { path: PathBuf, line: usize, key: String },
     #[error("{key} (from {origin}): {reason}")]
     Value { key: String, origin: Origin, reason: String },
-}
-
-/// What the command line and the environment say: for each key a value and who gave it.
-#[derive(Debug, Default)]
-pub(crate) struct Given(BTreeMap<String, (Value, Origin)>);
-
-impl Given {
-    /// Adds the flags of a group (those that have a value), with the origins that the parser recorded.
-    ///
-    /// # Errors
-    /// A value that TOML cannot hold, such as a path that is not UTF-8.
-    pub(crate) fn add(&mut self, flags: &impl Serialize, matches: &clap::ArgMatches) -> Result<(), Mistake> {
-        let table = Table::try_from(flags).map_err(|error| Mistake::Value {
-            key: "command line".to_owned(),
-            origin: Origin::Flag("arguments".to_owned()),
-            reason: error.to_string(),
-        })?;
-        for (key, value) in table {
-            let origin = match matches.value_source(&key.replace('-', "_")) {
-                Some(clap::parser::ValueSource::EnvVariable) => Origin::Environment(variable(&key)),
-                _ => Origin::Flag(format!("--{key}")),
-            };
-            self.0.insert(key, (value, origin));
-        }
-        Ok(())
-    }
+    #[error("the command line: {reason}")]
+    Flags { reason: String },
 }
 
 /// The environment variable of a key.
@@ -119,38 +106,36 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
-    /// Reads the file and lays what is given over it.
+    /// Reads the environment and the file, and lays what is given over them.
     ///
     /// # Errors
     /// A named file that cannot be read; an unknown key; a value of the wrong kind or out of range.
-    pub(crate) fn load(file: Option<&Path>, given: Given) -> Result<Self, Mistake> {
-        let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-        let text = match std::fs::read_to_string(path) {
+    pub(crate) fn load(file: Option<&Path>, mut given: Given) -> Result<Self, Mistake> {
+        given.add_environment(|name| std::env::var_os(name))?;
+        let flag = file.map(|path| (path.to_owned(), Origin::Flag("--config".to_owned())));
+        let named = flag.or_else(|| {
+            let path = std::env::var_os(FILE_VARIABLE)?;
+            Some((PathBuf::from(path), Origin::Environment(FILE_VARIABLE.to_owned())))
+        });
+        let is_named = named.is_some();
+        let (path, origin) = named.unwrap_or_else(|| (PathBuf::from(DEFAULT_FILE), Origin::Default));
+        let text = match std::fs::read_to_string(&path) {
             Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && file.is_none() => None,
-            Err(error) => return Err(Mistake::Unreadable { path: path.to_owned(), reason: error.to_string() }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => None,
+            Err(error) => return Err(Mistake::Unreadable { path, origin, reason: error.to_string() }),
         };
-        Configuration::lay(text.map(|text| (path, text)), given)
+        Configuration::lay(text.as_deref().map(|text| (path.as_path(), text)), given)
     }
 
     /// The pure part of [`Configuration::load`].
-    fn lay(file: Option<(&Path, String)>, given: Given) -> Result<Self, Mistake> {
+    fn lay(file: Option<(&Path, &str)>, given: Given) -> Result<Self, Mistake> {
         let defaults = table(&Settings::default());
         let mut values: BTreeMap<String, (Value, Origin)> =
             defaults.iter().map(|(key, value)| (key.clone(), (value.clone(), Origin::Default))).collect();
         if let Some((path, text)) = file {
-            let parsed: Table = text.parse().map_err(|error: toml::de::Error| Mistake::Syntax {
-                path: path.to_owned(),
-                reason: one_line(error.to_string().trim_start_matches("TOML parse error ")),
-            })?;
-            for (key, value) in parsed {
-                if !defaults.contains_key(&key) && !OPTIONAL.contains(&key.as_str()) {
-                    return Err(Mistake::UnknownKey { path: path.to_owned(), key });
-                }
-                values.insert(key, (value, Origin::File(path.to_owned())));
-            }
+            values.extend(file::read(path, text)?);
         }
-        values.extend(given.0);
+        values.extend(given.into_values());
 
         // One by one over the defaults, so that a mistake is told with its key and origin.
         for (key, (value, origin)) in &values {
@@ -167,6 +152,23 @@ impl Configuration {
             reason,
         })?;
         Ok(Configuration { settings, values })
+    }
+
+    /// The same with another port at the host that is in force.
+    #[must_use]
+    pub(crate) fn with_port(mut self, port: u16) -> Self {
+        let listen = &self.settings.listen;
+        let host = listen.rsplit_once(':').map_or(listen.as_str(), |(host, _)| host);
+        let listen = format!("{host}:{port}");
+        let origin = Origin::Flag("--port".to_owned());
+        self.values.insert("listen".to_owned(), (Value::String(listen.clone()), origin));
+        self.settings.listen = listen;
+        self
+    }
+
+    /// What is wrong with a value that only its use has shown.
+    pub(crate) fn mistake(&self, key: &str, reason: impl Into<String>) -> Mistake {
+        Mistake::Value { key: key.to_owned(), origin: self.origin(key).clone(), reason: reason.into() }
     }
 
     /// Each key with its value, if it has one, and its origin, by name.

@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use crate::advice;
 use crate::arguments::OutputFlags;
 
 #[cfg(test)]
@@ -63,9 +64,12 @@ pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// One line on standard error, whatever the error holds.
+/// One line on standard error, whatever the error holds, with what to do about it.
 pub(crate) fn write_error(error: &anyhow::Error) {
-    let line = one_line(&chain(error));
+    let mut line = one_line(&chain(error));
+    if let Some(advice) = advice::of(error) {
+        line = format!("{line}; {advice}");
+    }
     // Nowhere left to say it if this fails.
     let _ = writeln!(io::stderr(), "handfast: {line}");
 }

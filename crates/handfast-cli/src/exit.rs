@@ -36,7 +36,7 @@ impl Exit {
         let mut chain = error.chain();
         chain
             .find_map(|cause| {
-                if cause.is::<Usage>() || cause.is::<Mistake>() {
+                if cause.is::<Usage>() || cause.downcast_ref::<Mistake>().is_some_and(is_usage) {
                     Some(Exit::Usage)
                 } else if is_damage(cause) {
                     Some(Exit::GuaranteeBroken)
@@ -46,6 +46,11 @@ impl Exit {
             })
             .unwrap_or(Exit::Failed)
     }
+}
+
+/// Whether it is what was asked for that is wrong: a file that cannot be read may be there the next time.
+fn is_usage(mistake: &Mistake) -> bool {
+    !matches!(mistake, Mistake::Unreadable { .. })
 }
 
 /// Whether the store says that what is stored is not what was written.

@@ -1,10 +1,12 @@
 //! The program `handfast`: the only place that knows the server *and* the stores, and puts them together.
 //!
 //! In reading order: [`arguments`] is the command line, [`configuration`] lays it over environment, file and defaults,
-//! [`command`] has a file for each command, [`console`] is all that prints, [`exit`] turns what went wrong into a code.
+//! [`command`] has a file for each command, [`console`] is all that prints, [`exit`] turns what went wrong into a code, and [`advice`]
+//! into what to do.
 //!
 //! It is not a library: nothing may use it (a test keeps it so), and what it does with documents is in the crates below.
 
+mod advice;
 mod arguments;
 mod bank;
 mod bench;
@@ -29,12 +31,10 @@ use crate::exit::Exit;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // Not `parse()`: the matches know which values came from the environment.
+    // Not `parse()`: the help texts say more than the definitions.
     let matches = arguments::definition().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let empty = clap::ArgMatches::default();
-    let matches = matches.subcommand().map_or(&empty, |(_, matches)| matches);
-    match command::run(arguments.command, matches) {
+    match command::run(arguments.command) {
         Ok(exit) => exit.into(),
         Err(error) => {
             console::write_error(&error);

@@ -1,6 +1,6 @@
 //! The store that the settings ask for.
 
-use anyhow::Context;
+use anyhow::{anyhow, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_store::Sources;
 
@@ -26,9 +26,10 @@ fn bounded(sources: Sources, settings: &Settings) -> Sources {
 /// Fails if there is no data directory.
 pub(crate) fn must_exist(settings: &Settings) -> anyhow::Result<()> {
     let data = &settings.data;
-    let metadata =
-        std::fs::metadata(data).with_context(|| format!("cannot read the data directory {}", data.display()))?;
-    anyhow::ensure!(metadata.is_dir(), "{} is no directory", data.display());
+    let what = "choose another directory with --data";
+    let metadata = std::fs::metadata(data)
+        .map_err(|error| anyhow!("cannot read the data directory {}: {error}; {what}", data.display()))?;
+    ensure!(metadata.is_dir(), "{} is no directory; {what}", data.display());
     Ok(())
 }
 

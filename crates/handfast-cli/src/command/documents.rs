@@ -16,7 +16,8 @@ pub(super) fn completions(shell: clap_complete::Shell) -> anyhow::Result<Exit> {
 }
 
 pub(super) fn manual_pages(directory: &Path) -> anyhow::Result<Exit> {
-    clap_mangen::generate_to(arguments::definition(), directory)
+    std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(arguments::definition(), directory))
         .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
     Ok(Exit::Good)
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use handfast_server::auth::Users;
 use handfast_server::{Address, Listeners, Options, Server, Tls, TlsFile};
 use handfast_store::Sources;
@@ -11,19 +11,20 @@ use handfast_txn::Database;
 use serde_json::json;
 use tracing::warn;
 
-use crate::configuration::{Settings, Topology};
+use crate::configuration::{Configuration, Settings, Topology};
 use crate::console::Console;
-use crate::exit::{Exit, Usage};
+use crate::exit::Exit;
 use crate::shutdown::Shutdown;
 use crate::store;
 
 /// Only a fault in the program does this.
 const BY_ITSELF: &str = "the server ended by itself";
 
-pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result<Exit> {
+pub(super) async fn run(configuration: &Configuration, console: Console) -> anyhow::Result<Exit> {
+    let settings = &configuration.settings;
     let shutdown = Shutdown::listen().context("cannot listen for signals")?;
-    let listen = addresses(settings).await?;
-    let tls = tls(settings)?;
+    let listen = addresses(configuration).await?;
+    let tls = tls(configuration)?;
     if tls.is_none() && !settings.insecure && listen.iter().any(is_open) {
         warn!(
             "others can reach the server, and what they send and get is not encrypted: --tls-certificate and --tls-key"
@@ -38,7 +39,7 @@ pub(super) async fn run(settings: &Settings, console: Console) -> anyhow::Result
     let embedded = store::open(settings, sources.clone()).await?;
     let database = Database::local(embedded.clone(), sources);
     if settings.auth {
-        check_users(&Users::new(Arc::new(database.clone())), &listen).await?;
+        check_users(&Users::new(Arc::new(database.clone())), configuration, &listen).await?;
     }
 
     let server = Server::new(listeners, Options { tls, ..options(settings) }, database);
@@ -84,20 +85,22 @@ fn announce(settings: &Settings, addresses: &[Address], console: Console) -> any
 }
 
 /// Every address that the name stands for, and the Unix socket.
-async fn addresses(settings: &Settings) -> anyhow::Result<Vec<Address>> {
-    let named = tokio::net::lookup_host(&settings.listen).await;
+async fn addresses(configuration: &Configuration) -> anyhow::Result<Vec<Address>> {
+    let Settings { listen, insecure, auth, unix_socket, .. } = &configuration.settings;
+    let wrong = |reason| configuration.mistake("listen", reason);
+    let named = tokio::net::lookup_host(listen).await;
     let sockets: Vec<SocketAddr> =
-        named.map_err(|error| Usage(format!("listen: '{}' is no address: {error}", settings.listen)))?.collect();
+        named.map_err(|error| wrong(format!("'{listen}' is no address (HOST:PORT): {error}")))?.collect();
     if sockets.is_empty() {
-        return Err(Usage(format!("listen: '{}' stands for no address", settings.listen)).into());
+        return Err(wrong(format!("'{listen}' stands for no address")).into());
     }
     let open = sockets.iter().find(|socket| !socket.ip().is_loopback());
-    if let Some(open) = open.filter(|_| !settings.insecure && !settings.auth) {
+    if let Some(open) = open.filter(|_| !insecure && !auth) {
         let why = "anybody who reaches it could read and change everything";
         let what = "--auth asks for a login, --insecure allows it";
-        return Err(Usage(format!("listen: {open} is not a loopback address, and {why}; {what}")).into());
+        return Err(wrong(format!("{open} is not a loopback address, and {why}; {what}")).into());
     }
-    let unix = settings.unix_socket.clone().map(Address::Unix);
+    let unix = unix_socket.clone().map(Address::Unix);
     Ok(with_one_free_port(sockets).map(Address::Tcp).chain(unix).collect())
 }
 
@@ -106,14 +109,16 @@ fn is_open(address: &Address) -> bool {
     matches!(address, Address::Tcp(socket) if !socket.ip().is_loopback())
 }
 
-/// Certificate and key, if TLS is asked for. What is wrong is told with the flag that it is about.
-fn tls(settings: &Settings) -> anyhow::Result<Option<Tls>> {
-    let Settings { tls_certificate, tls_key, tls_client_ca, .. } = settings;
+/// Certificate and key, if TLS is asked for. What is wrong is told with the key that it is about.
+fn tls(configuration: &Configuration) -> anyhow::Result<Option<Tls>> {
+    let Settings { tls_certificate, tls_key, tls_client_ca, .. } = &configuration.settings;
+    let alone = |key, missing| Err(configuration.mistake(key, format!("it needs {missing} beside it")).into());
     let (certificate, key) = match (tls_certificate, tls_key, tls_client_ca) {
         (None, None, None) => return Ok(None),
         (Some(certificate), Some(key), _) => (certificate, key),
-        (None, ..) => return Err(Usage("tls-certificate: TLS needs it beside tls-key".to_owned()).into()),
-        (_, None, _) => return Err(Usage("tls-key: TLS needs it beside tls-certificate".to_owned()).into()),
+        (None, None, Some(_)) => return alone("tls-client-ca", "tls-certificate and tls-key"),
+        (None, Some(_), _) => return alone("tls-key", "tls-certificate"),
+        (Some(_), None, _) => return alone("tls-certificate", "tls-key"),
     };
     let tls = Tls::load(certificate, key, tls_client_ca.as_deref()).map_err(|error| {
         let key = match error.file {
@@ -121,19 +126,21 @@ fn tls(settings: &Settings) -> anyhow::Result<Option<Tls>> {
             TlsFile::Key => "tls-key",
             TlsFile::ClientCa => "tls-client-ca",
         };
-        Usage(format!("{key}: {error}"))
+        let mistake = configuration.mistake(key, error.to_string());
+        // What is not there may be there the next time: that is no usage.
+        if error.is_unreadable { anyhow!("{mistake}") } else { mistake.into() }
     })?;
     Ok(Some(tls))
 }
 
 /// With nobody who could log in, a server that others can reach is of no use: most likely it is a mistake.
-async fn check_users(users: &Users, listen: &[Address]) -> anyhow::Result<()> {
+async fn check_users(users: &Users, configuration: &Configuration, listen: &[Address]) -> anyhow::Result<()> {
     if users.any().await? {
         return Ok(());
     }
     let what = "no user exists, so nobody can log in; `handfast user add NAME --role root --data DIRECTORY` adds one while the server is stopped";
     if listen.iter().any(is_open) {
-        return Err(Usage(format!("auth: {what}")).into());
+        return Err(configuration.mistake("auth", what).into());
     }
     warn!("{what}");
     Ok(())

@@ -146,7 +146,11 @@ impl Settings {
         if self.max_connections == 0 || self.max_cursors == 0 {
             return Err("at least 1 is needed".to_owned());
         }
-        if self.data.as_os_str().is_empty() || self.listen.is_empty() || self.replica_set.is_empty() {
+        let Settings { unix_socket, tls_certificate, tls_key, tls_client_ca, .. } = self;
+        let paths = [unix_socket, tls_certificate, tls_key, tls_client_ca].map(Option::as_ref);
+        let mut paths = paths.into_iter().flatten().chain([&self.data]);
+        let texts = [Some(&self.listen), Some(&self.replica_set), self.advertise.as_ref()];
+        if paths.any(|path| path.as_os_str().is_empty()) || texts.into_iter().flatten().any(String::is_empty) {
             return Err("must not be empty".to_owned());
         }
         Ok(())

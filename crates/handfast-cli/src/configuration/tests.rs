@@ -1,25 +1,37 @@
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::Parser;
 
 use super::*;
 use crate::arguments::{Arguments, Command};
 
-/// What flags give, as the program reads them.
-fn given(arguments: &[&str]) -> Given {
-    let line = ["handfast", "config"].iter().chain(arguments);
-    let matches = Arguments::command().get_matches_from(line);
-    let Command::Config(parsed) = Arguments::from_arg_matches(&matches).unwrap().command else { panic!("config") };
-    let matches = matches.subcommand().unwrap().1;
+/// What flags and the environment give, as the program reads them.
+fn given(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Given, Mistake> {
+    let Command::Config(parsed) = parse(arguments).unwrap().command else { panic!("config") };
     let mut given = Given::default();
-    given.add(&parsed.settings.store, matches).unwrap();
-    given.add(&parsed.settings.server, matches).unwrap();
-    given.add(&parsed.settings.log, matches).unwrap();
-    given
+    given.add(&parsed.settings.store)?;
+    given.add(&parsed.settings.server)?;
+    given.add(&parsed.settings.log)?;
+    given.add_environment(|name| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))?;
+    Ok(given)
+}
+
+fn parse(arguments: &[&str]) -> Result<Arguments, clap::Error> {
+    Arguments::try_parse_from(["handfast", "config"].iter().chain(arguments))
 }
 
 fn lay(file: &str, arguments: &[&str]) -> Result<Configuration, Mistake> {
-    Configuration::lay(Some((Path::new("t.toml"), file.to_owned())), given(arguments))
+    lay_all(file, &[], arguments)
+}
+
+fn lay_all(file: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Result<Configuration, Mistake> {
+    Configuration::lay(Some((Path::new("t.toml"), file)), given(arguments, environment)?)
+}
+
+fn file(line: usize) -> Origin {
+    Origin::File { path: "t.toml".into(), line }
 }
 
 #[test]
@@ -30,20 +42,37 @@ fn without_anything_the_defaults_are_in_force() {
 }
 
 #[test]
-fn the_file_is_over_the_defaults_and_flags_are_over_the_file() {
-    let file = "listen = '127.0.0.1:1'\ncache-bytes = '1GiB'\nunix-socket = '/tmp/s'";
-    let configuration = lay(file, &["--listen", "127.0.0.1:2", "--insecure"]).unwrap();
+fn the_file_is_over_the_defaults_the_environment_over_the_file_and_flags_over_both() {
+    let text = "listen = '127.0.0.1:1'\ncache-bytes = '1GiB'\n\nunix-socket = '/tmp/s'\nmax-cursors = 1";
+    let environment = [("HANDFAST_LISTEN", "127.0.0.1:3"), ("HANDFAST_MAX_CURSORS", "7"), ("HANDFAST_OTHER", "")];
+    let configuration = lay_all(text, &environment, &["--listen", "127.0.0.1:2", "--insecure"]).unwrap();
     assert_eq!(configuration.settings.listen, "127.0.0.1:2");
     assert_eq!(*configuration.origin("listen"), Origin::Flag("--listen".to_owned()));
+    assert_eq!(configuration.settings.max_cursors, 7);
+    assert_eq!(*configuration.origin("max-cursors"), Origin::Environment("HANDFAST_MAX_CURSORS".to_owned()));
     assert_eq!(configuration.settings.cache_bytes, Bytes(1 << 30));
-    assert_eq!(*configuration.origin("cache-bytes"), Origin::File("t.toml".into()));
+    assert_eq!(*configuration.origin("cache-bytes"), file(2));
     assert_eq!(configuration.settings.unix_socket.as_deref(), Some(Path::new("/tmp/s")));
+    assert_eq!(*configuration.origin("unix-socket"), file(4));
     assert!(configuration.settings.insecure);
     assert_eq!(*configuration.origin("data"), Origin::Default);
 }
 
 #[test]
-fn values_read_the_same_from_file_and_flag() {
+fn a_port_takes_the_host_that_is_in_force() {
+    let check = |listen: &str, expected: &str| {
+        let configuration = lay(&format!("listen = '{listen}'"), &[]).unwrap().with_port(7);
+        assert_eq!(configuration.settings.listen, expected);
+        assert_eq!(*configuration.origin("listen"), Origin::Flag("--port".to_owned()));
+    };
+    check("127.0.0.1:27017", "127.0.0.1:7");
+    check("[::1]:27017", "[::1]:7");
+    check("localhost", "localhost:7");
+    assert!(parse(&["--port", "7", "--listen", "localhost:8"]).is_err(), "one of them");
+}
+
+#[test]
+fn values_read_the_same_from_file_environment_and_flag() {
     let file = "data = '/d'\ndurability = 'memory'\ncache-bytes = 2097152\nwrite-buffer-bytes = '2MiB'\n\
                 journal-bytes = '1GiB'\nsnapshot-bytes = '4MiB'\nsort-bytes = '5MiB'\nexpiry-interval = '2m'\n\
                 listen = 'localhost:0'\nauth = true\ntls-certificate = '/c'\ntls-key = '/k'\ntls-client-ca = '/a'\ninsecure = true\nunix-socket = '/s'\ntopology = 'replica-set'\n\
@@ -57,48 +86,115 @@ fn values_read_the_same_from_file_and_flag() {
                  --max-connections 7 --max-cursors 8 --request-bytes 1GiB --reply-bytes 2048MiB \
                  --connection-timeout 60m --cursor-timeout 1m30s \
                  --transaction-lifetime 300s --outcome-retention 2days --shutdown-timeout 500ms --slow-operation 0ms --test-commands --log-format json --log-level debug";
+    let flags: Vec<&str> = flags.split_whitespace().collect();
     let from_file = lay(file, &[]).unwrap();
-    let from_flags = lay("", &flags.split_whitespace().collect::<Vec<_>>()).unwrap();
+    let from_flags = lay("", &flags).unwrap();
+    let environment: Vec<(String, String)> = from_file
+        .entries()
+        .map(|(key, value, _)| (variable(&key), value.unwrap().to_string().trim_matches('"').to_owned()))
+        .collect();
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let from_environment = lay_all("", &environment, &[]).unwrap();
     assert_eq!(from_file.settings, from_flags.settings);
+    assert_eq!(from_file.settings, from_environment.settings);
     assert!(from_file.entries().all(|(.., origin)| origin.kind() == "file"), "a key is not in this test");
     assert!(from_flags.entries().all(|(.., origin)| origin.kind() == "flag"), "a flag is not in this test");
+    assert!(from_environment.entries().all(|(.., origin)| origin.kind() == "environment"));
 }
 
 #[test]
+fn truth_values_of_the_environment_are_those_of_a_flag() {
+    for text in ["1", "true", "True", "yes", "on", "t", "y", "0", "false", "NO", "off", "f", "n"] {
+        let from_environment = lay_all("", &[("HANDFAST_AUTH", text)], &[]).unwrap();
+        let from_flag = lay("", &[&format!("--auth={text}")]).unwrap();
+        assert_eq!(from_environment.settings, from_flag.settings, "{text}");
+    }
+}
+
+/// Each wrong value from each of the three sources.
+#[test]
 fn mistakes_name_their_key_and_source() {
-    let check = |file: &str, arguments: &[&str], expected: &str| {
-        let message = lay(file, arguments).unwrap_err().to_string();
+    let check = |key: &str, value: &str, reason: &str| {
+        let quoted = if value.parse::<i64>().is_ok() { value.to_owned() } else { format!("'{value}'") };
+        let of_file = lay(&format!("# a line before\n{key} = {quoted}"), &[]).unwrap_err().to_string();
+        let of_environment = lay_all("", &[(&variable(key), value)], &[]).unwrap_err().to_string();
+        for (message, source) in
+            [(of_file, "file t.toml, line 2".to_owned()), (of_environment, format!("environment {}", variable(key)))]
+        {
+            assert!(message.starts_with(&format!("{key} (from {source}): ")), "{message}");
+            assert!(message.contains(reason), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
+        }
+        // The parser of flags refuses some by itself, in its own words.
+        let flag = format!("--{key}={value}");
+        match parse(&[&flag]) {
+            Err(refused) => assert!(refused.to_string().contains(&format!("'--{key}")), "{refused}"),
+            Ok(_) => {
+                let message = lay("", &[&flag]).unwrap_err().to_string();
+                assert!(message.starts_with(&format!("{key} (from flag --{key}): ")), "{message}");
+                assert!(message.contains(reason), "{message}");
+            }
+        }
+    };
+    check("cache-bytes", "lots", "a size such as 256MiB or 1GB is expected, not 'lots'");
+    check("cache-bytes", "-1", "a size");
+    check("cache-bytes", "1", "at least 1MiB is needed, not 1B");
+    check("request-bytes", "1MiB", "at least 48MiB is needed, not 1MiB");
+    check("durability", "none", "unknown variant `none`, expected `journaled` or `memory`");
+    check("topology", "cluster", "unknown variant `cluster`, expected one of `standalone`, `replica-set`, `mongos`");
+    check("log-level", "loud", "unknown variant `loud`");
+    check("max-connections", "0", "at least 1 is needed");
+    check("max-connections", "-1", "invalid value: integer `-1`");
+    check("max-connections", "many", "expected");
+    check("auth", "maybe", "expected");
+    check("cursor-timeout", "0s", "must be longer than zero");
+    check("cursor-timeout", "soon", "a duration such as 10s, 30m or 1h is expected, not 'soon'");
+    check("outcome-retention", "1m", "at least 5m is needed");
+    for key in
+        ["data", "listen", "replica-set", "advertise", "unix-socket", "tls-certificate", "tls-key", "tls-client-ca"]
+    {
+        check(key, "", "must not be empty");
+    }
+}
+
+#[test]
+fn mistakes_of_the_file_name_their_place() {
+    let check = |file: &str, expected: &str| {
+        let message = lay(file, &[]).unwrap_err().to_string();
         assert!(message.starts_with(expected), "{message}");
         assert_eq!(message.lines().count(), 1, "{message}");
     };
-    check("listn = 1", &[], "t.toml: unknown key 'listn'; `handfast config` prints");
-    check("[server]\nlisten = 1", &[], "t.toml: unknown key 'server'");
-    check("listen = ", &[], "t.toml: at line 1, column 10");
-    check("listen = 1", &[], "listen (from file t.toml): invalid type: integer `1`, expected a string");
-    check("cache-bytes = 'lots'", &[], "cache-bytes (from file t.toml): a size such as 256MiB or 1GB is expected");
-    check("cache-bytes = -1", &[], "cache-bytes (from file t.toml): a size is not negative");
-    check("cache-bytes = 1", &[], "cache-bytes (from file t.toml): at least 1MiB is needed, not 1B");
-    check("durability = 'none'", &[], "durability (from file t.toml): unknown variant `none`");
-    check("max-connections = 0", &[], "max-connections (from file t.toml): at least 1 is needed");
-    check("", &["--max-connections", "0"], "max-connections (from flag --max-connections): at least 1 is needed");
-    check("request-bytes = '1MiB'", &[], "request-bytes (from file t.toml): at least 48MiB is needed, not 1MiB");
-    check("topology = 'cluster'", &[], "topology (from file t.toml): unknown variant `cluster`");
-    check("replica-set = ''", &[], "replica-set (from file t.toml): must not be empty");
-    check("", &["--cursor-timeout", "0s"], "cursor-timeout (from flag --cursor-timeout): must be longer than zero");
-    check("outcome-retention = '1m'", &[], "outcome-retention (from file t.toml): at least 5m is needed");
-    check("data = ''", &[], "data (from file t.toml): must not be empty");
+    check("auth = true\nlistn = 1", "t.toml, line 2: unknown key 'listn'; `handfast config` prints");
+    check("[server]\nlisten = 1", "t.toml, line 1: unknown key 'server'");
+    check("auth = true\nlisten = ", "t.toml, line 2, column 10: string values must be quoted");
+    check("listen = 'ö' x", "t.toml, line 1, column 14: ");
+    check("auth = true\nauth = true", "t.toml, line 2, column 1: duplicate key");
+    check("listen = 1", "listen (from file t.toml, line 1): invalid type: integer `1`, expected a string");
+    check("auth = 'yes'", "auth (from file t.toml, line 1): invalid type: string \"yes\", expected a boolean");
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_named() {
+    let mut given = Given::default();
+    let variable = |name: &str| (name == "HANDFAST_DATA").then(|| OsString::from_vec(vec![0xff]));
+    let mistake = given.add_environment(variable).unwrap_err().to_string();
+    assert_eq!(mistake, "data (from environment HANDFAST_DATA): it is not UTF-8");
 }
 
 #[test]
 fn a_wrong_value_that_a_flag_replaces_is_not_read() {
-    // So that a flag gets one past a broken file.
+    // So that a flag gets one past a broken file or environment.
     assert!(lay("cache-bytes = 'lots'", &["--cache-bytes", "1GiB"]).is_ok());
+    assert!(lay_all("", &[("HANDFAST_MAX_CURSORS", "lots")], &["--max-cursors", "1"]).is_ok());
 }
 
 #[test]
 fn a_named_file_must_be_there() {
     let mistake = Configuration::load(Some(Path::new("/nowhere/h.toml")), Given::default()).unwrap_err();
-    assert!(mistake.to_string().starts_with("cannot read configuration file /nowhere/h.toml: "), "{mistake}");
+    assert!(
+        mistake.to_string().starts_with("cannot read the configuration file /nowhere/h.toml (from flag --config): "),
+        "{mistake}"
+    );
 }
 
 #[test]

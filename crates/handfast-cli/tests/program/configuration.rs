@@ -1,6 +1,6 @@
 //! The real program: sources of the configuration in their order, and exit codes of what needs no data.
 
-use crate::support::{Scratch, handfast};
+use crate::support::{Scratch, assert_one_line, handfast};
 
 #[test]
 fn flags_are_over_environment_over_file_over_defaults() -> anyhow::Result<()> {
@@ -18,7 +18,7 @@ fn flags_are_over_environment_over_file_over_defaults() -> anyhow::Result<()> {
     };
     check("listen", "flag:1", "flag", "flag --listen");
     check("data", "environment", "environment", "environment HANDFAST_DATA");
-    check("log-level", "warn", "file", "file handfast.toml");
+    check("log-level", "warn", "file", "file handfast.toml, line 3");
     check("durability", "journaled", "default", "default");
     assert!(report["unix-socket"]["value"].is_null());
     Ok(())
@@ -48,18 +48,69 @@ fn mistakes_are_one_line_and_exit_code_2() -> anyhow::Result<()> {
         assert!(output.stdout.is_empty());
         Ok(())
     };
+    let unknown = "handfast: typo.toml, line 1: unknown key 'listn'; `handfast config` prints";
+    check(&["config", "--config", "typo.toml"], ("A", ""), unknown)?;
+    check(&["config"], ("HANDFAST_CONFIG", "typo.toml"), unknown)?;
     check(
-        &["config", "--config", "typo.toml"],
-        ("A", ""),
-        "handfast: typo.toml: unknown key 'listn'; `handfast config` prints",
+        &["config"],
+        ("HANDFAST_CACHE_BYTES", "lots"),
+        "cache-bytes (from environment HANDFAST_CACHE_BYTES): a size",
     )?;
-    check(&["config", "--config", "nowhere.toml"], ("A", ""), "cannot read configuration file nowhere.toml")?;
-    check(&["config"], ("HANDFAST_CONFIG", "typo.toml"), "unknown key 'listn'")?;
-    check(&["config"], ("HANDFAST_CACHE_BYTES", "lots"), "'lots' for '--cache-bytes <SIZE>'")?;
-    check(&["config"], ("HANDFAST_CACHE_BYTES", "1"), "cache-bytes (from environment HANDFAST_CACHE_BYTES): at least")?;
+    check(&["config"], ("HANDFAST_AUTH", "maybe"), "auth (from environment HANDFAST_AUTH): true or false is expected")?;
+    check(&["config", "--cache-bytes", "lots"], ("A", ""), "'lots' for '--cache-bytes <SIZE>'")?;
     check(&["config", "--nonsense"], ("A", ""), "unexpected argument '--nonsense'")?;
     check(&["nonsense"], ("A", ""), "unrecognized subcommand 'nonsense'")?;
     check(&[], ("A", ""), "Usage: handfast")?;
+    Ok(())
+}
+
+#[test]
+fn an_address_that_is_none_is_told_with_its_source() -> anyhow::Result<()> {
+    let scratch = Scratch::new("sources")?;
+    std::fs::write(scratch.path("listen.toml"), "listen = 'nonsense'\n")?;
+    std::fs::write(scratch.path("ca.toml"), "tls-client-ca = 'nowhere'\n")?;
+    let serve = ["serve", "--log-level", "error"];
+    for (key, configured, value, reason) in [
+        ("listen", "listen.toml", "nonsense", "'nonsense' is no address (HOST:PORT)"),
+        ("tls-client-ca", "ca.toml", "nowhere", "it needs tls-certificate and tls-key beside it"),
+    ] {
+        let variable = format!("HANDFAST_{}", key.replace('-', "_").to_uppercase());
+        let flag = format!("--{key}");
+        let of_file = handfast(&scratch, &serve).args(["--config", configured]).output()?;
+        assert_one_line(&of_file, 2, &format!("{key} (from file {configured}, line 1): {reason}"));
+        let of_environment = handfast(&scratch, &serve).env(&variable, value).output()?;
+        assert_one_line(&of_environment, 2, &format!("{key} (from environment {variable}): {reason}"));
+        let of_flag = handfast(&scratch, &serve).args([&flag, value]).output()?;
+        assert_one_line(&of_flag, 2, &format!("{key} (from flag {flag}): {reason}"));
+    }
+    assert!(!scratch.path("handfast-data").exists(), "nothing was made");
+    Ok(())
+}
+
+#[test]
+fn a_file_that_is_not_there_is_exit_code_1_whatever_it_is_for() -> anyhow::Result<()> {
+    let scratch = Scratch::new("missing-files")?;
+    std::fs::create_dir(scratch.path("there"))?;
+    let nowhere = "nowhere";
+    for arguments in [
+        &["config", "--config", nowhere][..],
+        &["serve", "--port", "0", "--tls-certificate", nowhere, "--tls-key", nowhere],
+        &["restore", "--from", nowhere],
+        &["check", "--data", nowhere],
+        &["check", "history", nowhere],
+        &["dump", "--data", nowhere, "--to", "t"],
+        &["backup", "--data", nowhere, "--to", "t"],
+        &["user", "list", "--data", nowhere],
+        &["user", "add", "ann", "--role", "root", "--password-file", nowhere],
+        &["bench", "process", "--directory", nowhere],
+        &["bank", "--directory", nowhere],
+    ] {
+        assert_one_line(&handfast(&scratch, arguments).output()?, 1, nowhere);
+    }
+    let output = handfast(&scratch, &["config"]).env("HANDFAST_CONFIG", nowhere).output()?;
+    assert_one_line(&output, 1, "cannot read the configuration file nowhere (from environment HANDFAST_CONFIG)");
+    let left: Vec<_> = std::fs::read_dir(scratch.path("."))?.flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["there"], "nothing was made");
     Ok(())
 }
 
@@ -71,10 +122,10 @@ fn completions_and_manual_pages_come_from_the_same_definitions() -> anyhow::Resu
         assert!(output.status.success());
         assert!(String::from_utf8(output.stdout)?.contains("cache-bytes"), "{shell}");
     }
-    let output = handfast(&scratch, &["man", "."]).output()?;
+    let output = handfast(&scratch, &["man", "new/man1"]).output()?;
     assert!(output.status.success(), "{output:?}");
-    assert!(std::fs::read_to_string(scratch.path("handfast-config.1"))?.contains(r"cache\-bytes"));
-    let output = handfast(&scratch, &["man", "nowhere"]).output()?;
-    assert_eq!(output.status.code(), Some(1));
+    assert!(std::fs::read_to_string(scratch.path("new/man1/handfast-config.1"))?.contains(r"cache\-bytes"));
+    let output = handfast(&scratch, &["man", "new/man1/handfast.1"]).output()?;
+    assert_one_line(&output, 1, "cannot write manual pages to new/man1/handfast.1");
     Ok(())
 }

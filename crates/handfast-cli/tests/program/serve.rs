@@ -94,7 +94,17 @@ fn a_busy_port_is_one_line() -> Result<()> {
     let address = taken.local_addr()?.to_string();
     let output = handfast(&scratch, &["serve", "--log-level", "warn", "--listen", &address]).output()?;
     assert_one_line(&output, 1, &format!("cannot listen on {address}"));
+    assert_one_line(&output, 1, "; stop the program that listens there, or choose another port with --port");
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
+    Ok(())
+}
+
+#[test]
+fn a_port_alone_is_enough() -> Result<()> {
+    let scratch = Scratch::new("port")?;
+    let serve = Serve::start(handfast(&scratch, &["serve", "--port", "0"]).env("HANDFAST_LISTEN", "127.0.0.2:1"))?;
+    let address = serve.address()?;
+    assert!(address.starts_with("127.0.0.2:") && !address.ends_with(":1"), "{address}");
     Ok(())
 }
 
@@ -114,7 +124,7 @@ fn an_address_that_others_reach_needs_a_word() -> Result<()> {
 fn an_address_that_is_none_is_a_usage_error() -> Result<()> {
     let scratch = Scratch::new("address")?;
     let output = handfast(&scratch, &["serve", "--listen", "nonsense"]).output()?;
-    assert_one_line(&output, 2, "listen: 'nonsense' is no address");
+    assert_one_line(&output, 2, "listen (from flag --listen): 'nonsense' is no address");
     Ok(())
 }
 
@@ -124,6 +134,7 @@ fn a_second_process_is_one_line() -> Result<()> {
     let _first = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
     let output = handfast(&scratch, &FREE_PORT).args(["--log-level", "warn"]).output()?;
     assert_one_line(&output, 1, "is in use by");
+    assert_one_line(&output, 1, "; stop that process, or choose another directory with --data");
     Ok(())
 }
 
@@ -163,7 +174,10 @@ fn a_directory_that_may_not_be_written_is_one_line() -> Result<()> {
         command.uid(65534).gid(65534);
     }
     match command.output() {
-        Ok(output) => assert_one_line(&output, 1, "ermission denied"),
+        Ok(output) => {
+            assert_one_line(&output, 1, "ermission denied");
+            assert_one_line(&output, 1, "; choose a directory that this user may write to");
+        }
         Err(error) => {
             let missing = format!("the program cannot be run as another user here: {error}");
             assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing}");

@@ -69,7 +69,7 @@ fn a_server_with_auth_asks_for_a_login() -> Result<()> {
     let open = ["serve", "--listen", "0.0.0.0:0", "--log-level", "error"];
     assert_one_line(&handfast(&scratch, &open).output()?, 2, "--auth asks for a login, --insecure allows it");
     let output = handfast(&scratch, &open).arg("--auth").output()?;
-    assert_one_line(&output, 2, "auth: no user exists, so nobody can log in");
+    assert_one_line(&output, 2, "auth (from flag --auth): no user exists, so nobody can log in");
     assert!(add(&scratch, "ann", "root")?.status.success());
     let mut serve = Serve::start(handfast(&scratch, &open).arg("--auth"))?;
     serve.signal("TERM")?;
@@ -89,20 +89,26 @@ fn a_bad_certificate_is_one_line_that_names_the_flag() -> Result<()> {
     let scratch = Scratch::new("tls")?;
     std::fs::write(scratch.path("nonsense"), "nonsense")?;
     let serve = ["serve", "--listen", "127.0.0.1:0", "--log-level", "error"];
-    for (arguments, expected) in [
-        (&["--tls-key", "nonsense"][..], "tls-certificate: TLS needs it beside tls-key"),
-        (&["--tls-certificate", "nonsense"], "tls-key: TLS needs it beside tls-certificate"),
-        (&["--tls-client-ca", "nonsense"], "tls-certificate: TLS needs it"),
+    for (arguments, code, expected) in [
+        (&["--tls-key", "nonsense"][..], 2, "tls-key (from flag --tls-key): it needs tls-certificate beside it"),
+        (&["--tls-certificate", "nonsense"], 2, "(from flag --tls-certificate): it needs tls-key beside it"),
+        (
+            &["--tls-client-ca", "nonsense"],
+            2,
+            "tls-client-ca (from flag --tls-client-ca): it needs tls-certificate and",
+        ),
         (
             &["--tls-certificate", "nonsense", "--tls-key", "nonsense"],
-            "tls-certificate: nonsense: there is no certificate",
+            2,
+            "tls-certificate (from flag --tls-certificate): nonsense: there is no certificate",
         ),
         (
             &["--tls-certificate", "nowhere", "--tls-key", "nonsense"],
-            "tls-certificate: nowhere: it cannot be read",
+            1,
+            "tls-certificate (from flag --tls-certificate): nowhere: it cannot be read: No such file",
         ),
     ] {
-        assert_one_line(&handfast(&scratch, &serve).args(arguments).output()?, 2, expected);
+        assert_one_line(&handfast(&scratch, &serve).args(arguments).output()?, code, expected);
     }
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
     Ok(())

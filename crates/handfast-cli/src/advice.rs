@@ -1,0 +1,45 @@
+//! What to do about an error, where there is something: said at the end of its line, wherever in the chain the reason is.
+//!
+//! The crates below say what went wrong; which flag helps only the program knows.
+
+use std::io::ErrorKind;
+
+use handfast_embedded::Error as Embedded;
+use handfast_server::Error as Server;
+
+/// What to do, if anything can be said.
+pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
+    error.chain().find_map(|cause| {
+        let of_server = cause.downcast_ref::<Server>().and_then(about_addresses);
+        of_server.or_else(|| cause.downcast_ref::<Embedded>().and_then(about_directories))
+    })
+}
+
+fn about_addresses(error: &Server) -> Option<&'static str> {
+    match error {
+        Server::Listen { source, .. } => match source.kind() {
+            ErrorKind::AddrInUse => Some("stop the program that listens there, or choose another port with --port"),
+            ErrorKind::AddrNotAvailable => Some("choose an address of this machine with --listen"),
+            ErrorKind::PermissionDenied => {
+                Some("choose a port from 1024 on with --port, or another path with --unix-socket")
+            }
+            _ => None,
+        },
+        Server::SocketPath { .. } => Some("choose another path with --unix-socket"),
+        Server::NoAddress => None,
+    }
+}
+
+fn about_directories(error: &Embedded) -> Option<&'static str> {
+    match error {
+        Embedded::InUse { .. } => Some("stop that process, or choose another directory with --data"),
+        Embedded::NotAStore { .. } | Embedded::NoStore { .. } => Some("choose another directory with --data"),
+        Embedded::Io { source, .. } => match source.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                Some("choose a directory that this user may write to")
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
