@@ -7,6 +7,7 @@ mod runner;
 mod steps;
 pub mod two_phase;
 mod update;
+mod value;
 
 pub use error::{Error, Result};
 pub use exactly_once::{Change, ExactlyOnce, Outcome, Token, TwoStep};

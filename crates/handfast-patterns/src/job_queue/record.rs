@@ -5,8 +5,9 @@ use bson::{Bson, DateTime, Document};
 use serde::de::DeserializeOwned;
 
 use super::{JobFields, JobState};
+use crate::Result;
 use crate::steps::Steps;
-use crate::{Error, Result};
+use crate::value::integer;
 
 /// A job as its document says.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,15 +109,4 @@ impl Job {
 /// A failed job that cannot be read, an error that names the document.
 fn count(document: &Document, field: &str) -> Result<u32, Box<dyn std::error::Error>> {
     Ok(u32::try_from(integer(document, field)?)?)
-}
-
-/// Shells write numbers in whatever type; a field that is not there is 0.
-fn integer(document: &Document, field: &str) -> Result<i64, Error> {
-    match document.get(field) {
-        None => Ok(0),
-        Some(Bson::Int32(number)) => Ok(i64::from(*number)),
-        Some(Bson::Int64(number)) => Ok(*number),
-        Some(Bson::Double(number)) if number.fract() == 0.0 && number.abs() < 9e15 => Ok(*number as i64),
-        Some(other) => Err(Error::invalid(format!("its {field} is {other}, not an integer"))),
-    }
 }

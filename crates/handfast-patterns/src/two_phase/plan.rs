@@ -1,12 +1,11 @@
 //! What a transaction does: a transfer, or an update for each of several participants.
 
 use bson::{Bson, Document, doc};
-use handfast_mql::key;
 use handfast_store::Namespace;
 
 use super::escape::{escaped, unescaped};
 use super::options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
-use crate::steps::raw;
+use crate::value::key_of;
 use crate::{Error, Result};
 
 /// Participants of one transaction at most: each costs two operations, and they are all in one document.
@@ -246,14 +245,4 @@ fn participant_of(document: &Document) -> Result<Participant, String> {
         finish: optional("finish")?,
         guard: optional("guard")?,
     })
-}
-
-/// Equal for ids that the store holds for equal (1 and 1.0).
-pub(super) fn key_of(id: &Bson) -> Result<Vec<u8>> {
-    let wrapped = raw(&doc! { "": id.clone() })?;
-    let mut encoded = Vec::new();
-    if let Some(Ok((_, id))) = wrapped.iter().next() {
-        key::encode(id, &mut encoded);
-    }
-    Ok(encoded)
 }

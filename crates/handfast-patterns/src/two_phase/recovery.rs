@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
-use super::plan::key_of;
 use super::{Outcome, Record, State, TwoPhase, requests};
 use crate::steps::Steps;
+use crate::value::key_of;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
 impl TwoPhase {

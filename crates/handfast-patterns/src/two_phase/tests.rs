@@ -1,7 +1,6 @@
 use bson::doc;
 
 use super::escape::{escaped, unescaped};
-use super::plan::key_of;
 use super::{Event, State};
 
 #[test]
@@ -39,12 +38,4 @@ fn operators_are_escaped_and_come_back() {
     assert!(!format!("{stored}").contains('$'), "{stored}");
     assert_eq!(unescaped(&stored), update);
     assert!(escaped(&doc! { "a": [{ "b．c": 1 }] }).is_err(), "it would come back as something else");
-}
-
-#[test]
-fn ids_that_a_store_holds_for_equal_have_one_key() {
-    let key = |id: bson::Bson| key_of(&id).expect("a value");
-    assert_eq!(key(1.into()), key(1_i64.into()));
-    assert_eq!(key(1.into()), key(1.0.into()));
-    assert_ne!(key(1.into()), key("1".into()));
 }

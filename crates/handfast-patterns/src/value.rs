@@ -1,0 +1,39 @@
+//! Values of documents, as patterns look at them.
+
+#[cfg(test)]
+mod tests;
+
+use bson::{Bson, Document, doc};
+use handfast_mql::key;
+
+use crate::steps::raw;
+use crate::{Error, Result};
+
+/// Equal for ids that the store holds for equal (1 and 1.0).
+pub(crate) fn key_of(id: &Bson) -> Result<Vec<u8>> {
+    let wrapped = raw(&doc! { "": id.clone() })?;
+    let mut encoded = Vec::new();
+    if let Some(Ok((_, id))) = wrapped.iter().next() {
+        key::encode(id, &mut encoded);
+    }
+    Ok(encoded)
+}
+
+/// Shells write numbers in whatever type; a field that is not there is 0.
+pub(crate) fn integer(document: &Document, path: &str) -> Result<i64> {
+    match at_path(document, path) {
+        None => Ok(0),
+        Some(Bson::Int32(number)) => Ok(i64::from(*number)),
+        Some(Bson::Int64(number)) => Ok(*number),
+        Some(Bson::Double(number)) if number.fract() == 0.0 && number.abs() < 9e15 => Ok(*number as i64),
+        Some(other) => Err(Error::invalid(format!("its {path} is {other}, not an integer"))),
+    }
+}
+
+/// The value at a path of documents, `a.b`; arrays are not walked into.
+pub(crate) fn at_path<'a>(document: &'a Document, path: &str) -> Option<&'a Bson> {
+    match path.split_once('.') {
+        None => document.get(path),
+        Some((first, rest)) => at_path(document.get(first)?.as_document()?, rest),
+    }
+}
