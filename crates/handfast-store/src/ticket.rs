@@ -112,6 +112,22 @@ impl Ticket {
     /// # Errors
     /// That the record is damaged.
     pub fn record(&self, before: Option<&RawDocument>, result: &RawDocument, now: DateTime) -> Result<RawDocumentBuf> {
+        let mut results = self.results_before(before)?;
+        results.push(rawdoc! { "statement": i64::from(self.statement), "result": result.to_owned() });
+        Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
+    }
+
+    /// The record without a further result: the session has come to this request, and that is all.
+    ///
+    /// # Errors
+    /// That the record is damaged.
+    pub fn begun(&self, before: Option<&RawDocument>, now: DateTime) -> Result<RawDocumentBuf> {
+        let results = self.results_before(before)?;
+        Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
+    }
+
+    /// The results of the same request that are there already.
+    fn results_before(&self, before: Option<&RawDocument>) -> Result<RawArrayBuf> {
         let mut results = RawArrayBuf::new();
         if let Some(before) = before
             && number_of(before)? == self.number
@@ -120,8 +136,7 @@ impl Ticket {
                 results.push(entry.map_err(damaged)?);
             }
         }
-        results.push(rawdoc! { "statement": i64::from(self.statement), "result": result.to_owned() });
-        Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
+        Ok(results)
     }
 }
 
@@ -157,6 +172,20 @@ impl Recorded for CommitTimestamp {
     fn from_result(result: &RawDocument) -> Result<Self> {
         let at = result.get_i64("committed").map_err(other_kind)?;
         Ok(CommitTimestamp(u64::try_from(at).map_err(damaged)?))
+    }
+}
+
+/// What a commit leaves where the store itself knows when a document was written: it has committed when its record was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed;
+
+impl Recorded for Committed {
+    fn to_result(&self) -> Option<RawDocumentBuf> {
+        Some(rawdoc! { "committed": true })
+    }
+
+    fn from_result(result: &RawDocument) -> Result<Self> {
+        result.get_bool("committed").map_err(other_kind).map(|_| Committed)
     }
 }
 

@@ -4,19 +4,17 @@
 //! several documents is a sequence of such steps, as the contract of a store says. So `Database` hands them to the engine's
 //! store as they are; or, where that store cannot do it alone, runs each as a transaction.
 
+mod requests;
+
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bson::{RawBson, RawDocumentBuf, rawdoc};
+use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_store::{
-    Aggregate, AtomicStore, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
-    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error as StoreError, Explain, Find, FindAndModify,
-    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection,
-    Result as StoreResult, Sources, StoreExt, Ticket, Update, UpdateOutcome, aggregation,
+    AtomicStore, Cursor, DocumentStore, Error as StoreError, Find, Result as StoreResult, Sources, StoreExt, Ticket,
 };
 
 use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
@@ -273,11 +271,14 @@ impl Database {
     /// that were.
     ///
     /// Only time counts in which the database was open, since it was opened last, and the time of day does not: nothing is
-    /// forgotten because somebody set a clock.
+    /// forgotten because somebody set a clock. Processes that share a store have its time in common: there that one counts.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn forget_outcomes(&self, age: Duration) -> StoreResult<u64> {
+        if let Some(forgotten) = self.shared.engine.forget_outcomes(age).await? {
+            return Ok(forgotten);
+        }
         let sources = &self.shared.sources;
         if sources.clock.elapsed().saturating_sub(self.shared.opened) < age {
             // What is older than that is from an earlier run, whose clock nobody knows.
@@ -349,176 +350,22 @@ impl Database {
     }
 
     /// Carries out a request as a transaction of its own.
-    async fn alone<T, F, R>(&self, run: F) -> StoreResult<T>
+    async fn alone<Q, T, F, R>(&self, request: &Q, run: F) -> StoreResult<T>
     where
-        F: Fn(Transaction) -> R,
+        Q: Clone,
+        F: Fn(Transaction, Q) -> R,
         R: Future<Output = StoreResult<T>>,
     {
-        let run = &run;
-        self.transaction(|tx| async move { run(tx).await.map_err(Error::of_store) }).await.map_err(StoreError::from)
+        let run = |tx| {
+            let work = Box::pin(run(tx, request.clone()));
+            async move { work.await.map_err(Error::of_store) }
+        };
+        self.transaction(run).await.map_err(StoreError::from)
     }
 }
 
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database").field("engine", &self.shared.engine.name()).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl DocumentStore for Database {
-    fn name(&self) -> &'static str {
-        self.catalog().name()
-    }
-
-    async fn insert(&self, request: Insert) -> StoreResult<InsertOutcome> {
-        match self.plain() {
-            Some(store) => store.insert(request).await,
-            None => {
-                self.alone(|tx| {
-                    let request = request.clone();
-                    async move { tx.insert(request).await }
-                })
-                .await
-            }
-        }
-    }
-
-    async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
-        match self.plain() {
-            Some(store) => store.find(request).await,
-            None => self.find_alone(request).await,
-        }
-    }
-
-    async fn update(&self, request: Update) -> StoreResult<UpdateOutcome> {
-        match self.plain() {
-            Some(store) => store.update(request).await,
-            None => {
-                self.alone(|tx| {
-                    let request = request.clone();
-                    async move { tx.update(request).await }
-                })
-                .await
-            }
-        }
-    }
-
-    async fn find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
-        match self.plain() {
-            Some(store) => store.find_and_modify(request).await,
-            None => {
-                self.alone(|tx| {
-                    let request = request.clone();
-                    async move { tx.find_and_modify(request).await }
-                })
-                .await
-            }
-        }
-    }
-
-    async fn delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
-        match self.plain() {
-            Some(store) => store.delete(request).await,
-            None => {
-                self.alone(|tx| {
-                    let request = request.clone();
-                    async move { tx.delete(request).await }
-                })
-                .await
-            }
-        }
-    }
-
-    async fn aggregate(&self, request: Aggregate) -> StoreResult<Box<dyn Cursor>> {
-        match self.plain() {
-            Some(store) => store.aggregate(request).await,
-            None => aggregation::open(Arc::new(self.clone()), &self.shared.sources, request).await,
-        }
-    }
-
-    async fn count(&self, request: Count) -> StoreResult<u64> {
-        match self.plain() {
-            Some(store) => store.count(request).await,
-            None => {
-                self.alone(|tx| {
-                    let request = request.clone();
-                    async move { tx.count(request).await }
-                })
-                .await
-            }
-        }
-    }
-
-    async fn distinct(&self, request: Distinct) -> StoreResult<Vec<RawBson>> {
-        match self.plain() {
-            Some(store) => store.distinct(request).await,
-            None => {
-                self.alone(|tx| {
-                    let request = request.clone();
-                    async move { tx.distinct(request).await }
-                })
-                .await
-            }
-        }
-    }
-
-    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
-        self.catalog().explain(request).await
-    }
-
-    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
-        self.shared.engine.check_indexes(&request.namespace, &request.indexes)?;
-        self.catalog().create_indexes(request).await
-    }
-
-    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
-        self.catalog().drop_indexes(request).await
-    }
-
-    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
-        self.catalog().list_indexes(namespace).await
-    }
-
-    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
-        self.catalog().create_collection(namespace, options).await
-    }
-
-    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
-        self.catalog().modify_collection(request).await
-    }
-
-    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
-        self.shared.engine.settle().await?;
-        self.catalog().rename_collection(request).await
-    }
-
-    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
-        self.shared.engine.settle().await?;
-        self.catalog().drop_collection(namespace).await
-    }
-
-    async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
-        self.catalog().list_collections(database).await
-    }
-
-    async fn list_databases(&self) -> StoreResult<Vec<String>> {
-        self.shared.databases().await
-    }
-
-    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
-        self.shared.engine.settle().await?;
-        self.catalog().drop_database(database).await
-    }
-
-    async fn collection_stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {
-        match self.plain() {
-            Some(store) => store.collection_stats(namespace).await,
-            None => self.alone(|tx| async move { tx.collection_stats(namespace).await }).await,
-        }
-    }
-
-    async fn flush(&self) -> StoreResult<()> {
-        self.shared.engine.flush().await
     }
 }

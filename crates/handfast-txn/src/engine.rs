@@ -88,11 +88,26 @@ pub trait Engine: Send + Sync + 'static {
     /// [`Applied::Maybe`](handfast_store::Applied::Maybe) the outcome is unknown.
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp>;
 
+    /// Whether a commit leaves a record of its outcome although nobody has asked for its name. Where that would be a
+    /// write too many, such a transaction goes by a name that says so ([`TransactionId::unnamed`]).
+    fn records_every_commit(&self) -> bool {
+        true
+    }
+
     /// What became of a transaction that is no longer open.
     ///
     /// # Errors
     /// Those of the store: then it is still unknown.
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome>;
+
+    /// Forgets outcomes that are older than this, by a time that all have in common who share the store; says how many.
+    /// None if there is no such time.
+    ///
+    /// # Errors
+    /// Those of the store.
+    async fn forget_outcomes(&self, _age: Duration) -> StoreResult<Option<u64>> {
+        Ok(None)
+    }
 }
 
 /// A transaction's beginning.

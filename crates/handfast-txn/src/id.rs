@@ -16,6 +16,18 @@ pub struct TransactionId {
 }
 
 impl TransactionId {
+    /// What a transaction of this name goes by if nobody has asked for the name before it ended, and its engine leaves no
+    /// record of such: only the process that ran it can tell its outcome. Numbers of names are not negative.
+    #[must_use]
+    pub fn unnamed(self) -> TransactionId {
+        TransactionId { number: -1 - self.number.max(0), ..self }
+    }
+
+    /// Whether there may be a record of the outcome.
+    pub fn is_named(self) -> bool {
+        self.number >= 0
+    }
+
     /// The ticket that the transaction's commit carries.
     pub fn ticket(self) -> Ticket {
         Ticket { session: self.session, number: self.number, statement: 0 }
@@ -58,6 +70,7 @@ impl FromStr for TransactionId {
 pub enum Outcome {
     /// It is applied.
     Committed(CommitTimestamp),
-    /// It is not applied, and never will be: it was rolled back, or it is older than outcomes are kept.
+    /// It is not applied, and never will be, unless it is run again under the same name: it was rolled back, or it is
+    /// older than outcomes are kept.
     RolledBack,
 }

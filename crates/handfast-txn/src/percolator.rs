@@ -19,6 +19,7 @@
 //! | timestamps | `oracle` |
 //! | what a transaction sees | `snapshot` |
 //! | a commit | `committer`, `validation` |
+//! | what became of a transaction | `records` |
 //! | what others have left | `resolver`, `cleaner` |
 //!
 //! # The question of seed 2
@@ -42,6 +43,7 @@ mod committer;
 mod core;
 mod options;
 mod oracle;
+mod records;
 mod resolver;
 pub mod row;
 mod rows;
@@ -58,16 +60,16 @@ use handfast_store::{
     CommitTimestamp, DocumentStore, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Sources,
 };
 
-use self::committer::Committer;
+use self::committer::{Committer, Prepared};
 use self::core::{Core, Fate, conflict};
 use self::oracle::Oracle;
 use self::row::{FIELD, Timestamp};
 use self::rows::Rows;
-use self::snapshot::{PercolatorSnapshot, Reader};
+use self::snapshot::Reader;
 use crate::{Claims, Engine, Outcome, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;
-pub use options::{CLEANING_INTERVAL, LOCK_TTL, PercolatorOptions, RETENTION};
+pub use options::{CLEANING_INTERVAL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, RETENTION};
 pub use oracle::AHEAD_MAX;
 
 /// The database of what the engine keeps for itself.
@@ -178,12 +180,8 @@ impl Engine for Percolator {
     }
 
     async fn begin(&self, _deadline: Duration) -> StoreResult<Start> {
-        let begun = self.core.elapsed();
-        let at = self.core.oracle.next().await?;
-        let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(&self.core), at, begun));
-        self.core.enter(Arc::clone(&snapshot));
-        let claims = Box::new(Entered { core: Arc::clone(&self.core), at });
-        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims })
+        let snapshot = self.core.begin().await?;
+        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(Unclaimed) })
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {
@@ -191,10 +189,15 @@ impl Engine for Percolator {
             let text = "the write set was not made from a snapshot of this engine that is still open";
             return Err(StoreError::command(Code::NoSuchTransaction, text));
         };
-        let committer = Committer::prepare(Arc::clone(&self.core), snapshot, writes).await?;
-        // Not broken off half way if nobody waits for it any more.
-        let run = tokio::spawn(committer.run());
-        run.await.unwrap_or_else(|_| Err(StoreError::command(Code::InternalError, "the commit broke off").in_doubt()))
+        match Committer::prepare(Arc::clone(&self.core), snapshot, writes).await? {
+            Prepared::Commit(committer) => committer::carry_out(committer).await,
+            Prepared::Committed(at) => Ok(at.into()),
+        }
+    }
+
+    /// A name that nobody has asked for costs no write.
+    fn records_every_commit(&self) -> bool {
+        false
     }
 
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
@@ -206,33 +209,32 @@ impl Engine for Percolator {
                     Some(at) => (Fate::Committed(at), Outcome::Committed(at.into())),
                     None => (Fate::RolledBack, Outcome::RolledBack),
                 };
-                self.core.note(Some(id), fate);
+                self.core.note(id, fate);
                 Ok(outcome)
             }
+            None if id.is_named() => records::outcome(&self.core, id).await,
             None => {
-                let text = format!("this process does not know what became of transaction {id}");
+                let text = format!(
+                    "only the process that ran transaction {id} could tell what became of it, as nobody had asked for \
+                     its id before it ended"
+                );
                 Err(StoreError::command(Code::NoSuchTransaction, text))
             }
         }
     }
-}
 
-/// A transaction that is open. Nothing is claimed before the commit: the prewrites decide.
-struct Entered {
-    core: Arc<Core>,
-    at: Timestamp,
-}
-
-#[async_trait]
-impl Claims for Entered {
-    async fn claim(&self, _: &Namespace, _: RawBsonRef<'_>, _: Option<&RawDocument>) -> StoreResult<()> {
-        Ok(())
+    async fn forget_outcomes(&self, age: Duration) -> StoreResult<Option<u64>> {
+        self.core.forget_outcomes(age).await.map(Some)
     }
 }
 
-impl Drop for Entered {
-    fn drop(&mut self) {
-        self.core.leave(self.at);
+/// Nothing is claimed before the commit: the prewrites decide.
+struct Unclaimed;
+
+#[async_trait]
+impl Claims for Unclaimed {
+    async fn claim(&self, _: &Namespace, _: RawBsonRef<'_>, _: Option<&RawDocument>) -> StoreResult<()> {
+        Ok(())
     }
 }
 

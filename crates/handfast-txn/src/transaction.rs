@@ -28,6 +28,7 @@ mod own;
 mod reads;
 mod requests;
 pub(crate) mod room;
+mod statements;
 mod write;
 
 use std::future::Future;
@@ -80,6 +81,8 @@ enum Phase {
 enum Ended {
     Committed(CommitTimestamp),
     RolledBack(Option<StoreError>),
+    /// Rolled back by something that running it again will not help against.
+    Refused(StoreError),
     Unknown(StoreError),
 }
 
@@ -102,6 +105,10 @@ struct Held {
 
 impl Transaction {
     pub(crate) async fn begin(shared: Arc<Shared>, options: TransactionOptions) -> Result<Self> {
+        if options.id.is_some_and(|id| !id.is_named()) {
+            let text = "the number of a transaction's name is not negative";
+            return Err(Error::Store(StoreError::command(Code::BadValue, text)));
+        }
         let id = options.id.unwrap_or_else(|| shared.take_id());
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
         let start = shared.engine.begin(deadline).await?;
@@ -119,10 +126,13 @@ impl Transaction {
 
     /// Its name, to ask for its outcome with. Whoever asks for it before the commit can ask for the outcome for as long as
     /// outcomes are kept ([`Database::forget_outcomes`](crate::Database::forget_outcomes)): the transaction then leaves a
-    /// record of its own.
+    /// record of its own. Asked for it later, it may have no name but one for this process ([`TransactionId::unnamed`]).
     pub fn id(&self) -> TransactionId {
-        self.inner.named.store(true, Ordering::Relaxed);
-        self.inner.id
+        let phase = self.inner.phase();
+        if matches!(&*phase, Phase::Open(_)) || self.inner.shared.engine.records_every_commit() {
+            self.inner.named.store(true, Ordering::Relaxed);
+        }
+        self.inner.name()
     }
 
     /// The commit that its snapshot includes last; none once it has ended.
@@ -189,10 +199,7 @@ impl Transaction {
             Ok(at) => Ended::Committed(at),
             Err(error) if error.applied() == handfast_store::Applied::Maybe => self.inner.settled(error).await,
             Err(error) if is_transient(&error) => Ended::RolledBack(Some(error)),
-            Err(error) => {
-                self.inner.finish(Ended::RolledBack(None));
-                return Err(Error::Store(error));
-            }
+            Err(error) => Ended::Refused(error),
         };
         self.inner.finish(ended);
         self.inner.answer()
@@ -209,6 +216,17 @@ impl Inner {
     fn phase(&self) -> MutexGuard<'_, Phase> {
         // Nothing that holds it can panic half way.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it goes by: that does not change any more once it is being committed.
+    fn name(&self) -> TransactionId {
+        let is_recorded = self.is_named() || self.shared.engine.records_every_commit();
+        if is_recorded { self.id } else { self.id.unnamed() }
+    }
+
+    /// Whether somebody can ask for its outcome.
+    fn is_named(&self) -> bool {
+        self.options.id.is_some() || self.named.load(Ordering::Relaxed)
     }
 
     fn is_expired(&self) -> bool {
@@ -228,7 +246,7 @@ impl Inner {
                 Err(StoreError::command(Code::TransactionCommitted, text))
             }
             Phase::Ended(Ended::RolledBack(None)) => Err(self.not_open("it was rolled back")),
-            Phase::Ended(Ended::RolledBack(Some(error))) => {
+            Phase::Ended(Ended::RolledBack(Some(error)) | Ended::Refused(error)) => {
                 Err(self.not_open(&format!("it was rolled back: {error}")).with_source(error.clone()))
             }
             Phase::Ended(Ended::Unknown(_)) => Err(self.not_open("its outcome is unknown")),
@@ -247,15 +265,25 @@ impl Inner {
 
     /// Ends an open transaction without a commit.
     fn end(&self, conflict: Option<StoreError>) {
+        self.end_as(Ended::RolledBack(conflict));
+    }
+
+    /// Ends an open transaction without a commit, after a step that can neither be done nor left undone.
+    fn refuse(&self, error: &StoreError) {
+        self.end_as(Ended::Refused(error.clone()));
+    }
+
+    fn end_as(&self, ended: Ended) {
         let mut phase = self.phase();
         if !matches!(&*phase, Phase::Open(_)) {
             return;
         }
-        let before = std::mem::replace(&mut *phase, Phase::Ended(Ended::RolledBack(conflict.clone())));
+        let by_conflict = matches!(&ended, Ended::RolledBack(Some(_)));
+        let before = std::mem::replace(&mut *phase, Phase::Ended(ended));
         drop(phase);
         // The claims go with it, outside of the lock.
         drop(before);
-        self.shared.counts.rolled_back(conflict.is_some());
+        self.shared.counts.rolled_back(by_conflict);
         self.give_back();
     }
 
@@ -265,7 +293,7 @@ impl Inner {
 
     /// Its outcome is known: if nobody else can ask for it, its session can go on.
     fn give_back(&self) {
-        if self.options.id.is_none() && !self.named.load(Ordering::Relaxed) {
+        if !self.is_named() {
             self.shared.give_back(self.id);
         }
     }
@@ -274,6 +302,7 @@ impl Inner {
         match &ended {
             Ended::Committed(_) => self.shared.counts.committed(),
             Ended::RolledBack(conflict) => self.shared.counts.rolled_back(conflict.is_some()),
+            Ended::Refused(_) => self.shared.counts.rolled_back(false),
             Ended::Unknown(_) => self.shared.counts.unknown(),
         }
         if !matches!(ended, Ended::Unknown(_)) {
@@ -302,7 +331,7 @@ impl Inner {
                 let taken;
                 (batch.creations, batch.writes, taken) = own.into_batch();
                 batch.reads = reads.into_list();
-                batch.ticket = Some(self.id.ticket());
+                batch.ticket = Some(self.name().ticket());
                 batch.durability = self.options.durability;
                 Ok(Some((batch, Held { _snapshot: snapshot, _claims: claims, _taken: taken })))
             }
@@ -319,14 +348,15 @@ impl Inner {
         match &*self.phase() {
             Phase::Ended(Ended::Committed(at)) => Ok(*at),
             Phase::Ended(Ended::RolledBack(Some(error))) => Err(Error::Conflict(error.clone())),
-            Phase::Ended(Ended::Unknown(error)) => Err(Error::CommitUnknown { id: self.id, source: error.clone() }),
+            Phase::Ended(Ended::Refused(error)) => Err(Error::Store(error.clone())),
+            Phase::Ended(Ended::Unknown(error)) => Err(Error::CommitUnknown { id: self.name(), source: error.clone() }),
             _ => Err(Error::Store(self.not_open("it was rolled back"))),
         }
     }
 
     /// What became of a commit whose answer does not tell.
     async fn settled(&self, error: StoreError) -> Ended {
-        match self.shared.engine.outcome(self.id).await {
+        match self.shared.engine.outcome(self.name()).await {
             Ok(crate::Outcome::Committed(at)) => Ended::Committed(at),
             // That there is no record now does not mean that there will be none after a restart.
             Ok(crate::Outcome::RolledBack) | Err(_) => Ended::Unknown(error),

@@ -125,8 +125,9 @@ fn check_percolator(report: &Report, passed_min: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_over_percolator_conforms() {
-    let report = conformance::run(async || Subject::new(Arc::new(percolator()))).await;
-    check_percolator(&report, 230);
+    let make = async || Subject::new(Arc::new(percolator())).with_tickets().with_snapshot_cursors();
+    let report = conformance::run(make).await;
+    check_percolator(&report, 255);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{CommitTimestamp, DocumentStore, ManualClock, MemoryStore, Sources};
-use handfast_txn::{Database, Engine, Outcome, Start, TransactionId, WriteSet};
+use handfast_txn::{Database, Engine, Outcome, PercolatorOptions, Start, TransactionId, WriteSet};
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg, Sequence};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -29,6 +29,8 @@ pub(crate) struct TestServer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Arc<ManualClock>,
     connections: u64,
+    /// Opens the same data anew, if nothing may be remembered in memory.
+    reopen: Option<Box<dyn Fn() -> Database + Send>>,
 }
 
 impl TestServer {
@@ -40,7 +42,23 @@ impl TestServer {
 
     /// Over a database whose clock is this one.
     pub(crate) fn over(database: Database, clock: Arc<ManualClock>, options: Options) -> Self {
-        TestServer { shared: Arc::new(Shared::new(database, options)), clock, connections: 0 }
+        TestServer { shared: Arc::new(Shared::new(database, options)), clock, connections: 0, reopen: None }
+    }
+
+    /// With transactions, over a store that is atomic one document at a time.
+    pub(crate) fn over_single_documents() -> Self {
+        let (sources, clock) = Sources::manual(7);
+        let store = Arc::new(MemoryStore::new(sources.clone()));
+        let open = move || {
+            let options = PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() };
+            Database::percolator(store.clone(), sources.clone(), options).unwrap()
+        };
+        TestServer { reopen: Some(Box::new(open.clone())), ..TestServer::over(open(), clock, Options::default()) }
+    }
+
+    /// One over each engine of transactions.
+    pub(crate) fn over_each_engine() -> [TestServer; 2] {
+        [TestServer::transactional(), TestServer::over_single_documents()]
     }
 
     /// With transactions, as the primary of a replica set.
@@ -56,7 +74,8 @@ impl TestServer {
     /// The same data in another run of the server.
     pub(crate) fn restart(&mut self) {
         let options = self.shared.options.clone();
-        self.shared = Arc::new(Shared::new(self.shared.database.clone(), options));
+        let database = self.reopen.as_ref().map_or_else(|| self.shared.database.clone(), |reopen| reopen());
+        self.shared = Arc::new(Shared::new(database, options));
     }
 
     pub(crate) fn tiny() -> Self {

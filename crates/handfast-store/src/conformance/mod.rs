@@ -70,6 +70,8 @@ enum Needs {
     Nothing,
     /// [`AtomicStore`](crate::AtomicStore).
     Atomic,
+    /// Tickets, which every `AtomicStore` honours.
+    Tickets,
     /// Cursors that read one snapshot.
     SnapshotCursors,
 }
@@ -136,6 +138,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         atomic::CASES,
         reads::CASES,
         tickets::CASES,
+        tickets::BATCH_CASES,
     ]
     .into_iter()
     .flatten()

@@ -16,19 +16,32 @@ pub struct Subject {
     pub store: Arc<dyn DocumentStore>,
     atomic: Option<Arc<dyn AtomicStore>>,
     snapshot_cursors: bool,
+    tickets: bool,
     _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Subject {
     /// A store that is atomic one document at a time, and no more.
     pub fn new(store: Arc<dyn DocumentStore>) -> Self {
-        Subject { store, atomic: None, snapshot_cursors: false, _keep: None }
+        Subject { store, atomic: None, snapshot_cursors: false, tickets: false, _keep: None }
     }
 
     /// A store that also commits batches, and whose cursors read one snapshot.
     pub fn atomic(store: Arc<dyn AtomicStore>) -> Self {
         let document_store: Arc<dyn DocumentStore> = store.clone();
-        Subject { store: document_store, atomic: Some(store), snapshot_cursors: true, _keep: None }
+        Subject { store: document_store, atomic: Some(store), snapshot_cursors: true, tickets: true, _keep: None }
+    }
+
+    /// One that does a request with a ticket once, although it is no [`AtomicStore`].
+    #[must_use]
+    pub fn with_tickets(self) -> Self {
+        Subject { tickets: true, ..self }
+    }
+
+    /// One whose cursors read one snapshot, although it is no [`AtomicStore`].
+    #[must_use]
+    pub fn with_snapshot_cursors(self) -> Self {
+        Subject { snapshot_cursors: true, ..self }
     }
 
     /// Keeps something until the case is done: the directory that the store lives in.
@@ -41,6 +54,7 @@ impl Subject {
     pub(super) fn lacks(&self, needs: Needs) -> Option<&'static str> {
         match needs {
             Needs::Atomic if self.atomic.is_none() => Some("the backend is no AtomicStore"),
+            Needs::Tickets if !self.tickets => Some("the backend has no tickets"),
             Needs::SnapshotCursors if !self.snapshot_cursors => Some("the backend has no snapshots"),
             _ => None,
         }

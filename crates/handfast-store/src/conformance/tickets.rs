@@ -9,7 +9,7 @@ use super::subject::{Failure, Subject, c, id, ints, named, refusal, refused};
 use super::{ensure, ensure_eq, list_cases};
 use crate::*;
 
-list_cases! { Atomic:
+list_cases! { Tickets:
     ticket_of_an_insert_is_used_once,
     ticket_of_an_update_is_used_once,
     ticket_of_a_replacement_is_used_once,
@@ -19,7 +19,6 @@ list_cases! { Atomic:
     ticket_of_a_find_and_modify_answers_the_first_value,
     ticket_of_a_find_and_modify_that_removes_answers_the_first_value,
     ticket_of_a_find_and_modify_that_upserts_answers_the_same,
-    ticket_of_a_batch_answers_the_first_timestamp,
     ticket_is_used_once_beside_other_attempts,
     ticket_of_an_upsert_is_used_once_beside_other_attempts,
     ticket_of_a_claim_is_used_once_beside_other_attempts,
@@ -35,8 +34,13 @@ list_cases! { Atomic:
     ticket_of_two_hundred_statements_is_used_once,
     ticket_of_two_hundred_documents_is_used_once,
     ticket_goes_on_where_the_first_attempt_stopped,
-    ticket_has_its_record_in_the_same_step,
     ticket_records_can_be_removed_by_age,
+}
+
+list_cases! { Atomic as BATCH_CASES:
+    ticket_of_a_batch_answers_the_first_timestamp,
+    ticket_of_a_batch_with_an_older_number_is_refused,
+    ticket_has_its_record_in_the_same_step,
 }
 
 fn ticket(number: i64) -> Ticket {
@@ -327,10 +331,16 @@ async fn ticket_with_an_older_number_is_refused(s: &Subject) -> Result<(), Failu
     let outcome = s.store.delete(Delete { ticket: Some(ticket(4)), ..Delete::new(c(), one(id(1))) }).await?;
     first(outcome.errors)?;
     refused(s.store.find_and_modify(claim(4, id(1), false, ReturnDocument::After)).await, too_old)?;
+    ensure_eq!(s.all().await?, [rawdoc! { "_id": 1, "n": 1 }]);
+    Ok(())
+}
+
+async fn ticket_of_a_batch_with_an_older_number_is_refused(s: &Subject) -> Result<(), Failure> {
+    s.fill([rawdoc! { "_id": 1, "n": 0 }]).await?;
+    updated(s, 5, increment(id(1))).await?;
     let read_at = s.atomic_store()?.snapshot().await?.timestamp();
     let batch = AtomicBatch { ticket: Some(ticket(4)), ..AtomicBatch::new(read_at) };
-    refused(s.atomic_store()?.commit(batch).await, too_old)?;
-    ensure_eq!(s.all().await?, [rawdoc! { "_id": 1, "n": 1 }]);
+    refused(s.atomic_store()?.commit(batch).await, Code::TransactionTooOld)?;
     Ok(())
 }
 

@@ -8,13 +8,14 @@
 //! reads there: see [`PercolatorOptions::retention`](super::PercolatorOptions::retention).
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use bson::{RawDocument, rawdoc};
-use handfast_store::{BatchLimit, Cursor, Find, Namespace, Result as StoreResult};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use handfast_store::{BatchLimit, Cursor, Find, Namespace, Result as StoreResult, StoreExt, Ticket};
 
 use super::core::Core;
 use super::resolver::Resolved;
-use super::row::{Collected, Key, Row, Step, Timestamp, collect};
+use super::row::{Collected, Key, Revision, Row, Step, Timestamp, collect};
 use super::rows::unchecked;
 
 /// Rows that are read at a time.
@@ -29,20 +30,54 @@ pub struct Cleaned {
     pub alive: u64,
     /// Rows that have forgotten something, or are gone.
     pub collected: u64,
+    /// Records of outcomes that are gone.
+    pub forgotten: u64,
 }
 
 impl Core {
     /// One pass over all collections.
     pub(super) async fn clean(&self) -> StoreResult<Cleaned> {
-        let safe = self.oracle.next().await?.minus(self.options.retention);
+        let now = self.oracle.next().await?;
+        let safe = now.minus(self.options.retention);
         let mut cleaned = Cleaned::default();
         let oldest = self.resolve_all(&mut cleaned).await?;
         if oldest.is_none_or(|oldest| oldest >= safe) {
             for namespace in self.namespaces().await? {
                 cleaned.collected += self.collect(&namespace, safe).await?;
             }
+            let before = now.minus(self.options.outcome_retention.max(self.options.retention));
+            cleaned.forgotten = self.remove_records(before).await?;
         }
         Ok(cleaned)
+    }
+
+    /// Removes the records of outcomes that are older than this, and than the safe point.
+    pub(super) async fn forget_outcomes(&self, age: Duration) -> StoreResult<u64> {
+        let now = self.oracle.next().await?;
+        let (safe, before) = (now.minus(self.options.retention), now.minus(age.max(self.options.retention)));
+        let any = Find { limit: Some(1), ..Find::new(Ticket::namespace()?, older(before)) };
+        if self.rows.store.find_all(any).await?.is_empty() {
+            return Ok(0);
+        }
+        // What a record decided must not be asked for any more.
+        let oldest = self.resolve_all(&mut Cleaned::default()).await?;
+        if oldest.is_some_and(|oldest| oldest < safe) { Ok(0) } else { self.remove_records(before).await }
+    }
+
+    /// Removes the records that were written before this, which is below the safe point.
+    async fn remove_records(&self, before: Timestamp) -> StoreResult<u64> {
+        let namespace = Ticket::namespace()?;
+        let mut records = self.find(&namespace, &older(before)).await?;
+        let mut removed = 0;
+        while let Some(rows) = next_rows(&mut *records, &namespace).await? {
+            for (key, row) in rows {
+                if is_forgettable(&row, before) {
+                    self.rows.remove(&key, row.revision).await?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
     }
 
     /// Resolves all locks; returns the start of the oldest transaction that is alive.
@@ -110,12 +145,25 @@ impl Core {
     }
 }
 
+/// Rows whose visible version is older than this.
+fn older(than: Timestamp) -> RawDocumentBuf {
+    rawdoc! { "_hf.c": { "$lt": i64::try_from(than.0).unwrap_or(i64::MAX) } }
+}
+
+/// Whether nothing in a row is of this time or later: no version, no lock, no record of a rollback. What made or changed
+/// it then can no longer be sent once more.
+fn is_forgettable(row: &Row, before: Timestamp) -> bool {
+    let is_old = |at: &Timestamp| *at < before;
+    let is_settled = matches!(row.revision, Revision::At(revision) if revision < before.0);
+    is_settled && row.lock.is_none() && is_old(&row.visible.commit) && row.rolled_back.iter().all(is_old)
+}
+
 async fn next_rows(cursor: &mut dyn Cursor, namespace: &Namespace) -> StoreResult<Option<Vec<(Key, Row)>>> {
     let documents = cursor.next_page(PAGE).await?.documents;
     if documents.is_empty() {
         return Ok(None);
     }
-    let row = |document: &bson::RawDocumentBuf| {
+    let row = |document: &RawDocumentBuf| {
         let row = Row::from_document(document)?;
         Ok((Key { namespace: namespace.clone(), id: row.id.clone() }, row))
     };

@@ -25,6 +25,7 @@ use handfast_store::{
 use tokio::task::JoinSet;
 
 use super::core::{Core, Fate, conflict};
+use super::records::Record;
 use super::resolver::Resolved;
 use super::row::{
     self, Body, Key, Lock, NotCommitted, Refused, Row, Seen, Timestamp, commit, prewrite, read_at, renew, rollback,
@@ -41,6 +42,7 @@ const PAUSES_MILLIS: [u64; 4] = [1, 2, 4, 8];
 pub(super) struct Committer {
     core: Arc<Core>,
     snapshot: Arc<PercolatorSnapshot>,
+    /// To ask for the outcome with.
     id: Option<TransactionId>,
     /// The primary first.
     locks: Vec<(Key, Lock)>,
@@ -56,13 +58,36 @@ struct NotLocked {
 
 type Prewritten = (usize, Result<Row, NotLocked>);
 
+/// What there is to do for a write set.
+pub(super) enum Prepared {
+    /// This.
+    Commit(Committer),
+    /// Nothing: it was committed before, under the same name.
+    Committed(Timestamp),
+}
+
+/// Carries a commit out, not broken off half way if nobody waits for it any more.
+pub(super) async fn carry_out(committer: Committer) -> StoreResult<CommitTimestamp> {
+    let run = tokio::spawn(committer.run());
+    run.await.unwrap_or_else(|_| Err(StoreError::command(Code::InternalError, "the commit broke off").in_doubt()))
+}
+
 impl Committer {
     /// What a write set needs.
     pub(super) async fn prepare(
         core: Arc<Core>,
         snapshot: Arc<PercolatorSnapshot>,
         writes: WriteSet,
-    ) -> StoreResult<Self> {
+    ) -> StoreResult<Prepared> {
+        let id = writes.ticket.map(|ticket| TransactionId { session: ticket.session, number: ticket.number });
+        let mut changes = Vec::new();
+        if let Some(id) = id.filter(|id| id.is_named()) {
+            let record = Record::read(&snapshot, id).await?;
+            if let Some(at) = record.committed()? {
+                return Ok(Prepared::Committed(at));
+            }
+            changes.push(record.of_commit(&core)?);
+        }
         for creation in writes.creations {
             let indexes = CreateIndexes { namespace: creation.namespace.clone(), indexes: creation.indexes };
             core.rows.store.create_collection(&creation.namespace, creation.options).await?;
@@ -70,7 +95,6 @@ impl Committer {
                 core.rows.store.create_indexes(indexes).await?;
             }
         }
-        let mut changes = Vec::new();
         for (namespace, id, write) in writes.writes {
             let key = Key { namespace, id };
             let body = match write {
@@ -83,6 +107,12 @@ impl Committer {
                 changes.push((key, body));
             }
         }
+        let committer = Committer::of(core, snapshot, changes);
+        Ok(Prepared::Commit(Committer { id, reads: writes.reads, ..committer }))
+    }
+
+    /// A commit of these changes, the primary first.
+    pub(super) fn of(core: Arc<Core>, snapshot: Arc<PercolatorSnapshot>, changes: Vec<(Key, Body)>) -> Self {
         let mut keys: Vec<_> = changes.iter().map(|(key, _)| key.clone()).collect();
         let primary = keys.first().cloned();
         let ttl = snapshot.age().saturating_add(core.options.lock_ttl);
@@ -92,16 +122,24 @@ impl Committer {
             let keys = if place == 0 { keys.drain(1..).collect() } else { Vec::new() };
             locks.push((key, Lock { start: snapshot.at, primary, keys, body, ttl }));
         }
-        let id = writes.ticket.map(|ticket| TransactionId { session: ticket.session, number: ticket.number });
-        Ok(Committer { core, snapshot, id, locks, reads: writes.reads })
+        Committer { core, snapshot, id: None, locks, reads: Vec::new() }
     }
 
     fn start(&self) -> Timestamp {
         self.snapshot.at
     }
 
+    /// Remembers what became of it. Of one that has a name only that it has committed: the rest is for its record to say.
+    fn note(&self, fate: Fate) {
+        if let Some(id) = self.id
+            && (!id.is_named() || matches!(fate, Fate::Committed(_)))
+        {
+            self.core.note(id, fate);
+        }
+    }
+
     /// Commits.
-    pub(super) async fn run(self) -> StoreResult<CommitTimestamp> {
+    async fn run(self) -> StoreResult<CommitTimestamp> {
         if self.locks.is_empty() {
             return Ok(self.start().into());
         }
@@ -113,7 +151,7 @@ impl Committer {
         let rows = match self.prewrite_all().await {
             Ok(rows) => rows,
             Err(error) => {
-                self.core.note(self.id, Fate::RolledBack);
+                self.note(Fate::RolledBack);
                 return Err(error);
             }
         };
@@ -121,7 +159,7 @@ impl Committer {
             Ok(at) => at,
             Err(error) => {
                 self.roll_back(&vec![true; rows.len()], false).await;
-                self.core.note(self.id, Fate::RolledBack);
+                self.note(Fate::RolledBack);
                 return Err(error);
             }
         };
@@ -214,26 +252,26 @@ impl Committer {
         match core.rows.apply(primary, rows.next(), step, unchecked).await {
             Ok(Ok(_)) => {}
             Ok(Err(refused)) if refused.was_in_doubt && refused.why == NotCommitted::NoLock => {
-                core.note(self.id, Fate::Unknown { start, primary: primary.clone() });
+                self.note(Fate::Unknown { start, primary: primary.clone() });
                 let text = format!("{primary}, where the transaction was decided, knows nothing of it any more");
                 return Err(StoreError::command(Code::NoSuchTransaction, text).in_doubt());
             }
             Ok(Err(_)) => {
-                core.note(self.id, Fate::RolledBack);
+                self.note(Fate::RolledBack);
                 self.roll_back(&vec![true; self.locks.len()], false).await;
                 return Err(conflict("others took the transaction for abandoned and rolled it back"));
             }
             Err(error) if error.applied() == Applied::Maybe => {
-                core.note(self.id, Fate::Unknown { start, primary: primary.clone() });
+                self.note(Fate::Unknown { start, primary: primary.clone() });
                 return Err(error);
             }
             Err(error) => {
-                core.note(self.id, Fate::RolledBack);
+                self.note(Fate::RolledBack);
                 self.roll_back(&vec![true; self.locks.len()], true).await;
                 return Err(error);
             }
         }
-        core.note(self.id, Fate::Committed(at));
+        self.note(Fate::Committed(at));
         let others = self.locks.into_iter().skip(1).map(|(key, _)| key).zip(rows).collect();
         let work = roll_forward(Arc::clone(&core), start, at, others);
         core.background.spawn(work);

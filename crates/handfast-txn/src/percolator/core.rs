@@ -1,12 +1,12 @@
 //! What all transactions of an engine share.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use handfast_store::{Error as StoreError, Namespace, Sources};
+use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, Sources};
 use tokio::sync::watch;
 
 use super::options::PercolatorOptions;
@@ -29,8 +29,8 @@ pub(super) struct Core {
     pub(super) options: PercolatorOptions,
     pub(super) oracle: Oracle,
     pub(super) background: Background,
-    /// The transactions that are open here, by their start.
-    open: Mutex<HashMap<Timestamp, Arc<PercolatorSnapshot>>>,
+    /// The snapshots that are read here, by their timestamp: those of transactions are their start.
+    open: Mutex<BTreeMap<Timestamp, Weak<PercolatorSnapshot>>>,
     finished: Mutex<Bounded<Timestamp, ()>>,
     outcomes: Mutex<Bounded<TransactionId, Fate>>,
     /// Collections that have been seen to have no unique index.
@@ -68,16 +68,23 @@ impl Core {
         self.sources.clock.elapsed()
     }
 
-    pub(super) fn enter(&self, snapshot: Arc<PercolatorSnapshot>) {
-        lock(&self.open).insert(snapshot.at, snapshot);
+    /// A new snapshot: the beginning of a transaction.
+    pub(super) async fn begin(self: &Arc<Self>) -> StoreResult<Arc<PercolatorSnapshot>> {
+        let begun = self.elapsed();
+        let at = self.oracle.next().await?;
+        let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun));
+        lock(&self.open).insert(at, Arc::downgrade(&snapshot));
+        Ok(snapshot)
     }
 
-    pub(super) fn leave(&self, start: Timestamp) {
-        lock(&self.open).remove(&start);
+    /// Nobody reads the snapshot any more.
+    pub(super) fn leave(&self, at: Timestamp) {
+        lock(&self.open).remove(&at);
     }
 
-    pub(super) fn entered(&self, start: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
-        lock(&self.open).get(&start).cloned()
+    /// The snapshot of this timestamp, if somebody still holds it.
+    pub(super) fn entered(&self, at: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
+        lock(&self.open).get(&at)?.upgrade()
     }
 
     pub(super) fn is_checked(&self, namespace: &Namespace) -> bool {
@@ -97,10 +104,8 @@ impl Core {
         lock(&self.finished).get(&start).is_some()
     }
 
-    pub(super) fn note(&self, id: Option<TransactionId>, fate: Fate) {
-        if let Some(id) = id {
-            lock(&self.outcomes).insert(id, fate);
-        }
+    pub(super) fn note(&self, id: TransactionId, fate: Fate) {
+        lock(&self.outcomes).insert(id, fate);
     }
 
     pub(super) fn noted(&self, id: TransactionId) -> Option<Fate> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const LOCK_TTL: Duration = Duration::from_secs(5);
 /// How long after its start nothing that a transaction sent can arrive any more, and no reader needs what was there before.
 pub const RETENTION: Duration = Duration::from_secs(600);
+/// How long the outcomes of transactions that have a name are kept.
+pub const OUTCOME_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often what is left behind is looked for.
 pub const CLEANING_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -18,6 +20,9 @@ pub struct PercolatorOptions {
     /// How far back readers can look, and how long rollback records and tombstones are kept. A transaction sends nothing
     /// later than half of this after its start, and what is sent arrives within the other half, or never.
     pub retention: Duration,
+    /// How long outcomes of transactions with a name and results of requests with tickets are kept, at least `retention`:
+    /// longer than anybody sends a request again, or asks. After that a transaction counts as rolled back.
+    pub outcome_retention: Duration,
     /// How often a process looks for what dead ones left behind; none for never.
     pub cleaning_interval: Option<Duration>,
 }
@@ -25,6 +30,11 @@ pub struct PercolatorOptions {
 impl Default for PercolatorOptions {
     fn default() -> Self {
         let cleaning_interval = Some(CLEANING_INTERVAL);
-        PercolatorOptions { lock_ttl: LOCK_TTL, retention: RETENTION, cleaning_interval }
+        PercolatorOptions {
+            lock_ttl: LOCK_TTL,
+            retention: RETENTION,
+            outcome_retention: OUTCOME_RETENTION,
+            cleaning_interval,
+        }
     }
 }

@@ -34,7 +34,7 @@ use handfast_store::{
 
 use super::core::{Core, conflict, lock};
 use super::resolver::Resolved;
-use super::row::{Key, Row, Seen, Timestamp, read_at};
+use super::row::{Body, Key, Row, Seen, Timestamp, read_at};
 
 /// Bytes of rows that are kept for the writes of a transaction.
 const KNOWN_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -87,13 +87,25 @@ impl PercolatorSnapshot {
         }
     }
 
-    /// What the snapshot has of a row; waits for transactions that may commit before it.
-    async fn judged(&self, key: &Key, mut row: Row) -> StoreResult<Option<RawDocumentBuf>> {
+    /// What the snapshot has of a row.
+    async fn judged(&self, key: &Key, row: Row) -> StoreResult<Option<RawDocumentBuf>> {
+        let row = self.settled(key, row).await?;
+        match read_at(&row, self.at) {
+            Seen::Document(document) => Ok(Some(document.clone())),
+            Seen::Nothing => Ok(None),
+            Seen::TooOld | Seen::Locked(_) => Err(too_old(&key)),
+        }
+    }
+
+    /// The row once it can be read in the snapshot: waits for transactions that may commit before that.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` (239), `WriteConflict` (112) for a transaction that does not end.
+    async fn settled(&self, key: &Key, mut row: Row) -> StoreResult<Row> {
         let mut pause = PAUSE_FIRST;
         for _ in 0..LOOKS_MAX {
-            let seen = match read_at(&row, self.at) {
-                Seen::Document(document) => Some(document.clone()),
-                Seen::Nothing => None,
+            match read_at(&row, self.at) {
+                Seen::Document(_) | Seen::Nothing => {}
                 Seen::TooOld => return Err(too_old(&key)),
                 Seen::Locked(_) => {
                     row = match self.core.resolve(key, row).await? {
@@ -106,14 +118,28 @@ impl PercolatorSnapshot {
                     };
                     continue;
                 }
-            };
+            }
             if self.age() > self.core.options.retention / 2 {
                 return Err(too_old(&"the snapshot"));
             }
             self.learn(key, &row);
-            return Ok(seen);
+            return Ok(row);
         }
         Err(conflict(format_args!("{key} is locked by a transaction that does not end")))
+    }
+
+    /// The document with its commit timestamp.
+    pub(super) async fn version(&self, key: &Key) -> StoreResult<Option<(Timestamp, RawDocumentBuf)>> {
+        let row = match self.known(key) {
+            Some(row) => row,
+            None => self.core.rows.read(key).await?,
+        };
+        let row = self.settled(key, row).await?;
+        let version = row.versions().find(|version| version.commit <= self.at);
+        Ok(version.and_then(|version| match &version.body {
+            Body::Document(document) => Some((version.commit, document.clone())),
+            Body::Deleted | Body::Cut => None,
+        }))
     }
 
     /// The documents with these `_id`s.
@@ -135,6 +161,12 @@ impl PercolatorSnapshot {
             documents.extend(self.judged(&key, row.unwrap_or_else(|| Row::missing(key.id.clone()))).await?);
         }
         Ok(documents)
+    }
+}
+
+impl Drop for PercolatorSnapshot {
+    fn drop(&mut self) {
+        self.core.leave(self.at);
     }
 }
 

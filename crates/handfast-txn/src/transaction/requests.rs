@@ -1,26 +1,23 @@
 //! A transaction under the contract of a store.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
-use handfast_mql::CompileOptions;
 use handfast_mql::expression::may_vary;
 use handfast_mql::pipeline::{Pipeline, Stage};
+use handfast_mql::{Code, CompileOptions};
 use handfast_store::distinct::DistinctValues;
 use handfast_store::{
     Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
-    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome, IndexInfo,
-    Insert, InsertOutcome, ModifyCollection, Namespace, Read, RenameCollection, Result, Update, UpdateOutcome,
-    WriteError, aggregation,
+    DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Find, FindAndModify, FindAndModifyOutcome,
+    IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Read, RenameCollection, Result, Ticket, Update,
+    UpdateOutcome, aggregation,
 };
 
 use super::merged::{self, Watched};
 use super::reads::everything;
-use super::write::refuse_ticket;
 use super::{Inner, Transaction, unsupported, unsupported_in};
-use crate::error::is_transient;
 
 impl Inner {
     /// Opens a cursor over what the transaction sees.
@@ -61,16 +58,6 @@ impl Inner {
     }
 }
 
-/// Whether a request goes on after one of its statements. A conflict ends the request, and the transaction with it.
-fn after(result: Result<()>, index: usize, ordered: bool, errors: &mut Vec<WriteError>) -> Result<ControlFlow<()>> {
-    let Err(error) = result else { return Ok(ControlFlow::Continue(())) };
-    if is_transient(&error) {
-        return Err(error);
-    }
-    errors.push(WriteError { index, error });
-    Ok(if ordered { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-}
-
 /// A find of one `_id` has read that document; any other one, all that match. What a filter with a time or chance in it
 /// finds cannot be asked again later: it has read the collection.
 fn read_of(find: &Find) -> Read {
@@ -89,6 +76,12 @@ fn read_of(find: &Find) -> Read {
     Read::Matching { namespace, filter, variables: find.variables.clone() }
 }
 
+/// Inside of a transaction only its commit is done once.
+fn refuse_ticket(ticket: Option<Ticket>) -> Result<()> {
+    let text = "a request inside of a transaction carries no ticket: the commit does";
+    ticket.map_or(Ok(()), |_| Err(Error::command(Code::InvalidOptions, text)))
+}
+
 #[async_trait]
 impl DocumentStore for Transaction {
     fn name(&self) -> &'static str {
@@ -97,18 +90,7 @@ impl DocumentStore for Transaction {
 
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
         refuse_ticket(request.ticket)?;
-        let work = async {
-            let mut outcome = InsertOutcome::default();
-            for (index, document) in request.documents.into_iter().enumerate() {
-                let result = self.inner.insert_one(&request.namespace, document).await;
-                outcome.inserted += u64::from(result.is_ok());
-                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
-                    break;
-                }
-            }
-            Ok(outcome)
-        };
-        self.inner.in_turn(work).await
+        self.insert_once(request).await
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
@@ -117,37 +99,17 @@ impl DocumentStore for Transaction {
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
         refuse_ticket(request.ticket)?;
-        let work = async {
-            let mut outcome = UpdateOutcome::default();
-            for index in 0..request.statements.len() {
-                let result = self.inner.run_update(&request, index, &mut outcome).await;
-                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
-                    break;
-                }
-            }
-            Ok(outcome)
-        };
-        self.inner.in_turn(work).await
+        self.update_once(request).await
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
         refuse_ticket(request.ticket)?;
-        self.inner.in_turn(self.inner.run_find_and_modify(request)).await
+        self.find_and_modify_once(request).await
     }
 
     async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
         refuse_ticket(request.ticket)?;
-        let work = async {
-            let mut outcome = DeleteOutcome::default();
-            for index in 0..request.statements.len() {
-                let result = self.inner.run_delete(&request, index, &mut outcome.deleted).await;
-                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
-                    break;
-                }
-            }
-            Ok(outcome)
-        };
-        self.inner.in_turn(work).await
+        self.delete_once(request).await
     }
 
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bson::raw::CString;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Context;
 use handfast_mql::expression::may_loop;
-use handfast_mql::{Code, Context};
 use handfast_store::change::{Change, Claim, joined};
 use handfast_store::index::{Index, duplicate_key};
 use handfast_store::{
-    BatchLimit, Changed, Cursor, Delete, Error as StoreError, Find, FindAndModify, FindAndModifyOutcome, IdSource,
-    IndexSpec, Modification, Namespace, Read, Result as StoreResult, Snapshot, Ticket, Update, UpdateOutcome,
-    UpdateSpec, UpdateStatement, blocking_if, insertion,
+    BatchLimit, Changed, Cursor, Delete, DeleteStatement, Find, FindAndModify, FindAndModifyOutcome, IdSource,
+    IndexSpec, Modification, Namespace, Read, Result as StoreResult, Snapshot, Update, UpdateSpec, UpdateStatement,
+    blocking_if, insertion,
 };
 
 use super::Inner;
@@ -53,6 +53,17 @@ impl Inner {
         before: Option<&RawDocument>,
         after: Option<RawDocumentBuf>,
     ) -> StoreResult<()> {
+        after.as_deref().map_or(Ok(()), insertion::check_size)?;
+        self.put(namespace, before, after).await
+    }
+
+    /// As [`Inner::write`], of a document that may be larger than those of users.
+    pub(super) async fn put(
+        &self,
+        namespace: &Namespace,
+        before: Option<&RawDocument>,
+        after: Option<RawDocumentBuf>,
+    ) -> StoreResult<()> {
         let Some(any) = after.as_deref().or(before) else { return Ok(()) };
         let (id, key) = identity(any)?;
         let (claims, is_new) =
@@ -68,7 +79,6 @@ impl Inner {
         let needs_indexes = self.shared.engine.needs_indexes(namespace, after.as_deref());
         let indexes = if needs_indexes { Some(self.compiled_indexes(namespace).await?) } else { None };
         if let Some(after) = &after {
-            insertion::check_size(after)?;
             self.shared.engine.check_document(after)?;
             for index in indexes.iter().flat_map(|indexes| indexes.iter()) {
                 self.check_index(namespace, index, before, after).await?;
@@ -120,13 +130,13 @@ impl Inner {
         Ok(())
     }
 
+    /// Runs a statement, and calls a function with what became of each document.
     pub(super) async fn run_update(
         self: &Arc<Self>,
         request: &Update,
-        place: usize,
-        outcome: &mut UpdateOutcome,
+        statement: &UpdateStatement,
+        mut count: impl FnMut(Changed) + Send,
     ) -> StoreResult<()> {
-        let statement = &request.statements[place];
         let namespace = &request.namespace;
         let change = Arc::new(Change::of_statement(statement, &request.variables)?);
         let variables = joined(&request.variables, &statement.constants)?;
@@ -150,9 +160,9 @@ impl Inner {
                 let (document, Some(applied)) = blocking_if(loops, run).await? else { continue };
                 if applied.modified {
                     self.write(namespace, Some(&document), Some(applied.document)).await?;
-                    outcome.count(place, Changed::Modified);
+                    count(Changed::Modified);
                 } else {
-                    outcome.count(place, Changed::Same);
+                    count(Changed::Same);
                 }
             }
         }
@@ -161,18 +171,18 @@ impl Inner {
             let document = blocking_if(loops, move || change.insertion(&*ids, &with)).await?;
             let (id, _) = identity(&document)?;
             self.insert_prepared(namespace, document).await?;
-            outcome.count(place, Changed::Upserted(id));
+            count(Changed::Upserted(id));
         }
         Ok(())
     }
 
+    /// Runs a statement, and counts the documents.
     pub(super) async fn run_delete(
         self: &Arc<Self>,
         request: &Delete,
-        place: usize,
+        statement: &DeleteStatement,
         deleted: &mut u64,
     ) -> StoreResult<()> {
-        let statement = &request.statements[place];
         let find = Find {
             hint: statement.hint.clone(),
             limit: (!statement.multi).then_some(1),
@@ -191,12 +201,12 @@ impl Inner {
 
     pub(super) async fn run_find_and_modify(
         self: &Arc<Self>,
-        request: FindAndModify,
+        request: &FindAndModify,
     ) -> StoreResult<FindAndModifyOutcome> {
-        let claim = Arc::new(Claim::compile(&request)?);
+        let claim = Arc::new(Claim::compile(request)?);
         let context = Arc::new(self.shared.sources.context(&request.variables));
         let _stop = context.interrupt.stop_on_drop();
-        let loops = loops_in_claim(&request);
+        let loops = loops_in_claim(request);
         let namespace = &request.namespace;
         let find = Find {
             sort: request.sort.clone(),
@@ -315,10 +325,4 @@ async fn holders(
         }
     }
     Ok(holders)
-}
-
-/// Inside of a transaction only its commit is done once.
-pub(super) fn refuse_ticket(ticket: Option<Ticket>) -> StoreResult<()> {
-    let text = "a request inside of a transaction carries no ticket: the commit does";
-    ticket.map_or(Ok(()), |_| Err(StoreError::command(Code::InvalidOptions, text)))
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use bson::{Document, rawdoc};
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{DocumentStore, StoreExt};
-use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionOptions};
+use handfast_store::{DocumentStore, StoreExt, Ticket};
+use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionId, TransactionOptions};
 
 use crate::support::*;
 
-const FAULTS: [Fault; 7] = [
+pub(crate) const FAULTS: [Fault; 7] = [
     Fault::Refuse,
     Fault::LoseRequest,
     Fault::LoseReply,
@@ -26,16 +26,19 @@ const FAULTS: [Fault; 7] = [
 
 /// When requests arrive that were delayed or are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Late {
+pub(crate) enum Late {
     /// While the locks are still respected.
     Soon,
     /// After somebody has cleaned up.
     PastRecovery,
 }
 
+/// What a payment goes by, if it has a name.
+const NAME: TransactionId = TransactionId { session: [1; 16], number: 1 };
+
 /// Bob pays Joe 7 and gets a receipt, once: an update of two rows, and one that is made.
-async fn pay_with_receipt(database: &Database) -> Result<()> {
-    let tx = database.begin_with(TransactionOptions::serializable()).await?;
+async fn pay_with_receipt(database: &Database, id: Option<TransactionId>) -> Result<()> {
+    let tx = database.begin_with(TransactionOptions { id, ..TransactionOptions::serializable() }).await?;
     pay(&tx).await?;
     tx.insert_one(&accounts(), rawdoc! { "_id": "receipt", "of": 7 }).await?;
     tx.commit().await.map(drop)
@@ -55,13 +58,13 @@ async fn seen(bank: &Bank) -> (i32, i32, bool) {
 const PAID: (i32, i32, bool) = (3, 9, true);
 const UNPAID: (i32, i32, bool) = (10, 2, false);
 
-async fn scenario(number: u64, fault: Fault, late: Late) -> &'static str {
+async fn scenario(id: Option<TransactionId>, number: u64, fault: Fault, late: Late) -> &'static str {
     let bank = Bank::of_the_seed().await;
     let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
     let database = bank.process_over(faulty.clone());
-    let paid = pay_with_receipt(&database).await;
+    let paid = pay_with_receipt(&database, id).await;
     database.flush().await.ok();
-    let case = format!("{fault:?} at {number}, late requests {late:?}: {paid:?}");
+    let case = format!("{id:?}, {fault:?} at {number}, late requests {late:?}: {paid:?}");
     if late == Late::Soon {
         faulty.deliver_late().await;
     }
@@ -73,6 +76,7 @@ async fn scenario(number: u64, fault: Fault, late: Late) -> &'static str {
     bank.clock.advance(LOCK_TIME);
     let first = seen(&bank).await;
     assert!(first == PAID || first == UNPAID, "{case}: {first:?}");
+    outcome_is_known(&bank, id, first == PAID, &case).await;
     if late == Late::PastRecovery {
         faulty.deliver_late().await;
         bank.clock.advance(LOCK_TIME);
@@ -93,18 +97,28 @@ async fn scenario(number: u64, fault: Fault, late: Late) -> &'static str {
         _ => {}
     }
     assert_eq!(seen(&bank).await, first, "{case}");
+    outcome_is_known(&bank, id, first == PAID, &case).await;
     nothing_left(&bank, &case).await;
     assert_eq!(seen(&bank).await, first, "{case}");
     answer
 }
 
+/// What has a name can be asked for by a process that knows nothing else of it.
+async fn outcome_is_known(bank: &Bank, id: Option<TransactionId>, is_paid: bool, case: &str) {
+    if let Some(id) = id {
+        let outcome = bank.process().outcome(id).await.unwrap();
+        assert_eq!(matches!(outcome, Outcome::Committed(_)), is_paid, "{case}: {outcome:?}");
+    }
+}
+
 /// After the time that things are kept, and two passes of the cleaner.
 async fn nothing_left(bank: &Bank, case: &str) {
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
-    for _ in 0..2 {
-        bank.clock.advance(Duration::from_secs(1_300));
+    for time in [1_300, 100_000] {
+        bank.clock.advance(Duration::from_secs(time));
         cleaner.clean().await.unwrap();
     }
+    assert_eq!(bank.store.count_matching(&Ticket::namespace().unwrap(), rawdoc! {}).await.unwrap(), 0, "{case}");
     for row in bank.rows().await {
         let hidden = row.get_document("_hf").unwrap();
         let is_left = |hidden: &Document| hidden.keys().any(|name| !["v", "c", "s", "p"].contains(&name.as_str()));
@@ -112,12 +126,11 @@ async fn nothing_left(bank: &Bank, case: &str) {
     }
 }
 
-#[tokio::test]
-async fn every_operation_meets_every_fault() {
+async fn every_operation_meets_every_fault_as(id: Option<TransactionId>) {
     let bank = Bank::of_the_seed().await;
     let counting = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
     let database = bank.process_over(counting.clone());
-    pay_with_receipt(&database).await.unwrap();
+    pay_with_receipt(&database, id).await.unwrap();
     database.flush().await.unwrap();
     let operations = counting.operations();
 
@@ -125,11 +138,21 @@ async fn every_operation_meets_every_fault() {
     for number in 0..operations {
         for fault in FAULTS {
             for late in [Late::Soon, Late::PastRecovery] {
-                *answers.entry(scenario(number, fault, late).await).or_default() += 1;
+                *answers.entry(scenario(id, number, fault, late).await).or_default() += 1;
             }
         }
     }
     println!("{operations} operations, {} faults, 2 times for late requests: {answers:?}", FAULTS.len());
     // Each of the answers is given now and then: none of the cases above is empty.
     assert!(answers.len() == 3 && answers.values().all(|count| *count >= 4), "{answers:?}");
+}
+
+#[tokio::test]
+async fn every_operation_meets_every_fault() {
+    every_operation_meets_every_fault_as(None).await;
+}
+
+#[tokio::test]
+async fn every_operation_of_a_named_payment_meets_every_fault() {
+    every_operation_meets_every_fault_as(Some(NAME)).await;
 }

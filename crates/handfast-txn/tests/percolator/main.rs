@@ -10,6 +10,8 @@
 
 mod costs;
 mod crash_points;
+mod outcomes;
 mod rules;
 mod steps;
 mod support;
+mod tickets;

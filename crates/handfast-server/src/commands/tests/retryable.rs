@@ -43,69 +43,75 @@ async fn all(server: &mut TestServer) -> Vec<RawDocumentBuf> {
 
 #[tokio::test]
 async fn each_write_once() {
-    let mut server = TestServer::transactional();
-    let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 1, "n": 0 }, { "_id": 2, "n": 0 }] };
-    thrice(&mut server, "d", numbered_write(insert, 1), "retriedStmtIds", bson::rawbson!([0, 1])).await;
-    let update = rawdoc! { "update": "c", "updates": [
-        { "q": { "_id": 9 }, "u": { "$inc": { "n": 1 } } },
-        { "q": { "_id": 1 }, "u": { "$inc": { "n": 1 } } },
-        { "q": { "_id": 3 }, "u": { "$inc": { "n": 5 } }, "upsert": true },
-    ] };
-    thrice(&mut server, "d", numbered_write(update, 2), "retriedStmtIds", bson::rawbson!([1, 2])).await;
-    let modify = rawdoc! { "findAndModify": "c", "query": { "_id": 2 }, "update": { "$inc": { "n": 7 } }, "new": true };
-    thrice(&mut server, "d", numbered_write(modify, 3), "retriedStmtId", RawBson::Int32(0)).await;
-    let delete = rawdoc! { "delete": "c", "deletes": [{ "q": { "n": { "$gte": 5 } }, "limit": 1 }] };
-    thrice(&mut server, "d", numbered_write(delete, 4), "retriedStmtIds", bson::rawbson!([0])).await;
-    assert_eq!(all(&mut server).await, [rawdoc! { "_id": 1, "n": 1 }, rawdoc! { "_id": 3, "n": 5 }]);
-    let status = server.connect().run("admin", rawdoc! { "serverStatus": 1 }).await;
-    assert!(status.get_document("transactions").unwrap().long("retriedStatementsCount") >= 1);
+    for mut server in TestServer::over_each_engine() {
+        let insert = rawdoc! { "insert": "c", "documents": [{ "_id": 1, "n": 0 }, { "_id": 2, "n": 0 }] };
+        thrice(&mut server, "d", numbered_write(insert, 1), "retriedStmtIds", bson::rawbson!([0, 1])).await;
+        let update = rawdoc! { "update": "c", "updates": [
+            { "q": { "_id": 9 }, "u": { "$inc": { "n": 1 } } },
+            { "q": { "_id": 1 }, "u": { "$inc": { "n": 1 } } },
+            { "q": { "_id": 3 }, "u": { "$inc": { "n": 5 } }, "upsert": true },
+        ] };
+        thrice(&mut server, "d", numbered_write(update, 2), "retriedStmtIds", bson::rawbson!([1, 2])).await;
+        let modify =
+            rawdoc! { "findAndModify": "c", "query": { "_id": 2 }, "update": { "$inc": { "n": 7 } }, "new": true };
+        thrice(&mut server, "d", numbered_write(modify, 3), "retriedStmtId", RawBson::Int32(0)).await;
+        let delete = rawdoc! { "delete": "c", "deletes": [{ "q": { "n": { "$gte": 5 } }, "limit": 1 }] };
+        thrice(&mut server, "d", numbered_write(delete, 4), "retriedStmtIds", bson::rawbson!([0])).await;
+        assert_eq!(all(&mut server).await, [rawdoc! { "_id": 1, "n": 1 }, rawdoc! { "_id": 3, "n": 5 }]);
+        let status = server.connect().run("admin", rawdoc! { "serverStatus": 1 }).await;
+        assert!(status.get_document("transactions").unwrap().long("retriedStatementsCount") >= 1);
+    }
 }
 
 #[tokio::test]
 async fn several_collections_in_one_command() {
-    let mut server = TestServer::transactional();
-    let bulk = rawdoc! {
-        "bulkWrite": 1, "nsInfo": [{ "ns": "d.c" }, { "ns": "e.c" }],
-        "ops": [
-            { "insert": 0, "document": { "_id": 1, "n": 0 } },
-            { "insert": 0, "document": { "_id": 2, "n": 0 } },
-            { "update": 0, "filter": { "_id": 1 }, "updateMods": { "$inc": { "n": 1 } } },
-            { "insert": 1, "document": { "_id": 1 } },
-            { "delete": 0, "filter": { "_id": 2 } },
-            { "update": 1, "filter": { "_id": 5 }, "updateMods": { "$inc": { "n": 1 } }, "upsert": true },
-        ],
-    };
-    thrice(&mut server, "admin", numbered_write(bulk, 1), "retriedStmtIds", bson::rawbson!([0, 1, 2, 3, 4, 5])).await;
-    assert_eq!(all(&mut server).await, [rawdoc! { "_id": 1, "n": 1 }]);
-    assert_eq!(server.connect().run("e", rawdoc! { "count": "c" }).await.int("n"), 2);
+    for mut server in TestServer::over_each_engine() {
+        let bulk = rawdoc! {
+            "bulkWrite": 1, "nsInfo": [{ "ns": "d.c" }, { "ns": "e.c" }],
+            "ops": [
+                { "insert": 0, "document": { "_id": 1, "n": 0 } },
+                { "insert": 0, "document": { "_id": 2, "n": 0 } },
+                { "update": 0, "filter": { "_id": 1 }, "updateMods": { "$inc": { "n": 1 } } },
+                { "insert": 1, "document": { "_id": 1 } },
+                { "delete": 0, "filter": { "_id": 2 } },
+                { "update": 1, "filter": { "_id": 5 }, "updateMods": { "$inc": { "n": 1 } }, "upsert": true },
+            ],
+        };
+        thrice(&mut server, "admin", numbered_write(bulk, 1), "retriedStmtIds", bson::rawbson!([0, 1, 2, 3, 4, 5]))
+            .await;
+        assert_eq!(all(&mut server).await, [rawdoc! { "_id": 1, "n": 1 }]);
+        assert_eq!(server.connect().run("e", rawdoc! { "count": "c" }).await.int("n"), 2);
+    }
 }
 
 /// Half of a batch was done before the server went: the rest is done when it comes again.
 #[tokio::test]
 async fn the_rest_of_a_batch() {
-    let mut server = TestServer::transactional();
-    let part = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }] };
-    server.connect().run("d", numbered_write(part, 1)).await;
-    server.restart();
-    let whole = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }, { "_id": 3 }] };
-    let reply = server.connect().run("d", numbered_write(whole, 1)).await;
-    assert_eq!(reply, rawdoc! { "n": 3, "retriedStmtIds": [0, 1], "ok": 1.0 });
-    assert_eq!(all(&mut server).await.len(), 3);
+    for mut server in TestServer::over_each_engine() {
+        let part = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }] };
+        server.connect().run("d", numbered_write(part, 1)).await;
+        server.restart();
+        let whole = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }, { "_id": 3 }] };
+        let reply = server.connect().run("d", numbered_write(whole, 1)).await;
+        assert_eq!(reply, rawdoc! { "n": 3, "retriedStmtIds": [0, 1], "ok": 1.0 });
+        assert_eq!(all(&mut server).await.len(), 3);
+    }
 }
 
 #[tokio::test]
 async fn many_statements() {
-    let mut server = TestServer::transactional();
-    let mut body = rawdoc! { "insert": "c", "ordered": false };
-    body = numbered_write(body, 1);
-    let mut client = server.connect();
-    let documents = numbered(150);
-    let first = client.run_with("d", body.clone(), &[("documents", &documents)]).await;
-    assert_eq!(first.int("n"), 150);
-    let again = client.run_with("d", body, &[("documents", &documents)]).await;
-    assert_eq!(again.int("n"), 150);
-    assert_eq!(again.get_array("retriedStmtIds").unwrap().into_iter().count(), 150);
-    assert_eq!(all(&mut server).await.len(), 101);
+    for mut server in TestServer::over_each_engine() {
+        let mut body = rawdoc! { "insert": "c", "ordered": false };
+        body = numbered_write(body, 1);
+        let mut client = server.connect();
+        let documents = numbered(150);
+        let first = client.run_with("d", body.clone(), &[("documents", &documents)]).await;
+        assert_eq!(first.int("n"), 150);
+        let again = client.run_with("d", body, &[("documents", &documents)]).await;
+        assert_eq!(again.int("n"), 150);
+        assert_eq!(again.get_array("retriedStmtIds").unwrap().into_iter().count(), 150);
+        assert_eq!(all(&mut server).await.len(), 101);
+    }
 }
 
 #[tokio::test]

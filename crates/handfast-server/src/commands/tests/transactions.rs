@@ -44,30 +44,31 @@ async fn count(client: &mut TestClient) -> i32 {
 
 #[tokio::test]
 async fn all_or_nothing() {
-    let mut server = TestServer::transactional();
-    let (mut client, mut other) = (server.connect(), server.connect());
-    client.run("d", first(insert_of(1), 1, 1)).await;
-    client.run("d", within(insert_of(2), 1, 1)).await;
-    let seen = client.run("d", within(rawdoc! { "find": "c" }, 1, 1)).await;
-    assert_eq!(batch(&seen).len(), 2);
-    assert_eq!(count(&mut other).await, 0);
-    for _ in 0..2 {
-        assert_eq!(client.run("admin", within(commit(), 1, 1)).await, rawdoc! { "ok": 1.0 });
+    for mut server in TestServer::over_each_engine() {
+        let (mut client, mut other) = (server.connect(), server.connect());
+        client.run("d", first(insert_of(1), 1, 1)).await;
+        client.run("d", within(insert_of(2), 1, 1)).await;
+        let seen = client.run("d", within(rawdoc! { "find": "c" }, 1, 1)).await;
+        assert_eq!(batch(&seen).len(), 2);
+        assert_eq!(count(&mut other).await, 0);
+        for _ in 0..2 {
+            assert_eq!(client.run("admin", within(commit(), 1, 1)).await, rawdoc! { "ok": 1.0 });
+        }
+        assert_eq!(count(&mut other).await, 2);
+        client.run("d", first(insert_of(3), 1, 2)).await;
+        for _ in 0..2 {
+            assert_eq!(client.run("admin", within(abort(), 1, 2)).await, rawdoc! { "ok": 1.0 });
+        }
+        assert_eq!(count(&mut other).await, 2);
+        let expected = (251, "NoSuchTransaction".to_owned(), "Transaction 2 has been aborted.".to_owned());
+        assert_eq!(client.refused("admin", within(commit(), 1, 2)).await, expected);
+        client.run("d", first(insert_of(3), 1, 3)).await;
+        client.run("admin", within(commit(), 1, 3)).await;
+        let expected = (256, "TransactionCommitted".to_owned(), "Transaction 3 has been committed.".to_owned());
+        assert_eq!(client.refused("admin", within(abort(), 1, 3)).await, expected);
+        assert_eq!(client.refused("d", within(insert_of(4), 1, 3)).await, expected);
+        assert_eq!(server.shared.database.counts().open(), 0);
     }
-    assert_eq!(count(&mut other).await, 2);
-    client.run("d", first(insert_of(3), 1, 2)).await;
-    for _ in 0..2 {
-        assert_eq!(client.run("admin", within(abort(), 1, 2)).await, rawdoc! { "ok": 1.0 });
-    }
-    assert_eq!(count(&mut other).await, 2);
-    let expected = (251, "NoSuchTransaction".to_owned(), "Transaction 2 has been aborted.".to_owned());
-    assert_eq!(client.refused("admin", within(commit(), 1, 2)).await, expected);
-    client.run("d", first(insert_of(3), 1, 3)).await;
-    client.run("admin", within(commit(), 1, 3)).await;
-    let expected = (256, "TransactionCommitted".to_owned(), "Transaction 3 has been committed.".to_owned());
-    assert_eq!(client.refused("admin", within(abort(), 1, 3)).await, expected);
-    assert_eq!(client.refused("d", within(insert_of(4), 1, 3)).await, expected);
-    assert_eq!(server.shared.database.counts().open(), 0);
 }
 
 /// One script for what the rules refuse: the request, its database, the code.
@@ -339,25 +340,26 @@ async fn two_connections_share_a_transaction_in_turns() {
 
 #[tokio::test]
 async fn a_commit_is_remembered_after_a_restart() {
-    let mut server = TestServer::transactional();
-    let mut client = server.connect();
-    client.run("d", first(insert_of(1), 1, 4)).await;
-    client.run("admin", within(commit(), 1, 4)).await;
-    client.run("d", first(insert_of(2), 2, 1)).await;
-    server.restart();
-    let mut client = server.connect();
-    for _ in 0..2 {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        client.run("d", first(insert_of(1), 1, 4)).await;
+        client.run("admin", within(commit(), 1, 4)).await;
+        client.run("d", first(insert_of(2), 2, 1)).await;
+        server.restart();
+        let mut client = server.connect();
+        for _ in 0..2 {
+            assert_eq!(client.run("admin", within(commit(), 1, 4)).await, rawdoc! { "ok": 1.0 });
+        }
+        assert_eq!(client.refused("admin", within(commit(), 2, 1)).await.0, 251);
+        server.restart();
+        let mut client = server.connect();
+        assert_eq!(client.refused("d", first(insert_of(2), 1, 3)).await.0, 225);
+        assert_eq!(client.refused("d", first(insert_of(2), 1, 4)).await.0, 117);
         assert_eq!(client.run("admin", within(commit(), 1, 4)).await, rawdoc! { "ok": 1.0 });
+        client.run("d", first(insert_of(3), 1, 5)).await;
+        client.run("admin", within(commit(), 1, 5)).await;
+        assert_eq!(count(&mut client).await, 2);
     }
-    assert_eq!(client.refused("admin", within(commit(), 2, 1)).await.0, 251);
-    server.restart();
-    let mut client = server.connect();
-    assert_eq!(client.refused("d", first(insert_of(2), 1, 3)).await.0, 225);
-    assert_eq!(client.refused("d", first(insert_of(2), 1, 4)).await.0, 117);
-    assert_eq!(client.run("admin", within(commit(), 1, 4)).await, rawdoc! { "ok": 1.0 });
-    client.run("d", first(insert_of(3), 1, 5)).await;
-    client.run("admin", within(commit(), 1, 5)).await;
-    assert_eq!(count(&mut client).await, 2);
 }
 
 #[tokio::test]

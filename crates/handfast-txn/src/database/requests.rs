@@ -1,0 +1,139 @@
+//! A database under the contract of a store.
+//!
+//! What the engine's store cannot do alone is a transaction of its own: all documents of such a request are changed
+//! together or not at all, and the results that its tickets ask for are stored in the same step.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::{RawBson, RawDocumentBuf};
+use handfast_store::{
+    Aggregate, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete, DeleteOutcome,
+    Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome, IndexInfo, Insert,
+    InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Update, UpdateOutcome,
+    aggregation,
+};
+
+use super::Database;
+
+#[async_trait]
+impl DocumentStore for Database {
+    fn name(&self) -> &'static str {
+        self.catalog().name()
+    }
+
+    async fn insert(&self, request: Insert) -> StoreResult<InsertOutcome> {
+        match self.plain() {
+            Some(store) => store.insert(request).await,
+            None => self.alone(&request, |tx, request| async move { tx.insert_once(request).await }).await,
+        }
+    }
+
+    async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+        match self.plain() {
+            Some(store) => store.find(request).await,
+            None => self.find_alone(request).await,
+        }
+    }
+
+    async fn update(&self, request: Update) -> StoreResult<UpdateOutcome> {
+        match self.plain() {
+            Some(store) => store.update(request).await,
+            None => self.alone(&request, |tx, request| async move { tx.update_once(request).await }).await,
+        }
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
+        match self.plain() {
+            Some(store) => store.find_and_modify(request).await,
+            None => self.alone(&request, |tx, request| async move { tx.find_and_modify_once(request).await }).await,
+        }
+    }
+
+    async fn delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
+        match self.plain() {
+            Some(store) => store.delete(request).await,
+            None => self.alone(&request, |tx, request| async move { tx.delete_once(request).await }).await,
+        }
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> StoreResult<Box<dyn Cursor>> {
+        match self.plain() {
+            Some(store) => store.aggregate(request).await,
+            None => aggregation::open(Arc::new(self.clone()), &self.shared.sources, request).await,
+        }
+    }
+
+    async fn count(&self, request: Count) -> StoreResult<u64> {
+        match self.plain() {
+            Some(store) => store.count(request).await,
+            None => self.alone(&request, |tx, request| async move { tx.count(request).await }).await,
+        }
+    }
+
+    async fn distinct(&self, request: Distinct) -> StoreResult<Vec<RawBson>> {
+        match self.plain() {
+            Some(store) => store.distinct(request).await,
+            None => self.alone(&request, |tx, request| async move { tx.distinct(request).await }).await,
+        }
+    }
+
+    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
+        self.catalog().explain(request).await
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+        self.shared.engine.check_indexes(&request.namespace, &request.indexes)?;
+        self.catalog().create_indexes(request).await
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
+        self.catalog().drop_indexes(request).await
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+        self.catalog().list_indexes(namespace).await
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
+        self.catalog().create_collection(namespace, options).await
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
+        self.catalog().modify_collection(request).await
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
+        self.shared.engine.settle().await?;
+        self.catalog().rename_collection(request).await
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
+        self.shared.engine.settle().await?;
+        self.catalog().drop_collection(namespace).await
+    }
+
+    async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
+        self.catalog().list_collections(database).await
+    }
+
+    async fn list_databases(&self) -> StoreResult<Vec<String>> {
+        self.shared.databases().await
+    }
+
+    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
+        self.shared.engine.settle().await?;
+        self.catalog().drop_database(database).await
+    }
+
+    async fn collection_stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {
+        match self.plain() {
+            Some(store) => store.collection_stats(namespace).await,
+            None => self.alone(namespace, |tx, namespace| async move { tx.collection_stats(&namespace).await }).await,
+        }
+    }
+
+    async fn flush(&self) -> StoreResult<()> {
+        self.shared.engine.flush().await
+    }
+}

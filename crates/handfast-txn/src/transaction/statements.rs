@@ -1,0 +1,147 @@
+//! Requests that write, statement by statement.
+//!
+//! A statement with a ticket is done once: its result is a document that is written with the others, so that both are
+//! committed, or neither. Whoever sends it again finds the result in his snapshot; if two send it at the same time, both
+//! write that document, and one of them runs again.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use handfast_store::ticket::{Recorded, check_statements};
+use handfast_store::{
+    Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, FindAndModify, FindAndModifyOutcome, Insert,
+    InsertOutcome, Inserted, Result, Ticket, Update, UpdateOutcome, UpdateStatement, WriteError,
+};
+
+use super::{Inner, Transaction};
+use crate::error::is_transient;
+
+impl Transaction {
+    /// Inserts documents, each once if the request has a ticket.
+    pub(crate) async fn insert_once(&self, request: Insert) -> Result<InsertOutcome> {
+        let work = async {
+            let mut outcome = InsertOutcome::default();
+            for (index, document) in request.documents.into_iter().enumerate() {
+                let ticket = request.ticket.map(|ticket| ticket.of_statement(index));
+                let insert = async { self.inner.insert_one(&request.namespace, document).await.map(|()| Inserted) };
+                let result = self.inner.once(ticket, insert).await;
+                outcome.inserted += u64::from(result.is_ok());
+                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
+                    break;
+                }
+            }
+            Ok(outcome)
+        };
+        self.inner.in_turn(work).await
+    }
+
+    /// Runs update statements, each once if the request has a ticket.
+    pub(crate) async fn update_once(&self, request: Update) -> Result<UpdateOutcome> {
+        check_statements(request.ticket, request.statements.iter().map(|statement| statement.multi))?;
+        let work = async {
+            let mut outcome = UpdateOutcome::default();
+            for (index, statement) in request.statements.iter().enumerate() {
+                let result = match request.ticket.map(|ticket| ticket.of_statement(index)) {
+                    None => {
+                        let count = |changed| outcome.count(index, changed);
+                        self.inner.run_update(&request, statement, count).await
+                    }
+                    ticket => {
+                        let changed = self.inner.once(ticket, self.inner.update_one(&request, statement)).await;
+                        changed.map(|changed| outcome.count(index, changed))
+                    }
+                };
+                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
+                    break;
+                }
+            }
+            Ok(outcome)
+        };
+        self.inner.in_turn(work).await
+    }
+
+    /// Runs delete statements, each once if the request has a ticket.
+    pub(crate) async fn delete_once(&self, request: Delete) -> Result<DeleteOutcome> {
+        check_statements(request.ticket, request.statements.iter().map(|statement| statement.multi))?;
+        let work = async {
+            let mut outcome = DeleteOutcome::default();
+            for (index, statement) in request.statements.iter().enumerate() {
+                let result = match request.ticket.map(|ticket| ticket.of_statement(index)) {
+                    None => self.inner.run_delete(&request, statement, &mut outcome.deleted).await,
+                    ticket => {
+                        let deleted = self.inner.once(ticket, self.inner.delete_one(&request, statement)).await;
+                        deleted.map(|Deleted(one)| outcome.deleted += u64::from(one))
+                    }
+                };
+                if after(result, index, request.ordered, &mut outcome.errors)?.is_break() {
+                    break;
+                }
+            }
+            Ok(outcome)
+        };
+        self.inner.in_turn(work).await
+    }
+
+    /// Changes or removes one document, once if the request has a ticket.
+    pub(crate) async fn find_and_modify_once(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        let work = self.inner.once(request.ticket, self.inner.run_find_and_modify(&request));
+        self.inner.in_turn(work).await
+    }
+}
+
+impl Inner {
+    /// Does a write, unless its ticket was used: then it is answered as it was.
+    async fn once<T: Recorded>(
+        self: &Arc<Self>,
+        ticket: Option<Ticket>,
+        write: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let Some(ticket) = ticket else { return write.await };
+        let (records, id) = (Ticket::namespace()?, ticket.record_id());
+        let before = self.get(&records, id.as_raw_bson_ref()).await?;
+        let result = before.as_deref().map(|record| ticket.result(record)).transpose()?.flatten();
+        if let Some(result) = result {
+            return T::from_result(&result);
+        }
+        let done = write.await?;
+        if let Some(result) = done.to_result() {
+            let kept = match ticket.record(before.as_deref(), &result, self.shared.sources.steady_now()) {
+                Ok(record) => self.put(&records, before.as_deref(), Some(record)).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &kept
+                && !is_transient(error)
+            {
+                // The write is among the transaction's already, and must not be committed without this.
+                self.refuse(error);
+            }
+            kept?;
+        }
+        Ok(done)
+    }
+
+    /// Runs a statement that changes one document.
+    async fn update_one(self: &Arc<Self>, request: &Update, statement: &UpdateStatement) -> Result<Changed> {
+        let mut became = Changed::Nothing;
+        self.run_update(request, statement, |changed| became = changed).await?;
+        Ok(became)
+    }
+
+    /// Runs a statement that deletes one document.
+    async fn delete_one(self: &Arc<Self>, request: &Delete, statement: &DeleteStatement) -> Result<Deleted> {
+        let mut deleted = 0;
+        self.run_delete(request, statement, &mut deleted).await?;
+        Ok(Deleted(deleted > 0))
+    }
+}
+
+/// Whether a request goes on after one of its statements. A conflict ends the request, and the transaction with it.
+fn after<T>(result: Result<T>, index: usize, ordered: bool, errors: &mut Vec<WriteError>) -> Result<ControlFlow<()>> {
+    let Err(error) = result else { return Ok(ControlFlow::Continue(())) };
+    if is_transient(&error) {
+        return Err(error);
+    }
+    errors.push(WriteError { index, error });
+    Ok(if ordered { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+}

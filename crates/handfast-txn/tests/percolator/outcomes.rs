@@ -1,0 +1,232 @@
+//! What became of a transaction that has a name: asked of the store, by whoever has the name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::rawdoc;
+use handfast_mql::Code;
+use handfast_store::decorator::{Fault, Faulty, Metered, Operation, Plan};
+use handfast_store::{DocumentStore, StoreExt, Ticket};
+use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionId, TransactionOptions};
+
+use crate::support::*;
+
+fn name(number: i64) -> TransactionId {
+    TransactionId { session: [9; 16], number }
+}
+
+/// Bob pays Joe 7, under a name.
+async fn pay_as(database: &Database, id: TransactionId) -> Result<()> {
+    let tx = database.begin_with(TransactionOptions { id: Some(id), ..TransactionOptions::default() }).await?;
+    pay(&tx).await?;
+    tx.commit().await.map(drop)
+}
+
+async fn is_committed(bank: &Bank, id: TransactionId) -> bool {
+    matches!(bank.process().outcome(id).await.unwrap(), Outcome::Committed(_))
+}
+
+async fn records(bank: &Bank) -> u64 {
+    bank.store.count_matching(&Ticket::namespace().unwrap(), rawdoc! {}).await.unwrap()
+}
+
+#[tokio::test]
+async fn another_process_can_tell() {
+    let bank = Bank::of_the_seed().await;
+    let process = bank.process();
+    let tx = process.begin().await.unwrap();
+    let committed = tx.id();
+    pay(&tx).await.unwrap();
+    let at = tx.commit().await.unwrap();
+    let tx = process.begin().await.unwrap();
+    let rolled_back = tx.id();
+    pay(&tx).await.unwrap();
+    tx.abort();
+    process.flush().await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(process.outcome(committed).await.unwrap(), Outcome::Committed(at));
+        assert_eq!(bank.process().outcome(committed).await.unwrap(), Outcome::Committed(at));
+        assert_eq!(bank.process().outcome(rolled_back).await.unwrap(), Outcome::RolledBack);
+        assert_eq!(bank.process().outcome(name(1)).await.unwrap(), Outcome::RolledBack);
+    }
+    assert_eq!(bank.balances().await, (3, 9));
+}
+
+/// What nobody has asked the name of leaves nothing, and what it goes by says so: nobody takes it for rolled back.
+#[tokio::test]
+async fn without_a_name_there_is_no_record() {
+    let bank = Bank::of_the_seed().await;
+    let process = bank.process();
+    let tx = process.begin().await.unwrap();
+    pay(&tx).await.unwrap();
+    let late = tx.clone();
+    tx.commit().await.unwrap();
+    assert_eq!(records(&bank).await, 0);
+    let id = late.id();
+    assert!(!id.is_named());
+    assert!(matches!(process.outcome(id).await.unwrap(), Outcome::Committed(_)));
+    assert_eq!(bank.process().outcome(id).await.unwrap_err().code(), Code::NoSuchTransaction);
+    let options = TransactionOptions { id: Some(id), ..TransactionOptions::default() };
+    assert!(matches!(process.begin_with(options).await, Err(Error::Store(error)) if error.code() == Code::BadValue));
+}
+
+/// The record is the primary: one row more, so two writes.
+#[tokio::test]
+async fn a_name_costs_two_writes_and_a_read() {
+    let count = async |id| {
+        let bank = Bank::of_the_seed().await;
+        let metered = Arc::new(Metered::new(bank.store.clone(), bank.sources.clock.clone()));
+        let database = bank.process_over(metered.clone());
+        let tx = database.begin_with(TransactionOptions { id, ..TransactionOptions::default() }).await.unwrap();
+        pay(&tx).await.unwrap();
+        tx.commit().await.unwrap();
+        database.flush().await.unwrap();
+        let report = metered.report();
+        let of = |operation| report.iter().find(|of| of.operation == operation).map_or(0, |of| of.started);
+        (of(Operation::Insert) + of(Operation::Update), of(Operation::Find))
+    };
+    assert_eq!(count(None).await, (4, 1));
+    assert_eq!(count(Some(name(1))).await, (6, 2));
+}
+
+/// Who asks while the transaction commits waits for it.
+#[tokio::test]
+async fn a_commit_under_way_is_waited_for() {
+    let bank = Bank::of_the_seed().await;
+    let store = stepped(bank.store.clone());
+    let database = bank.process_over(store.clone());
+    let payment = tokio::spawn(async move { pay_as(&database, name(1)).await });
+    let payment = Stepped { store, payment };
+    payment.until(&bank, both_locked).await;
+    let asking = bank.process();
+    let asked = tokio::spawn(async move { asking.outcome(name(1)).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!asked.is_finished());
+    payment.finish().await.unwrap();
+    assert!(matches!(asked.await.unwrap(), Outcome::Committed(_)));
+}
+
+/// Wherever a commit stands still: once it is said to be rolled back, it does not commit after all.
+#[tokio::test]
+async fn what_is_said_stays_so() {
+    let (mut committed, mut rolled_back) = (0, 0);
+    // From the operation after the start on: what begins later is another attempt.
+    for number in 2..OPERATIONS_MAX {
+        let bank = Bank::of_the_seed().await;
+        let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::FreezeBefore)));
+        let database = bank.process_over(faulty.clone());
+        let tx = database.begin().await.unwrap();
+        let id = tx.id();
+        assert_eq!(faulty.operations(), 2);
+        let payment = tokio::spawn(async move {
+            pay(&tx).await?;
+            let paid = tx.commit().await.map(drop);
+            database.flush().await.unwrap();
+            paid
+        });
+        if !stopped(&faulty, || payment.is_finished()).await {
+            payment.await.unwrap().unwrap();
+            break;
+        }
+        bank.clock.advance(LOCK_TIME);
+        let said = is_committed(&bank, id).await;
+        faulty.release();
+        let paid = payment.await.unwrap();
+        assert_eq!(is_committed(&bank, id).await, said, "frozen at {number}: {paid:?}");
+        assert_eq!(paid.is_ok(), said, "frozen at {number}: {paid:?}");
+        assert_eq!(bank.balances().await, if said { (3, 9) } else { (10, 2) }, "frozen at {number}");
+        *(if said { &mut committed } else { &mut rolled_back }) += 1;
+    }
+    // Before the commit point: both documents with their page, the record, three locks, commit timestamp.
+    assert!(rolled_back >= 6 && committed >= 1, "{rolled_back} rolled back, {committed} committed");
+}
+
+/// A name that was used answers what it answered first, and nothing that comes with it is applied.
+#[tokio::test]
+async fn a_name_commits_once() {
+    let bank = Bank::of_the_seed().await;
+    let process = bank.process();
+    pay_as(&process, name(1)).await.unwrap();
+    let Outcome::Committed(at) = process.outcome(name(1)).await.unwrap() else { panic!() };
+    for database in [process, bank.process()] {
+        let options = TransactionOptions { id: Some(name(1)), ..TransactionOptions::default() };
+        let tx = database.begin_with(options).await.unwrap();
+        pay(&tx).await.unwrap();
+        assert_eq!(tx.commit().await.unwrap(), at);
+    }
+    assert_eq!(bank.balances().await, (3, 9));
+    // Of two at the same time, whatever they write, one is applied.
+    let (one, other) = (bank.process(), bank.process());
+    let write = async |database: &Database, id: &str| {
+        let options = TransactionOptions { id: Some(name(2)), ..TransactionOptions::default() };
+        let tx = database.begin_with(options).await.unwrap();
+        tx.insert_one(&accounts(), rawdoc! { "_id": id }).await.unwrap();
+        tx
+    };
+    let (one, other) = (write(&one, "one").await, write(&other, "other").await);
+    one.commit().await.unwrap();
+    assert!(is_conflict(&other.commit().await.map(drop)));
+    // The session has gone on.
+    assert_eq!(bank.process().outcome(name(1)).await.unwrap_err().code(), Code::TransactionTooOld);
+    let again = pay_as(&bank.process(), name(1)).await;
+    assert!(matches!(again, Err(Error::Store(error)) if error.code() == Code::TransactionTooOld));
+    assert_eq!(bank.balances().await, (3, 9));
+    assert_eq!(records(&bank).await, 1);
+}
+
+/// One that was said to be rolled back can be run again under its name: that is another attempt.
+#[tokio::test]
+async fn a_name_can_be_tried_again() {
+    let bank = Bank::of_the_seed().await;
+    for _ in 0..3 {
+        assert!(!is_committed(&bank, name(4)).await);
+    }
+    pay_as(&bank.process(), name(4)).await.unwrap();
+    assert!(is_committed(&bank, name(4)).await);
+    assert_eq!(bank.balances().await, (3, 9));
+}
+
+/// Records go after their time by the oracle, whose time all have in common; never while a lock may ask them.
+#[tokio::test]
+async fn records_are_kept_for_their_time() {
+    let bank = Bank::of_the_seed().await;
+    let process = bank.process();
+    pay_as(&process, name(1)).await.unwrap();
+    let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
+    bank.clock.advance(options().outcome_retention);
+    assert_eq!(cleaner.clean().await.unwrap().forgotten, 0);
+    assert!(is_committed(&bank, name(1)).await);
+    bank.clock.advance(Duration::from_secs(1));
+    assert_eq!(cleaner.clean().await.unwrap().forgotten, 1);
+    assert_eq!(records(&bank).await, 0);
+    // Who says sooner, has it sooner; but not while messages may still be under way.
+    pay_as(&process, name(2)).await.unwrap();
+    bank.clock.advance(Duration::from_secs(500));
+    assert_eq!(process.forget_outcomes(Duration::ZERO).await.unwrap(), 0);
+    bank.clock.advance(Duration::from_secs(101));
+    assert_eq!(process.forget_outcomes(Duration::from_secs(3_600)).await.unwrap(), 0);
+    assert_eq!(process.forget_outcomes(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(records(&bank).await, 0);
+    assert_eq!(bank.balances().await, (-4, 16));
+}
+
+/// The record is what another row's lock points at: it goes after the lock.
+#[tokio::test]
+async fn a_record_outlives_the_locks_that_it_decided() {
+    let bank = Bank::of_the_seed().await;
+    let store = stepped(bank.store.clone());
+    let database = bank.process_over(store.clone());
+    let payment = Stepped { payment: tokio::spawn(async move { pay_as(&database, name(1)).await }), store };
+    payment.until(&bank, both_locked).await;
+    // The commit timestamp, the commit point; then the process is no more.
+    payment.step().await;
+    payment.store.release();
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert!(bank.hidden().await.iter().all(|hidden| hidden.contains_key("lock")));
+    payment.payment.abort();
+    bank.clock.advance(2 * options().outcome_retention);
+    assert_eq!(bank.process().forget_outcomes(Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(bank.balances().await, (3, 9));
+}
