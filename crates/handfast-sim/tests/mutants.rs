@@ -186,7 +186,13 @@ struct GrantAll;
 
 #[async_trait]
 impl Claims for GrantAll {
-    async fn claim(&self, _: &Namespace, _: RawBsonRef<'_>, _: Option<&RawDocument>) -> StoreResult<()> {
+    async fn claim(
+        &self,
+        _: &Namespace,
+        _: RawBsonRef<'_>,
+        _: Option<&RawDocument>,
+        _: &dyn Snapshot,
+    ) -> StoreResult<()> {
         Ok(())
     }
 }

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bson::rawdoc;
+use bson::{RawBson, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
-    AtomicStore, Cursor, DocumentStore, Error as StoreError, Find, Result as StoreResult, Sources, StoreExt, Ticket,
+    AtomicStore, Cursor, DocumentStore, Error as StoreError, Find, Namespace, Result as StoreResult, Sources, StoreExt,
+    Ticket,
 };
 
 use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
@@ -220,9 +221,9 @@ impl Database {
     {
         let clock = &self.shared.sources.clock;
         let give_up = clock.elapsed().saturating_add(options.retry_time);
-        let mut attempt = 0;
+        let (mut attempt, mut wanted) = (0, Vec::new());
         loop {
-            let transaction = self.begin_with(options.clone()).await?;
+            let transaction = self.begin_attempt(&options, attempt, &wanted).await?;
             let error = match run(transaction.clone()).await {
                 Ok(value) => match transaction.clone().commit().await {
                     Ok(_) => return Ok(value),
@@ -242,12 +243,29 @@ impl Database {
                 return Err(error);
             }
             self.shared.counts.retries.fetch_add(1, Ordering::Relaxed);
-            // Whoever knows what to wait for need not guess how long.
-            if !matches!(tokio::time::timeout(BACKOFF_MAX, transaction.released()).await, Ok(true)) {
-                tokio::time::sleep(self.backoff(attempt)).await;
-            }
+            wanted = transaction.wanted();
             attempt += 1;
         }
+    }
+
+    /// Begins, the first time or after a conflict: whoever knows what to wait for need not guess how long.
+    async fn begin_attempt(
+        &self,
+        options: &TransactionOptions,
+        attempt: u32,
+        wanted: &[(Namespace, RawBson)],
+    ) -> Result<Transaction> {
+        if !wanted.is_empty() {
+            let shared = Arc::clone(&self.shared);
+            let transaction = Transaction::begin_in_turn(shared, options.clone(), wanted, BACKOFF_MAX).await?;
+            if let Some(transaction) = transaction {
+                return Ok(transaction);
+            }
+        }
+        if attempt > 0 {
+            tokio::time::sleep(self.backoff(attempt - 1)).await;
+        }
+        self.begin_with(options.clone()).await
     }
 
     /// A random pause, longer with each attempt, so that those who lost do not all come back at once.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBson, RawBsonRef, RawDocument};
 use handfast_store::{
     AtomicBatch, CommitTimestamp, DocumentStore, IndexSpec, Namespace, Result as StoreResult, Snapshot,
 };
@@ -72,13 +72,13 @@ pub trait Engine: Send + Sync + 'static {
     /// Begins a transaction, whose claims nobody respects any more after the deadline.
     async fn begin(&self, deadline: Duration) -> StoreResult<Start>;
 
-    /// Waits until the claim of another transaction on a document is given up, in the order of those who wait: then one
-    /// that it was refused to may run again. `false` at once if there is none, or if the engine cannot tell.
+    /// Begins a transaction that ran into others before, with claims on the documents that it is going to write again: waits
+    /// in line for each, and takes the snapshot after that. None if the engine has no lines to wait in.
     ///
     /// # Cancellation
-    /// Whoever is next has the turn.
-    async fn released(&self, _namespace: &Namespace, _id: RawBsonRef<'_>) -> bool {
-        false
+    /// What was claimed is given up, and whoever is next has its turn.
+    async fn begin_in_turn(&self, _deadline: Duration, _wanted: &[(Namespace, RawBson)]) -> StoreResult<Option<Start>> {
+        Ok(None)
     }
 
     /// Applies a write set in one atomic step.
@@ -124,10 +124,16 @@ pub type WriteSet = AtomicBatch;
 /// Documents that a transaction is going to write.
 #[async_trait]
 pub trait Claims: Send + Sync {
-    /// Claims a document, given as the transaction's snapshot has it: so that of two writers the second one learns at
+    /// Claims a document, given as the transaction's snapshot has it, and the snapshot: so that of two writers the second one learns at
     /// once, not at its commit. A claim that is granted promises nothing: the commit decides.
     ///
     /// # Errors
     /// `WriteConflict` (112) if another transaction has a claim on it, or has changed it since the snapshot.
-    async fn claim(&self, namespace: &Namespace, id: RawBsonRef<'_>, seen: Option<&RawDocument>) -> StoreResult<()>;
+    async fn claim(
+        &self,
+        namespace: &Namespace,
+        id: RawBsonRef<'_>,
+        seen: Option<&RawDocument>,
+        snapshot: &dyn Snapshot,
+    ) -> StoreResult<()>;
 }

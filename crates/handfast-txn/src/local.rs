@@ -9,6 +9,9 @@
 //! The table of claims only makes the second writer of a document fail early. It is not what keeps transactions apart:
 //! the store's check at the commit is. So a claim that is lost, or taken over after its deadline, costs nothing but work.
 //!
+//! A transaction that was refused and is run again claims what it is going to write before it begins, in one order that all
+//! keep: those who want the same documents stand in line for them instead of running in vain.
+//!
 //! Invariants: no claim outlives its transaction; a commit is applied once per ticket.
 
 mod claims;
@@ -17,13 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBsonRef, rawdoc};
+use bson::{RawBson, rawdoc};
 use handfast_store::{
     AtomicStore, CommitTimestamp, DocumentStore, Namespace, Result as StoreResult, Sources, StoreExt, Ticket,
     ticket::Recorded,
 };
 
-use self::claims::Table;
+use self::claims::{Holder, Table};
 use crate::{Engine, Outcome, Start, TransactionId, WriteSet};
 
 /// Transactions on a store that commits batches.
@@ -39,6 +42,11 @@ impl Local {
         let documents: Arc<dyn DocumentStore> = store.clone();
         Local { store, documents, table: Arc::new(Table::new(sources.clock)) }
     }
+
+    async fn begin_with(&self, holder: Holder) -> StoreResult<Start> {
+        let snapshot = Arc::from(self.store.snapshot().await?);
+        Ok(Start { snapshot, claims: Box::new(holder) })
+    }
 }
 
 #[async_trait]
@@ -52,13 +60,13 @@ impl Engine for Local {
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
-        let snapshot: Arc<dyn handfast_store::Snapshot> = Arc::from(self.store.snapshot().await?);
-        let claims = Box::new(self.table.holder(self.store.clone(), Arc::clone(&snapshot), deadline));
-        Ok(Start { snapshot, claims })
+        self.begin_with(self.table.holder(self.store.clone(), deadline)).await
     }
 
-    async fn released(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
-        self.table.released(namespace, id).await
+    async fn begin_in_turn(&self, deadline: Duration, wanted: &[(Namespace, RawBson)]) -> StoreResult<Option<Start>> {
+        let holder = self.table.holder(self.store.clone(), deadline);
+        holder.reserve(wanted).await;
+        self.begin_with(holder).await.map(Some)
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {

@@ -57,7 +57,7 @@ use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_store::{
-    CommitTimestamp, DocumentStore, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Sources,
+    CommitTimestamp, DocumentStore, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Snapshot, Sources,
 };
 
 use self::committer::{Committer, Prepared};
@@ -233,7 +233,13 @@ struct Unclaimed;
 
 #[async_trait]
 impl Claims for Unclaimed {
-    async fn claim(&self, _: &Namespace, _: RawBsonRef<'_>, _: Option<&RawDocument>) -> StoreResult<()> {
+    async fn claim(
+        &self,
+        _: &Namespace,
+        _: RawBsonRef<'_>,
+        _: Option<&RawDocument>,
+        _: &dyn Snapshot,
+    ) -> StoreResult<()> {
         Ok(())
     }
 }

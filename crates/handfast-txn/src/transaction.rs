@@ -47,7 +47,10 @@ use self::reads::Reads;
 use self::room::Taken;
 use crate::database::Shared;
 use crate::error::is_transient;
-use crate::{Claims, Error, Isolation, Result, TransactionId, TransactionOptions};
+use crate::{Claims, Error, Isolation, Result, Start, TransactionId, TransactionOptions};
+
+/// Documents that a transaction which runs again stands in line for. Those that write more wait for a random time instead.
+const WANTED_MAX: usize = 16;
 
 /// A handle on a transaction.
 #[derive(Clone)]
@@ -63,8 +66,8 @@ struct Inner {
     named: AtomicBool,
     /// When its time is over, on the clock of the database's sources.
     deadline: Duration,
-    /// The last document that another transaction was going to write.
-    refused: Mutex<Option<(Namespace, RawBson)>>,
+    /// After a refused claim: the documents that it was going to write, as far as it came.
+    wanted: Mutex<Vec<(Namespace, RawBson)>>,
     /// One request that writes at a time.
     turn: tokio::sync::Mutex<()>,
     phase: Mutex<Phase>,
@@ -109,9 +112,27 @@ impl Transaction {
             let text = "the number of a transaction's name is not negative";
             return Err(Error::Store(StoreError::command(Code::BadValue, text)));
         }
-        let id = options.id.unwrap_or_else(|| shared.take_id());
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
         let start = shared.engine.begin(deadline).await?;
+        Ok(Transaction::open(shared, options, deadline, start))
+    }
+
+    /// Begins again what was refused some documents, once nobody else is going to write them. None if that takes longer than
+    /// this, or if the engine cannot tell.
+    pub(crate) async fn begin_in_turn(
+        shared: Arc<Shared>,
+        options: TransactionOptions,
+        wanted: &[(Namespace, RawBson)],
+        patience: Duration,
+    ) -> Result<Option<Self>> {
+        let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
+        let start = shared.engine.begin_in_turn(deadline, wanted);
+        let Ok(start) = tokio::time::timeout(patience, start).await else { return Ok(None) };
+        Ok(start?.map(|start| Transaction::open(shared, options, deadline, start)))
+    }
+
+    fn open(shared: Arc<Shared>, options: TransactionOptions, deadline: Duration, start: Start) -> Self {
+        let id = options.id.unwrap_or_else(|| shared.take_id());
         shared.counts.begun();
         let open = Open {
             snapshot: start.snapshot,
@@ -120,8 +141,8 @@ impl Transaction {
             reads: Reads::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
-        let (named, refused, turn) = (AtomicBool::new(false), Mutex::default(), Default::default());
-        Ok(Transaction { inner: Arc::new(Inner { shared, id, options, named, deadline, refused, turn, phase }) })
+        let (named, wanted, turn) = (AtomicBool::new(false), Mutex::default(), Default::default());
+        Transaction { inner: Arc::new(Inner { shared, id, options, named, deadline, wanted, turn, phase }) }
     }
 
     /// Its name, to ask for its outcome with. Whoever asks for it before the commit can ask for the outcome for as long as
@@ -178,13 +199,9 @@ impl Transaction {
         }
     }
 
-    /// Waits, after a conflict, until the document that it was about may be written. `false` at once if nobody can tell.
-    pub(crate) async fn released(&self) -> bool {
-        let refused = self.inner.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match refused {
-            Some((namespace, id)) => self.inner.shared.engine.released(&namespace, id.as_raw_bson_ref()).await,
-            None => false,
-        }
+    /// The documents that it was going to write when it was refused one; none if it was not, or if they are many.
+    pub(crate) fn wanted(&self) -> Vec<(Namespace, RawBson)> {
+        std::mem::take(&mut self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn committed(&self) -> Result<CommitTimestamp> {
@@ -288,7 +305,10 @@ impl Inner {
     }
 
     fn refused(&self, namespace: &Namespace, id: &RawBson) {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some((namespace.clone(), id.clone()));
+        let wanted = self.open(|open| Ok(open.own.places(WANTED_MAX)));
+        let Ok(Some(mut wanted)) = wanted else { return };
+        wanted.push((namespace.clone(), id.clone()));
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
     }
 
     /// Its outcome is known: if nobody else can ask for it, its session can go on.

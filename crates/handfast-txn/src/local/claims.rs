@@ -1,16 +1,28 @@
-//! Who is going to write which document.
+//! Who is going to write which document, and who waits for it.
+//!
+//! ```text
+//! document A    held by 7    waiting: 9, 12          7 ends: 9 holds it, without anybody in between
+//! document B    held by 8
+//! ```
+//!
+//! Only transactions that have not begun wait, and they claim in the order of the documents' keys: there is no circle of
+//! those who wait for each other.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBson, RawBsonRef, RawDocument};
 use handfast_mql::{Code, key};
 use handfast_store::{AtomicStore, Clock, Error as StoreError, Namespace, Result as StoreResult, Snapshot, notation};
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 
 use crate::Claims;
+
+#[cfg(test)]
+mod tests;
 
 type Place = (Namespace, Vec<u8>);
 
@@ -23,25 +35,37 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Claimed {
     by_place: HashMap<Place, Claim>,
-    /// Where somebody waits until a claim is given up.
-    queues: HashMap<Place, Arc<Notify>>,
     last_holder: u64,
 }
 
-#[derive(Clone, Copy)]
 struct Claim {
     holder: u64,
     deadline: Duration,
+    waiting: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    holder: u64,
+    deadline: Duration,
+    /// Closed if it has given up.
+    granted: oneshot::Sender<()>,
 }
 
 /// One transaction's claims.
 pub(super) struct Holder {
     table: Arc<Table>,
     store: Arc<dyn AtomicStore>,
-    snapshot: Arc<dyn Snapshot>,
     number: u64,
     deadline: Duration,
+    /// What it holds, or waits for.
     places: Mutex<Vec<Place>>,
+}
+
+/// What came of an attempt to claim.
+enum Entered {
+    New,
+    Held,
+    Refused,
 }
 
 impl Table {
@@ -49,51 +73,12 @@ impl Table {
         Table { clock, claims: Mutex::default() }
     }
 
-    /// For a transaction that reads from a snapshot.
-    pub(super) fn holder(
-        self: &Arc<Self>,
-        store: Arc<dyn AtomicStore>,
-        snapshot: Arc<dyn Snapshot>,
-        deadline: Duration,
-    ) -> Holder {
+    pub(super) fn holder(self: &Arc<Self>, store: Arc<dyn AtomicStore>, deadline: Duration) -> Holder {
         let mut claims = lock(&self.claims);
         claims.last_holder += 1;
         let number = claims.last_holder;
         drop(claims);
-        Holder { table: Arc::clone(self), store, snapshot, number, deadline, places: Mutex::default() }
-    }
-
-    /// Waits until the claim on a document is given up: first come, first served. `false` at once if there is none.
-    pub(super) async fn released(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
-        let place = place(namespace, id);
-        let queue = {
-            let mut claims = lock(&self.claims);
-            let now = self.clock.elapsed();
-            if claims.by_place.get(&place).is_none_or(|held| held.deadline <= now) {
-                return false;
-            }
-            Arc::clone(claims.queues.entry(place.clone()).or_default())
-        };
-        let waiting = Waiting { table: self, place, queue };
-        waiting.queue.notified().await;
-        true
-    }
-}
-
-/// A place in a queue.
-struct Waiting<'t> {
-    table: &'t Table,
-    place: Place,
-    queue: Arc<Notify>,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut claims = lock(&self.table.claims);
-        // The table's and this one's: nobody else waits there, and whoever comes needs the lock.
-        if Arc::strong_count(&self.queue) == 2 {
-            claims.queues.remove(&self.place);
-        }
+        Holder { table: Arc::clone(self), store, number, deadline, places: Mutex::default() }
     }
 }
 
@@ -103,32 +88,87 @@ fn place(namespace: &Namespace, id: RawBsonRef<'_>) -> Place {
     (namespace.clone(), encoded)
 }
 
-impl Holder {
-    /// Enters a claim, unless another transaction's is in the way. `true` if it is new.
-    fn enter(&self, place: &Place) -> Result<bool, ()> {
-        let mut claims = lock(&self.table.claims);
-        let claim = Claim { holder: self.number, deadline: self.deadline };
-        match claims.by_place.get(place) {
-            Some(held) if held.holder == self.number => return Ok(false),
-            Some(held) if held.deadline > self.table.clock.elapsed() => return Err(()),
-            _ => {}
+impl Claimed {
+    fn enter(&mut self, place: &Place, holder: u64, deadline: Duration, now: Duration) -> Entered {
+        match self.by_place.entry(place.clone()) {
+            Entry::Vacant(free) => {
+                free.insert(Claim { holder, deadline, waiting: VecDeque::new() });
+            }
+            Entry::Occupied(held) if held.get().holder == holder => return Entered::Held,
+            Entry::Occupied(held) if held.get().deadline > now => return Entered::Refused,
+            Entry::Occupied(mut expired) => {
+                let claim = expired.get_mut();
+                (claim.holder, claim.deadline) = (holder, deadline);
+            }
         }
-        claims.by_place.insert(place.clone(), claim);
-        Ok(true)
+        Entered::New
+    }
+
+    /// Gives a claim up, to whoever has waited longest.
+    fn leave(&mut self, place: &Place, holder: u64) {
+        // It may have been taken over after the deadline.
+        let Some(claim) = self.by_place.get_mut(place).filter(|claim| claim.holder == holder) else { return };
+        while let Some(next) = claim.waiting.pop_front() {
+            if next.granted.send(()).is_ok() {
+                (claim.holder, claim.deadline) = (next.holder, next.deadline);
+                return;
+            }
+        }
+        self.by_place.remove(place);
+    }
+}
+
+impl Holder {
+    fn enter(&self, place: &Place) -> Entered {
+        let mut claims = lock(&self.table.claims);
+        let entered = claims.enter(place, self.number, self.deadline, self.table.clock.elapsed());
+        if matches!(entered, Entered::New) {
+            lock(&self.places).push(place.clone());
+        }
+        entered
+    }
+
+    /// Claims documents before the transaction begins, each as soon as those who were there before are gone.
+    pub(super) async fn reserve(&self, wanted: &[(Namespace, RawBson)]) {
+        let mut wanted: Vec<Place> =
+            wanted.iter().map(|(namespace, id)| place(namespace, id.as_raw_bson_ref())).collect();
+        wanted.sort_unstable();
+        for place in wanted {
+            if let Some(granted) = self.stand_in_line(&place) {
+                // An error would mean that the claim went away without a successor, which none does.
+                let _ = granted.await;
+            }
+        }
+    }
+
+    /// Claims a document; if somebody else has it, says how to learn that it is one's own.
+    fn stand_in_line(&self, place: &Place) -> Option<oneshot::Receiver<()>> {
+        let mut claims = lock(&self.table.claims);
+        match claims.enter(place, self.number, self.deadline, self.table.clock.elapsed()) {
+            Entered::Held => return None,
+            Entered::New | Entered::Refused => lock(&self.places).push(place.clone()),
+        }
+        let claim = claims.by_place.get_mut(place).filter(|claim| claim.holder != self.number)?;
+        let (granted, comes) = oneshot::channel();
+        claim.waiting.retain(|waiter| !waiter.granted.is_closed());
+        claim.waiting.push_back(Waiter { holder: self.number, deadline: self.deadline, granted });
+        Some(comes)
     }
 }
 
 #[async_trait]
 impl Claims for Holder {
-    async fn claim(&self, namespace: &Namespace, id: RawBsonRef<'_>, seen: Option<&RawDocument>) -> StoreResult<()> {
-        let place = place(namespace, id);
-        match self.enter(&place) {
-            Err(()) => return Err(conflict(namespace, id, "another open transaction has written it")),
-            Ok(false) => return Ok(()),
-            Ok(true) => lock(&self.places).push(place),
-        }
-        if self.snapshot.is_unchanged(namespace, id) {
-            return Ok(());
+    async fn claim(
+        &self,
+        namespace: &Namespace,
+        id: RawBsonRef<'_>,
+        seen: Option<&RawDocument>,
+        snapshot: &dyn Snapshot,
+    ) -> StoreResult<()> {
+        match self.enter(&place(namespace, id)) {
+            Entered::Refused => return Err(conflict(namespace, id, "another open transaction has written it")),
+            Entered::Held | Entered::New if snapshot.is_unchanged(namespace, id) => return Ok(()),
+            Entered::Held | Entered::New => {}
         }
         let now = self.store.snapshot().await?.get(namespace, id).await?;
         if now.as_deref().map(RawDocument::as_bytes) != seen.map(RawDocument::as_bytes) {
@@ -142,13 +182,7 @@ impl Drop for Holder {
     fn drop(&mut self) {
         let mut claims = lock(&self.table.claims);
         for place in lock(&self.places).drain(..) {
-            // It may have been taken over after the deadline.
-            if claims.by_place.get(&place).is_some_and(|claim| claim.holder == self.number) {
-                claims.by_place.remove(&place);
-                if let Some(queue) = claims.queues.get(&place) {
-                    queue.notify_one();
-                }
-            }
+            claims.leave(&place, self.number);
         }
     }
 }
@@ -162,34 +196,4 @@ fn conflict(namespace: &Namespace, id: RawBsonRef<'_>, why: &str) -> StoreError 
 /// Nothing that holds one of these locks can panic half way.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use handfast_store::{MemoryStore, Sources};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn queues_are_there_as_long_as_somebody_waits() {
-        let sources = Sources::seeded(1);
-        let store: Arc<dyn AtomicStore> = Arc::new(MemoryStore::new(sources.clone()));
-        let table = Arc::new(Table::new(sources.clock));
-        let (namespace, id) = (Namespace::new("d", "c").unwrap(), RawBsonRef::Int32(1));
-        assert!(!table.released(&namespace, id).await, "nobody has it");
-        let snapshot = Arc::from(store.snapshot().await.unwrap());
-        let holder = table.holder(store, snapshot, Duration::from_secs(60));
-        holder.claim(&namespace, id, None).await.unwrap();
-        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(table.released(&namespace, id))).collect();
-        for one in &mut waiting {
-            assert!(tokio::time::timeout(Duration::from_millis(1), one).await.is_err());
-        }
-        drop(holder);
-        // The first one had the turn and goes away: the next has it.
-        drop(waiting.remove(0));
-        assert!(waiting.remove(0).await);
-        assert!(tokio::time::timeout(Duration::from_millis(1), waiting.remove(0)).await.is_err());
-        let left = lock(&table.claims);
-        assert!(left.queues.is_empty() && left.by_place.is_empty());
-    }
 }

@@ -66,11 +66,13 @@ impl Inner {
     ) -> StoreResult<()> {
         let Some(any) = after.as_deref().or(before) else { return Ok(()) };
         let (id, key) = identity(any)?;
-        let (claims, is_new) =
-            self.open(|open| Ok((Arc::clone(&open.claims), open.own.get(namespace, &key).is_none())))?;
-        if is_new {
+        let claims = self.open(|open| {
+            let is_new = open.own.get(namespace, &key).is_none();
+            Ok(is_new.then(|| (Arc::clone(&open.claims), Arc::clone(&open.snapshot))))
+        })?;
+        if let Some((claims, snapshot)) = claims {
             // Without a write of its own, what the transaction sees is what the snapshot has.
-            let claimed = claims.claim(namespace, id.as_raw_bson_ref(), before).await;
+            let claimed = claims.claim(namespace, id.as_raw_bson_ref(), before, &*snapshot).await;
             if claimed.is_err() {
                 self.refused(namespace, &id);
             }
