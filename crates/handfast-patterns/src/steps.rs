@@ -114,6 +114,13 @@ impl Steps {
         Ok(outcome.matched > 0)
     }
 
+    /// Changes all documents that match, one after the other; says how many did.
+    pub(crate) async fn update_many(&self, filter: &Document, change: &Document) -> Result<u64> {
+        let (filter, change) = (raw(filter)?, raw(change)?);
+        let outcome = again(|| self.store.update_many(&self.namespace, filter.clone(), change.clone())).await?;
+        Ok(outcome.matched)
+    }
+
     pub(crate) async fn upsert_one(&self, filter: &Document, change: &Document) -> Result<UpdateOutcome> {
         let (filter, change) = (raw(filter)?, raw(change)?);
         Ok(again(|| self.store.upsert_one(&self.namespace, filter.clone(), change.clone())).await?)
@@ -168,6 +175,12 @@ impl Steps {
     pub(crate) async fn delete_one(&self, filter: &Document) -> Result<bool> {
         let filter = raw(filter)?;
         Ok(again(|| self.store.delete_one(&self.namespace, filter.clone())).await?)
+    }
+
+    /// Deletes all documents that match, one after the other; says how many did.
+    pub(crate) async fn delete_many(&self, filter: &Document) -> Result<u64> {
+        let filter = raw(filter)?;
+        Ok(again(|| self.store.delete_many(&self.namespace, filter.clone())).await?)
     }
 
     pub(crate) fn damaged(&self, document: &Document, what: impl std::fmt::Display) -> Error {

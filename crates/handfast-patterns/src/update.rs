@@ -31,7 +31,7 @@ pub(crate) fn merged(update: &Document, ours: &Document) -> Result<Document> {
 }
 
 /// Whether one path is the other one, or leads into it, or through it.
-fn is_within(path: &str, ours: &str) -> bool {
+pub(crate) fn is_within(path: &str, ours: &str) -> bool {
     let leads_into = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };

@@ -37,3 +37,24 @@ pub(crate) fn at_path<'a>(document: &'a Document, path: &str) -> Option<&'a Bson
         Some((first, rest)) => at_path(document.get(first)?.as_document()?, rest),
     }
 }
+
+/// Puts a value at a path of documents, and makes the documents on the way.
+///
+/// # Errors
+/// Something on the way is no document.
+pub(crate) fn set_path(document: &mut Document, path: &str, value: Bson) -> Result<()> {
+    let Some((first, rest)) = path.split_once('.') else {
+        document.insert(path, value);
+        return Ok(());
+    };
+    match document.entry(first.to_owned()).or_insert_with(|| Bson::Document(Document::new())) {
+        Bson::Document(inner) => set_path(inner, rest, value),
+        other => Err(Error::invalid(format!("{first} is {other}, and {path} leads through it"))),
+    }
+}
+
+/// Whether two values are the same to the byte: 1 and 1.0 are not, a NaN and itself are.
+pub(crate) fn identical(one: Option<&Bson>, other: Option<&Bson>) -> bool {
+    let bytes = |value: Option<&Bson>| value.map(|value| raw(&doc! { "": value.clone() }).ok());
+    one == other || bytes(one) == bytes(other)
+}

@@ -127,11 +127,11 @@ impl Change {
         Change { condition: Condition::Guard(filter), ..self }
     }
 
-    fn inserts(&self) -> bool {
+    pub(crate) fn inserts(&self) -> bool {
         self.condition == Condition::Insert
     }
 
-    fn guard(&self) -> Option<&Document> {
+    pub(crate) fn guard(&self) -> Option<&Document> {
         match &self.condition {
             Condition::Guard(filter) => Some(filter),
             Condition::There | Condition::Insert => None,

@@ -1,6 +1,6 @@
 use bson::{Bson, doc};
 
-use super::{at_path, integer, key_of};
+use super::{at_path, identical, integer, key_of, set_path};
 
 #[test]
 fn ids_that_a_store_holds_for_equal_have_one_key() {
@@ -21,4 +21,21 @@ fn paths_lead_into_documents() {
     assert_eq!(integer(&document, "e").ok(), Some(2));
     assert_eq!(integer(&document, "x").ok(), Some(0));
     assert!(integer(&document, "f").is_err());
+}
+
+#[test]
+fn values_are_put_at_paths() {
+    let mut document = doc! { "a": { "b": 1 } };
+    set_path(&mut document, "a.c.d", 2.into()).expect("documents on the way");
+    set_path(&mut document, "e", 3.into()).expect("a field");
+    assert_eq!(document, doc! { "a": { "b": 1, "c": { "d": 2 } }, "e": 3 });
+    assert!(set_path(&mut document, "a.b.x", 4.into()).is_err(), "through a number");
+}
+
+#[test]
+fn values_are_identical_to_the_byte() {
+    let nan = Bson::Double(f64::NAN);
+    assert!(identical(Some(&nan), Some(&nan)) && identical(None, None));
+    assert!(!identical(Some(&Bson::Int32(1)), Some(&Bson::Double(1.0))));
+    assert!(!identical(Some(&Bson::Null), None));
 }

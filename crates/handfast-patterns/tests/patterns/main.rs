@@ -12,4 +12,6 @@ mod crash;
 mod exactly_once;
 mod job_queue;
 mod schedule;
+mod sync_flag;
+mod turns;
 mod two_phase;

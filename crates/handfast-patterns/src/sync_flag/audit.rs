@@ -1,0 +1,205 @@
+//! The first run over documents that are there, and audits of all copies.
+
+use std::collections::HashMap;
+
+use bson::{Bson, Document, doc};
+use tracing::Instrument;
+
+use super::judge::{Verdict, judge, report};
+use super::record::Copy;
+use super::{Link, Main, MainState, StaleCopy, SyncFlag};
+use crate::value::key_of;
+use crate::{Result, Round};
+
+/// How often a copy is read that seems to be stale, while its main document keeps changing.
+const READS_MAX: u32 = 4;
+
+/// What an audit has looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Audit {
+    /// Copies.
+    pub copies: u64,
+    /// Those that differ, and have a flag that says so: they are being brought up to date, or the sweeper will see to it.
+    pub in_flight: u64,
+    /// Those that differ, and nobody knows: each was reported.
+    pub stale: u64,
+}
+
+/// What a copy turned out to be.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+enum Finding {
+    Equal,
+    InFlight,
+    Stale(StaleCopy),
+}
+
+impl SyncFlag {
+    /// The first run over documents that were there before: every main document gets a version, and every copy the values and the
+    /// version of its main document. May be run again at any time, from the beginning; so after a new link was declared, too.
+    /// Reads `page` main documents at a time.
+    ///
+    /// # Errors
+    /// Those of the store while it reads main documents. What fails for a single one is logged and counted.
+    pub async fn backfill(&self, page: u32) -> Result<Round> {
+        let mut round = Round::default();
+        let mut pages = self.mains.pages(&doc! {}, page).await?;
+        loop {
+            let found = pages.next().await?;
+            if found.is_empty() {
+                return Ok(round);
+            }
+            for document in found {
+                let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+                let span = tracing::info_span!("sync_flag.backfill", main = %id);
+                match self.backfill_one(&id).instrument(span.clone()).await {
+                    Ok(()) => round.done += 1,
+                    Err(error) => {
+                        span.in_scope(|| tracing::warn!(%error, "copies could not be brought up to date"));
+                        round.failed += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn backfill_one(&self, id: &Bson) -> Result<()> {
+        let Some(main) = self.begin_first(id).await? else { return Ok(()) };
+        match main.state {
+            // Its copies may be from before their link was declared.
+            MainState::Settled => self.carry_version(&main).await,
+            MainState::Syncing | MainState::Deleting | MainState::Gone => self.carry(&main).await.map(|_| ()),
+        }
+    }
+
+    /// Looks at every copy, `page` at a time, and reports each one that differs from its main document and has no flag that
+    /// says so. Nothing is changed. May run beside anything: a copy is reported only if its main document had the same version
+    /// and no flag both before and after the copy was read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn drift(&self, page: u32, mut stale: impl FnMut(StaleCopy)) -> Result<Audit> {
+        let mut audit = Audit::default();
+        for link in &self.options.links {
+            let copies = self.copies(link);
+            let mut pages = copies.pages(&doc! { &link.foreign_key: { "$exists": true } }, page).await?;
+            loop {
+                let found = pages.next().await?;
+                if found.is_empty() {
+                    break;
+                }
+                for copy in self.audit_page(link, found, &mut audit).await? {
+                    stale(copy);
+                }
+            }
+        }
+        Ok(audit)
+    }
+
+    /// Puts right what [`SyncFlag::drift`] reports.
+    ///
+    /// # Errors
+    /// Those of the store while it looks. What fails for a single copy is logged and counted.
+    pub async fn repair(&self, page: u32) -> Result<Round> {
+        let mut round = Round::default();
+        for link in &self.options.links {
+            let copies = self.copies(link);
+            let mut pages = copies.pages(&doc! { &link.foreign_key: { "$exists": true } }, page).await?;
+            loop {
+                let found = pages.next().await?;
+                if found.is_empty() {
+                    break;
+                }
+                for copy in self.audit_page(link, found, &mut Audit::default()).await? {
+                    self.repair_one(link, &copy, &mut round).await;
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    async fn repair_one(&self, link: &Link, copy: &StaleCopy, round: &mut Round) {
+        let span = tracing::info_span!("sync_flag.repair", copy = %copy.id, target = %link.target, why = %copy.why);
+        match self.settle(link, &copy.id).instrument(span.clone()).await {
+            Ok(_) => round.done += 1,
+            Err(error) => {
+                span.in_scope(|| tracing::warn!(%error, "a stale copy could not be repaired, it is tried again later"));
+                round.failed += 1;
+            }
+        }
+    }
+
+    /// The stale copies among these.
+    async fn audit_page(&self, link: &Link, page: Vec<Document>, audit: &mut Audit) -> Result<Vec<StaleCopy>> {
+        let copies: Vec<_> = page.into_iter().filter_map(|document| Copy::read(document, link)).collect();
+        let mains = self.mains_of(&copies).await?;
+        let mut stale = Vec::new();
+        for copy in copies {
+            audit.copies += 1;
+            let main = mains.get(&key_of(&copy.main)?);
+            if judge(link, &copy, main) == Verdict::Equal {
+                continue;
+            }
+            match self.judge_alone(link, copy).await? {
+                Finding::Equal => {}
+                Finding::InFlight => audit.in_flight += 1,
+                Finding::Stale(copy) => {
+                    audit.stale += 1;
+                    stale.push(copy);
+                }
+            }
+        }
+        Ok(stale)
+    }
+
+    /// Reads a copy again, between two looks at its main document that must be the same.
+    async fn judge_alone(&self, link: &Link, copy: Copy) -> Result<Finding> {
+        let mut before = self.main(&copy.main).await?;
+        for _ in 0..READS_MAX {
+            let document = self.copies(link).find_one(&doc! { "_id": copy.id.clone() }).await?;
+            // One that was deleted, or names no main document any more, is no copy.
+            let Some(copy) = document.and_then(|document| Copy::read(document, link)) else {
+                return Ok(Finding::Equal);
+            };
+            let after = self.main(&copy.main).await?;
+            if same(before.as_ref(), after.as_ref()) {
+                return Ok(match judge(link, &copy, after.as_ref()) {
+                    Verdict::Equal => Finding::Equal,
+                    Verdict::InFlight => Finding::InFlight,
+                    Verdict::Stale(why) => Finding::Stale(report(link, &copy, after.as_ref(), why)),
+                });
+            }
+            before = after;
+        }
+        // It changes faster than we can look.
+        Ok(Finding::InFlight)
+    }
+
+    /// The main documents of these copies, by the key of their id; read after the copies.
+    async fn mains_of(&self, copies: &[Copy]) -> Result<HashMap<Vec<u8>, Main>> {
+        let ids: HashMap<Vec<u8>, Bson> =
+            copies.iter().map(|copy| Ok((key_of(&copy.main)?, copy.main.clone()))).collect::<Result<_>>()?;
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let named = doc! { "_id": { "$in": ids.into_values().collect::<Vec<_>>() } };
+        let mut mains = HashMap::new();
+        for document in self.mains.find(&named, &doc! {}, limit).await? {
+            let main = Main::read(&self.mains, document, self.fields())?;
+            mains.insert(key_of(&main.id)?, main);
+        }
+        Ok(mains)
+    }
+}
+
+/// Whether nothing was begun between two looks at a main document.
+fn same(before: Option<&Main>, after: Option<&Main>) -> bool {
+    match (before, after) {
+        (None, None) => true,
+        (Some(before), Some(after)) => {
+            (&before.id, before.version, before.state) == (&after.id, after.version, after.state)
+        }
+        _ => false,
+    }
+}

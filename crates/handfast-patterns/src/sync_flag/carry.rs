@@ -1,0 +1,85 @@
+//! Steps 2 and 3: a version is carried to the copies, and the flag goes.
+
+use bson::Bson;
+
+use super::requests::{self, Step};
+use super::{Main, MainState, Outcome, SyncFlag};
+use crate::Result;
+use crate::steps::Steps;
+
+impl SyncFlag {
+    /// Carries what is under way in a main document to its copies: after [`SyncFlagWithin::begin`](super::SyncFlagWithin::begin),
+    /// or after [`Outcome::Later`].
+    ///
+    /// # Errors
+    /// Those of the store: call again, or leave it to the sweeper.
+    ///
+    /// # Cancellation
+    /// As after an error.
+    pub async fn sync(&self, id: impl Into<Bson>) -> Result<Outcome> {
+        match self.main(&id.into()).await? {
+            Some(main) => {
+                self.carry(&main).await?;
+                Ok(Outcome::Synced { version: main.version })
+            }
+            None => Ok(Outcome::Missing),
+        }
+    }
+
+    pub(super) async fn carry_or_later(&self, main: Main) -> Outcome {
+        let version = main.version;
+        match self.carry(&main).await {
+            Ok(_) => Outcome::Synced { version },
+            Err(error) => {
+                tracing::warn!(id = %main.id, %error, "copies could not be brought up to date, the sweeper will see to it");
+                Outcome::Later { version, error }
+            }
+        }
+    }
+
+    /// Brings every copy to this version; then the flag goes, unless it is a newer one. Says whether it was us who ended it.
+    pub(super) async fn carry(&self, main: &Main) -> Result<bool> {
+        match main.state {
+            MainState::Settled | MainState::Gone => return Ok(false),
+            MainState::Syncing => self.carry_version(main).await?,
+            MainState::Deleting => self.carry_delete(&main.id).await?,
+        }
+        let Some(step) = requests::finish(self.fields(), main) else { return Ok(false) };
+        take(&self.mains, &step).await
+    }
+
+    /// Every copy that is older gets this version.
+    pub(super) async fn carry_version(&self, main: &Main) -> Result<()> {
+        for link in &self.options.links {
+            let (filter, update) = requests::carry(link, main);
+            self.copies(link).update_many(&filter, &update).await?;
+        }
+        Ok(())
+    }
+
+    async fn carry_delete(&self, main: &Bson) -> Result<()> {
+        for link in &self.options.links {
+            let copies = self.copies(link);
+            match requests::leave(link, main) {
+                Step::Update((filter, update)) => copies.update_many(&filter, &update).await?,
+                Step::Remove(filter) => copies.delete_many(&filter).await?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Sets the flag of a main document that has never been changed, so that its copies get their first version.
+    pub(super) async fn begin_first(&self, id: &Bson) -> Result<Option<Main>> {
+        let (filter, update) = requests::begin_first(self.fields(), id);
+        self.mains.update_one(&filter, &update).await?;
+        self.main(id).await
+    }
+}
+
+/// Takes a step on one document; says whether it was there to be taken.
+pub(super) async fn take(steps: &Steps, step: &Step) -> Result<bool> {
+    match step {
+        Step::Update((filter, update)) => steps.update_one(filter, update).await,
+        Step::Remove(filter) => steps.delete_one(filter).await,
+    }
+}

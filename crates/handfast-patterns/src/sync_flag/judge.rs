@@ -1,0 +1,116 @@
+//! Whether a copy is what it should be.
+
+use std::fmt;
+
+use bson::{Bson, Document};
+use handfast_store::Namespace;
+
+use super::link::{Link, Values};
+use super::record::{Copy, FINAL_VERSION, Main};
+use super::{MainState, OnDelete};
+use crate::value::{at_path, identical};
+
+/// Why a copy is not what it should be, with nothing under way that would put it right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stale {
+    /// It was made from an older version of its main document, or says no version.
+    Behind,
+    /// It says a version that its main document has not come to: one that was restored, or made again.
+    Ahead,
+    /// It says the right version, and has other values.
+    Different,
+    /// It has no main document, and is not as [`OnDelete`] has it.
+    Orphan,
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stale::Behind => "behind",
+            Stale::Ahead => "ahead",
+            Stale::Different => "different",
+            Stale::Orphan => "orphan",
+        })
+    }
+}
+
+/// A copy that is not what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StaleCopy {
+    /// Where it is.
+    pub target: Namespace,
+    /// Its `_id`.
+    pub id: Bson,
+    /// The `_id` of its main document.
+    pub main: Bson,
+    /// What is wrong.
+    pub why: Stale,
+    /// The copied fields that differ, as they are.
+    pub found: Document,
+    /// The same fields as they should be.
+    pub expected: Document,
+}
+
+/// What a copy is found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As it should be.
+    Equal,
+    /// A flag says that it may not be: its own, or that of its main document.
+    InFlight,
+    Stale(Stale),
+}
+
+/// Judges a copy that was read before its main document was.
+pub(super) fn judge(link: &Link, copy: &Copy, main: Option<&Main>) -> Verdict {
+    let stale = match main.filter(|main| main.is_alive()) {
+        Some(main) => stale(link, copy, main),
+        None => orphan(link, copy),
+    };
+    let flagged = copy.syncing.is_some() || main.is_some_and(|main| main.state != MainState::Settled);
+    match stale {
+        None => Verdict::Equal,
+        Some(_) if flagged => Verdict::InFlight,
+        Some(why) => Verdict::Stale(why),
+    }
+}
+
+fn stale(link: &Link, copy: &Copy, main: &Main) -> Option<Stale> {
+    // The next changes of the main document would pass it by, whatever its values are now.
+    if copy.version > main.version {
+        return Some(Stale::Ahead);
+    }
+    if differences(copy, &link.values(&main.document)).next().is_none() {
+        return None;
+    }
+    Some(if copy.version < main.version { Stale::Behind } else { Stale::Different })
+}
+
+fn orphan(link: &Link, copy: &Copy) -> Option<Stale> {
+    let left = match link.on_delete {
+        OnDelete::Remove => false,
+        OnDelete::Unset | OnDelete::Set(_) | OnDelete::Keep => {
+            copy.version == FINAL_VERSION && differences(copy, &link.values_left()).next().is_none()
+        }
+    };
+    if left { None } else { Some(Stale::Orphan) }
+}
+
+fn differences<'a>(copy: &'a Copy, values: &'a Values) -> impl Iterator<Item = &'a (String, Option<Bson>)> {
+    values.iter().filter(|(path, value)| !identical(at_path(&copy.document, path), value.as_ref()))
+}
+
+/// A report for people.
+pub(super) fn report(link: &Link, copy: &Copy, main: Option<&Main>, why: Stale) -> StaleCopy {
+    let values = match main.filter(|main| main.is_alive()) {
+        Some(main) => link.values(&main.document),
+        None => link.values_left(),
+    };
+    let (mut found, mut expected) = (Document::new(), Document::new());
+    for (path, value) in differences(copy, &values) {
+        found.extend(at_path(&copy.document, path).map(|value| (path.clone(), value.clone())));
+        expected.extend(value.clone().map(|value| (path.clone(), value)));
+    }
+    let (target, id, main) = (link.target.clone(), copy.id.clone(), copy.main.clone());
+    StaleCopy { target, id, main, why, found, expected }
+}

@@ -1,0 +1,193 @@
+//! Links: which fields of a main document have copies, and where.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bson::{Bson, Document};
+use handfast_store::Namespace;
+
+use crate::update::is_within;
+use crate::value::at_path;
+use crate::{Error, Result};
+
+/// Copies of fields of a main document, in the documents of a collection that name it.
+///
+/// ```
+/// use bson::{Bson, Document};
+/// use handfast_patterns::Link;
+/// use handfast_store::Namespace;
+///
+/// # fn main() -> handfast_patterns::Result<()> {
+/// let initial = |user: &Document| user.get_str("name").ok()?.get(..1).map(Bson::from);
+/// let link = Link::new(Namespace::new("site", "comments")?, "user")
+///     .field("name", "userName")
+///     .computed("userInitial", initial);
+/// // {_id: 9, user: 1, userName: "John", userInitial: "J", userVersion: 6, text: ..}
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Link {
+    pub(super) target: Namespace,
+    pub(super) foreign_key: String,
+    pub(super) version: String,
+    pub(super) syncing: String,
+    pub(super) on_delete: OnDelete,
+    copied: Vec<(String, Source)>,
+}
+
+/// Where the value of a copied field comes from.
+#[derive(Clone)]
+enum Source {
+    Field(String),
+    Computed(Arc<dyn Fn(&Document) -> Option<Bson> + Send + Sync>),
+}
+
+/// What becomes of the documents with copies when their main document is deleted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum OnDelete {
+    /// The copied fields are removed.
+    #[default]
+    Unset,
+    /// The copied fields become these; those that are not named are removed.
+    Set(Document),
+    /// The documents are deleted.
+    Remove,
+    /// The copied fields stay as they are.
+    Keep,
+}
+
+/// What copied fields are to be, by their paths; none for one that is not to be there.
+pub(super) type Values = Vec<(String, Option<Bson>)>;
+
+impl Link {
+    /// Copies in the documents of `target` that hold the `_id` of their main document in `foreign_key`. Paths may lead into
+    /// documents (`author.id`), not through arrays. The version of a copy is in `<foreign key>Version`, its own flag in
+    /// `<foreign key>Syncing`.
+    pub fn new(target: Namespace, foreign_key: impl Into<String>) -> Self {
+        let foreign_key = foreign_key.into();
+        Link {
+            target,
+            version: format!("{foreign_key}Version"),
+            syncing: format!("{foreign_key}Syncing"),
+            foreign_key,
+            on_delete: OnDelete::default(),
+            copied: Vec::new(),
+        }
+    }
+
+    /// Copies the value at a path of the main document to a path of the copy.
+    #[must_use]
+    pub fn field(self, main: impl Into<String>, copy: impl Into<String>) -> Self {
+        self.copied(copy, Source::Field(main.into()))
+    }
+
+    /// What is at a path of the copy follows from the main document. The function must give the same for the same document,
+    /// in every process.
+    #[must_use]
+    pub fn computed(
+        self,
+        copy: impl Into<String>,
+        value: impl Fn(&Document) -> Option<Bson> + Send + Sync + 'static,
+    ) -> Self {
+        self.copied(copy, Source::Computed(Arc::new(value)))
+    }
+
+    fn copied(mut self, copy: impl Into<String>, source: Source) -> Self {
+        self.copied.push((copy.into(), source));
+        self
+    }
+
+    /// What becomes of the copies when their main document is deleted.
+    #[must_use]
+    pub fn on_delete(self, on_delete: OnDelete) -> Self {
+        Link { on_delete, ..self }
+    }
+
+    /// With other names for the version of a copy, and for its own flag.
+    #[must_use]
+    pub fn with_fields(self, version: impl Into<String>, syncing: impl Into<String>) -> Self {
+        Link { version: version.into(), syncing: syncing.into(), ..self }
+    }
+
+    /// Where the copies are.
+    pub fn target(&self) -> &Namespace {
+        &self.target
+    }
+
+    /// What the copied fields are to be while the main document is this one.
+    pub(super) fn values(&self, main: &Document) -> Values {
+        let value = |source: &Source| match source {
+            Source::Field(path) => at_path(main, path).cloned(),
+            Source::Computed(value) => value(main),
+        };
+        self.copied.iter().map(|(path, source)| (path.clone(), value(source))).collect()
+    }
+
+    /// What the copied fields are to be when there is no main document any more; nothing if that does not matter.
+    pub(super) fn values_left(&self) -> Values {
+        let value = |path: &String| match &self.on_delete {
+            OnDelete::Set(values) => values.get(path).cloned(),
+            OnDelete::Unset | OnDelete::Remove | OnDelete::Keep => None,
+        };
+        match self.on_delete {
+            OnDelete::Unset | OnDelete::Set(_) => {
+                self.copied.iter().map(|(path, _)| (path.clone(), value(path))).collect()
+            }
+            OnDelete::Remove | OnDelete::Keep => Vec::new(),
+        }
+    }
+
+    /// Every path that is written into a copy.
+    fn paths(&self) -> impl Iterator<Item = &String> {
+        self.copied.iter().map(|(path, _)| path).chain([&self.version, &self.syncing])
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let named = format!("the link to {} by {}", self.target, self.foreign_key);
+        if self.copied.is_empty() {
+            return Err(Error::invalid(format!("{named} copies nothing: name fields")));
+        }
+        if let OnDelete::Set(values) = &self.on_delete
+            && let Some(path) = values.keys().find(|path| !self.copied.iter().any(|(copied, _)| copied == *path))
+        {
+            return Err(Error::invalid(format!("{named} is to set {path} on delete, which is no field of a copy")));
+        }
+        let taken = |path: &&String| is_within(path, &self.foreign_key) || is_within(path, "_id");
+        match self.paths().find(taken) {
+            Some(path) => Err(Error::invalid(format!("{named} would write {path}, by which copies are found"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// That no two of the links write to the same place.
+pub(super) fn check_all(links: &[Link]) -> Result<()> {
+    if links.is_empty() {
+        return Err(Error::invalid("a sync flag without links keeps nothing in sync: name at least one"));
+    }
+    let mut written: Vec<(&Namespace, &String)> = Vec::new();
+    for link in links {
+        link.check()?;
+        for path in link.paths() {
+            let overlaps = |(target, other): &&(&Namespace, &String)| **target == link.target && is_within(path, other);
+            if let Some((_, other)) = written.iter().find(overlaps) {
+                return Err(Error::invalid(format!("{path} and {other} in {} overlap: both are written", link.target)));
+            }
+            written.push((&link.target, path));
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let copied: Vec<_> = self.copied.iter().map(|(path, _)| path).collect();
+        f.debug_struct("Link")
+            .field("target", &self.target)
+            .field("foreign_key", &self.foreign_key)
+            .field("copied", &copied)
+            .field("on_delete", &self.on_delete)
+            .finish_non_exhaustive()
+    }
+}

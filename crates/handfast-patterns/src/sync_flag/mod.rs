@@ -1,0 +1,333 @@
+//! A sync flag: fields of one document are copied into others, and no copy stays behind for good.
+//!
+//! A user's name stands in every comment of the user. The update that changes the name also sets a flag in the user's
+//! document, in one step; then the comments are changed; then the flag goes. Who finds an old flag does the rest again.
+//!
+//! ```text
+//!                user 1                                         comments of user 1       (Link: user, name -> userName)
+//!                {name: John, syncVersion: 6}                   John 6        John 6
+//! begin    1     {name: Mary, syncVersion: 7, syncing: now}
+//! carry    2                                                    Mary 7                   those whose userVersion is not
+//!          3                                                                  Mary 7     at least 7, in one request
+//! finish   4     {name: Mary, syncVersion: 7}                   if syncing is still that date, and the version still 7
+//! ```
+//!
+//! # Versions
+//!
+//! Each change counts the main document's version up, and each copy carries the version that it was made from. A copy is
+//! overwritten by a newer version only. So two changes at once, a sweeper beside a slow process, and requests that arrive in
+//! any order all end with the values of the last version; and a flag is taken away only by whoever carried the very
+//! version that set it.
+//!
+//! # A copy that is made while a change is in flight
+//!
+//! A process reads user 1 (John, version 6) and inserts a comment for John. Between the two the user becomes Mary, the comments
+//! are changed, the flag goes: then the comment arrives, with a name that nobody will ever look for. To look at the
+//! user again after the insert is right, but the process may die before it does; a flag at the user would cost two writes to
+//! the busiest document for each comment, and a late insert would arrive after that flag was cleared.
+//!
+//! So a new copy carries a flag of its own. [`SyncFlag::insert_copy`] writes the values, their version and the date
+//! (`userSyncing`), reads the user *again*, and takes the flag away in the update that sets the values just read; if somebody
+//! newer was there first, once more. The argument:
+//!
+//! - A copy without a flag was at some moment, after it was inserted, equal to its main document as of that moment.
+//! - Every later version is set together with the main document's flag, and carried by a request that begins later, and
+//!   therefore finds the copy.
+//! - That flag goes only after such a request has come to its end.
+//!
+//! Hence a copy that differs has a flag, or its main document has: the sweeper finds both by sparse indexes. A comment that
+//! arrives hours late brings its flag along.
+//!
+//! # What can go wrong, and what then
+//!
+//! | at | what happens |
+//! | --- | --- |
+//! | a process dies after step 1, or within 2 | the flag is there: [`SyncFlag::sweep`], or the next [`SyncFlag::read`], carries the version again |
+//! | an answer is lost | each step is safe to repeat: its filter has a token, a version or a date, and does not match twice |
+//! | two change one main document | the versions differ: step 4 of the first matches nothing, the newer one keeps its flag |
+//! | a copy of step 1 arrives late | the main document remembers the tokens of its last changes |
+//! | a copy of step 2 or 4 arrives late | the copies are not older, the date is another one |
+//! | a new copy is made from an old version | it has a flag of its own, see above |
+//! | a process dies within a delete | the main document stays, marked as deleted, until every copy was told |
+//! | a copy is inserted for a main document that is gone | its flag is there, and [`OnDelete`] says what becomes of it |
+//!
+//! What this does not cover is writes around it: a raw update of a copied field, a foreign key that is changed without
+//! [`SyncFlag::stamp`], a backup that is restored on one side only. [`SyncFlag::drift`] finds them, and
+//! [`SyncFlag::repair`] puts them right. An `_id` that is used again after a delete is a new life of the main document, in which
+//! versions begin again: wait for longer than any request can be under way, and repair what [`OnDelete`] has left.
+//!
+//! Nothing of this depends on clocks: dates only keep the sweeper from doing what another one is about to do.
+//!
+//! Source: seed 0 (solution 1). Ours: versions, the flag of a new copy, deletes.
+
+mod audit;
+mod carry;
+mod copies;
+mod judge;
+mod link;
+mod options;
+mod record;
+mod requests;
+mod state;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod within;
+
+use std::sync::Arc;
+
+use bson::{Bson, Document, doc};
+use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+
+pub use audit::Audit;
+pub use copies::{Copied, Inserted, Stamped};
+pub use judge::{Stale, StaleCopy};
+pub use link::{Link, OnDelete};
+pub use options::{SyncFields, SyncFlagOptions};
+pub use record::{FINAL_VERSION, Main};
+pub use state::{MainEvent, MainState};
+pub use sweep::Staleness;
+pub use within::SyncFlagWithin;
+
+use crate::exactly_once::{Change, Token};
+use crate::steps::{Steps, raw};
+use crate::{Error, Result};
+
+/// How often a step is tried that others keep racing with. Each time one of them has come through.
+const RACES_MAX: u32 = 16;
+
+/// What became of a change, or of a delete.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Outcome {
+    /// The main document is changed (or gone), and every copy has this version or a newer one.
+    Synced {
+        /// The version of the main document.
+        version: i64,
+    },
+    /// The main document is changed (for readers gone), and its copies are not yet: the sweeper will see to them, or whoever
+    /// calls [`SyncFlag::sync`].
+    Later {
+        /// The version of the main document.
+        version: i64,
+        /// What kept us.
+        error: Error,
+    },
+    /// There is no such document.
+    Missing,
+    /// The guard does not hold: nothing was changed, and the token is not used up.
+    Refused,
+}
+
+/// What became of the first step alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Begun {
+    /// The main document is changed and has its flag.
+    Flagged {
+        /// Its version.
+        version: i64,
+    },
+    /// There is no such document.
+    Missing,
+    /// The guard does not hold.
+    Refused,
+}
+
+/// What the first step found.
+enum Beginning {
+    Made(Main),
+    Missing,
+    Refused,
+}
+
+impl Beginning {
+    fn begun(&self) -> Begun {
+        match self {
+            Beginning::Made(main) => Begun::Flagged { version: main.version },
+            Beginning::Missing => Begun::Missing,
+            Beginning::Refused => Begun::Refused,
+        }
+    }
+}
+
+/// Main documents whose fields are copied into others. See the [module's documentation](self).
+///
+/// ```
+/// use bson::{doc, rawdoc};
+/// use handfast_patterns::sync_flag::{Link, Outcome, SyncFlag, SyncFlagOptions};
+/// use handfast_patterns::Change;
+/// use handfast_store::{MemoryStore, Namespace, Sources, StoreExt};
+/// use std::sync::Arc;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> handfast_patterns::Result<()> {
+/// let sources = Sources::seeded(1);
+/// let store = Arc::new(MemoryStore::new(sources.clone()));
+/// let (users, comments) = (Namespace::new("site", "users")?, Namespace::new("site", "comments")?);
+/// store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
+///
+/// let options = SyncFlagOptions::new([Link::new(comments.clone(), "user").field("name", "userName")]);
+/// let names = SyncFlag::open(store.clone(), users, sources, options).await?;
+/// names.insert_copy(&comments, doc! { "_id": 9, "user": 1, "text": "first" }).await?;
+/// let renamed = Change::new(doc! { "$set": { "name": "Mary" } });
+/// assert!(matches!(names.change(names.token(), 1, &renamed).await?, Outcome::Synced { version: 1 }));
+///
+/// let comment = store.find_one(&comments, rawdoc! { "_id": 9 }).await?.expect("inserted above");
+/// assert_eq!(comment.get_str("userName").ok(), Some("Mary"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SyncFlag {
+    mains: Steps,
+    sources: Sources,
+    options: Arc<SyncFlagOptions>,
+}
+
+impl SyncFlag {
+    /// For the main documents of a collection; creates the sparse indexes on flags, and those by which copies are found.
+    ///
+    /// # Errors
+    /// Those of the store; links that cannot work (none, two that write to one place); settings of nothing to remember.
+    pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        mains: Namespace,
+        sources: Sources,
+        options: SyncFlagOptions,
+    ) -> Result<Self> {
+        link::check_all(&options.links)?;
+        if options.tokens_max == 0 {
+            return Err(Error::invalid(
+                "tokens_max must be at least 1: what is forgotten at once can be applied twice",
+            ));
+        }
+        let flag = SyncFlag { mains: Steps::new(store, mains), sources, options: Arc::new(options) };
+        let sparse =
+            |field: &String| raw(&doc! { field: 1 }).map(|key| IndexSpec { sparse: true, ..IndexSpec::new(key) });
+        flag.mains.create_indexes([sparse(&flag.fields().syncing)?]).await?;
+        for link in &flag.options.links {
+            let found = IndexSpec::new(raw(&doc! { &link.foreign_key: 1, &link.version: 1 })?);
+            flag.copies(link).create_indexes([found, sparse(&link.syncing)?]).await?;
+        }
+        Ok(flag)
+    }
+
+    /// The steps that make sense within an open transaction: what they do is there if and only if it commits.
+    pub fn within(&self, transaction: Arc<dyn DocumentStore>) -> SyncFlagWithin {
+        SyncFlagWithin::new(SyncFlag { mains: self.mains.on(transaction), ..self.clone() })
+    }
+
+    /// A fresh token.
+    pub fn token(&self) -> Token {
+        Token::fresh(&*self.sources.ids)
+    }
+
+    /// Changes a main document, and then its copies. A change with a token that was used is not made again, but its copies
+    /// are looked after.
+    ///
+    /// # Errors
+    /// Those of the store at the main document: if [`Error::applied`] is `Maybe`, call again with the same token. What
+    /// goes wrong at the copies is [`Outcome::Later`]. A change that would make the document: insert it, it has no
+    /// copies yet.
+    ///
+    /// # Cancellation
+    /// As if the answer got lost.
+    pub async fn change(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
+        match self.begin(token, &id.into(), change).await? {
+            Beginning::Made(main) => Ok(self.carry_or_later(main).await),
+            Beginning::Missing => Ok(Outcome::Missing),
+            Beginning::Refused => Ok(Outcome::Refused),
+        }
+    }
+
+    /// Deletes a main document: first it is marked, and gone for readers; then its copies become what [`OnDelete`] says; then
+    /// it goes.
+    ///
+    /// # Errors
+    /// As [`SyncFlag::change`], without a token: delete again.
+    ///
+    /// # Cancellation
+    /// As if the answer got lost.
+    pub async fn delete(&self, id: impl Into<Bson>) -> Result<Outcome> {
+        match self.begin_delete(&id.into()).await? {
+            Some(main) => Ok(self.carry_or_later(main).await),
+            None => Ok(Outcome::Missing),
+        }
+    }
+
+    /// A main document; what is under way in it is carried to its copies first.
+    ///
+    /// # Errors
+    /// Those of the store, also at the copies. Who wants the document as it is reads it from the store.
+    pub async fn read(&self, id: impl Into<Bson>) -> Result<Option<Document>> {
+        let Some(main) = self.main(&id.into()).await? else { return Ok(None) };
+        self.carry(&main).await?;
+        Ok(main.is_alive().then_some(main.document))
+    }
+
+    /// A main document as it says itself.
+    ///
+    /// # Errors
+    /// Those of the store; a document whose version or flag is none.
+    pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Main>> {
+        self.main(&id.into()).await
+    }
+
+    /// Main documents with a flag, the oldest first.
+    ///
+    /// # Errors
+    /// As [`SyncFlag::show`].
+    pub async fn list(&self, limit: u32) -> Result<Vec<Main>> {
+        let syncing = &self.fields().syncing;
+        let found = self.mains.find(&doc! { syncing: { "$exists": true } }, &doc! { syncing: 1 }, limit).await?;
+        found.into_iter().map(|document| Main::read(&self.mains, document, self.fields())).collect()
+    }
+
+    /// Step 1.
+    async fn begin(&self, token: Token, id: &Bson, change: &Change) -> Result<Beginning> {
+        if change.inserts() {
+            return Err(Error::invalid("a change does not make a main document: insert it, it has no copies yet"));
+        }
+        let (filter, update) = requests::begin(self.fields(), id, token, change, self.options.tokens_max)?;
+        for _ in 0..RACES_MAX {
+            if let Some(document) = self.mains.find_and_update(&filter, &update).await? {
+                return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
+            }
+            // It was made before: by an attempt whose answer got lost, or by an earlier request with this token.
+            let ours = doc! { "_id": id.clone(), &self.fields().tokens: token };
+            if let Some(document) = self.mains.find_one(&ours).await? {
+                return Ok(Beginning::Made(Main::read(&self.mains, document, self.fields())?));
+            }
+            match self.main(id).await? {
+                Some(main) if main.is_alive() && change.guard().is_none() => {}
+                Some(main) if main.is_alive() => return Ok(Beginning::Refused),
+                _ => return Ok(Beginning::Missing),
+            }
+        }
+        Err(Error::Contended { what: format!("document {id} was made and deleted by others"), attempts: RACES_MAX })
+    }
+
+    /// Step 1 of a delete; none if there is nothing to delete.
+    async fn begin_delete(&self, id: &Bson) -> Result<Option<Main>> {
+        let (filter, update) = requests::begin_delete(self.fields(), id);
+        match self.mains.find_and_update(&filter, &update).await? {
+            Some(document) => Main::read(&self.mains, document, self.fields()).map(Some),
+            // Begun before, if it is there.
+            None => Ok(self.main(id).await?.filter(|main| main.state == MainState::Deleting)),
+        }
+    }
+
+    async fn main(&self, id: &Bson) -> Result<Option<Main>> {
+        let found = self.mains.find_one(&doc! { "_id": id.clone() }).await?;
+        found.map(|document| Main::read(&self.mains, document, self.fields())).transpose()
+    }
+
+    fn copies(&self, link: &Link) -> Steps {
+        self.mains.at(link.target.clone())
+    }
+
+    fn fields(&self) -> &SyncFields {
+        &self.options.fields
+    }
+}

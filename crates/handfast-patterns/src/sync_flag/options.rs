@@ -1,0 +1,57 @@
+//! Settings: names of fields, and how long a flag is left alone.
+
+use std::time::Duration;
+
+use super::Link;
+
+/// Settings of [`SyncFlag`](super::SyncFlag).
+#[derive(Clone, Debug)]
+pub struct SyncFlagOptions {
+    /// Where copies are.
+    pub links: Vec<Link>,
+    /// How old a flag must be before the sweeper takes it for left behind. Nothing goes wrong if it is too short: two then
+    /// do the same work.
+    pub abandoned_after: Duration,
+    /// Tokens of changes that each main document remembers, so that a late copy of a request does nothing. More than one
+    /// main document is changed within the longest time that a request can be under way, at least 1.
+    pub tokens_max: u32,
+    /// Names of fields of main documents; those of copies are settings of their [`Link`].
+    pub fields: SyncFields,
+}
+
+impl SyncFlagOptions {
+    /// The settings of the seed: a flag is left behind when it is an hour old.
+    pub fn new(links: impl IntoIterator<Item = Link>) -> Self {
+        SyncFlagOptions {
+            links: links.into_iter().collect(),
+            abandoned_after: Duration::from_secs(3600),
+            tokens_max: 20,
+            fields: SyncFields::default(),
+        }
+    }
+}
+
+/// Names of fields of main documents.
+#[derive(Clone, Debug)]
+pub struct SyncFields {
+    /// The flag: when the change was made that is under way, by the store's clock.
+    pub syncing: String,
+    /// How often it has been changed.
+    pub version: String,
+    /// It is to be deleted.
+    pub deleted: String,
+    /// The last changes.
+    pub tokens: String,
+}
+
+impl Default for SyncFields {
+    fn default() -> Self {
+        let name = str::to_owned;
+        SyncFields {
+            syncing: name("syncing"),
+            version: name("syncVersion"),
+            deleted: name("syncDeleted"),
+            tokens: name("syncTokens"),
+        }
+    }
+}

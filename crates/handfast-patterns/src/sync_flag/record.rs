@@ -1,0 +1,84 @@
+//! A main document, and a copy, as they say themselves.
+
+use bson::{Bson, DateTime, Document};
+
+use super::{Link, MainState, SyncFields};
+use crate::Result;
+use crate::steps::Steps;
+use crate::value::{at_path, integer};
+
+/// The version of copies that have outlived their main document: more than any that is ever counted up to, so that nothing
+/// that arrives late overwrites them.
+pub const FINAL_VERSION: i64 = i64::MAX;
+
+/// A main document as it says itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Main {
+    /// Its `_id`.
+    pub id: Bson,
+    /// How often it has been changed; 0 before the first time.
+    pub version: i64,
+    /// Where it is.
+    pub state: MainState,
+    /// When the change was made that is under way.
+    pub since: Option<DateTime>,
+    /// All of it.
+    pub document: Document,
+}
+
+impl Main {
+    pub(super) fn read(steps: &Steps, document: Document, fields: &SyncFields) -> Result<Self> {
+        let version = integer(&document, &fields.version).map_err(|error| steps.damaged(&document, error))?;
+        let since = match at_path(&document, &fields.syncing) {
+            None => None,
+            Some(Bson::DateTime(since)) => Some(*since),
+            Some(other) => {
+                let what = format!("its {} is {other}, not a date", fields.syncing);
+                return Err(steps.damaged(&document, what));
+            }
+        };
+        let deleted = at_path(&document, &fields.deleted).is_some();
+        let state = match (deleted, since) {
+            (true, _) => MainState::Deleting,
+            (false, Some(_)) => MainState::Syncing,
+            (false, None) => MainState::Settled,
+        };
+        Ok(Main { id: document.get("_id").cloned().unwrap_or(Bson::Null), version, state, since, document })
+    }
+
+    /// Whether it is there for readers.
+    pub(super) fn is_alive(&self) -> bool {
+        match self.state {
+            MainState::Settled | MainState::Syncing => true,
+            MainState::Deleting | MainState::Gone => false,
+        }
+    }
+}
+
+/// A document with copies by one link, as it says itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Copy {
+    pub(super) id: Bson,
+    /// The `_id` of its main document.
+    pub(super) main: Bson,
+    /// The version that it was made from; 0 if it does not say.
+    pub(super) version: i64,
+    /// Its own flag, whatever that is.
+    pub(super) syncing: Option<Bson>,
+    pub(super) document: Document,
+}
+
+impl Copy {
+    /// None if it names no main document.
+    pub(super) fn read(document: Document, link: &Link) -> Option<Self> {
+        let main = at_path(&document, &link.foreign_key).filter(|main| **main != Bson::Null)?.clone();
+        Some(Copy {
+            id: document.get("_id").cloned().unwrap_or(Bson::Null),
+            main,
+            // A version that is no number was written by somebody else: any change of the main document overwrites it.
+            version: integer(&document, &link.version).unwrap_or(0),
+            syncing: at_path(&document, &link.syncing).cloned(),
+            document,
+        })
+    }
+}

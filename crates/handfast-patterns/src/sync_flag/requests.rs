@@ -1,0 +1,131 @@
+//! Each step's filter and update, as values. The filter carries the state that the step expects.
+
+use bson::{Bson, DateTime, Document, doc};
+
+use super::judge::{Verdict, judge};
+use super::link::{Link, Values};
+use super::record::{Copy, FINAL_VERSION, Main};
+use super::{MainEvent, MainState, OnDelete, SyncFields};
+use crate::Result;
+use crate::exactly_once::{Change, Token};
+use crate::update::merged;
+
+/// A filter and an update.
+pub(super) type Request = (Document, Document);
+
+/// A change of one document, or its end.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    Update(Request),
+    Remove(Document),
+}
+
+/// The caller's change, the next version and the flag, in one step; not if it was made.
+pub(super) fn begin(fields: &SyncFields, id: &Bson, token: Token, change: &Change, tokens_max: u32) -> Result<Request> {
+    let mut filter =
+        doc! { "_id": id.clone(), &fields.tokens: { "$ne": token }, &fields.deleted: { "$exists": false } };
+    if let Some(guard) = change.guard() {
+        filter.insert("$and", vec![guard.clone()]);
+    }
+    let mut ours = flag(fields);
+    ours.insert("$push", doc! { &fields.tokens: { "$each": [token], "$slice": -i64::from(tokens_max) } });
+    Ok((filter, merged(&change.update, &ours)?))
+}
+
+/// The flag alone, for a main document that has never been changed.
+pub(super) fn begin_first(fields: &SyncFields, id: &Bson) -> Request {
+    let absent = doc! { "$exists": false };
+    (doc! { "_id": id.clone(), &fields.version: absent.clone(), &fields.deleted: absent }, flag(fields))
+}
+
+/// From here on it is gone for readers, and cannot be changed.
+pub(super) fn begin_delete(fields: &SyncFields, id: &Bson) -> Request {
+    let mut update = flag(fields);
+    update.insert("$set", doc! { &fields.deleted: true });
+    (doc! { "_id": id.clone(), &fields.deleted: { "$exists": false } }, update)
+}
+
+fn flag(fields: &SyncFields) -> Document {
+    doc! { "$inc": { &fields.version: 1_i64 }, "$currentDate": { &fields.syncing: true } }
+}
+
+/// The flag goes, or the document: only if it is still the flag that was seen. None if there is nothing to finish.
+pub(super) fn finish(fields: &SyncFields, seen: &Main) -> Option<Step> {
+    let mut filter = doc! { "_id": seen.id.clone(), &fields.version: seen.version, &fields.syncing: seen.since? };
+    match seen.state.after(MainEvent::Carried)? {
+        MainState::Settled => Some(Step::Update((filter, doc! { "$unset": { &fields.syncing: "" } }))),
+        MainState::Gone => {
+            filter.insert(&fields.deleted, true);
+            Some(Step::Remove(filter))
+        }
+        MainState::Syncing | MainState::Deleting => None,
+    }
+}
+
+/// Main documents whose flag is older.
+pub(super) fn abandoned(fields: &SyncFields, since: DateTime) -> Document {
+    doc! { &fields.syncing: { "$lt": since } }
+}
+
+/// Copies whose own flag is older.
+pub(super) fn copies_abandoned(link: &Link, since: DateTime) -> Document {
+    doc! { &link.syncing: { "$lt": since } }
+}
+
+/// All copies that were made from an older version, or do not say from which.
+pub(super) fn carry(link: &Link, main: &Main) -> Request {
+    let filter = doc! { &link.foreign_key: main.id.clone(), &link.version: { "$not": { "$gte": main.version } } };
+    (filter, copied(link, link.values(&main.document), main.version))
+}
+
+/// All copies of a main document that is being deleted.
+pub(super) fn leave(link: &Link, main: &Bson) -> Step {
+    let mut filter = doc! { &link.foreign_key: main.clone() };
+    match link.on_delete {
+        OnDelete::Remove => Step::Remove(filter),
+        OnDelete::Unset | OnDelete::Set(_) | OnDelete::Keep => {
+            filter.insert(&link.version, doc! { "$ne": FINAL_VERSION });
+            Step::Update((filter, copied(link, link.values_left(), FINAL_VERSION)))
+        }
+    }
+}
+
+/// Brings one copy up to date that was read before its main document was, and takes its own flag away. None if there is
+/// nothing to do.
+pub(super) fn settle(link: &Link, copy: &Copy, main: Option<&Main>) -> Option<Step> {
+    if judge(link, copy, main) == Verdict::Equal && copy.syncing.is_none() {
+        return None;
+    }
+    // A flag that somebody has set meanwhile is not ours to take away.
+    let flag = copy.syncing.clone().unwrap_or_else(|| doc! { "$exists": false }.into());
+    let mut filter = doc! { "_id": copy.id.clone(), &link.foreign_key: copy.main.clone(), &link.syncing: flag };
+    let (values, version) = match main.filter(|main| main.is_alive()) {
+        Some(main) => (link.values(&main.document), main.version),
+        None if link.on_delete == OnDelete::Remove => return Some(Step::Remove(filter)),
+        None => (link.values_left(), FINAL_VERSION),
+    };
+    // A version that the main document has not come to is from an earlier life of it, and gives way.
+    let expected: Bson =
+        if copy.version > version { copy.version.into() } else { doc! { "$not": { "$gt": version } }.into() };
+    filter.insert(&link.version, expected);
+    let mut update = copied(link, values, version);
+    let mut unset = update.get_document("$unset").cloned().unwrap_or_default();
+    unset.insert(&link.syncing, "");
+    update.insert("$unset", unset);
+    Some(Step::Update((filter, update)))
+}
+
+fn copied(link: &Link, values: Values, version: i64) -> Document {
+    let (mut set, mut unset) = (doc! { &link.version: version }, Document::new());
+    for (path, value) in values {
+        match value {
+            Some(value) => set.insert(path, value),
+            None => unset.insert(path, ""),
+        };
+    }
+    let mut update = doc! { "$set": set };
+    if !unset.is_empty() {
+        update.insert("$unset", unset);
+    }
+    update
+}

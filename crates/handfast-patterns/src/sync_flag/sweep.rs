@@ -1,0 +1,128 @@
+//! Flags that were left behind.
+
+use std::time::Duration;
+
+use bson::{Bson, DateTime, Document, doc};
+use tracing::Instrument;
+
+use super::{Link, Main, SyncFlag, requests};
+use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
+
+/// How much is not in sync at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Staleness {
+    /// Main documents with a flag.
+    pub mains: u64,
+    /// Copies with a flag of their own.
+    pub copies: u64,
+    /// How old the oldest of these flags is: at most for so long some copy has been out of date.
+    pub oldest: Option<Duration>,
+}
+
+impl SyncFlag {
+    /// Carries what was left behind: main documents, and new copies (at most `batch` of each kind), whose flag is older than
+    /// [`abandoned_after`](super::SyncFlagOptions::abandoned_after). It may run anywhere, at any time, beside anything.
+    ///
+    /// # Errors
+    /// Those of the store while it looks for them. What fails for a single document is logged and counted.
+    pub async fn sweep(&self, batch: u32) -> Result<Round> {
+        let since = self.ago(self.options.abandoned_after);
+        let old = requests::abandoned(self.fields(), since);
+        let found = self.mains.find(&old, &doc! { &self.fields().syncing: 1 }, batch).await?;
+        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
+        for document in found {
+            let span = tracing::info_span!("sync_flag.sweep", main = %id_of(&document));
+            let swept = self.sweep_main(document).instrument(span.clone()).await;
+            span.in_scope(|| count(&mut round, swept));
+        }
+        for link in &self.options.links {
+            let old = requests::copies_abandoned(link, since);
+            let found = self.copies(link).find(&old, &doc! { &link.syncing: 1 }, batch).await?;
+            round.more |= found.len() as u64 >= u64::from(batch);
+            for document in found {
+                let id = id_of(&document);
+                let span = tracing::info_span!("sync_flag.sweep", copy = %id, target = %link.target);
+                let swept = self.settle(link, &id).instrument(span.clone()).await;
+                span.in_scope(|| count(&mut round, swept));
+            }
+        }
+        Ok(round)
+    }
+
+    async fn sweep_main(&self, document: Document) -> Result<bool> {
+        self.carry(&Main::read(&self.mains, document, self.fields())?).await
+    }
+
+    /// Sweeps in the background.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_sweep(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let flag = self.clone();
+        Runner::spawn("sync_flag.sweep", &self.sources, options, cancel, move |batch| {
+            let flag = flag.clone();
+            async move { flag.sweep(batch).await }
+        })
+    }
+
+    /// How much is not in sync at the moment: what the flags say.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn staleness(&self) -> Result<Staleness> {
+        let mut staleness = Staleness::default();
+        let (mains, oldest) = self.flagged(None).await?;
+        staleness.mains = mains;
+        let mut oldest: Vec<_> = oldest.into_iter().collect();
+        for link in &self.options.links {
+            let (copies, since) = self.flagged(Some(link)).await?;
+            staleness.copies += copies;
+            oldest.extend(since);
+        }
+        let age = |since: &DateTime| self.now().timestamp_millis().saturating_sub(since.timestamp_millis());
+        let oldest = oldest.iter().map(age).max();
+        staleness.oldest = oldest.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
+        Ok(staleness)
+    }
+
+    /// How many documents have a flag, and the oldest one: main documents, or copies of a link.
+    async fn flagged(&self, link: Option<&Link>) -> Result<(u64, Option<DateTime>)> {
+        let (steps, field) = match link {
+            Some(link) => (self.copies(link), &link.syncing),
+            None => (self.mains.clone(), &self.fields().syncing),
+        };
+        let flagged = doc! { field: { "$exists": true } };
+        let oldest = steps.find(&flagged, &doc! { field: 1 }, 1).await?;
+        let since = oldest.first().and_then(|oldest| crate::value::at_path(oldest, field)?.as_datetime().copied());
+        Ok((steps.count(&flagged).await?, since))
+    }
+
+    fn now(&self) -> DateTime {
+        self.sources.clock.now()
+    }
+
+    fn ago(&self, age: Duration) -> DateTime {
+        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.now().timestamp_millis().saturating_sub(millis))
+    }
+}
+
+/// Counts a document that was swept, or was not there to be swept any more.
+fn count(round: &mut Round, swept: Result<bool>) {
+    match swept {
+        Ok(swept) => {
+            if swept {
+                tracing::info!("a flag that was left behind is gone");
+            }
+            round.done += u64::from(swept);
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a flag that was left behind could not be dealt with, it is tried again later");
+            round.failed += 1;
+        }
+    }
+}
+
+fn id_of(document: &Document) -> Bson {
+    document.get("_id").cloned().unwrap_or(Bson::Null)
+}

@@ -1,0 +1,125 @@
+use bson::{Bson, Document, doc};
+use handfast_store::{ManualClock, MemoryStore, Namespace, Sources};
+
+use super::judge::{Verdict, judge};
+use super::link::check_all;
+use super::record::{Copy, FINAL_VERSION, Main};
+use super::requests::{self, Step};
+use super::{Link, MainEvent, MainState, OnDelete, Stale, SyncFields};
+use crate::steps::Steps;
+
+fn place(collection: &str) -> Namespace {
+    Namespace::new("site", collection).expect("a name")
+}
+
+fn link() -> Link {
+    Link::new(place("comments"), "user").field("profile.name", "userName")
+}
+
+fn main(document: Document) -> Main {
+    let steps = Steps::new(std::sync::Arc::new(MemoryStore::new(Sources::seeded(1))), place("users"));
+    Main::read(&steps, document, &SyncFields::default()).expect("a main document")
+}
+
+#[test]
+fn the_table_of_states() {
+    let mut arrows = Vec::new();
+    for state in MainState::ALL {
+        for event in [MainEvent::Changed, MainEvent::Deleted, MainEvent::Carried] {
+            arrows.extend(state.after(event).map(|next| format!("{state} -{event:?}-> {next}")));
+        }
+    }
+    let expected = [
+        "settled -Changed-> syncing",
+        "settled -Deleted-> deleting",
+        "syncing -Changed-> syncing",
+        "syncing -Deleted-> deleting",
+        "syncing -Carried-> settled",
+        "deleting -Carried-> gone",
+    ];
+    assert_eq!(arrows, expected);
+}
+
+/// John, version 6, as the copy says; and what its main document says.
+#[test]
+fn copies_are_judged() {
+    let now = Bson::DateTime(ManualClock::START);
+    let name = |name: &str, version: i64| doc! { "_id": 1, "profile": { "name": name }, "syncVersion": version };
+    let flagged = |mut document: Document| {
+        document.insert("syncing", now.clone());
+        document
+    };
+    let deleted = |mut document: Document| {
+        document.insert("syncDeleted", true);
+        flagged(document)
+    };
+    let check = |copy: Document, mains: Option<Document>, expected: Verdict| {
+        let copy = Copy::read(copy, &link()).expect("it names a user");
+        let mains = mains.map(main);
+        assert_eq!(judge(&link(), &copy, mains.as_ref()), expected, "{copy:?} {mains:?}");
+    };
+    let john = || doc! { "_id": 9, "user": 1, "userName": "John", "userVersion": 6 };
+    let mut new = john();
+    new.insert("userSyncing", now.clone());
+
+    check(john(), Some(name("John", 6)), Verdict::Equal);
+    check(john(), Some(name("John", 7)), Verdict::Equal);
+    check(john(), Some(name("Mary", 7)), Verdict::Stale(Stale::Behind));
+    check(john(), Some(name("Mary", 6)), Verdict::Stale(Stale::Different));
+    check(john(), Some(doc! { "_id": 1, "syncVersion": 6 }), Verdict::Stale(Stale::Different));
+    check(john(), Some(name("John", 5)), Verdict::Stale(Stale::Ahead));
+    check(john(), Some(flagged(name("Mary", 7))), Verdict::InFlight);
+    check(new.clone(), Some(name("Mary", 7)), Verdict::InFlight);
+    check(new, Some(name("John", 6)), Verdict::Equal);
+    check(john(), Some(deleted(name("John", 7))), Verdict::InFlight);
+    check(john(), None, Verdict::Stale(Stale::Orphan));
+    check(doc! { "_id": 9, "user": 1, "userVersion": FINAL_VERSION }, None, Verdict::Equal);
+    check(doc! { "_id": 9, "user": 1 }, None, Verdict::Stale(Stale::Orphan));
+    check(doc! { "_id": 9, "user": 1, "userName": "John" }, Some(name("John", 0)), Verdict::Equal);
+    check(doc! { "_id": 9, "user": 1, "userVersion": "six" }, Some(name("John", 6)), Verdict::Stale(Stale::Behind));
+}
+
+#[test]
+fn what_names_no_main_document_is_no_copy() {
+    assert_eq!(Copy::read(doc! { "_id": 9 }, &link()), None);
+    assert_eq!(Copy::read(doc! { "_id": 9, "user": null }, &link()), None);
+}
+
+#[test]
+fn a_flag_is_taken_away_by_its_date_and_version() {
+    let seen = main(doc! { "_id": 1, "syncVersion": 7, "syncing": ManualClock::START });
+    let filter = doc! { "_id": 1, "syncVersion": 7_i64, "syncing": ManualClock::START };
+    let unset = doc! { "$unset": { "syncing": "" } };
+    assert_eq!(requests::finish(&SyncFields::default(), &seen), Some(Step::Update((filter.clone(), unset))));
+    let mut deleted = seen.clone();
+    deleted.state = MainState::Deleting;
+    let mut filter = filter;
+    filter.insert("syncDeleted", true);
+    assert_eq!(requests::finish(&SyncFields::default(), &deleted), Some(Step::Remove(filter)));
+    let settled = main(doc! { "_id": 1, "syncVersion": 7 });
+    assert_eq!(requests::finish(&SyncFields::default(), &settled), None);
+}
+
+#[test]
+fn links_that_cannot_work_are_refused() {
+    let name = |link: Link| link.field("name", "userName");
+    let user = || Link::new(place("comments"), "user");
+    let refused = [
+        vec![],
+        vec![user()],
+        vec![user().field("name", "user")],
+        vec![user().field("name", "_id")],
+        vec![Link::new(place("comments"), "user.id").field("name", "user")],
+        vec![user().field("name", "a").field("name", "a.b")],
+        vec![name(user()), name(Link::new(place("comments"), "editor"))],
+        vec![name(user()).with_fields("userName", "flag")],
+        vec![name(user()).on_delete(OnDelete::Set(doc! { "other": 1 }))],
+    ];
+    for links in refused {
+        assert!(check_all(&links).is_err(), "{links:?}");
+    }
+    let editor = Link::new(place("comments"), "editor").field("name", "editorName");
+    let elsewhere = name(Link::new(place("likes"), "user"));
+    let deleted = name(user()).on_delete(OnDelete::Set(doc! { "userName": "somebody" }));
+    check_all(&[deleted, editor, elsewhere]).expect("they write to different places");
+}

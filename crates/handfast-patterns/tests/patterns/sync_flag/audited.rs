@@ -1,0 +1,156 @@
+//! Audits: every stale copy is found, and nothing else.
+
+use super::*;
+
+async fn change(world: &World, collection: &str, id: i32, update: bson::RawDocumentBuf) {
+    world.store.update_one(&world.place(collection), rawdoc! { "_id": id }, update).await.unwrap();
+}
+
+async fn stale(flag: &SyncFlag) -> Vec<StaleCopy> {
+    let mut found = Vec::new();
+    let audit = flag.drift(2, |copy| found.push(copy)).await.unwrap();
+    assert_eq!(audit.stale, found.len() as u64);
+    found
+}
+
+/// Users 1 and 2 with all their copies at version 1.
+async fn filled(world: &World) -> SyncFlag {
+    site(world).await;
+    let flag = open(world).await.unwrap();
+    assert_eq!(flag.backfill(1).await.unwrap(), Round { done: 2, failed: 0, more: false });
+    assert_eq!(shown(world).await, "John 1 | Bill 1 | John 1 | John 1 | Bill 1 | John 1");
+    assert_eq!(stale(&flag).await, []);
+    flag
+}
+
+#[tokio::test]
+async fn every_planted_stale_copy_is_found_and_repaired() {
+    let world = World::in_memory();
+    let flag = filled(&world).await;
+    // A copy that somebody wrote to, one that says no version, one that is ahead, one whose user is not there.
+    change(&world, "comments", 1, rawdoc! { "$set": { "userInitial": "X" } }).await;
+    change(&world, "comments", 3, rawdoc! { "$set": { "userName": "Joe" }, "$unset": { "userVersion": 1 } }).await;
+    change(&world, "likes", 1, rawdoc! { "$set": { "userVersion": 9 } }).await;
+    insert(&world, "likes", rawdoc! { "_id": 2, "user": 7, "userName": "Nobody" }).await;
+    change(&world, "comments", 2, rawdoc! { "$set": { "editor.name": "Ed", "editor.idVersion": 0 } }).await;
+    let found = stale(&flag).await;
+    let mut lines: Vec<_> = found
+        .iter()
+        .map(|copy| {
+            format!("{} {}: {}, {} for {}", copy.target.collection(), copy.id, copy.why, copy.found, copy.expected)
+        })
+        .collect();
+    lines.sort();
+    let expected = [
+        r#"comments 1: different, { "userInitial": "X" } for { "userInitial": "J" }"#,
+        r#"comments 2: behind, { "editor.name": "Ed" } for { "editor.name": "Bill" }"#,
+        r#"comments 3: behind, { "userName": "Joe" } for { "userName": "Bill" }"#,
+        r#"likes 1: ahead, {} for {}"#,
+        r#"likes 2: orphan, {} for {}"#,
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(flag.repair(2).await.unwrap(), Round { done: 5, failed: 0, more: false });
+    assert_eq!(stale(&flag).await, []);
+    in_sync(&world).await.unwrap();
+    assert_eq!(version(&flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap()), 2);
+    in_sync(&world).await.unwrap();
+}
+
+/// One of a hundred copies is spoiled, each in turn, and in each way that values can be.
+#[tokio::test]
+async fn each_copy_is_looked_at() {
+    let world = World::in_memory();
+    site(&world).await;
+    for id in 10..40 {
+        insert(&world, "comments", rawdoc! { "_id": id, "user": 1 + id % 2 }).await;
+    }
+    let flag = open(&world).await.unwrap();
+    assert_eq!(flag.backfill(7).await.unwrap().done, 2);
+    for id in 10..40 {
+        let spoil = match id % 4 {
+            0 => rawdoc! { "$set": { "userName": "Eve" } },
+            1 => rawdoc! { "$unset": { "userName": "" } },
+            2 => rawdoc! { "$set": { "userName": null } },
+            _ => rawdoc! { "$set": { "userName": { "is": "Eve" } } },
+        };
+        change(&world, "comments", id, spoil).await;
+        let found = stale(&flag).await;
+        assert_eq!(found.iter().map(|copy| copy.id.clone()).collect::<Vec<_>>(), [Bson::Int32(id)]);
+        assert_eq!(flag.repair(100).await.unwrap().done, 1);
+    }
+    in_sync(&world).await.unwrap();
+}
+
+/// What is under way is counted, not reported.
+#[tokio::test]
+async fn what_is_in_flight_is_no_drift() {
+    let world = World::in_memory();
+    let flag = filled(&world).await;
+    let within = flag.within(Arc::clone(&world.store));
+    assert_eq!(within.begin(flag.token(), 1, &renamed("Mary")).await.unwrap(), Begun::Flagged { version: 2 });
+    let audit = flag.drift(10, |copy| panic!("{copy:?}")).await.unwrap();
+    assert_eq!((audit.copies, audit.in_flight, audit.stale), (5, 3, 0));
+    assert_eq!(flag.repair(10).await.unwrap(), Round::default());
+}
+
+/// While users are renamed all the time nothing is reported, in whatever order the audit reads.
+#[tokio::test]
+async fn an_audit_beside_changes_reports_nothing() {
+    let audits = Actor::new(4, |world| async move {
+        let flag = open(&world).await.unwrap();
+        let _ = flag.drift(2, |copy| panic!("{copy:?}")).await.unwrap();
+    });
+    let renames = |name: &'static str| {
+        Actor::new(4, move |world| async move {
+            let flag = open(&world).await.unwrap();
+            let _: Outcome = flag.change(flag.token(), 1, &renamed(name)).await.unwrap();
+        })
+    };
+    let prepare = async |world: &World| {
+        filled(world).await;
+    };
+    let recover = async |world: &World| swept(world).await.unwrap();
+    let explored = some_orders(&[audits, renames("Mary"), renames("Anna")], 500, prepare, recover, in_sync).await;
+    explored.assert_clean("sync flag, an audit beside two changes");
+}
+
+/// A new link is declared: its copies get their first values by the backfill.
+#[tokio::test]
+async fn a_link_that_is_declared_later_is_filled() {
+    let world = World::in_memory();
+    let flag = filled(&world).await;
+    assert_eq!(version(&flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap()), 2);
+    insert(&world, "badges", rawdoc! { "_id": 1, "owner": 1 }).await;
+    let mut options = options(&world);
+    options.links.push(Link::new(world.place("badges"), "owner").field("name", "ownerName"));
+    let flag =
+        SyncFlag::open(Arc::clone(&world.store), world.place("users"), world.sources.clone(), options).await.unwrap();
+    assert_eq!(stale(&flag).await[0].why, Stale::Behind);
+    assert_eq!(flag.backfill(10).await.unwrap().done, 2);
+    let expected = doc! { "_id": 1, "owner": 1, "ownerName": "Mary", "ownerVersion": 2_i64 };
+    assert_eq!(all(&world, "badges").await, [expected]);
+    assert_eq!(shown(&world).await, "Mary 2 | Bill 1 | Mary 2 | Mary 2 | Bill 1 | Mary 2");
+}
+
+/// An `_id` that is used again: what was left of its first life is taken over by the repair.
+#[tokio::test]
+async fn a_second_life_takes_over_what_was_left() {
+    let world = World::in_memory();
+    let flag = filled(&world).await;
+    assert_eq!(version(&flag.delete(2).await.unwrap()), 2);
+    insert(&world, "users", rawdoc! { "_id": 2, "name": "Sue" }).await;
+    assert_eq!(stale(&flag).await.iter().map(|copy| copy.why).collect::<Vec<_>>(), [Stale::Ahead; 2]);
+    assert_eq!(flag.repair(10).await.unwrap().done, 2);
+    assert_eq!(version(&flag.change(flag.token(), 2, &renamed("Ann")).await.unwrap()), 1);
+    in_sync(&world).await.unwrap();
+}
+
+/// A version that is no number in a main document is reported, not guessed around.
+#[tokio::test]
+async fn a_main_document_that_is_damaged_is_reported() {
+    let world = World::in_memory();
+    let flag = filled(&world).await;
+    change(&world, "users", 1, rawdoc! { "$set": { "syncVersion": "two" } }).await;
+    let refused = flag.read(1).await.expect_err("no version");
+    assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+}

@@ -1,0 +1,104 @@
+//! Killed at every operation, and within one.
+
+use super::*;
+
+/// A user is renamed, writes a comment and a like, is renamed again; another one is deleted.
+async fn killed_at_every_operation(stage: Stage) {
+    let run = async |world: &World| {
+        let flag = open(world).await?;
+        let first = flag.change(flag.token(), 1, &renamed("Mary")).await?;
+        let comment = doc! { "_id": 4, "user": 1, "editor": { "id": 2 } };
+        let _: Copied = flag.insert_copy(&world.place("comments"), comment).await?;
+        let _: Copied = flag.insert_copy(&world.place("likes"), doc! { "_id": 2, "user": 2 }).await?;
+        let second = flag.change(flag.token(), 1, &renamed("Anna")).await?;
+        let deleted = flag.delete(2).await?;
+        Ok([first, second, deleted])
+    };
+    let recover = async |world: &World, _: &Result<_>| swept(world).await;
+    let check = async |world: &World, answer: &Result<[Outcome; 3]>| {
+        let users = all(world, "users").await;
+        let named = |name: &str| users.iter().any(|user| user.get_str("name").is_ok_and(|is| is == name));
+        if answer.is_ok() && !(named("Anna") && users.len() == 1) {
+            return Err(format!("said to be done, and there are {users:?}"));
+        }
+        in_sync(world).await
+    };
+    let report = every_point(&stage, site, run, recover, check).await;
+    report.assert_clean("sync flag, two changes, two new copies and a delete", &stage);
+}
+
+#[tokio::test]
+async fn changed_and_killed_at_every_operation() {
+    killed_at_every_operation(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    killed_at_every_operation(Stage::embedded(directory.path()).await).await;
+}
+
+/// The sweeper itself is killed at every operation, and another one comes.
+#[tokio::test]
+async fn a_sweep_that_is_killed_at_every_operation() {
+    let prepare = async |world: &World| {
+        site(world).await;
+        let flag = open(world).await.unwrap();
+        let within = flag.within(Arc::clone(&world.store));
+        let _: Begun = within.begin(flag.token(), 1, &renamed("Mary")).await.unwrap();
+        let _: Inserted = within.insert_copy(&world.place("likes"), doc! { "_id": 2, "user": 2 }).await.unwrap();
+        let _: Begun = within.begin_delete(2).await.unwrap();
+        world.clock.advance(2 * HOUR);
+    };
+    let run = async |world: &World| swept(world).await;
+    let recover = async |world: &World, _: &Result<()>| swept(world).await;
+    let check = async |world: &World, _: &Result<()>| in_sync(world).await;
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("sync flag, the sweep", &Stage::Memory);
+}
+
+/// The first run over documents that are there is killed at every operation, and run again.
+#[tokio::test]
+async fn a_backfill_that_is_killed_at_every_operation() {
+    let prepare = async |world: &World| {
+        site(world).await;
+        insert(world, "likes", rawdoc! { "_id": 2, "user": 1 }).await;
+    };
+    let run = async |world: &World| open(world).await?.backfill(1).await;
+    let recover = async |world: &World, _: &Result<_>| {
+        swept(world).await?;
+        assert_eq!(open(world).await?.backfill(10).await?, Round { done: 2, failed: 0, more: false });
+        Ok(())
+    };
+    let check = async |world: &World, _: &Result<Round>| match in_sync(world).await {
+        Ok(()) if shown(world).await == "John 1 | Bill 1 | John 1 | John 1 | Bill 1 | John 1 | John 1" => Ok(()),
+        Ok(()) => Err(shown(world).await),
+        Err(what) => Err(what),
+    };
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("sync flag, the backfill", &Stage::Memory);
+}
+
+/// The process dies within the one request that changes many copies: any of them may have the new version.
+#[tokio::test]
+async fn dead_within_the_request_that_changes_the_copies() {
+    for changed in 0..8_u32 {
+        let world = World::in_memory();
+        site(&world).await;
+        insert(&world, "comments", rawdoc! { "_id": 4, "user": 1, "userName": "John", "userInitial": "J" }).await;
+        let flag = open(&world).await.unwrap();
+        assert_eq!(version(&flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap()), 1);
+        let within = flag.within(Arc::clone(&world.store));
+        let _: Begun = within.begin(flag.token(), 1, &renamed("Anna")).await.unwrap();
+        for (bit, id) in [1, 2, 4].into_iter().enumerate() {
+            if changed & (1 << bit) != 0 {
+                let anna = rawdoc! { "$set": { "userName": "Anna", "userInitial": "A", "userVersion": 2_i64 } };
+                world.store.update_one(&world.place("comments"), rawdoc! { "_id": id }, anna).await.unwrap();
+            }
+        }
+        world.clock.advance(2 * HOUR);
+        swept(&world).await.unwrap();
+        in_sync(&world).await.unwrap();
+        assert_eq!(all(&world, "users").await[0].get_str("name").unwrap(), "Anna");
+    }
+}

@@ -1,0 +1,169 @@
+//! Plays several processes in every order in which their operations can reach the store, and kills them at every moment.
+//!
+//! ```text
+//! two processes of three operations:   aaabbb  aababb  aabbab  ..  bbbaaa      20 orders
+//! and each beginning of these:         (none)  a  aa  aab  ..                  69 in all
+//! ```
+//!
+//! At the end of each beginning whoever is not done is dead; two hours later another process recovers, and a check looks at the
+//! store. So every process is killed after every operation, in every position of the others. Where all were done, the check
+//! looks before the recovery, too: without a death nothing needs one.
+//!
+//! Each process has its own way to the store, which holds up every operation ([`Fault::FreezeBefore`]) until it is its turn.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{DocumentStore, Random, SeededRandom};
+use tokio::task::JoinHandle;
+
+use crate::crash::World;
+
+/// Operations of one process at most.
+const OPERATIONS_MAX: u64 = 100;
+
+/// What a process does; it has opened its patterns after so many operations, which nobody needs to interleave.
+pub(crate) struct Actor {
+    opening: u64,
+    run: Box<dyn Fn(World) -> Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Actor {
+    pub(crate) fn new<F: Future<Output = ()> + Send + 'static>(
+        opening: u64,
+        run: impl Fn(World) -> F + 'static,
+    ) -> Self {
+        Actor { opening, run: Box::new(move |world| Box::pin(run(world))) }
+    }
+}
+
+/// What came of all orders.
+#[derive(Debug, Default)]
+pub(crate) struct Explored {
+    pub(crate) orders: u64,
+    pub(crate) failures: Vec<String>,
+}
+
+impl Explored {
+    pub(crate) fn assert_clean(&self, name: &str) {
+        println!("{name}: {} orders and moments of death, {} failed", self.orders, self.failures.len());
+        assert!(self.failures.is_empty(), "{name}: {:#?}", self.failures);
+    }
+}
+
+/// A process whose operations wait for their turn.
+struct Process {
+    store: Arc<Faulty<dyn DocumentStore>>,
+    task: JoinHandle<()>,
+}
+
+impl Process {
+    async fn start(actor: &Actor, world: &World) -> Self {
+        let every = (actor.opening..OPERATIONS_MAX).map(|number| (number, Fault::FreezeBefore));
+        let store = Arc::new(Faulty::new(Arc::clone(&world.store), Plan::explicit(every)));
+        let task = tokio::spawn((actor.run)(world.on(store.clone())));
+        let process = Process { store, task };
+        process.wait(actor.opening).await;
+        process
+    }
+
+    /// Until it waits for the turn of a later operation than this one, or is done.
+    async fn wait(&self, operations: u64) {
+        while !self.task.is_finished() && (self.store.frozen() == 0 || self.store.operations() <= operations) {
+            tokio::task::yield_now().await;
+        }
+        assert!(self.store.operations() < OPERATIONS_MAX, "a process comes to no end");
+    }
+
+    async fn turn(&self) {
+        let operations = self.store.operations();
+        self.store.release();
+        self.wait(operations).await;
+    }
+
+    /// Kills it, unless it is done; says whether it was.
+    async fn end(self) -> bool {
+        let done = self.task.is_finished();
+        self.task.abort();
+        match self.task.await {
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            _ => done,
+        }
+    }
+}
+
+/// Plays every order. `prepare` makes what is there before; `recover` is another process, two hours later.
+pub(crate) async fn every_order(
+    actors: &[Actor],
+    prepare: impl AsyncFn(&World),
+    recover: impl AsyncFn(&World),
+    check: impl AsyncFn(&World) -> Result<(), String>,
+) -> Explored {
+    let mut explored = Explored::default();
+    let mut open: Vec<Vec<usize>> = vec![Vec::new()];
+    while let Some(order) = open.pop() {
+        let (unfinished, result) = play(actors, &order, (&prepare, &recover, &check)).await;
+        explored.orders += 1;
+        explored.failures.extend(result.err().map(|what| format!("{order:?}: {what}")));
+        open.extend(unfinished.into_iter().map(|next| order.iter().copied().chain([next]).collect()));
+    }
+    explored
+}
+
+/// Plays some orders of many, which follow from a seed: each until a moment that is chosen by chance, or to the end.
+pub(crate) async fn some_orders(
+    actors: &[Actor],
+    count: u64,
+    prepare: impl AsyncFn(&World),
+    recover: impl AsyncFn(&World),
+    check: impl AsyncFn(&World) -> Result<(), String>,
+) -> Explored {
+    let mut explored = Explored::default();
+    for seed in 0..count {
+        let random = SeededRandom::new(seed);
+        let length = random.next_u64() % 40;
+        let order: Vec<_> = (0..length).map(|_| (random.next_u64() % actors.len() as u64) as usize).collect();
+        let (_, result) = play(actors, &order, (&prepare, &recover, &check)).await;
+        explored.orders += 1;
+        explored.failures.extend(result.err().map(|what| format!("seed {seed}, {order:?}: {what}")));
+    }
+    explored
+}
+
+/// Gives turns in this order, to those that are not done yet; says who is not done at its end.
+async fn play(
+    actors: &[Actor],
+    order: &[usize],
+    (prepare, recover, check): (
+        &impl AsyncFn(&World),
+        &impl AsyncFn(&World),
+        &impl AsyncFn(&World) -> Result<(), String>,
+    ),
+) -> (Vec<usize>, Result<(), String>) {
+    let world = World::in_memory();
+    prepare(&world).await;
+    let mut processes = Vec::new();
+    for (number, actor) in (10..).zip(actors) {
+        processes.push(Process::start(actor, &world.process(number)).await);
+    }
+    for next in order {
+        processes[*next].turn().await;
+    }
+    let mut unfinished = Vec::new();
+    for (number, process) in processes.into_iter().enumerate() {
+        if !process.end().await {
+            unfinished.push(number);
+        }
+    }
+    if unfinished.is_empty()
+        && let Err(what) = check(&world.process(2)).await
+    {
+        return (unfinished, Err(format!("nobody died, and {what}")));
+    }
+    world.clock.advance(Duration::from_secs(2 * 3600));
+    recover(&world.process(3)).await;
+    (unfinished, check(&world.process(4)).await)
+}
