@@ -11,8 +11,8 @@ pub use handfast_embedded::Options;
 pub use handfast_mql::Code;
 pub use handfast_patterns as patterns;
 pub use handfast_store::{
-    Aggregate, Applied, Count, DocumentStore, Durability, Error as StoreError, ErrorClass, Find, IndexSpec, Namespace,
-    Sources, StoreExt,
+    Aggregate, Applied, Count, DocumentStore, Durability, Error as StoreError, ErrorClass, Find, IndexSpec, Insert,
+    Namespace, Sources, StoreExt,
 };
 pub use handfast_txn::{Counts, Error, Isolation, Outcome, Result, Transaction, TransactionId, TransactionOptions};
 

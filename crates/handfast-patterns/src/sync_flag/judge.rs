@@ -80,9 +80,7 @@ fn stale(link: &Link, copy: &Copy, main: &Main) -> Option<Stale> {
     if copy.version > main.version {
         return Some(Stale::Ahead);
     }
-    if differences(copy, &link.values(&main.document)).next().is_none() {
-        return None;
-    }
+    differences(copy, &link.values(&main.document)).next()?;
     Some(if copy.version < main.version { Stale::Behind } else { Stale::Different })
 }
 

@@ -40,8 +40,11 @@ pub struct Link {
 #[derive(Clone)]
 enum Source {
     Field(String),
-    Computed(Arc<dyn Fn(&Document) -> Option<Bson> + Send + Sync>),
+    Computed(Arc<Computed>),
 }
+
+/// From a main document to a value of its copies.
+type Computed = dyn Fn(&Document) -> Option<Bson> + Send + Sync;
 
 /// What becomes of the documents with copies when their main document is deleted.
 #[derive(Clone, Debug, Default, PartialEq)]

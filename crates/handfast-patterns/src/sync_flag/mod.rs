@@ -135,6 +135,7 @@ pub enum Begun {
 }
 
 /// What the first step found.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Beginning {
     Made(Main),
     Missing,

@@ -18,7 +18,7 @@ use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
 use handfast_store::{Applied, ErrorClass, Find, StoreExt};
 
 use crate::crash::{Stage, World, every_point};
-use crate::turns::{Actor, every_order, some_orders};
+use crate::turns::{Actor, every_order, some_orders, these_orders};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

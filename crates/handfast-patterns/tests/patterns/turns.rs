@@ -28,8 +28,10 @@ const OPERATIONS_MAX: u64 = 100;
 /// What a process does; it has opened its patterns after so many operations, which nobody needs to interleave.
 pub(crate) struct Actor {
     opening: u64,
-    run: Box<dyn Fn(World) -> Pin<Box<dyn Future<Output = ()> + Send>>>,
+    run: Box<dyn Fn(World) -> Life>,
 }
+
+type Life = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Actor {
     pub(crate) fn new<F: Future<Output = ()> + Send + 'static>(
@@ -121,14 +123,27 @@ pub(crate) async fn some_orders(
     recover: impl AsyncFn(&World),
     check: impl AsyncFn(&World) -> Result<(), String>,
 ) -> Explored {
-    let mut explored = Explored::default();
-    for seed in 0..count {
+    let order = |seed| {
         let random = SeededRandom::new(seed);
         let length = random.next_u64() % 40;
-        let order: Vec<_> = (0..length).map(|_| (random.next_u64() % actors.len() as u64) as usize).collect();
+        (0..length).map(|_| (random.next_u64() % actors.len() as u64) as usize).collect()
+    };
+    these_orders(actors, (0..count).map(order), prepare, recover, check).await
+}
+
+/// Plays these orders.
+pub(crate) async fn these_orders(
+    actors: &[Actor],
+    orders: impl IntoIterator<Item = Vec<usize>>,
+    prepare: impl AsyncFn(&World),
+    recover: impl AsyncFn(&World),
+    check: impl AsyncFn(&World) -> Result<(), String>,
+) -> Explored {
+    let mut explored = Explored::default();
+    for order in orders {
         let (_, result) = play(actors, &order, (&prepare, &recover, &check)).await;
         explored.orders += 1;
-        explored.failures.extend(result.err().map(|what| format!("seed {seed}, {order:?}: {what}")));
+        explored.failures.extend(result.err().map(|what| format!("{order:?}: {what}")));
     }
     explored
 }
