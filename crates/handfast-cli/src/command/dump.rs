@@ -11,9 +11,10 @@ use crate::store;
 
 pub(super) async fn dump(settings: &Settings, arguments: &DumpArguments, console: Console) -> anyhow::Result<Exit> {
     let store = store::open_existing(settings, Sources::system()?).await?;
-    let length = dump::count_documents(&store, &arguments.selection).await?;
+    let chosen = dump::find_collections(&store, &arguments.selection).await?;
+    let length = dump::count_documents(&store, &chosen).await?;
     let progress = console.progress("dump", "documents", length);
-    let totals = dump::dump(&store, &arguments.to, arguments.format, &arguments.selection, &progress).await?;
+    let totals = dump::dump(&store, &arguments.to, arguments.format, &chosen, &progress).await?;
     progress.finish_and_clear();
     store.close().await?;
     report(console, "dumped", &totals)

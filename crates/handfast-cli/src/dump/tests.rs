@@ -141,7 +141,8 @@ mod with_a_store {
     use indicatif::ProgressBar;
 
     use crate::arguments::{DumpFormat, Selection};
-    use crate::dump::{Totals, count_documents, dump, find_sources, restore};
+    use crate::dump::write::Chosen;
+    use crate::dump::{Totals, count_documents, dump, find_collections, find_sources, restore};
 
     const ALL: Selection = Selection { database: None, collection: None };
 
@@ -166,6 +167,10 @@ mod with_a_store {
         directory
     }
 
+    async fn everything(store: &MemoryStore) -> Vec<Chosen> {
+        find_collections(store, &ALL).await.unwrap()
+    }
+
     async fn all(store: &dyn DocumentStore) -> Vec<RawDocumentBuf> {
         let mut cursor = store.find(Find::new(namespace(), RawDocumentBuf::new())).await.unwrap();
         let page = cursor.next_page(BatchLimit { documents: usize::MAX, bytes: usize::MAX }).await.unwrap();
@@ -177,8 +182,9 @@ mod with_a_store {
     async fn more_than_a_page_comes_back() {
         let directory = scratch("pages");
         let (store, target, bar) = (store_with(2500).await, directory.join("dump"), ProgressBar::hidden());
-        assert_eq!(count_documents(&store, &ALL).await.unwrap(), 2500);
-        let dumped = dump(&store, &target, DumpFormat::Bson, &ALL, &bar).await.unwrap();
+        let chosen = everything(&store).await;
+        assert_eq!(count_documents(&store, &chosen).await.unwrap(), 2500);
+        let dumped = dump(&store, &target, DumpFormat::Bson, &chosen, &bar).await.unwrap();
         let size = std::fs::metadata(target.join("db/c.bson")).unwrap().len();
         assert_eq!(dumped, Totals { collections: 1, indexes: 1, documents: 2500, bytes: size });
 
@@ -193,8 +199,9 @@ mod with_a_store {
     async fn a_dump_that_is_broken_off_leaves_nothing() {
         let directory = scratch("stopped");
         let (store, target, bar) = (store_with(2500).await, directory.join("dump"), ProgressBar::hidden());
+        let chosen = everything(&store).await;
         let entries = || std::fs::read_dir(&directory).unwrap().count();
-        let mut work = Box::pin(dump(&store, &target, DumpFormat::Bson, &ALL, &bar));
+        let mut work = Box::pin(dump(&store, &target, DumpFormat::Bson, &chosen, &bar));
         tokio::select! {
             biased;
             _ = &mut work => panic!("it pauses after a page"),
@@ -211,9 +218,10 @@ mod with_a_store {
     async fn an_empty_directory_is_taken_and_a_full_one_is_not() {
         let directory = scratch("target");
         let (store, target, bar) = (store_with(1).await, directory.join("dump"), ProgressBar::hidden());
+        let chosen = everything(&store).await;
         std::fs::create_dir(&target).unwrap();
-        dump(&store, &target, DumpFormat::Json, &ALL, &bar).await.unwrap();
-        let error = dump(&store, &target, DumpFormat::Json, &ALL, &bar).await.unwrap_err();
+        dump(&store, &target, DumpFormat::Json, &chosen, &bar).await.unwrap();
+        let error = dump(&store, &target, DumpFormat::Json, &chosen, &bar).await.unwrap_err();
         assert!(error.to_string().ends_with("is not empty"), "{error}");
         std::fs::remove_dir_all(directory).unwrap();
     }
@@ -222,7 +230,8 @@ mod with_a_store {
     async fn documents_that_are_refused_are_counted_and_the_others_are_in() {
         let directory = scratch("refused");
         let (store, target, bar) = (store_with(3).await, directory.join("dump"), ProgressBar::hidden());
-        dump(&store, &target, DumpFormat::Bson, &ALL, &bar).await.unwrap();
+        let chosen = everything(&store).await;
+        dump(&store, &target, DumpFormat::Bson, &chosen, &bar).await.unwrap();
         let copy = MemoryStore::new(Sources::seeded(2));
         copy.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "mine": true }])).await.unwrap();
         let sources = find_sources(&target, &ALL).unwrap();

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use handfast_store::{BatchLimit, CollectionInfo, DocumentStore, Find, Namespace};
 use indicatif::ProgressBar;
@@ -17,8 +17,60 @@ use crate::exit::Usage;
 
 /// Documents fetched at a time: enough to make a page worth its while, and bounded for large ones.
 const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 << 20 };
+/// Names in an error: what fits into a line that people read.
+const NAMES_SHOWN_MAX: usize = 20;
 
-/// Writes what is selected to a directory that is not there yet, or is empty.
+/// A database with those of its collections that are to be dumped.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    database: String,
+    collections: Vec<CollectionInfo>,
+}
+
+/// What is selected.
+///
+/// # Errors
+/// A database or a collection that is asked for by name and is not there; a store that fails.
+pub(crate) async fn find_collections(store: &dyn DocumentStore, selection: &Selection) -> Result<Vec<Chosen>> {
+    let databases = store.list_databases().await?;
+    if let Some(name) = &selection.database {
+        ensure!(databases.contains(name), "there is no database '{name}'; {}", listed(&databases));
+    }
+    let mut chosen = Vec::new();
+    for database in databases.into_iter().filter(|name| selection.has_database(name)) {
+        let mut collections = store.list_collections(&database).await?;
+        if let Some(name) = &selection.collection {
+            let names: Vec<String> = collections.iter().map(|info| info.name.clone()).collect();
+            ensure!(names.contains(name), "there is no collection '{name}' in {database}; {}", listed(&names));
+            collections.retain(|info| info.name == *name);
+        }
+        chosen.push(Chosen { database, collections });
+    }
+    Ok(chosen)
+}
+
+/// What there is instead, in a line that people can read.
+fn listed(names: &[String]) -> String {
+    match names.len() {
+        0 => "there is none".to_owned(),
+        1 => format!("there is {}", names[0]),
+        2..=NAMES_SHOWN_MAX => format!("there are {}", names.join(", ")),
+        all => format!("there are {} and {} more", names[..NAMES_SHOWN_MAX].join(", "), all - NAMES_SHOWN_MAX),
+    }
+}
+
+/// How many documents they have: for the progress, not for the dump.
+pub(crate) async fn count_documents(store: &dyn DocumentStore, chosen: &[Chosen]) -> Result<u64> {
+    let mut count = 0;
+    for Chosen { database, collections } in chosen {
+        for info in collections {
+            count += store.collection_stats(&Namespace::new(database, &info.name)?).await?.count;
+        }
+    }
+    Ok(count)
+}
+
+/// Writes collections to a directory that is not there yet, or is empty.
 ///
 /// Cancellation: what has been written is removed.
 ///
@@ -28,40 +80,26 @@ pub(crate) async fn dump(
     store: &dyn DocumentStore,
     target: &Path,
     format: DumpFormat,
-    selection: &Selection,
+    chosen: &[Chosen],
     progress: &ProgressBar,
 ) -> Result<Totals> {
     let unfinished = Unfinished::begin(target)?;
     let mut totals = Totals::default();
-    let databases = store.list_databases().await?;
-    for (number, database) in databases.iter().enumerate().filter(|(_, name)| selection.has_database(name)) {
+    for (number, Chosen { database, collections }) in chosen.iter().enumerate() {
         let directory = unfinished.path.join(file_name(database, number));
         create_directory(&directory)?;
-        for (number, info) in store.list_collections(database).await?.iter().enumerate() {
-            if selection.has_collection(&info.name) {
-                let file = directory.join(file_name(&info.name, number));
-                let namespace = Namespace::new(database, &info.name)?;
-                progress.set_message(namespace.to_string());
-                dump_collection(store, &namespace, info, &file, format, &mut totals, progress)
-                    .await
-                    .with_context(|| format!("cannot dump {namespace}"))?;
-            }
+        for (number, info) in collections.iter().enumerate() {
+            let file = directory.join(file_name(&info.name, number));
+            let namespace = Namespace::new(database, &info.name)?;
+            progress.set_message(namespace.to_string());
+            dump_collection(store, &namespace, info, &file, format, &mut totals, progress)
+                .await
+                .with_context(|| format!("cannot dump {namespace}"))?;
         }
         sync_directory(&directory)?;
     }
     unfinished.finish(target)?;
     Ok(totals)
-}
-
-/// How many documents are selected: for the progress, not for the dump.
-pub(crate) async fn count_documents(store: &dyn DocumentStore, selection: &Selection) -> Result<u64> {
-    let mut count = 0;
-    for database in store.list_databases().await?.iter().filter(|name| selection.has_database(name)) {
-        for info in store.list_collections(database).await?.iter().filter(|info| selection.has_collection(&info.name)) {
-            count += store.collection_stats(&Namespace::new(database, &info.name)?).await?.count;
-        }
-    }
-    Ok(count)
 }
 
 async fn dump_collection(

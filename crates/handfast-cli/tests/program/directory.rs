@@ -139,6 +139,20 @@ fn a_selection_is_dumped_alone() -> Result<()> {
 }
 
 #[test]
+fn a_selection_that_is_not_there_is_no_dump() -> Result<()> {
+    let scratch = with_data("no-selection")?;
+    for (selection, expected) in [
+        (&["--database", "nosuch"][..], "there is no database 'nosuch'; there is shop"),
+        (&["--database", "shop", "--collection", "x"], "there is no collection 'x' in shop; there are plain, öl"),
+    ] {
+        let output = handfast(&scratch, &["dump", "--data", "data", "--to", "t"]).args(selection).output()?;
+        assert_one_line(&output, 1, expected);
+        assert!(!scratch.path("t").exists(), "nothing was made");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_backup_is_opened_like_the_original() -> Result<()> {
     let scratch = with_data("backup")?;
     report(&scratch, &["backup", "--data", "data", "--to", "backup"])?;
