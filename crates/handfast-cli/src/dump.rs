@@ -15,6 +15,7 @@ mod layout;
 mod read;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod write;
 
 use indicatif::ProgressBar;

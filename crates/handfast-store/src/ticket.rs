@@ -25,7 +25,7 @@
 //! What has no effect (no document matched, a duplicate key) leaves no record: to do it again is to do it once.
 //!
 //! The result of a find-and-modify holds the document that it returned. So a record may be larger than the 16 MiB of a
-//! document, and nested deeper, by the frame that is put around the value: a few hundred bytes and five levels, as
+//! document, and nested deeper, by the frame that is put around the value: a few hundred bytes and [`NESTING_OF_RECORD`] levels, as
 //! MongoDB allows its own documents. Stores write records without asking [`check_size`](crate::insertion::check_size).
 //!
 //! Source: the seeds' question of the lost answer (seed 4), MongoDB's retryable writes (spec: server).
@@ -44,6 +44,8 @@ mod tests;
 pub const TICKETS_DATABASE: &str = "config";
 /// The collection of the records.
 pub const TICKETS_COLLECTION: &str = "transactions";
+/// Levels of documents and arrays that a record puts around a result.
+pub const NESTING_OF_RECORD: usize = 5;
 /// Statements whose results share a record: a statement writes its record anew, so that a request of many statements
 /// must not keep all results in one.
 pub const STATEMENTS_PER_RECORD: u32 = 64;
@@ -138,6 +140,18 @@ impl Ticket {
         }
         Ok(results)
     }
+}
+
+/// Whether a record tells of more than another with the same `_id`: of a later request of the session, or of more
+/// statements of the same. For who brings records together, such as a restore: the lesser one may go.
+///
+/// # Errors
+/// That one of them is damaged.
+pub fn tells_more(record: &RawDocument, than: &RawDocument) -> Result<bool> {
+    let extent = |record: &RawDocument| -> Result<(i64, usize)> {
+        Ok((number_of(record)?, record.get_array("results").map_err(damaged)?.into_iter().count()))
+    };
+    Ok(extent(record)? > extent(than)?)
 }
 
 /// Checks that a request with a ticket has no statement that changes several documents: such a statement is many

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use bson::{Bson, RawDocumentBuf};
 use handfast_mql::depth;
-use handfast_store::{CollectionOptions, CreateIndexes, DocumentStore, Durability, Insert, Namespace, WriteError};
+use handfast_store::ticket::NESTING_OF_RECORD;
+use handfast_store::{
+    CollectionOptions, CreateIndexes, DocumentStore, Durability, Insert, Namespace, Ticket, WriteError,
+};
 use indicatif::ProgressBar;
 
 use super::layout::{METADATA, Metadata, decode_name};
-use super::{Selection, Totals, count};
+use super::{Selection, Totals, count, tickets};
 
 /// Documents inserted at a time: as many as a driver sends, or fewer if they are large.
 const BATCH_DOCUMENTS_MAX: usize = 1000;
@@ -85,18 +88,21 @@ async fn restore_collection(
         store.create_indexes(CreateIndexes { namespace: source.namespace.clone(), indexes }).await?;
     }
     let mut reader = Reader::open(&source.documents)?;
+    let are_tickets = source.namespace == Ticket::namespace()?;
     loop {
         let batch = reader.batch().with_context(|| format!("{}", source.documents.display()))?;
         if batch.is_empty() {
             break;
         }
         let bytes = batch.iter().map(|document| document.as_bytes().len() as u64).sum();
+        let records = if are_tickets { batch.clone() } else { Vec::new() };
         // Synced once at the end, instead of once a batch.
         let insert =
             Insert { ordered: false, durability: Durability::Memory, ..Insert::new(source.namespace.clone(), batch) };
         let outcome = store.insert(insert).await?;
         count(totals, progress, outcome.inserted, bytes);
-        refused.add(&source.namespace, &outcome.errors);
+        let errors = if are_tickets { tickets::settle(store, &records, outcome.errors).await? } else { outcome.errors };
+        refused.add(&source.namespace, &errors);
         tokio::task::yield_now().await;
     }
     totals.collections += 1;
@@ -235,8 +241,10 @@ fn read_json(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
     }
 }
 
-/// Bytes from outside: looked through without recursion before anything else sees them.
+/// Bytes from outside: looked through without recursion before anything else sees them. A record of what was done once
+/// may be a little larger and deeper than a document; the store says what it takes.
 fn checked(bytes: Vec<u8>) -> Result<RawDocumentBuf> {
-    depth::check(&bytes, depth::Limits { bytes_max: DOCUMENT_BYTES_MAX, ..depth::Limits::default() })?;
+    let nesting_max = depth::NESTING_MAX + NESTING_OF_RECORD;
+    depth::check(&bytes, depth::Limits { bytes_max: DOCUMENT_BYTES_MAX, nesting_max })?;
     Ok(RawDocumentBuf::from_bytes(bytes)?)
 }

@@ -137,7 +137,11 @@ mod with_a_store {
     use std::path::PathBuf;
 
     use bson::{RawDocumentBuf, rawdoc};
-    use handfast_store::{BatchLimit, DocumentStore, Find, Insert, MemoryStore, Namespace, Sources};
+    use handfast_mql::Code;
+    use handfast_store::{
+        BatchLimit, DocumentStore, Find, Insert, MemoryStore, Namespace, Sources, StoreExt, Ticket, Update, UpdateSpec,
+        UpdateStatement,
+    };
     use indicatif::ProgressBar;
 
     use crate::arguments::{DumpFormat, Selection};
@@ -238,6 +242,60 @@ mod with_a_store {
         let error = restore(&copy, &sources, false, &bar).await.unwrap_err().to_string();
         assert!(error.starts_with("1 of 3 documents were refused; the first: db.c: E11000"), "{error}");
         assert_eq!(all(&copy).await.len(), 3);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    /// Sends the session's request of this number: adds 1 to `n` of document 0, once.
+    async fn send(store: &MemoryStore, number: i64) -> handfast_store::Result<()> {
+        let change = UpdateSpec::Document(rawdoc! { "$inc": { "n": 1 } });
+        let statement = UpdateStatement::one(rawdoc! { "_id": 0 }, change);
+        let ticket = Some(Ticket { session: [7; 16], number, statement: 0 });
+        let outcome = store.update(Update { ticket, ..Update::new(namespace(), vec![statement]) }).await?;
+        outcome.errors.into_iter().next().map_or(Ok(()), |refused| Err(refused.error))
+    }
+
+    async fn sent(store: &MemoryStore) -> i32 {
+        let document = store.find_one(&namespace(), rawdoc! { "_id": 0 }).await.unwrap().unwrap();
+        document.get_i32("n").unwrap_or(0)
+    }
+
+    /// Restores; returns the message if something was refused.
+    async fn restored(store: &MemoryStore, dumped: &std::path::Path, drop: bool) -> Option<String> {
+        let sources = find_sources(dumped, &ALL).unwrap();
+        restore(store, &sources, drop, &ProgressBar::hidden()).await.err().map(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn what_was_done_once_is_done_once_after_a_restore() {
+        let directory = scratch("tickets");
+        let (store, bar) = (store_with(1).await, ProgressBar::hidden());
+        send(&store, 12).await.unwrap();
+        let early = directory.join("early");
+        dump(&store, &early, DumpFormat::Bson, &everything(&store).await, &bar).await.unwrap();
+        let copy = MemoryStore::new(Sources::seeded(2));
+        assert_eq!(restored(&copy, &early, false).await, None);
+        send(&copy, 12).await.unwrap();
+        assert_eq!(sent(&copy).await, 1, "the answer was lost, and the write is there");
+
+        // Once more: the document is refused, the record is the same.
+        let refused = restored(&copy, &early, false).await.unwrap();
+        assert!(refused.starts_with("1 of 1 documents were refused; the first: db.c: E11000"), "{refused}");
+        assert_eq!(restored(&copy, &early, true).await, None);
+
+        // The session goes on, and nothing older comes in its way.
+        send(&copy, 13).await.unwrap();
+        restored(&copy, &early, false).await.unwrap();
+        send(&copy, 13).await.unwrap();
+        assert_eq!(sent(&copy).await, 2, "13 was done once");
+        assert_eq!(send(&copy, 12).await.unwrap_err().code(), Code::TransactionTooOld);
+
+        // What the dump has of a later request is not done once more.
+        let late = directory.join("late");
+        send(&store, 14).await.unwrap();
+        dump(&store, &late, DumpFormat::Json, &everything(&store).await, &bar).await.unwrap();
+        restored(&copy, &late, false).await.unwrap();
+        send(&copy, 14).await.unwrap();
+        assert_eq!(sent(&copy).await, 2, "14 is in the dump");
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

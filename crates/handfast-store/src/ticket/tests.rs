@@ -35,6 +35,21 @@ fn many_statements_are_spread_over_records() {
 }
 
 #[test]
+fn of_two_records_the_one_of_the_later_request_or_of_more_statements_tells_more() {
+    let result = rawdoc! { "n": 1 };
+    let one = FIRST.record(None, &result, now()).unwrap();
+    let two = FIRST.of_statement(1).record(Some(&one), &result, now()).unwrap();
+    let next = Ticket { number: 13, ..FIRST }.record(Some(&two), &result, now()).unwrap();
+    let all = [one, two, next];
+    for (a, more) in all.iter().enumerate() {
+        for (b, less) in all.iter().enumerate() {
+            assert_eq!(tells_more(more, less).unwrap(), a > b, "{more:?}, {less:?}");
+        }
+    }
+    assert_eq!(tells_more(&all[0], &rawdoc! { "_id": 1 }).unwrap_err().code(), Code::InternalError);
+}
+
+#[test]
 fn a_damaged_record_is_an_error() {
     for record in [rawdoc! {}, rawdoc! { "number": 12_i64 }, rawdoc! { "number": 12_i64, "results": [1] }] {
         assert_eq!(FIRST.result(&record).unwrap_err().code(), Code::InternalError);
