@@ -15,10 +15,10 @@ use anyhow::Context;
 
 use crate::arguments::{CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags, UserArguments};
 use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
-use crate::console::Console;
+use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::logging;
-use crate::shutdown::Shutdown;
+use crate::shutdown::{STOPPING, Shutdown};
 use crate::{bank, bench};
 
 /// Runs a command.
@@ -109,7 +109,7 @@ fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result
 /// Runs to the end, or until somebody asks to stop: then the work is dropped where it waits, which undoes what is
 /// half done.
 async fn until_stopped<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
-    let shutdown = Shutdown::listen().context("cannot listen for signals")?;
+    let shutdown = Shutdown::listen(|| write_remark(STOPPING)).context("cannot listen for signals")?;
     tokio::select! {
         result = work => result,
         () = shutdown.requested() => anyhow::bail!("stopped before the end"),

@@ -5,24 +5,27 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::console::write_remark;
 use crate::exit::Exit;
+
+/// What is said when somebody asks to stop.
+pub(crate) const STOPPING: &str = "stopping; once more stops at once";
 
 /// Says when to stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Shutdown(watch::Receiver<bool>);
 
 impl Shutdown {
-    /// From here on signals no longer end the process by themselves.
+    /// From here on signals no longer end the process by themselves. The first one is told at once, also if
+    /// nobody looks for it yet.
     ///
     /// # Errors
     /// The system has no room for signal handlers.
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen(tell: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let mut signals = Signals::new()?;
         let (sender, receiver) = watch::channel(false);
         tokio::spawn(async move {
             signals.next().await;
-            write_remark("stopping; once more stops at once");
+            tell();
             // Nobody may be waiting any more; then the process ends anyway.
             let _ = sender.send(true);
             signals.next().await;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
 use crate::connection::{self, OpenConnection};
 use crate::error::CommandError;
@@ -112,7 +112,7 @@ impl Server {
                 }
             }
         }
-        info!("shutting down: no new connections, running commands are finished");
+        debug!("shutting down: no new connections, running commands are finished");
         while accepting.join_next().await.is_some() {}
         forgetting.shutdown().await;
         // What is open now has nobody who could commit it.

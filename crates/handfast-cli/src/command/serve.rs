@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::configuration::{Configuration, Settings, Topology};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::shutdown::Shutdown;
+use crate::shutdown::{STOPPING, Shutdown};
 use crate::store;
 
 /// Only a fault in the program does this.
@@ -22,7 +22,11 @@ const BY_ITSELF: &str = "the server ended by itself";
 
 pub(super) async fn run(configuration: &Configuration, console: Console) -> anyhow::Result<Exit> {
     let settings = &configuration.settings;
-    let shutdown = Shutdown::listen().context("cannot listen for signals")?;
+    let tell = move || {
+        // Whoever asked to stop is not kept from it by an output that is gone.
+        let _ = console.report(|| STOPPING.to_owned(), &json!({ "event": "stopping" }));
+    };
+    let shutdown = Shutdown::listen(tell).context("cannot listen for signals")?;
     let listen = addresses(configuration).await?;
     let tls = tls(configuration)?;
     if tls.is_none() && !settings.insecure && listen.iter().any(is_open) {

@@ -25,18 +25,12 @@ fn with_data(name: &str) -> Result<Scratch> {
         assert_eq!(inserted.get_f64("ok").ok(), Some(1.0), "{inserted}");
         assert!(inserted.get("writeErrors").is_none(), "{inserted}");
     }
-    stop(&mut serve)?;
+    serve.stop("TERM")?;
     Ok(scratch)
 }
 
 fn serve(scratch: &Scratch, data: &str) -> Result<Serve> {
     Serve::start(&mut handfast(scratch, &["serve", "--listen", "127.0.0.1:0", "--data", data]))
-}
-
-fn stop(serve: &mut Serve) -> Result<()> {
-    serve.signal("TERM")?;
-    assert_eq!(serve.line()?, "stopped");
-    Ok(())
 }
 
 /// Runs a command that must be good, and reads its report.
@@ -55,7 +49,7 @@ fn content(scratch: &Scratch, data: &str) -> Result<Vec<Bson>> {
         let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
         all.extend(batch.with_context(|| reply.to_string())?.iter().cloned());
     }
-    stop(&mut serve)?;
+    serve.stop("TERM")?;
     Ok(all)
 }
 

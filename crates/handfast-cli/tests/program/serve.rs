@@ -34,6 +34,7 @@ fn json_lines_say_the_same() -> Result<()> {
     assert_eq!(start["durability"], "memory");
     assert!(start["addresses"][0].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")));
     serve.signal("TERM")?;
+    assert_eq!(serve.line()?, r#"{"event":"stopping"}"#);
     assert_eq!(serve.line()?, r#"{"event":"stopped"}"#);
     Ok(())
 }
@@ -47,8 +48,7 @@ fn each_of_the_two_signals_stops_it_cleanly_and_what_was_written_is_there() -> R
         let reply = serve.command(insert)?;
         assert_eq!(reply.get_i32("n").ok(), Some(1), "{reply}");
         assert_eq!(serve.find_all("c")?.len(), number);
-        serve.signal(signal)?;
-        assert_eq!(serve.line()?, "stopped");
+        serve.stop(signal)?;
         let (code, stderr) = serve.wait()?;
         assert_eq!(code, Some(0), "{signal}: {stderr}");
     }
@@ -64,8 +64,7 @@ async fn after_its_last_line_the_directory_is_free() -> Result<()> {
         let insert = doc! { "insert": "c", "documents": [{ "_id": number }, { "_id": -number }], "$db": "db" };
         assert_eq!(serve.command(insert)?.get_i32("n").ok(), Some(2));
         serve.command(doc! { "find": "c", "batchSize": 1, "$db": "db" })?;
-        serve.signal("TERM")?;
-        assert_eq!(serve.line()?, "stopped");
+        serve.stop("TERM")?;
         let data = scratch.path("handfast-data");
         let opened = EmbeddedStore::open(data, Sources::seeded(1), handfast_embedded::Options::default()).await;
         opened.with_context(|| format!("round {number}"))?.close().await?;
@@ -115,8 +114,7 @@ fn an_address_that_others_reach_needs_a_word() -> Result<()> {
     assert_one_line(&output, 2, "--insecure allows it");
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
     let mut serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "0.0.0.0:0", "--insecure"]))?;
-    serve.signal("TERM")?;
-    assert_eq!(serve.line()?, "stopped");
+    serve.stop("TERM")?;
     Ok(())
 }
 

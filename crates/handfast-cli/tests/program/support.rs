@@ -127,6 +127,14 @@ impl Serve {
         Ok(())
     }
 
+    /// Asks it to stop, and reads what it says until it has.
+    pub(crate) fn stop(&mut self, signal: &str) -> Result<()> {
+        self.signal(signal)?;
+        let said = [self.line()?, self.line()?];
+        ensure!(said == ["stopping; once more stops at once", "stopped"], "{said:?}");
+        Ok(())
+    }
+
     /// Waits for its end: the exit code (none if it was killed), and what it said on standard error.
     pub(crate) fn wait(mut self) -> Result<(Option<i32>, String)> {
         let mut stderr = String::new();

@@ -72,8 +72,7 @@ fn a_server_with_auth_asks_for_a_login() -> Result<()> {
     assert_one_line(&output, 2, "auth (from flag --auth): no user exists, so nobody can log in");
     assert!(add(&scratch, "ann", "root")?.status.success());
     let mut serve = Serve::start(handfast(&scratch, &open).arg("--auth"))?;
-    serve.signal("TERM")?;
-    assert_eq!(serve.line()?, "stopped");
+    serve.stop("TERM")?;
 
     let serve = Serve::start(handfast(&scratch, &["serve", "--listen", "127.0.0.1:0"]).env("HANDFAST_AUTH", "true"))?;
     let reply = serve.command(doc! { "find": "c", "$db": "db" })?;
