@@ -92,7 +92,10 @@ impl Tls {
                 let why = format!("the key does not belong to the certificate in {}", certificate.display());
                 wrong(TlsFile::Key, key, why)
             }
-            other => wrong(TlsFile::Certificate, certificate, other.to_string()),
+            other => {
+                let why = format!("it cannot be used, a certificate of X.509 version 3 is needed: {other}");
+                wrong(TlsFile::Certificate, certificate, why)
+            }
         })?;
         Ok(Tls(Arc::new(config)))
     }
