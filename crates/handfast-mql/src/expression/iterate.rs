@@ -1,6 +1,8 @@
 //! `$map`, `$filter`, `$reduce`: an expression evaluated once per item, with the item in a variable.
 
-use bson::{RawArrayBuf, RawBsonRef};
+use std::ops::ControlFlow;
+
+use bson::{RawArray, RawArrayBuf, RawBsonRef};
 
 use super::{
     compile::{Compiler, NamedErrors, named_sources, required},
@@ -33,6 +35,45 @@ fn item_name(source: Option<RawBsonRef<'_>>, code: i32) -> Result<String> {
     }
 }
 
+fn no_array(code: i32, operator: &str, input: &Value<'_>) -> Error {
+    Error::new(Code(code), format!("input to {operator} must be an array not {}", input.type_name()))
+}
+
+/// Evaluates the body for each item, and collects what `take` makes of item and result, until it breaks off.
+fn each<'a>(
+    body: &'a Node,
+    scope: Scope<'a>,
+    input: &Value<'a>,
+    array: &RawArray,
+    mut take: impl FnMut(&mut RawArrayBuf, RawBsonRef<'_>, Value<'_>) -> Result<ControlFlow<()>>,
+) -> Result<Value<'a>> {
+    let mut taken = RawArrayBuf::new();
+    for item in value::items(array) {
+        scope.context.next_item()?;
+        let item = item?;
+        let values = [Value::Ref(item)];
+        let frame = Frame { values: &values, outer: scope.frame };
+        let inner = scope.holding(input)?.holding_bytes(taken.as_bytes().len())?;
+        let result = body.evaluate(Scope { frame: Some(&frame), ..inner })?;
+        if take(&mut taken, item, result)?.is_break() {
+            break;
+        }
+    }
+    Ok(taken.into())
+}
+
+/// An input, and a body with each of its items in a variable.
+fn input_and_body(
+    compiler: &mut Compiler<'_>,
+    input: RawBsonRef<'_>,
+    name: String,
+    body: RawBsonRef<'_>,
+) -> Result<(Node, Node)> {
+    let input = compiler.expression(input)?;
+    let body = compiler.bound(vec![name], |compiler| compiler.expression(body))?;
+    Ok((input, body))
+}
+
 #[derive(Debug)]
 struct Map {
     input: Node,
@@ -44,31 +85,20 @@ fn map(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
     let [input, name, body] = named_sources("$map", argument, ["input", "as", "in"], &errors)?;
     let input = required(input, "$map", "input", 16_880)?;
     let body = required(body, "$map", "in", 16_882)?;
-    let name = item_name(name, 16_881)?;
-    let input = compiler.expression(input)?;
-    let body = compiler.bound(vec![name], |compiler| compiler.expression(body))?;
+    let (input, body) = input_and_body(compiler, input, item_name(name, 16_881)?, body)?;
     Ok(Node::form(Map { input, body }))
 }
 
 impl Form for Map {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
-        if input.is_nullish() {
+        let Some(array) = input.array_or_null(|input| no_array(16_883, "$map", input))? else {
             return Ok(Value::NULL);
-        }
-        let Some(array) = input.as_array() else {
-            return Err(Error::new(Code(16_883), format!("input to $map must be an array not {}", input.type_name())));
         };
-        let mut mapped = RawArrayBuf::new();
-        for item in value::items(array) {
-            scope.context.next_item()?;
-            let values = [Value::Ref(item?)];
-            let frame = Frame { values: &values, outer: scope.frame };
-            let inner = scope.holding(&input)?.holding_bytes(mapped.as_bytes().len())?;
-            let result = self.body.evaluate(Scope { frame: Some(&frame), ..inner })?;
-            value::push(&mut mapped, result.or_null())?;
-        }
-        Ok(mapped.into())
+        each(&self.body, scope, &input, array, |mapped, _, result| {
+            value::push(mapped, result.or_null())?;
+            Ok(ControlFlow::Continue(()))
+        })
     }
 }
 
@@ -85,9 +115,7 @@ fn filter(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node>
         named_sources("$filter", argument, ["input", "as", "cond", "limit"], &errors)?;
     let input = required(input, "$filter", "input", 28_648)?;
     let condition = required(condition, "$filter", "cond", 28_650)?;
-    let name = item_name(name, 28_649)?;
-    let input = compiler.expression(input)?;
-    let condition = compiler.bound(vec![name], |compiler| compiler.expression(condition))?;
+    let (input, condition) = input_and_body(compiler, input, item_name(name, 28_649)?, condition)?;
     let limit = limit.map(|source| compiler.expression(source)).transpose()?;
     Ok(Node::form(Filter { input, condition, limit }))
 }
@@ -95,34 +123,17 @@ fn filter(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node>
 impl Form for Filter {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
-        if input.is_nullish() {
+        let Some(array) = input.array_or_null(|input| no_array(28_651, "$filter", input))? else {
             return Ok(Value::NULL);
-        }
-        let Some(array) = input.as_array() else {
-            return Err(Error::new(
-                Code(28_651),
-                format!("input to $filter must be an array not {}", input.type_name()),
-            ));
         };
-        let limit = self.limit(scope)?;
-        let mut kept = RawArrayBuf::new();
-        let mut count = 0;
-        for item in value::items(array) {
-            scope.context.next_item()?;
-            let item = item?;
-            let values = [Value::Ref(item)];
-            let frame = Frame { values: &values, outer: scope.frame };
-            let inner = scope.holding(&input)?.holding_bytes(kept.as_bytes().len())?;
-            if !self.condition.evaluate(Scope { frame: Some(&frame), ..inner })?.is_true() {
-                continue;
+        let mut room = self.limit(scope)?;
+        each(&self.condition, scope, &input, array, |kept, item, result| {
+            if result.is_true() {
+                kept.push(item);
+                room -= 1;
             }
-            kept.push(item);
-            count += 1;
-            if count == limit {
-                break;
-            }
-        }
-        Ok(kept.into())
+            Ok(if room == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })
     }
 }
 
@@ -169,15 +180,10 @@ fn reduce(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node>
 impl Form for Reduce {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
-        if input.is_nullish() {
-            return Ok(Value::NULL);
-        }
-        let Some(array) = input.as_array() else {
-            return Err(Error::new(
-                Code(40_080),
-                format!("$reduce requires that 'input' be an array, found: {}", input.show()),
-            ));
+        let no_array = |input: &Value<'_>| {
+            Error::new(Code(40_080), format!("$reduce requires that 'input' be an array, found: {}", input.show()))
         };
+        let Some(array) = input.array_or_null(no_array)? else { return Ok(Value::NULL) };
         let mut result: Value<'a> = self.initial.evaluate(scope)?;
         for item in value::items(array) {
             scope.context.next_item()?;

@@ -112,6 +112,15 @@ impl<'a> Value<'a> {
         self.get()?.as_array()
     }
 
+    /// The array that an operator asks for; none for null and what is missing, of which it makes null.
+    pub(crate) fn array_or_null(&self, no_array: impl FnOnce(&Self) -> Error) -> Result<Option<&RawArray>> {
+        match self.as_array() {
+            Some(array) => Ok(Some(array)),
+            None if self.is_nullish() => Ok(None),
+            None => Err(no_array(self)),
+        }
+    }
+
     pub(crate) fn as_document(&self) -> Option<&RawDocument> {
         self.get()?.as_document()
     }

@@ -245,15 +245,14 @@ fn sort_array(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<N
 impl Form for SortArray {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
-        if input.is_nullish() {
-            return Ok(Value::NULL);
-        }
-        let Some(array) = input.as_array() else {
-            return Err(Error::new(
+        let no_array = |input: &Value<'_>| {
+            let found = input.type_name();
+            Error::new(
                 Code(2_942_504),
-                format!("The input argument to $sortArray must be an array, but was of type: {}", input.type_name()),
-            ));
+                format!("The input argument to $sortArray must be an array, but was of type: {found}"),
+            )
         };
+        let Some(array) = input.array_or_null(no_array)? else { return Ok(Value::NULL) };
         let mut items = value::items(array).collect::<Result<Vec<_>>>()?;
         match &self.by {
             SortBy::Value(Ordering::Greater) => items.sort_by(|left, right| order::compare(*right, *left)),
