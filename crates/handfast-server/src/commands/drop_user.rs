@@ -1,35 +1,16 @@
 //! `dropUser` and `dropAllUsersFromDatabase`: remove users.
 
-use super::{Access, Call, Command, user_arguments};
-use crate::auth::guard::Needs;
-use crate::auth::role::Action;
+use super::{Call, Command, user_arguments};
 use crate::error::Outcome;
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
 
-pub(crate) const COMMAND: Command = Command {
-    name: "dropUser",
-    aliases: &[],
-    help: "removes a user",
-    access: Access::Write,
-    needs: Needs::Database(Action::ManageUsers),
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    run: |call| Box::pin(run(call)),
-};
+pub(crate) const COMMAND: Command = user_arguments::command("dropUser", "removes a user", |call| Box::pin(run(call)));
 
-pub(crate) const ALL: Command = Command {
-    name: "dropAllUsersFromDatabase",
-    aliases: &[],
-    help: "removes the users of a database",
-    access: Access::Write,
-    needs: Needs::Database(Action::ManageUsers),
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    run: |call| Box::pin(run_all(call)),
-};
+pub(crate) const ALL: Command =
+    user_arguments::command("dropAllUsersFromDatabase", "removes the users of a database", |call| {
+        Box::pin(run_all(call))
+    });
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("dropUser").finish()?;

@@ -1,35 +1,15 @@
 //! `grantRolesToUser` and `revokeRolesFromUser`.
 
-use super::{Access, Call, Command, user_arguments};
-use crate::auth::guard::Needs;
-use crate::auth::role::Action;
+use super::{Call, Command, user_arguments};
 use crate::auth::role::Role;
 use crate::error::Outcome;
 use crate::reply::Answer;
 
-pub(crate) const GRANT: Command = Command {
-    name: "grantRolesToUser",
-    aliases: &[],
-    help: "gives a user more roles",
-    access: Access::Write,
-    needs: Needs::Database(Action::ManageUsers),
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    run: |call| Box::pin(run_grant(call)),
-};
+pub(crate) const GRANT: Command =
+    user_arguments::command("grantRolesToUser", "gives a user more roles", |call| Box::pin(run_grant(call)));
 
-pub(crate) const REVOKE: Command = Command {
-    name: "revokeRolesFromUser",
-    aliases: &[],
-    help: "takes roles from a user",
-    access: Access::Write,
-    needs: Needs::Database(Action::ManageUsers),
-    admin_only: false,
-    confidential: false,
-    versioned: false,
-    run: |call| Box::pin(run_revoke(call)),
-};
+pub(crate) const REVOKE: Command =
+    user_arguments::command("revokeRolesFromUser", "takes roles from a user", |call| Box::pin(run_revoke(call)));
 
 async fn run_grant(call: &Call<'_>) -> Outcome<Answer> {
     let roles = roles(call, "grantRolesToUser")?;

@@ -1,33 +1,20 @@
 //! `updateUser`: changes the password, the roles or the remarks of a user.
 
-use super::{Access, Call, Command, user_arguments};
-use crate::auth::guard::Needs;
-use crate::auth::role::Action;
-use crate::auth::users::Change;
+use super::{Call, Command, user_arguments};
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
 use handfast_mql::Code;
 
 pub(crate) const COMMAND: Command = Command {
-    name: "updateUser",
-    aliases: &[],
-    help: "changes a user",
-    access: Access::Write,
-    needs: Needs::Database(Action::ManageUsers),
-    admin_only: false,
     confidential: true,
-    versioned: false,
-    run: |call| Box::pin(run(call)),
+    ..user_arguments::command("updateUser", "changes a user", |call| Box::pin(run(call)))
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let mut arguments = call.arguments("updateUser");
     let name = user_arguments::name(call)?;
-    let password = user_arguments::password(&mut arguments)?;
-    let roles = user_arguments::roles(call, &mut arguments, "roles")?;
-    let custom_data = arguments.document("customData")?.map(ToOwned::to_owned);
+    let change = user_arguments::change(call, &mut arguments)?;
     arguments.finish()?;
-    let change = Change { password, roles, custom_data };
     if change.password.is_none() && change.roles.is_none() && change.custom_data.is_none() {
         let text = "Must specify at least one field to update in updateUser";
         return Err(CommandError::new(Code::BadValue, text));

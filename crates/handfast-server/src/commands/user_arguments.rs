@@ -3,13 +3,40 @@
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
-use super::Call;
+use super::{Access, Call, Command, Running};
 use crate::arguments::Arguments;
-use crate::auth::guard;
+use crate::auth::guard::{self, Needs};
 use crate::auth::role::{Action, Role};
 use crate::auth::user::UserName;
-use crate::auth::users::Password;
+use crate::auth::users::{Change, Password};
 use crate::error::{CommandError, Outcome};
+
+/// A command that changes users.
+pub(super) const fn command(
+    name: &'static str,
+    help: &'static str,
+    run: for<'a> fn(&'a Call<'a>) -> Running<'a>,
+) -> Command {
+    Command {
+        name,
+        aliases: &[],
+        help,
+        access: Access::Write,
+        needs: Needs::Database(Action::ManageUsers),
+        admin_only: false,
+        confidential: false,
+        versioned: false,
+        run,
+    }
+}
+
+/// What may be said of a user beside its name.
+pub(super) fn change(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Change> {
+    let password = password(arguments)?;
+    let roles = roles(call, arguments, "roles")?;
+    let custom_data = arguments.document("customData")?.map(ToOwned::to_owned);
+    Ok(Change { password, roles, custom_data })
+}
 
 /// The user that the command is about.
 pub(super) fn name(call: &Call<'_>) -> Outcome<UserName> {
