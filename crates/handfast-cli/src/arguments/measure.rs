@@ -70,7 +70,7 @@ pub(crate) enum BenchArguments {
     Process(ProcessFlags),
 }
 
-/// How much is measured, and where.
+/// How much is measured.
 #[derive(Args, Debug)]
 pub(crate) struct BenchFlags {
     /// Tasks or connections at once
@@ -79,38 +79,36 @@ pub(crate) struct BenchFlags {
     /// Documents that are read and updated
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) documents: u64,
-    /// Size of a document
-    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
-    pub(crate) document_bytes: usize,
     /// How long one round of one case takes
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     pub(crate) seconds: f64,
     /// Rounds of each case, in turns with its baseline; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
-    /// Bound of the cache of data blocks, of the subject and of the baseline
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    pub(crate) cache_bytes: Bytes,
-    /// A directory on the disk to measure; a scratch directory is made in it and removed
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) directory: PathBuf,
     #[command(flatten)]
-    pub(crate) output: OutputFlags,
+    pub(crate) subject: SubjectFlags,
 }
 
-/// What the program is started for, how often, and where.
+/// What the program is started for, and how often.
 #[derive(Args, Debug)]
 pub(crate) struct ProcessFlags {
     /// Documents that are loaded
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) documents: u64,
-    /// Size of a document
-    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
-    pub(crate) document_bytes: usize,
     /// Starts on an empty directory; the median counts
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
-    /// Bound of the cache of data blocks
+    #[command(flatten)]
+    pub(crate) subject: SubjectFlags,
+}
+
+/// What every measurement is of, and where.
+#[derive(Args, Debug)]
+pub(crate) struct SubjectFlags {
+    /// Size of a document
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub(crate) document_bytes: usize,
+    /// Bound of the cache of data blocks, of the subject and of its baseline
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub(crate) cache_bytes: Bytes,
     /// A directory on the disk to measure; a scratch directory is made in it and removed

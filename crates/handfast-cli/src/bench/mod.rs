@@ -17,8 +17,9 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_server::{Address, Listeners, Server};
 use handfast_store::{DocumentStore, Namespace, Sources};
 use handfast_txn::Database;
+use indicatif::ProgressBar;
 
-use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags};
+use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags, SubjectFlags};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::scratch::Scratch;
@@ -40,17 +41,34 @@ enum Subject {
     Transactions,
 }
 
+/// What every measurement needs: where, by which clock, and how it is told.
+struct Place {
+    console: Console,
+    scratch: Scratch,
+    sources: Sources,
+    bar: ProgressBar,
+}
+
+impl Place {
+    fn make(flags: &SubjectFlags) -> Result<Self> {
+        let console = Console::new(flags.output);
+        let scratch = Scratch::create(&flags.directory, "bench")?;
+        let sources = Sources::system().context("the operating system gives no randomness")?;
+        Ok(Place { console, scratch, sources, bar: console.progress("bench", "steps", 0) })
+    }
+}
+
+/// Tells of the next step.
+fn next(bar: &ProgressBar, step: &str) {
+    bar.set_message(step.to_owned());
+    bar.inc(1);
+}
+
 async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     ensure!(flags.seconds > 0.0, "--seconds must be above 0");
-    let console = Console::new(flags.output);
-    let scratch = Scratch::create(&flags.directory, "bench")?;
-    let sources = Sources::system().context("the operating system gives no randomness")?;
-    let bar = console.progress("bench", "steps", 0);
-    let progress = |step: &str| {
-        bar.set_message(step.to_owned());
-        bar.inc(1);
-    };
-    let options = Options { cache_bytes: flags.cache_bytes.0, ..Options::default() };
+    let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
+    let progress = |step: &str| next(&bar, step);
+    let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
     let embedded = EmbeddedStore::open(scratch.path.join("store"), sources.clone(), options).await?;
     let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
     let plan = store_plan(flags);
@@ -98,20 +116,14 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
 }
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {
-    let console = Console::new(flags.output);
-    let scratch = Scratch::create(&flags.directory, "bench")?;
-    let sources = Sources::system().context("the operating system gives no randomness")?;
-    let bar = console.progress("bench", "steps", 0);
-    let progress = |step: &str| {
-        bar.set_message(step.to_owned());
-        bar.inc(1);
-    };
+    let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
+    let progress = |step: &str| next(&bar, step);
     let plan = process::Plan {
         documents: flags.documents,
         rounds: usize::from(flags.rounds),
-        cache_bytes: flags.cache_bytes.0,
+        cache_bytes: flags.subject.cache_bytes.0,
     };
-    let document = |id| store::document(id, flags.document_bytes);
+    let document = |id| store::document(id, flags.subject.document_bytes);
     let measured = process::run(&plan, sources.clock, &scratch.path, &document, &progress).await?;
     bar.finish_and_clear();
     console.report(|| report::measurements(&measured), &measured)?;
@@ -122,10 +134,10 @@ fn store_plan(flags: &BenchFlags) -> store::Plan {
     store::Plan {
         tasks: usize::from(flags.clients),
         documents: flags.documents,
-        document_bytes: flags.document_bytes,
+        document_bytes: flags.subject.document_bytes,
         seconds: flags.seconds,
         rounds: usize::from(flags.rounds),
-        cache_bytes: flags.cache_bytes.0,
+        cache_bytes: flags.subject.cache_bytes.0,
     }
 }
 
