@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_embedded::{EmbeddedStore, Error, Options, Repair, check};
 use handfast_mql::Code;
+use handfast_sim::directory::copy;
 use handfast_store::{
     BatchLimit, Count, CreateIndexes, Delete, DeleteStatement, DocumentStore, Durability, Find, Hint, IndexSpec,
     Insert, Namespace, Random, SeededRandom, Sources, Update, UpdateSpec, UpdateStatement,
@@ -50,19 +51,6 @@ async fn build(path: &Path) {
     store.close().await.unwrap();
     // Opening again cuts the zeros that the journal is laid out with.
     open(path).await.unwrap().close().await.unwrap();
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 fn files(path: &Path) -> Vec<(PathBuf, u64)> {
@@ -145,7 +133,7 @@ async fn every_flipped_bit_is_harmless_or_reported() {
         let offset = random.next_u64() % length;
         let bit = random.next_u64() % 8;
         let damaged = tempfile::tempdir().unwrap();
-        copy(original.path(), damaged.path());
+        copy(original.path(), damaged.path()).unwrap();
         let target = damaged.path().join(path.strip_prefix(original.path()).unwrap());
         let mut bytes = fs::read(&target).unwrap();
         bytes[offset as usize] ^= 1 << bit;
@@ -257,7 +245,7 @@ async fn every_flipped_bit_of_a_batch_header_is_harmless_or_reported() {
     for (start, what) in [(overwritten, "overwritten"), (deleted, "deleted"), (last, "last")] {
         for bit in 0..HEADER_BITS {
             let damaged = tempfile::tempdir().unwrap();
-            copy(original.path(), damaged.path());
+            copy(original.path(), damaged.path()).unwrap();
             let mut bytes = bytes.clone();
             bytes[start + bit / 8] ^= 1 << (bit % 8);
             fs::write(damaged.path().join(journal.strip_prefix(original.path()).unwrap()), bytes).unwrap();

@@ -22,6 +22,7 @@
 
 pub mod client;
 pub mod database;
+pub mod directory;
 pub mod documents;
 pub mod model;
 pub mod recorder;

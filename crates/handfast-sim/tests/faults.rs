@@ -8,8 +8,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
-mod directory;
-
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +18,7 @@ use async_trait::async_trait;
 use bson::rawdoc;
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_history::Expectation;
+use handfast_sim::directory::copy;
 use handfast_sim::{
     Cell, Client, DatabaseClient, Failure, Floors, Isolation, Order, RunOptions, Transaction, Workload, WorkloadKind,
     run,
@@ -29,8 +28,6 @@ use handfast_store::{Durability, Namespace, Sources, StoreExt, Ticket};
 use handfast_txn::Database;
 use tempfile::TempDir;
 use tokio::sync::RwLock;
-
-use self::directory::copy;
 
 /// Transactions that commit in a run.
 const COMMITTED: u64 = 1_500;
@@ -89,7 +86,7 @@ impl Machine {
         // Nothing is under way while nobody else has it: the copy is of one moment.
         let mut life = self.life.write().await;
         let next = life.number + 1;
-        copy(&place(self.disk.path(), life.number), &place(self.disk.path(), next));
+        copy(&place(self.disk.path(), life.number), &place(self.disk.path(), next)).unwrap();
         self.lost_commits.fetch_add(life.lost_commits(), Ordering::Relaxed);
         *life = live(self.disk.path(), next, self.isolation, self.mutant, self.seed).await;
     }

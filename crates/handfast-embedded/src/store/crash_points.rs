@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
+use handfast_sim::directory::copy;
 use handfast_store::{
     Applied, AtomicBatch, AtomicStore, CreateIndexes, Delete, DeleteStatement, DocumentStore, DocumentWrite, Find,
     FindAndModify, IndexSpec, Insert, Modification, Namespace, ReturnDocument, Sources, StoreExt, Ticket, Update,
@@ -123,19 +124,6 @@ async fn dump(store: &EmbeddedStore) -> Vec<RawDocumentBuf> {
     everything
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 /// The answers, the states before, between and after the writes, and the steps that they took.
 async fn undisturbed() -> (Vec<String>, Vec<Vec<RawDocumentBuf>>, u64) {
     let directory = tempfile::tempdir().unwrap();
@@ -162,7 +150,11 @@ async fn a_crash_at_any_step_leaves_each_write_whole_and_its_ticket_used() {
             let (engine, store) = open_faulty(&original, Options::small());
             fill(&store).await;
             let (from, to) = (original.clone(), left.clone());
-            let kind = if crash { FaultKind::CrashAfter(Box::new(move || copy(&from, &to))) } else { FaultKind::Fail };
+            let kind = if crash {
+                FaultKind::CrashAfter(Box::new(move || copy(&from, &to).unwrap()))
+            } else {
+                FaultKind::Fail
+            };
             engine.plan(Some(Fault { step, kind }));
             let mut done = 0;
             let error = loop {

@@ -13,13 +13,12 @@
 
 mod acts;
 mod defect;
-#[path = "../directory/mod.rs"]
-mod directory;
 
 use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 use handfast_embedded::{EmbeddedStore, Options, Repair, check};
+use handfast_sim::directory::copy;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Applied, Sources};
 use handfast_txn::{Database, Local, Outcome};
@@ -27,7 +26,6 @@ use tempfile::TempDir;
 
 use self::acts::{Act, MONEY, dump, fill, money};
 use self::defect::{Defect, DefectiveEngine};
-use self::directory::copy;
 
 /// What happens to an operation. After a crash nothing else is done; after the others the program gives up by itself.
 const KINDS: [Fault; 7] = [
@@ -76,7 +74,7 @@ impl World {
     /// The directory as a kill leaves it, in a place of its own.
     async fn kill(self) -> (TempDir, EmbeddedStore) {
         let left = self.directory.path().join("left");
-        copy(&self.directory.path().join("data"), &left);
+        copy(&self.directory.path().join("data"), &left).unwrap();
         drop((self.database, self.faulty));
         self.store.close().await.unwrap();
         let store = EmbeddedStore::open(left, Sources::seeded(1), Options::small()).await.unwrap();
