@@ -185,24 +185,29 @@ impl Handfast {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("handfast-ext-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory for the server");
-        let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
         prepare(&directory);
-        let child = Command::new(env!("CARGO_BIN_EXE_handfast"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(directory.join("data"))
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle of the log"))
-            .stderr(log)
-            .spawn()
-            .expect("the server starts");
+        let child = spawn(&directory, 0, flags);
         let mut server = Self { child, directory, port: 0, ca: None, _turn: turn };
-        let ready = wait_until(START_SECONDS_MAX, || {
-            server.port = server.announced_port().unwrap_or(0);
-            server.port != 0 || !server.alive()
-        });
-        assert!(ready && server.alive(), "the server did not start:\n{}", server.log());
+        server.wait_until_ready();
         server
+    }
+
+    /// Kills the server, and starts it again on the same port and directory. It was started without flags.
+    pub(crate) fn kill_and_restart(&mut self) {
+        assert!(self.alive(), "the server died:\n{}", self.log());
+        self.child.kill().expect("the server is killed");
+        self.child.wait().expect("the server's exit code");
+        self.child = spawn(&self.directory, self.port, &[]);
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&mut self) {
+        let ready = wait_until(START_SECONDS_MAX, || {
+            let port = self.announced_port();
+            self.port = port.unwrap_or(self.port);
+            port.is_some() || !self.alive()
+        });
+        assert!(ready && self.alive(), "the server did not start:\n{}", self.log());
     }
 
     /// The port of the start line, once the server has said that it is ready.
@@ -220,6 +225,11 @@ impl Handfast {
 
     /// Runs a program with `MONGODB_URI` naming this server; it must exit with 0.
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
+        execute(&mut self.command(program, arguments));
+    }
+
+    /// A program with `MONGODB_URI` naming this server.
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         println!("{program} {}", arguments.join(" "));
         let mut command = Command::new(program);
         command.args(arguments).env("MONGODB_URI", self.uri()).env("DB_PORT", self.port.to_string());
@@ -227,7 +237,7 @@ impl Handfast {
         if let Some(ca) = &self.ca {
             command.env("TLS_CA", ca);
         }
-        execute(&mut command);
+        command
     }
 
     /// Stops the server, which must have been alive and go cleanly, and checks what it leaves behind.
@@ -264,8 +274,21 @@ impl Drop for Handfast {
     }
 }
 
+fn spawn(directory: &Path, port: u16, flags: &[String]) -> Child {
+    let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
+    Command::new(env!("CARGO_BIN_EXE_handfast"))
+        .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+        .arg(directory.join("data"))
+        .args(flags)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("a second handle of the log"))
+        .stderr(log)
+        .spawn()
+        .expect("the server starts")
+}
+
 /// Runs a program from the repository's root; its output is shown where it does not exit with 0.
-fn execute(command: &mut Command) {
+pub(crate) fn execute(command: &mut Command) {
     let mut child = command
         .current_dir(root())
         .stdin(Stdio::null())
@@ -296,7 +319,7 @@ fn text(from: &mut impl std::io::Read) -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "waits for other processes, which no injected clock moves")]
-fn wait_until(seconds_max: u64, mut condition: impl FnMut() -> bool) -> bool {
+pub(crate) fn wait_until(seconds_max: u64, mut condition: impl FnMut() -> bool) -> bool {
     let started = std::time::Instant::now();
     loop {
         if condition() {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Handfast, Tool};
+use crate::support::{Handfast, Tool, execute, wait_until};
 
 /// Of so many committed transactions one is to have failed, and one read to be of an old version, at least: or nothing
 /// was in anybody's way.
@@ -33,6 +33,30 @@ fn ext_workload_of_pymongo() {
     let server = Handfast::start();
     let judged = run(&server, &python, &["tests/clients/workload/list_append.py"], None);
     judged.must_be_sound("list-append through pymongo");
+    server.stop();
+}
+
+/// Lists that are appended to, through pymongo, while the server is killed and started again.
+#[test]
+fn ext_workload_with_a_server_that_is_killed() {
+    /// Lines that the history grows by until the next kill. A transaction takes two, and five hundred are committed.
+    const LINES: usize = 250;
+    const KILLS: usize = 3;
+    const LINES_SECONDS_MAX: u64 = 120;
+    let lines = |history: &[u8]| history.iter().filter(|byte| **byte == b'\n').count();
+    let Some(python) = Tool::Python.find() else { return };
+    let mut server = Handfast::start();
+    let (path, arguments) = plan(&["tests/clients/workload/list_append.py"], None, "killed");
+    let mut client = server.command(&python, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let client = std::thread::spawn(move || execute(&mut client));
+    for kill in 1..=KILLS {
+        let is_due = || std::fs::read(&path).is_ok_and(|history| lines(&history) >= kill * LINES);
+        let waited = wait_until(LINES_SECONDS_MAX, || client.is_finished() || is_due());
+        assert!(waited && !client.is_finished(), "the client was done, or stuck, before kill {kill}");
+        server.kill_and_restart();
+    }
+    client.join().expect("the client is content");
+    judge(path).must_be_sound("list-append through pymongo, the server killed three times");
     server.stop();
 }
 
@@ -65,13 +89,26 @@ struct Judged {
 
 /// Runs a client until so many transactions have committed, and has judged what it saw.
 fn run(server: &Handfast, program: &str, what: &[&str], lie: Option<&str>) -> Judged {
+    let (path, arguments) = plan(what, lie, lie.unwrap_or("sound"));
+    server.run(program, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    judge(path)
+}
+
+/// Where a client is to record what it sees, and what it is told.
+fn plan(what: &[&str], lie: Option<&str>, name: &str) -> (PathBuf, Vec<String>) {
     const COMMITTED: &str = "500";
     let seed = std::env::var("HANDFAST_SIM_SEED").unwrap_or_else(|_| "1".to_owned());
-    let name = format!("ext-{}-{}-{seed}.jsonl", what.join("-").replace('/', "-"), lie.unwrap_or("sound"));
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let file = path.to_string_lossy();
-    let arguments: Vec<&str> = what.iter().copied().chain([seed.as_str(), COMMITTED, &file]).chain(lie).collect();
-    server.run(program, &arguments);
+    let file = format!("ext-{}-{name}-{seed}.jsonl", what.join("-").replace('/', "-"));
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
+    // That of an earlier run.
+    let _absent = std::fs::remove_file(&path);
+    let history = path.to_string_lossy().into_owned();
+    let arguments = what.iter().copied().chain([seed.as_str(), COMMITTED, &history]).chain(lie);
+    let arguments = arguments.map(str::to_owned).collect();
+    (path, arguments)
+}
+
+fn judge(path: PathBuf) -> Judged {
     let judged = Command::new(env!("CARGO_BIN_EXE_handfast"))
         .args(["check", "history", "--json"])
         .arg(&path)

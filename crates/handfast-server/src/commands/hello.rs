@@ -151,7 +151,8 @@ fn describe(call: &Call<'_>, primary: &str, compressors: &[&'static str], writer
         Topology::ReplicaSet { name, advertise } => {
             let host = advertise.as_deref().unwrap_or(&call.client.local);
             writer.array("hosts", [host]).put("setName", name).put("setVersion", 1).put("secondary", false);
-            writer.put("primary", host).put("me", host).put("electionId", shared.process_id);
+            // No electionId: drivers take a primary with a lower one for a stale one, and a set of one holds no elections.
+            writer.put("primary", host).put("me", host);
         }
     }
     writer.begin_document("topologyVersion").put("processId", shared.process_id).put("counter", 0_i64).end();
