@@ -259,6 +259,9 @@ pub(crate) struct ServerFlags {
     /// How long a transaction may be open before it is rolled back
     #[arg(long, value_name = "TIME")]
     pub(crate) transaction_lifetime: Option<Span>,
+    /// What all open transactions together may have written; beyond that writes in them are refused
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) transaction_bytes: Option<Bytes>,
     /// How long outcomes of transactions and results of retryable writes are kept for clients that ask again, 5m at least
     #[arg(long, value_name = "TIME")]
     pub(crate) outcome_retention: Option<Span>,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use handfast_store::Durability;
+use handfast_txn::TransactionOptions;
 use handfast_txn::options::LIFETIME_MAX;
 use handfast_wire::{Compressor, Limits};
 
@@ -120,6 +121,9 @@ pub struct Options {
     pub cursors: CursorLimits,
     /// How long a transaction may be open.
     pub transaction_lifetime: Duration,
+    /// What all open transactions together may have written, in bytes. Beyond that, writes in them get
+    /// `ExceededMemoryLimit` (146).
+    pub transaction_bytes_max: usize,
     /// How long the outcome of a commit and the results of retryable writes are kept for those who ask again. Drivers
     /// ask again within seconds, and a session ends after half an hour without a word.
     pub outcome_retention: Duration,
@@ -145,6 +149,7 @@ impl Default for Options {
             connections: ConnectionLimits::default(),
             cursors: CursorLimits::default(),
             transaction_lifetime: LIFETIME_MAX,
+            transaction_bytes_max: TransactionOptions::default().all_write_bytes_max,
             outcome_retention: Duration::from_secs(24 * 60 * 60),
             shutdown_grace: Duration::from_secs(10),
             slow_operation: Duration::from_millis(100),

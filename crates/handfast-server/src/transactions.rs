@@ -161,6 +161,7 @@ async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, numbe
         id: Some(id_of(session, number)),
         durability: shared.options.durability,
         lifetime: shared.options.transaction_lifetime,
+        all_write_bytes_max: shared.options.transaction_bytes_max,
         ..TransactionOptions::default()
     };
     let transaction = shared.database.begin_with(options).await.map_err(handfast_store::Error::from)?;

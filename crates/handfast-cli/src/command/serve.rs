@@ -177,6 +177,7 @@ fn options(settings: &Settings) -> Options {
     options.cursors.idle_timeout = settings.cursor_timeout.0;
     options.cursors.open_max = settings.max_cursors as usize;
     options.transaction_lifetime = settings.transaction_lifetime.0;
+    options.transaction_bytes_max = usize::try_from(settings.transaction_bytes.0).unwrap_or(usize::MAX);
     options.outcome_retention = settings.outcome_retention.0;
     options.shutdown_grace = settings.shutdown_timeout.0;
     options.slow_operation = settings.slow_operation.0;

@@ -43,6 +43,7 @@ pub(crate) struct Settings {
     pub(crate) connection_timeout: Span,
     pub(crate) cursor_timeout: Span,
     pub(crate) transaction_lifetime: Span,
+    pub(crate) transaction_bytes: Bytes,
     pub(crate) outcome_retention: Span,
     pub(crate) shutdown_timeout: Span,
     pub(crate) slow_operation: Span,
@@ -87,6 +88,7 @@ impl Default for Settings {
             connection_timeout: Span(server.connections.idle_timeout),
             cursor_timeout: Span(server.cursors.idle_timeout),
             transaction_lifetime: Span(server.transaction_lifetime),
+            transaction_bytes: Bytes(server.transaction_bytes_max as u64),
             outcome_retention: Span(server.outcome_retention),
             shutdown_timeout: Span(server.shutdown_grace),
             slow_operation: Span(server.slow_operation),
@@ -125,6 +127,8 @@ impl Settings {
             (self.sort_bytes, SORT_BYTES_MIN),
             (self.request_bytes, MESSAGE_BYTES_MIN),
             (self.reply_bytes, MESSAGE_BYTES_MIN),
+            // A transaction of one message must be possible.
+            (self.transaction_bytes, MESSAGE_BYTES_MIN),
         ] {
             if value < least {
                 return Err(format!("at least {least} is needed, not {value}"));

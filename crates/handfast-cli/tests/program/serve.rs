@@ -287,3 +287,28 @@ fn what_a_stage_holds_is_bounded_as_configured() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn what_open_transactions_have_written_together_is_bounded_as_configured() -> Result<()> {
+    let scratch = Scratch::new("transaction-bytes")?;
+    let insert = |session: u8| {
+        let id = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![session; 16] };
+        let documents: Vec<_> = (0..3).map(|_| doc! { "text": "x".repeat(5_000_000) }).collect();
+        doc! {
+            "insert": "c", "documents": documents, "lsid": { "id": id }, "txnNumber": 1_i64, "autocommit": false,
+            "startTransaction": true, "$db": "db",
+        }
+    };
+    for (bytes, expected) in [("48MiB", Some(146)), ("512MiB", None)] {
+        let serve = Serve::start(handfast(&scratch, &FREE_PORT).args(["--transaction-bytes", bytes]))?;
+        for session in 1..=3 {
+            let reply = serve.command(insert(session))?;
+            assert_eq!(reply.get_i32("n").ok(), Some(3), "{reply}");
+        }
+        let reply = serve.command(insert(4))?;
+        assert_eq!(reply.get_i32("code").ok(), expected, "{bytes}: {reply}");
+        serve.signal("TERM")?;
+        serve.wait()?;
+    }
+    Ok(())
+}
