@@ -1,6 +1,7 @@
 //! The real program, run as people run it.
 
 mod bank;
+mod bench;
 mod computation;
 mod configuration;
 mod directory;
