@@ -18,6 +18,9 @@
 //! ways, and a test demands that each be caught by name. `Database` is put to the test on a store that loses requests and
 //! answers and whose process is killed, and at every crash point of a few transactions.
 //!
+//! The engine `Percolator` is also walked through state by state: `tests/percolator_model` has a model checker try all that
+//! a few transactions can do, over the very functions from row to row that the engine carries out.
+//!
 //! Where to read first: [`workload`], [`mod@run`], then `tests/`.
 
 pub mod client;

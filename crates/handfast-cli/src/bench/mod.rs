@@ -8,21 +8,18 @@ mod report;
 mod serve;
 mod store;
 mod transactions;
-mod transfers;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_server::{Address, Listeners, Server};
-use handfast_store::decorator::{Fault, Faulty, Plan as FaultPlan};
-use handfast_store::{DocumentStore, MemoryStore, Namespace, Sources};
+use handfast_store::{DocumentStore, Namespace, Sources};
 use handfast_txn::Database;
 use indicatif::ProgressBar;
 
-use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags, SubjectFlags, TransferFlags};
+use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags, SubjectFlags};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::scratch::Scratch;
@@ -33,7 +30,6 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
         BenchArguments::Store(flags) => compare(flags, Subject::Store).await,
         BenchArguments::Serve(flags) => compare(flags, Subject::Server).await,
         BenchArguments::Transactions(flags) => compare(flags, Subject::Transactions).await,
-        BenchArguments::Transfers(flags) => run_transfers(flags).await,
         BenchArguments::Process(flags) => run_process(flags).await,
     }
 }
@@ -114,27 +110,6 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
         }
     };
     embedded.close().await?;
-    bar.finish_and_clear();
-    console.report(|| report::table(&comparisons), &comparisons)?;
-    Ok(Exit::Good)
-}
-
-/// A store in memory whose operations take a while.
-fn distant(sources: &Sources, delay: Duration) -> Arc<dyn DocumentStore> {
-    let store = Arc::new(MemoryStore::new(sources.clone()));
-    if delay.is_zero() {
-        return store;
-    }
-    Arc::new(Faulty::new(store, FaultPlan::seeded(0, 1000, [Fault::Delay(delay)])))
-}
-
-async fn run_transfers(flags: &TransferFlags) -> Result<Exit> {
-    ensure!(flags.bench.seconds > 0.0, "--seconds must be above 0");
-    let Place { console, scratch: _scratch, sources, bar } = Place::make(&flags.bench.subject)?;
-    let progress = |step: &str| next(&bar, step);
-    let store = distant(&sources, flags.delay.0);
-    let bench = transfers::Bench::open(store, store_plan(&flags.bench), sources, &progress).await?;
-    let comparisons = bench.run().await?;
     bar.finish_and_clear();
     console.report(|| report::table(&comparisons), &comparisons)?;
     Ok(Exit::Good)

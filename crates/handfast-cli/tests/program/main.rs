@@ -1,7 +1,6 @@
 //! The real program, run as people run it.
 
 mod bank;
-mod bench;
 mod computation;
 mod configuration;
 mod directory;

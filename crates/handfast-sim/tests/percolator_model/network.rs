@@ -1,0 +1,88 @@
+//! Requests on their way, and the store that they arrive at.
+
+use handfast_txn::percolator::row::Status;
+
+use crate::client::go_on;
+use crate::protocol::{Event, Network, Protocol, Where, Who};
+use crate::rules::Mutant;
+use crate::state::{Broken, Decision, Kind, Locked, Phase, Request, State};
+use crate::table::{RowId, Table};
+
+impl Protocol {
+    /// A request that is sent now.
+    pub(crate) fn change(&self, state: &mut State, client: Who, document: Where, next: RowId, kind: Kind) -> bool {
+        let request = self.request(state, client, document, next, kind);
+        match self.bounds.network {
+            Network::All => self.send(state, request),
+            Network::Late => self.arrive(state, request, false),
+        }
+    }
+
+    pub(crate) fn request(&self, state: &State, client: Who, document: Where, next: RowId, kind: Kind) -> Request {
+        let expects = self.table.entry(state.row(document)).revision();
+        Request { document, expects, next, client, kind }
+    }
+
+    pub(crate) fn send(&self, state: &mut State, request: Request) -> bool {
+        match state.network.binary_search(&request) {
+            Ok(_) => false,
+            Err(place) => {
+                state.network.insert(place, request);
+                true
+            }
+        }
+    }
+
+    pub(crate) fn arrive(&self, state: &mut State, request: Request, is_heard: bool) -> bool {
+        let of = &mut state.clients[usize::from(request.client)];
+        if is_heard {
+            of.locks[usize::from(request.document)] = Locked::Yes;
+            go_on(of);
+        } else if request.kind == Kind::Prewrite && !matches!(of.phase, Phase::Open) {
+            self.note(Event::PrewriteLate);
+        }
+        self.put(state, request.document, request.next);
+        true
+    }
+
+    /// A row in the place of another. Requests that are conditional on what has gone by are forgotten: no revision comes
+    /// again, or else that is what is broken.
+    pub(crate) fn put(&self, state: &mut State, document: Where, next: RowId) {
+        let place = usize::from(document);
+        let (before, after) = (self.table.entry(state.rows[place]), self.table.entry(next));
+        let last = before.revision().max(state.ended_at[place]);
+        let is_made = self.bounds.collects && before.revision() <= 0;
+        if is_made && after.revision() <= last && after.revision() >= 0 {
+            state.broken = Some(Broken::RevisionRepeated);
+        }
+        state.ended_at[place] = if after.revision() < 0 { last } else { 0 };
+        state.rows[place] = next;
+        if !self.rules.is(Mutant::UnconditionalWrites) {
+            // Without a collector no row is removed either.
+            let may_match = |expects: i64| self.bounds.collects && expects < 0;
+            state.network.retain(|request| request.document != document || may_match(request.expects));
+        }
+        self.note_decisions(state, document);
+    }
+
+    /// What the transactions have come to whose primary this is.
+    fn note_decisions(&self, state: &mut State, document: Where) {
+        let row = self.table.entry(state.row(document));
+        for of in &mut state.clients[..self.bounds.clients] {
+            if !of.has_begun() || of.primary() != Some(document) {
+                continue;
+            }
+            let decided = match row.status(of.start) {
+                Status::Committed(at) => Decision::Committed(Table::tick(at)),
+                Status::RolledBack => Decision::RolledBack,
+                Status::Locked | Status::Unheard => continue,
+            };
+            match (of.decided, decided) {
+                (None, _) => of.decided = Some(decided),
+                (Some(before), _) if before == decided => {}
+                (Some(Decision::Committed(_)), Decision::Committed(_)) => state.broken = Some(Broken::AppliedTwice),
+                (Some(_), _) => state.broken = Some(Broken::TwoDecisions),
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Who does what: clients, whoever finds a lock, the collector, the network.
+//!
+//! ```text
+//! client       begin ── read ── prewrite.. ── commit timestamp ── commit the primary ── hears of it
+//!                                  └─ refused ── take the locks away
+//! anybody      asks the primary of a lock ── rolls it back, with a record ── settles the other rows
+//! collector    below the safe point, once no lock from there is left: cuts history, records, tombstones
+//! network      each request is conditional on the revision that its sender read. It arrives at once, later, twice, or never
+//! ```
+//!
+//! A client that has crashed is one whose turn never comes again: each state is also the one in which any of the clients
+//! has died. What is left is for the others, and for the sweep that properties make of every state.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stateright::{Model, Property};
+
+use crate::properties;
+use crate::rules::{Mutant, Rules};
+use crate::state::{CLIENTS_MAX, Client, DOCUMENTS_MAX, Kind, Locked, PROGRAMS, Phase, Request, State};
+use crate::table::{RowId, Table};
+
+/// A client, by its number.
+pub(crate) type Who = u8;
+/// A document, by its number.
+pub(crate) type Where = u8;
+
+/// What can happen in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// With this program.
+    Begin(Who, u8),
+    Read(Who, Where),
+    /// And whether the answer is heard.
+    Prewrite(Who, Where, bool),
+    FetchTimestamp(Who),
+    Commit(Who, Where),
+    GiveUp(Who),
+    TakeAway(Who, Where),
+    /// Only of a mutant: without a look at what became of the first attempt.
+    SendAgain(Who),
+    /// Somebody asks the primary of this client's transaction.
+    Ask(Who),
+    /// Somebody who knows the decision settles another row.
+    Settle(Who, Where),
+    /// And whether the answer is heard.
+    Arrive(Request, bool),
+    /// The time is over in which something of a client can arrive.
+    Over(Who),
+    Collect(Where),
+    /// Only of a mutant.
+    RestartOracle,
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) clients: usize,
+    pub(crate) documents: usize,
+    /// What clients may do, as places in [`PROGRAMS`].
+    pub(crate) programs: &'static [u8],
+    /// Whether there is a collector.
+    pub(crate) collects: bool,
+    pub(crate) network: Network,
+}
+
+/// Which requests are seen on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Each of them.
+    All,
+    /// Those whose sender would not send the same again; the others arrive as they are sent.
+    Late,
+}
+
+/// What happens in a step, and no state shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    ReaderWaits,
+    PrewriteLocked,
+    PrewriteRolledBack,
+    PrewriteConflict,
+    PrewriteLate,
+    CommitRolledBack,
+    OthersLearn,
+    HistoryCut,
+}
+
+const EVENTS: [Event; 8] = [
+    Event::ReaderWaits,
+    Event::PrewriteLocked,
+    Event::PrewriteRolledBack,
+    Event::PrewriteConflict,
+    Event::PrewriteLate,
+    Event::CommitRolledBack,
+    Event::OthersLearn,
+    Event::HistoryCut,
+];
+
+/// The model.
+pub(crate) struct Protocol {
+    pub(crate) bounds: Bounds,
+    pub(crate) rules: Rules,
+    pub(crate) table: Table,
+    /// What happened on the way, counted.
+    happened: [AtomicU64; EVENTS.len()],
+}
+
+impl Protocol {
+    pub(crate) fn new(bounds: Bounds, rules: Rules) -> Self {
+        Protocol { bounds, rules, table: Table::new(rules, bounds.collects), happened: Default::default() }
+    }
+
+    pub(crate) fn happened(&self) -> Vec<(Event, u64)> {
+        EVENTS.into_iter().zip(&self.happened).map(|(event, count)| (event, count.load(Ordering::Relaxed))).collect()
+    }
+
+    pub(crate) fn note(&self, event: Event) {
+        self.happened[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn documents(&self) -> impl Iterator<Item = u8> + use<> {
+        (0..self.bounds.documents).map(|document| document as u8)
+    }
+
+    pub(crate) fn clients<'s>(&self, state: &'s State) -> impl Iterator<Item = (u8, &'s Client)> + use<'s> {
+        state.clients[..self.bounds.clients].iter().enumerate().map(|(client, of)| (client as u8, of))
+    }
+
+    /// Whether a document has the lock of the transaction of this client.
+    pub(crate) fn holds(&self, state: &State, client: &Client, document: Where) -> bool {
+        client.has_begun() && self.table.entry(state.row(document)).lock == Some(client.start)
+    }
+
+    pub(crate) fn holds_any(&self, state: &State, client: &Client) -> bool {
+        client.program().writes.iter().any(|(document, _)| self.holds(state, client, *document))
+    }
+
+    fn act(&self, state: &mut State, action: Action) -> bool {
+        match action {
+            Action::Begin(client, program) => self.begin(state, client, program),
+            Action::Read(client, document) => self.read(state, client, document),
+            Action::Prewrite(client, document, is_heard) => self.prewrite(state, client, document, is_heard),
+            Action::FetchTimestamp(client) => self.fetch_timestamp(state, client),
+            Action::Commit(client, document) => self.commit(state, client, document),
+            Action::GiveUp(client) => self.give_up(state, client),
+            Action::TakeAway(client, document) => self.take_away(state, client, document),
+            Action::SendAgain(client) => self.send_again(state, client),
+            Action::Ask(client) => self.ask(state, client),
+            Action::Settle(client, document) => self.settle(state, client, document),
+            Action::Arrive(request, is_heard) => self.arrive(state, request, is_heard),
+            Action::Over(client) => {
+                state.clients[usize::from(client)].is_over = true;
+                state.network.retain(|request| request.client != client);
+                true
+            }
+            Action::Collect(document) => self.collect(state, document),
+            Action::RestartOracle => {
+                (state.clock, state.is_restarted) = (state.clock - 1, true);
+                true
+            }
+        }
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        // A is a document that no transaction has touched; the others are not there.
+        let mut rows = [RowId(0); DOCUMENTS_MAX];
+        for (document, row) in rows.iter_mut().enumerate() {
+            *row = if document == 0 { self.table.plain(0) } else { self.table.missing(document as u8) };
+        }
+        vec![State {
+            clock: 0,
+            rows,
+            ended_at: [0; DOCUMENTS_MAX],
+            clients: [Client::IDLE; CLIENTS_MAX],
+            network: Vec::new(),
+            broken: None,
+            is_restarted: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.broken.is_some() {
+            return;
+        }
+        for (client, of) in self.clients(state) {
+            self.client_actions(state, client, of, actions);
+            self.others_actions(state, client, of, actions);
+            if self.bounds.collects && of.is_open() {
+                actions.push(Action::Over(client));
+            }
+        }
+        // Clients differ in nothing but what they do: they begin in their order.
+        if let Some((client, _)) = self.clients(state).find(|(_, of)| !of.has_begun()) {
+            actions.extend(self.bounds.programs.iter().map(|program| Action::Begin(client, *program)));
+        }
+        for request in &state.network {
+            let is_sent_to = self.table.entry(state.row(request.document)).revision() == request.expects;
+            if !is_sent_to && !self.rules.is(Mutant::UnconditionalWrites) {
+                continue;
+            }
+            let of = &state.clients[usize::from(request.client)];
+            let is_waited_for = request.kind == Kind::Prewrite
+                && of.phase == Phase::Open
+                && of.lock_of(request.document) == Locked::Unknown;
+            if is_waited_for {
+                actions.push(Action::Arrive(*request, true));
+            }
+            actions.push(Action::Arrive(*request, false));
+        }
+        if self.bounds.collects {
+            actions.extend(self.documents().map(Action::Collect));
+        }
+        if self.rules.is(Mutant::OracleRepeats) && !state.is_restarted && state.clock > 0 {
+            actions.push(Action::RestartOracle);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        self.act(&mut next, action).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        match action {
+            Action::Begin(client, program) => format!("{client} begins {}", PROGRAMS[usize::from(*program)].name),
+            other => format!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The steps of the protocol as the model takes them: the real functions, or one of them broken in one place.
+//!
+//! A mutant changes what a real function is given, or what it returned; there is no second copy of the protocol to be
+//! right or wrong by itself.
+
+use handfast_txn::percolator::row::{
+    self, Body, Collected, Lock, NotCommitted, Refused, Row, Seen, Step, StillOpen, Timestamp, Version,
+};
+
+/// A rule of the protocol that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// A prewrite does not look whether somebody has committed since the start.
+    NoWriteCheck,
+    /// A prewrite puts its lock in the place of another one.
+    LockOverwritten,
+    /// A prewrite does not look whether its transaction has been rolled back here.
+    DecisionNotLookedFor,
+    /// A commit whose lock is gone moves its version in all the same.
+    CommitWithoutLock,
+    /// Who moves a version in takes whatever lock is there for the transaction's.
+    AnyLockCommitted,
+    /// A read does not look at locks.
+    ReadIgnoresLocks,
+    /// A rollback leaves no record.
+    NoRollbackRecord,
+    /// Of several rollbacks a row remembers the last.
+    CollapsedRollbackRecord,
+    /// The collector takes rollback records of transactions that may still send something.
+    RecordDroppedEarly,
+    /// The collector does not wait until the locks from below the safe point are resolved.
+    HistoryCutBeforeLocks,
+    /// The collector's safe point is not held back by transactions that are open.
+    SafePointTooNew,
+    /// Who finds a lock whose time is over takes it away, and asks no primary.
+    LockTrustedFirst,
+    /// Who rolls back does not wait until the primary has its record.
+    RollbackNotDurable,
+    /// The committer sends all commits at once, the primary's among them.
+    SecondaryBeforePrimary,
+    /// The commit timestamp is fetched before all locks are there.
+    TimestampBeforeLocks,
+    /// After a lost answer the committer sends its writes again, with new timestamps.
+    AppliedAgain,
+    /// After a restart the oracle gives out what it has given out before.
+    OracleRepeats,
+    /// The store puts what arrives, whatever the revision.
+    UnconditionalWrites,
+}
+
+impl Mutant {
+    pub(crate) const ALL: [Mutant; 18] = [
+        Mutant::NoWriteCheck,
+        Mutant::LockOverwritten,
+        Mutant::DecisionNotLookedFor,
+        Mutant::CommitWithoutLock,
+        Mutant::AnyLockCommitted,
+        Mutant::ReadIgnoresLocks,
+        Mutant::NoRollbackRecord,
+        Mutant::CollapsedRollbackRecord,
+        Mutant::RecordDroppedEarly,
+        Mutant::HistoryCutBeforeLocks,
+        Mutant::SafePointTooNew,
+        Mutant::LockTrustedFirst,
+        Mutant::RollbackNotDurable,
+        Mutant::SecondaryBeforePrimary,
+        Mutant::TimestampBeforeLocks,
+        Mutant::AppliedAgain,
+        Mutant::OracleRepeats,
+        Mutant::UnconditionalWrites,
+    ];
+}
+
+/// The rules in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules(pub(crate) Option<Mutant>);
+
+impl Rules {
+    pub(crate) fn is(self, mutant: Mutant) -> bool {
+        self.0 == Some(mutant)
+    }
+
+    pub(crate) fn prewrite(self, row: &Row, lock: &Lock) -> Result<Step, Refused> {
+        let mut shown = row.clone();
+        match self.0 {
+            Some(Mutant::NoWriteCheck) => shown.visible.commit = Timestamp(0),
+            Some(Mutant::LockOverwritten) => shown.lock = None,
+            Some(Mutant::DecisionNotLookedFor) => shown.rolled_back.clear(),
+            _ => {}
+        }
+        let step = row::prewrite(&shown, lock)?;
+        Ok(changed(step, |next| {
+            next.visible = row.visible.clone();
+            next.rolled_back = row.rolled_back.clone();
+        }))
+    }
+
+    /// The committer's: it has the lock that it wrote in its memory.
+    pub(crate) fn commit(self, row: &Row, lock: &Lock, at: Timestamp) -> Result<Step, NotCommitted> {
+        let step = row::commit(row, lock.start, at, &|_| false);
+        if step.is_ok() || !self.is(Mutant::CommitWithoutLock) {
+            return step;
+        }
+        let mut shown = row.clone();
+        shown.rolled_back.clear();
+        shown.lock = Some(lock.clone());
+        let step = row::commit(&shown, lock.start, at, &|_| false)?;
+        Ok(changed(step, |next| next.rolled_back = row.rolled_back.clone()))
+    }
+
+    /// Of somebody who has asked the primary.
+    pub(crate) fn roll_forward(self, row: &Row, start: Timestamp, at: Timestamp) -> Result<Step, NotCommitted> {
+        let mut shown = row.clone();
+        if let Some(lock) = shown.lock.as_mut().filter(|_| self.is(Mutant::AnyLockCommitted)) {
+            lock.start = start;
+        }
+        row::commit(&shown, start, at, &|_| false)
+    }
+
+    pub(crate) fn rollback(self, row: &Row, start: Timestamp, record: bool) -> Result<Step, Timestamp> {
+        let step = row::rollback(row, start, record && !self.is(Mutant::NoRollbackRecord))?;
+        Ok(self.collapsed(step))
+    }
+
+    pub(crate) fn give_up(self, primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, StillOpen> {
+        match self.0 {
+            Some(Mutant::NoRollbackRecord) => row::rollback(primary, found.start, false).map_err(StillOpen::Committed),
+            _ => Ok(self.collapsed(row::give_up(primary, found, now)?)),
+        }
+    }
+
+    fn collapsed(self, step: Step) -> Step {
+        let is_collapsed = self.is(Mutant::CollapsedRollbackRecord);
+        changed(step, |next| {
+            let last = next.rolled_back.len().saturating_sub(1);
+            next.rolled_back.drain(..if is_collapsed { last } else { 0 });
+        })
+    }
+
+    pub(crate) fn read_at(self, row: &Row, at: Timestamp) -> Reading {
+        let mut shown = row.clone();
+        if self.is(Mutant::ReadIgnoresLocks) {
+            shown.lock = None;
+        }
+        match row::read_at(&shown, at) {
+            Seen::Document(document) => Reading::Saw(Saw::By(document.get_i32("by").unwrap_or(-1))),
+            Seen::Nothing => Reading::Saw(Saw::Nothing),
+            Seen::Locked(_) => Reading::Locked,
+            Seen::TooOld => Reading::TooOld,
+        }
+    }
+
+    pub(crate) fn collect(self, row: &Row, safe: Timestamp) -> Collected {
+        match row::collect(row, safe) {
+            Collected::Change(mut left) if self.is(Mutant::RecordDroppedEarly) => {
+                left.rolled_back.clear();
+                Collected::Change(left)
+            }
+            collected => collected,
+        }
+    }
+}
+
+fn changed(step: Step, change: impl FnOnce(&mut Row)) -> Step {
+    match step {
+        Step::Change(mut next) => {
+            change(&mut next);
+            Step::Change(next)
+        }
+        Step::Done => Step::Done,
+    }
+}
+
+/// What a reader sees of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reading {
+    Saw(Saw),
+    Locked,
+    TooOld,
+}
+
+/// A version, by who wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Saw {
+    /// There was no document.
+    Nothing,
+    /// The document that this client wrote, counted from 1; 0 was there before all.
+    By(i32),
+}
+
+impl From<&Version> for Saw {
+    fn from(version: &Version) -> Saw {
+        match &version.body {
+            Body::Document(document) => Saw::By(document.get_i32("by").unwrap_or(-1)),
+            Body::Deleted | Body::Cut => Saw::Nothing,
+        }
+    }
+}

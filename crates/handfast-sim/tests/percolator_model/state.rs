@@ -1,0 +1,201 @@
+//! A state of the model: rows, clients, requests under way.
+
+use crate::rules::Saw;
+use crate::table::{Claim, RowId};
+
+pub(crate) const DOCUMENTS_MAX: usize = 3;
+pub(crate) const CLIENTS_MAX: usize = 4;
+
+/// What a transaction does with a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    Put,
+    Delete,
+}
+
+/// What a transaction does: looks at documents, and then changes some.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) reads: &'static [u8],
+    /// The primary first.
+    pub(crate) writes: &'static [(u8, Write)],
+}
+
+const fn program(name: &'static str, reads: &'static [u8], writes: &'static [(u8, Write)]) -> Program {
+    Program { name, reads, writes }
+}
+
+pub(crate) const PROGRAMS: [Program; 8] = [
+    program("AB", &[0, 1], &[(0, Write::Put), (1, Write::Put)]),
+    program("BA", &[0, 1], &[(1, Write::Put), (0, Write::Put)]),
+    program("A", &[0], &[(0, Write::Put)]),
+    program("A, not B", &[], &[(0, Write::Put), (1, Write::Delete)]),
+    program("a look", &[0, 1], &[]),
+    program("ABC", &[0, 1, 2], &[(0, Write::Put), (1, Write::Put), (2, Write::Put)]),
+    program("CB", &[1, 2], &[(2, Write::Put), (1, Write::Put)]),
+    program("a look at all", &[0, 1, 2], &[]),
+];
+
+/// Their places.
+pub(crate) mod programs {
+    pub(crate) const AB: u8 = 0;
+    pub(crate) const BA: u8 = 1;
+    pub(crate) const A: u8 = 2;
+    pub(crate) const A_NOT_B: u8 = 3;
+    pub(crate) const LOOK: u8 = 4;
+    pub(crate) const ABC: u8 = 5;
+    pub(crate) const CB: u8 = 6;
+    pub(crate) const LOOK_AT_ALL: u8 = 7;
+}
+
+/// A state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    /// The last tick that the oracle gave out.
+    pub(crate) clock: u8,
+    pub(crate) rows: [RowId; DOCUMENTS_MAX],
+    /// Of rows that were removed, the revision that they had.
+    pub(crate) ended_at: [i64; DOCUMENTS_MAX],
+    pub(crate) clients: [Client; CLIENTS_MAX],
+    /// Requests that may arrive, sorted. Each may arrive again; each may also never arrive.
+    pub(crate) network: Vec<Request>,
+    /// What a step did that no state shows.
+    pub(crate) broken: Option<Broken>,
+    pub(crate) is_restarted: bool,
+}
+
+/// What must not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Broken {
+    RevisionRepeated,
+    TwoDecisions,
+    AppliedTwice,
+    TooOld,
+}
+
+/// A request to put a row in the place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Request {
+    pub(crate) document: u8,
+    /// The revision that it is conditional on.
+    pub(crate) expects: i64,
+    pub(crate) next: RowId,
+    /// Of whose transaction.
+    pub(crate) client: u8,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Prewrite,
+    Commit,
+    RollBack,
+    GiveUp,
+    Forward,
+}
+
+/// A client, which runs one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    pub(crate) phase: Phase,
+    /// Nothing that it sent can arrive any more, and it sends nothing.
+    pub(crate) is_over: bool,
+    /// Its place in [`PROGRAMS`].
+    pub(crate) program: u8,
+    pub(crate) start: u8,
+    /// The commit timestamp, once it is fetched.
+    pub(crate) at: u8,
+    pub(crate) reads: [Option<Saw>; DOCUMENTS_MAX],
+    pub(crate) locks: [Locked; DOCUMENTS_MAX],
+    /// What the primary row has said: nobody in the model can see this, only properties.
+    pub(crate) decided: Option<Decision>,
+    /// What others have learned from the primary.
+    pub(crate) learned: Option<Decision>,
+    pub(crate) is_retried: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    /// Not begun.
+    Idle,
+    /// Reads, then locks.
+    Open,
+    /// Has all locks and the commit timestamp.
+    Committing,
+    /// Has been told that it is.
+    Committed,
+    /// Takes its locks away. In doubt, some of its prewrites may still arrive.
+    GivenUp { in_doubt: bool },
+}
+
+/// What a client knows of its lock on a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Locked {
+    Unknown,
+    Yes,
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Decision {
+    Committed(u8),
+    RolledBack,
+}
+
+impl Client {
+    pub(crate) const IDLE: Client = Client {
+        phase: Phase::Idle,
+        is_over: false,
+        program: 0,
+        start: 0,
+        at: 0,
+        reads: [None; DOCUMENTS_MAX],
+        locks: [Locked::Unknown; DOCUMENTS_MAX],
+        decided: None,
+        learned: None,
+        is_retried: false,
+    };
+
+    pub(crate) fn program(&self) -> &'static Program {
+        &PROGRAMS[usize::from(self.program)]
+    }
+
+    pub(crate) fn primary(&self) -> Option<u8> {
+        self.program().writes.first().map(|(document, _)| *document)
+    }
+
+    pub(crate) fn claim(&self, client: u8) -> Claim {
+        Claim { client, start: self.start, program: self.program }
+    }
+
+    pub(crate) fn lock_of(&self, document: u8) -> Locked {
+        self.locks[usize::from(document)]
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.phase != Phase::Idle
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.has_begun() && !self.is_over
+    }
+
+    pub(crate) fn has_read_all(&self) -> bool {
+        self.program().reads.iter().all(|document| self.reads[usize::from(*document)].is_some())
+    }
+
+    pub(crate) fn all_locks_are(&self, locked: Locked) -> bool {
+        self.program().writes.iter().all(|(document, _)| self.lock_of(*document) == locked)
+    }
+
+    pub(crate) fn some_lock_is(&self, locked: Locked) -> bool {
+        self.program().writes.iter().any(|(document, _)| self.lock_of(*document) == locked)
+    }
+}
+
+impl State {
+    pub(crate) fn row(&self, document: u8) -> RowId {
+        self.rows[usize::from(document)]
+    }
+}

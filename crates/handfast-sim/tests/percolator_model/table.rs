@@ -1,0 +1,299 @@
+//! All rows that were met so far, each under a small number, and what each step made of each.
+//!
+//! A state of the model then is a few bytes, and each step of the protocol is computed once for each row, through the
+//! document that is stored: a row in the table has gone through the store's format and back.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use bson::{RawBson, RawDocumentBuf, rawdoc};
+use handfast_store::Namespace;
+use handfast_txn::percolator::row::{
+    Body, Collected, Key, Lock, NotCommitted, Refused, Revision, Row, Status, Step, StillOpen, Timestamp, Version,
+    status_of,
+};
+
+use crate::rules::{Reading, Rules, Saw};
+use crate::state::{PROGRAMS, Write};
+
+/// Real timestamps are a millisecond apart from each other or less; a row changes some times in between.
+const TIMESTAMPS_PER_TICK: u64 = 16;
+
+/// Different rows that a model can have.
+const ROWS_MAX: usize = 1 << 18;
+
+/// A row as the store has it, if it has it.
+pub(crate) type Stored = Option<Vec<u8>>;
+
+/// A row's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct RowId(pub(crate) u32);
+
+/// A transaction, as all that its locks say follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Claim {
+    /// Whose it is, counted from 0.
+    pub(crate) client: u8,
+    /// The tick of its start.
+    pub(crate) start: u8,
+    /// Its place in [`PROGRAMS`].
+    pub(crate) program: u8,
+}
+
+/// A step on a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Prewrite(Claim),
+    /// The committer's own.
+    Commit(Claim, u8),
+    /// Of somebody who knows the decision.
+    RollForward(Claim, u8),
+    RollBack {
+        claim: Claim,
+        record: bool,
+    },
+    GiveUp(Claim),
+    Collect(u8),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    /// It had been done.
+    Done,
+    /// The row is to become this.
+    Change(RowId),
+    /// It is to be removed.
+    Remove,
+    /// By another transaction's lock.
+    Locked,
+    /// By a newer version, or by a lock that is not there.
+    Refused,
+    /// Its transaction has been rolled back.
+    RolledBack,
+    /// It has committed, at this tick.
+    Committed(u8),
+}
+
+/// A row and what properties look at.
+pub(crate) struct Entry {
+    pub(crate) row: Row,
+    pub(crate) document: u8,
+    /// The start of the transaction whose lock it has.
+    pub(crate) lock: Option<u8>,
+    pub(crate) versions: Vec<Fact>,
+}
+
+/// A version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fact {
+    pub(crate) start: u8,
+    pub(crate) commit: u8,
+    pub(crate) saw: Saw,
+}
+
+/// The table.
+pub(crate) struct Table {
+    rules: Rules,
+    /// Whether rows are removed and made again, so that it matters who made them.
+    collects: bool,
+    entries: Vec<OnceLock<Entry>>,
+    numbers: Mutex<HashMap<(u8, Stored), RowId>>,
+    outcomes: RwLock<HashMap<(Operation, RowId), Outcome>>,
+    readings: RwLock<HashMap<(RowId, u8), Reading>>,
+}
+
+impl Table {
+    pub(crate) fn new(rules: Rules, collects: bool) -> Self {
+        let entries = std::iter::repeat_with(OnceLock::new).take(ROWS_MAX).collect();
+        let (numbers, outcomes, readings) = Default::default();
+        Table { rules, collects, entries, numbers, outcomes, readings }
+    }
+
+    pub(crate) fn entry(&self, id: RowId) -> &Entry {
+        self.entries[id.0 as usize].get().unwrap()
+    }
+
+    /// A row as the store has it.
+    pub(crate) fn stored(&self, id: RowId) -> Stored {
+        let row = &self.entry(id).row;
+        (row.revision != Revision::Missing).then(|| row.to_document().as_bytes().to_vec())
+    }
+
+    /// A row that is not there.
+    pub(crate) fn missing(&self, document: u8) -> RowId {
+        self.number(document, &Row::missing(name(document)))
+    }
+
+    /// A document that no transaction has touched.
+    pub(crate) fn plain(&self, document: u8) -> RowId {
+        self.number(document, &Row::from_document(&body(document, 0)).unwrap())
+    }
+
+    fn number(&self, document: u8, row: &Row) -> RowId {
+        let mut row = row.clone();
+        if let Revision::At(revision) = &mut row.revision {
+            *revision = if self.collects { *revision - *revision % TIMESTAMPS_PER_TICK } else { 1 };
+        }
+        let stored = (row.revision != Revision::Missing).then(|| row.to_document());
+        let key = (document, stored.as_ref().map(|stored| stored.as_bytes().to_vec()));
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = numbers.get(&key) {
+            return *number;
+        }
+        let row = stored.map_or(row, |stored| Row::from_document(&stored).unwrap());
+        let number = RowId(u32::try_from(numbers.len()).unwrap());
+        let is_new = self.entries[numbers.len()].set(entry(document, row)).is_ok();
+        assert!(is_new);
+        numbers.insert(key, number);
+        number
+    }
+
+    /// What a step makes of a row.
+    pub(crate) fn step(&self, operation: Operation, id: RowId) -> Outcome {
+        if let Some(known) = self.outcomes.read().unwrap_or_else(PoisonError::into_inner).get(&(operation, id)) {
+            return *known;
+        }
+        let outcome = self.computed(operation, id);
+        self.outcomes.write().unwrap_or_else(PoisonError::into_inner).insert((operation, id), outcome);
+        outcome
+    }
+
+    fn computed(&self, operation: Operation, id: RowId) -> Outcome {
+        let entry = self.entry(id);
+        let (document, row) = (entry.document, &entry.row);
+        let lock = |claim| lock(claim, document);
+        let step = match operation {
+            Operation::Prewrite(claim) => self.rules.prewrite(row, &lock(claim)).map_err(refused),
+            Operation::Commit(claim, at) => self.rules.commit(row, &lock(claim), timestamp(at)).map_err(not_committed),
+            Operation::RollForward(claim, at) => {
+                self.rules.roll_forward(row, timestamp(claim.start), timestamp(at)).map_err(not_committed)
+            }
+            Operation::RollBack { claim, record } => {
+                self.rules.rollback(row, timestamp(claim.start), record).map_err(|at| Outcome::Committed(tick(at)))
+            }
+            Operation::GiveUp(claim) => {
+                let lock = lock(claim);
+                let now = Timestamp(lock.start.0 + 1);
+                self.rules.give_up(row, &lock, now).map_err(|why| match why {
+                    StillOpen::Committed(at) => Outcome::Committed(tick(at)),
+                    StillOpen::Alive => Outcome::Locked,
+                })
+            }
+            Operation::Collect(safe) => match self.rules.collect(row, timestamp(safe)) {
+                Collected::Same => Ok(Step::Done),
+                Collected::Change(left) => Ok(Step::Change(left)),
+                Collected::Nothing => Err(Outcome::Remove),
+            },
+        };
+        match step {
+            Ok(Step::Done) => Outcome::Done,
+            Ok(Step::Change(next)) => {
+                assert!(number_of(next.revision) > number_of(row.revision), "{operation:?} on {row:?} gives {next:?}");
+                Outcome::Change(self.number(document, &next))
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// The tick of a timestamp.
+    pub(crate) fn tick(timestamp: Timestamp) -> u8 {
+        tick(timestamp)
+    }
+
+    /// What a reader at a tick sees of a row.
+    pub(crate) fn read(&self, id: RowId, at: u8) -> Reading {
+        if let Some(known) = self.readings.read().unwrap_or_else(PoisonError::into_inner).get(&(id, at)) {
+            return *known;
+        }
+        let reading = self.rules.read_at(&self.entry(id).row, timestamp(at));
+        self.readings.write().unwrap_or_else(PoisonError::into_inner).insert((id, at), reading);
+        reading
+    }
+}
+
+impl Entry {
+    /// What the row says of the transaction that began at this tick.
+    pub(crate) fn status(&self, start: u8) -> Status {
+        status_of(&self.row, timestamp(start))
+    }
+
+    /// What a change of it is conditional on, as a number: less than none for a row that is not there.
+    pub(crate) fn revision(&self) -> i64 {
+        number_of(self.row.revision)
+    }
+}
+
+fn number_of(revision: Revision) -> i64 {
+    match revision {
+        Revision::Missing => -1,
+        Revision::Plain => 0,
+        Revision::At(revision) => i64::try_from(revision).unwrap(),
+    }
+}
+
+fn entry(document: u8, row: Row) -> Entry {
+    let fact =
+        |version: &Version| Fact { start: tick(version.start), commit: tick(version.commit), saw: Saw::from(version) };
+    Entry {
+        document,
+        lock: row.lock.as_ref().map(|lock| tick(lock.start)),
+        versions: row.versions().map(fact).collect(),
+        row,
+    }
+}
+
+/// The lock of a transaction on a document. It lives for no time: whoever finds it may take it for abandoned.
+fn lock(claim: Claim, document: u8) -> Lock {
+    let writes = PROGRAMS[usize::from(claim.program)].writes;
+    let is_primary = writes.first().is_some_and(|(first, _)| *first == document);
+    let others = || writes.iter().skip(1).map(|(document, _)| key(*document)).collect();
+    let body = match writes.iter().find(|(written, _)| *written == document) {
+        Some((_, Write::Put)) => Body::Document(body(document, i32::from(claim.client) + 1)),
+        Some((_, Write::Delete)) | None => Body::Deleted,
+    };
+    Lock {
+        start: timestamp(claim.start),
+        primary: key(writes.first().map_or(document, |(first, _)| *first)),
+        keys: if is_primary { others() } else { Vec::new() },
+        body,
+        ttl: Duration::ZERO,
+    }
+}
+
+fn name(document: u8) -> RawBson {
+    RawBson::String(char::from(b'A' + document).to_string())
+}
+
+fn key(document: u8) -> Key {
+    Key { namespace: Namespace::new("model", "rows").unwrap(), id: name(document) }
+}
+
+fn body(document: u8, by: i32) -> RawDocumentBuf {
+    rawdoc! { "_id": name(document), "by": by }
+}
+
+fn refused(why: Refused) -> Outcome {
+    match why {
+        Refused::Committed(at) => Outcome::Committed(tick(at)),
+        Refused::Locked(_) => Outcome::Locked,
+        Refused::RolledBack => Outcome::RolledBack,
+        Refused::Conflict(_) | Refused::Full => Outcome::Refused,
+    }
+}
+
+fn not_committed(why: NotCommitted) -> Outcome {
+    match why {
+        NotCommitted::RolledBack => Outcome::RolledBack,
+        NotCommitted::NoLock => Outcome::Refused,
+    }
+}
+
+fn timestamp(tick: u8) -> Timestamp {
+    Timestamp(u64::from(tick) * TIMESTAMPS_PER_TICK)
+}
+
+fn tick(timestamp: Timestamp) -> u8 {
+    u8::try_from(timestamp.0 / TIMESTAMPS_PER_TICK).unwrap()
+}
