@@ -122,7 +122,7 @@ pub struct Options {
     /// How long a transaction may be open.
     pub transaction_lifetime: Duration,
     /// What all open transactions together may have written, in bytes. Beyond that, writes in them get
-    /// `ExceededMemoryLimit` (146).
+    /// `WriteConflict` (112), and may find room when they are run again.
     pub transaction_bytes_max: usize,
     /// How long the outcome of a commit and the results of retryable writes are kept for those who ask again. Drivers
     /// ask again within seconds, and a session ends after half an hour without a word.

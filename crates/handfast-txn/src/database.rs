@@ -29,6 +29,9 @@ use crate::{
 const BACKOFF_FIRST: Duration = Duration::from_micros(500);
 /// The longest pause.
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
+/// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns, and
+/// what the transaction has claimed already is not to be kept from others for its sake.
+const LINE_MAX: Duration = Duration::from_secs(5);
 
 /// A store with transactions. Clones are the same database.
 #[derive(Clone)]
@@ -256,8 +259,8 @@ impl Database {
         wanted: &[(Namespace, RawBson)],
     ) -> Result<Transaction> {
         if !wanted.is_empty() {
-            let shared = Arc::clone(&self.shared);
-            let transaction = Transaction::begin_in_turn(shared, options.clone(), wanted, BACKOFF_MAX).await?;
+            let (shared, patience) = (Arc::clone(&self.shared), LINE_MAX.min(options.lifetime / 2));
+            let transaction = Transaction::begin_in_turn(shared, options.clone(), wanted, patience).await?;
             if let Some(transaction) = transaction {
                 return Ok(transaction);
             }

@@ -464,15 +464,40 @@ async fn all_open_transactions_together_have_a_bound_in_bytes() {
             tx.insert_one(&accounts(), rawdoc! { "_id": id, "text": text }).await.map(|()| tx)
         };
         let (first, second) = (write(1).await.unwrap(), write(2).await.unwrap());
-        assert_eq!(write(3).await.unwrap_err().code(), Code::ExceededMemoryLimit);
+        assert_eq!(write(3).await.unwrap_err().code(), Code::WriteConflict);
         assert!((6000..10_000).contains(&database.counts().write_bytes));
         // What ends makes room, and leaves nothing behind.
         first.commit().await.unwrap();
         let third = write(3).await.unwrap();
-        assert_eq!(write(4).await.unwrap_err().code(), Code::ExceededMemoryLimit);
+        assert_eq!(write(4).await.unwrap_err().code(), Code::WriteConflict);
         second.abort();
         drop(third);
         assert_eq!(database.counts().write_bytes, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_finds_no_room_runs_again() {
+    on_each(|database| async move {
+        let options = TransactionOptions { all_write_bytes_max: 5_000, ..TransactionOptions::default() };
+        let insert = |tx: Transaction, id: i32| async move {
+            tx.insert_one(&accounts(), rawdoc! { "_id": id, "text": "x".repeat(3000) }).await
+        };
+        let large = database.begin_with(options.clone()).await.unwrap();
+        insert(large.clone(), 1).await.unwrap();
+        let mut large = Some(large);
+        let again = database.transaction_with(options, |tx| {
+            // From the second attempt on there is room.
+            let ended = std::mem::take(&mut large).filter(|_| tx.is_open());
+            async move {
+                let inserted = insert(tx, 2).await;
+                drop(ended);
+                Ok::<_, handfast_txn::Error>(inserted?)
+            }
+        });
+        again.await.unwrap();
+        assert_eq!(database.counts().retries, 1);
     })
     .await;
 }

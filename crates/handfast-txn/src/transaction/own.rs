@@ -139,7 +139,7 @@ impl Own {
     /// Writes a document.
     ///
     /// # Errors
-    /// `TransactionTooLarge` (257), `ExceededMemoryLimit` (146).
+    /// `TransactionTooLarge` (257), `WriteConflict` (112).
     pub(super) fn write(
         &mut self,
         namespace: &Namespace,

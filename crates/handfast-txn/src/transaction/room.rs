@@ -39,7 +39,8 @@ impl Taken {
     /// Takes so many bytes more, after giving some back.
     ///
     /// # Errors
-    /// `TransactionTooLarge` (257) beyond the transaction's own bound; `ExceededMemoryLimit` (146) beyond that of all.
+    /// `TransactionTooLarge` (257) beyond the transaction's own bound; `WriteConflict` (112) beyond that of all, as MongoDB's
+    /// transactions say where its cache has no room: run again, it may find some.
     pub(super) fn change(&mut self, freed: usize, more: usize, own_max: usize, all_max: usize) -> StoreResult<()> {
         let bytes = self.bytes.saturating_sub(freed) + more;
         if bytes > own_max && bytes > self.bytes {
@@ -54,9 +55,10 @@ impl Taken {
             let grown = bytes - self.bytes;
             if self.room.bytes.fetch_add(grown, Ordering::Relaxed).saturating_add(grown) > all_max {
                 self.room.bytes.fetch_sub(grown, Ordering::Relaxed);
-                let text =
-                    format!("all open transactions together have written more than {all_max} bytes: try again later");
-                return Err(StoreError::command(Code::ExceededMemoryLimit, text));
+                let text = format!(
+                    "write conflict: all open transactions together have written more than {all_max} bytes: try again later"
+                );
+                return Err(StoreError::command(Code::WriteConflict, text));
             }
         }
         self.bytes = bytes;
