@@ -21,6 +21,8 @@ pub(crate) enum Defect {
     UniqueIsIgnored,
     /// Sparse indexes are made as plain ones.
     SparseIsIgnored,
+    /// Sparse indexes are refused, as by a store without any.
+    SparseIsRefused,
     /// A find returns one document more than its limit.
     LimitIsOffByOne,
     /// A find skips one document too many.
@@ -95,11 +97,12 @@ pub(crate) enum Defect {
 
 impl Defect {
     /// All of them.
-    pub(crate) const ALL: [Defect; 39] = [
+    pub(crate) const ALL: [Defect; 40] = [
         Defect::UpdateIsNotAtomic,
         Defect::FindAndModifyIsNotAtomic,
         Defect::UniqueIsIgnored,
         Defect::SparseIsIgnored,
+        Defect::SparseIsRefused,
         Defect::LimitIsOffByOne,
         Defect::SkipIsOffByOne,
         Defect::PageIsOffByOne,
@@ -144,6 +147,7 @@ impl Defect {
             Defect::FindAndModifyIsNotAtomic => "concurrent_claims_take_each_document_once",
             Defect::UniqueIsIgnored => "unique_index_refuses_a_second_document",
             Defect::SparseIsIgnored => "sparse_index_leaves_documents_out_under_a_hint",
+            Defect::SparseIsRefused => "sparse_unique_index_lets_many_miss_the_field",
             Defect::LimitIsOffByOne => "cursor_limit_ends_it",
             Defect::SkipIsOffByOne => "find_skips_and_limits_after_sorting",
             Defect::PageIsOffByOne => "cursor_pages_hold_as_many_as_allowed",
@@ -391,6 +395,9 @@ impl DocumentStore for Broken {
     }
 
     async fn create_indexes(&self, mut request: CreateIndexes) -> Result<(u32, u32)> {
+        if self.is(Defect::SparseIsRefused) && request.indexes.iter().any(|index| index.sparse) {
+            return Err(Error::command(Code::CommandNotSupported, "the store has no sparse indexes"));
+        }
         for index in &mut request.indexes {
             index.unique &= !self.is(Defect::UniqueIsIgnored);
             index.sparse &= !self.is(Defect::SparseIsIgnored);

@@ -15,6 +15,9 @@
 //!
 //! Cases ask for nothing that the contract does not promise: no order where none was asked for, no snapshot of a
 //! backend that has none. Texts are compared only where users do (`E11000 duplicate key error ..`).
+//!
+//! A backend whose server lacks something says so ([`Subject::without`]), and refuses what needs it by name: a case that
+//! meets this refusal, and no other, counts as [refused](Report::refused), for the backend's test to compare with a list.
 
 mod aggregation;
 mod atomic;
@@ -151,6 +154,8 @@ pub struct Report {
     pub passed: Vec<&'static str>,
     /// Those that did not, and why.
     pub failed: Vec<(&'static str, String)>,
+    /// Those that met what the backend says it lacks, and its name.
+    pub refused: Vec<(&'static str, &'static str)>,
     /// Those that the backend cannot run, and why.
     pub skipped: Vec<(&'static str, &'static str)>,
 }
@@ -164,10 +169,14 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (passed, failed, skipped) = (self.passed.len(), self.failed.len(), self.skipped.len());
-        writeln!(f, "conformance: {passed} passed, {failed} failed, {skipped} skipped")?;
+        let (passed, failed) = (self.passed.len(), self.failed.len());
+        let (refused, skipped) = (self.refused.len(), self.skipped.len());
+        writeln!(f, "conformance: {passed} passed, {failed} failed, {refused} refused, {skipped} skipped")?;
         for (name, why) in &self.failed {
             writeln!(f, "  failed {name}: {why}")?;
+        }
+        for (name, lack) in &self.refused {
+            writeln!(f, "  refused {name}: {lack}")?;
         }
         let mut reasons: Vec<&str> = self.skipped.iter().map(|(_, why)| *why).collect();
         reasons.dedup();
@@ -189,6 +198,7 @@ pub async fn run_matching(make: impl AsyncFn() -> Subject, pick: impl Fn(&str) -
     let mut report = Report::default();
     for case in cases().filter(|case| pick(case.name)) {
         let subject = make().await;
+        let lacks = subject.lacks_by_name();
         if let Some(why) = subject.lacks(case.needs) {
             report.skipped.push((case.name, why));
             continue;
@@ -198,7 +208,10 @@ pub async fn run_matching(make: impl AsyncFn() -> Subject, pick: impl Fn(&str) -
         let stop = task.abort_handle();
         match tokio::time::timeout(CASE_TIME_MAX, task).await {
             Ok(Ok(Ok(()))) => report.passed.push(case.name),
-            Ok(Ok(Err(failure))) => report.failed.push((case.name, failure.to_string())),
+            Ok(Ok(Err(failure))) => match failure.refused_for(&lacks) {
+                Some(lack) => report.refused.push((case.name, lack)),
+                None => report.failed.push((case.name, failure.to_string())),
+            },
             Ok(Err(panic)) => report.failed.push((case.name, format!("panicked: {panic}"))),
             Err(_) => {
                 stop.abort();

@@ -17,19 +17,27 @@ pub struct Subject {
     atomic: Option<Arc<dyn AtomicStore>>,
     snapshot_cursors: bool,
     tickets: bool,
+    lacks: Vec<&'static str>,
     _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Subject {
     /// A store that is atomic one document at a time, and no more.
     pub fn new(store: Arc<dyn DocumentStore>) -> Self {
-        Subject { store, atomic: None, snapshot_cursors: false, tickets: false, _keep: None }
+        Subject { store, atomic: None, snapshot_cursors: false, tickets: false, lacks: Vec::new(), _keep: None }
     }
 
     /// A store that also commits batches, and whose cursors read one snapshot.
     pub fn atomic(store: Arc<dyn AtomicStore>) -> Self {
         let document_store: Arc<dyn DocumentStore> = store.clone();
-        Subject { store: document_store, atomic: Some(store), snapshot_cursors: true, tickets: true, _keep: None }
+        Subject {
+            store: document_store,
+            atomic: Some(store),
+            snapshot_cursors: true,
+            tickets: true,
+            lacks: Vec::new(),
+            _keep: None,
+        }
     }
 
     /// One that does a request with a ticket once, although it is no [`AtomicStore`].
@@ -49,6 +57,18 @@ impl Subject {
     pub fn keeping(mut self, keep: impl Any + Send + Sync) -> Self {
         self._keep = Some(Box::new(keep));
         self
+    }
+
+    /// Says what the backend lacks. It refuses requests that need it with `CommandNotSupported` (115) and a text that ends
+    /// with "has no" and one of these names.
+    #[must_use]
+    pub fn without(mut self, lacks: impl IntoIterator<Item = &'static str>) -> Self {
+        self.lacks.extend(lacks);
+        self
+    }
+
+    pub(super) fn lacks_by_name(&self) -> Vec<&'static str> {
+        self.lacks.clone()
     }
 
     pub(super) fn lacks(&self, needs: Needs) -> Option<&'static str> {
@@ -180,6 +200,12 @@ pub struct Failure {
 impl Failure {
     pub(super) fn new(line: u32, text: String) -> Self {
         Failure { line, text }
+    }
+
+    /// What of this the case was refused for. Cases keep the errors that they did not expect in their text.
+    pub(super) fn refused_for(&self, lacks: &[&'static str]) -> Option<&'static str> {
+        let refused = self.text.contains("CommandNotSupported(115)");
+        lacks.iter().copied().find(|lack| refused && self.text.contains(&format!("has no {lack}")))
     }
 
     pub(super) fn about(mut self, what: &str) -> Self {

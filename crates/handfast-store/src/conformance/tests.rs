@@ -92,13 +92,34 @@ fn every_defect_is_caught_by_its_case() {
     assert_eq!(missed, []);
 }
 
+/// Without the declaration it is a defect, and so is the refusal of anything else: see `SparseIsRefused`.
+#[tokio::test]
+async fn a_case_that_meets_what_the_backend_lacks_is_refused_by_its_name() {
+    let case = Defect::SparseIsRefused.caught_by();
+    let run = async |lacks: &'static str| {
+        run_matching(async || broken::subject(Defect::SparseIsRefused).without([lacks]), |name| name == case).await
+    };
+    assert_eq!(run("sparse indexes").await.refused, [(case, "sparse indexes")]);
+    let other = run("partial indexes").await;
+    assert_eq!((other.failed.len(), other.refused.len()), (1, 0), "{other}");
+    // A case that fails for another reason fails, whatever the backend lacks.
+    let make = async || broken::subject(Defect::SparseIsIgnored).without(["sparse indexes"]);
+    let ignored = run_matching(make, |name| name == Defect::SparseIsIgnored.caught_by()).await;
+    assert_eq!((ignored.failed.len(), ignored.refused.len()), (1, 0), "{ignored}");
+}
+
 #[test]
 fn a_report_names_what_failed_and_is_not_clean() {
     let nothing = Report::default();
     assert!(!nothing.is_clean(), "a run of no case shows nothing");
-    let failed =
-        Report { passed: vec!["a"], failed: vec![("b", "line 1: no".to_owned())], skipped: vec![("c", "why")] };
+    let failed = Report {
+        passed: vec!["a"],
+        failed: vec![("b", "line 1: no".to_owned())],
+        refused: vec![("d", "indexes")],
+        skipped: vec![("c", "why")],
+    };
     assert!(!failed.is_clean());
-    let text = "conformance: 1 passed, 1 failed, 1 skipped\n  failed b: line 1: no\n  skipped 1: why\n";
+    let text = "conformance: 1 passed, 1 failed, 1 refused, 1 skipped\n  failed b: line 1: no\n  refused d: indexes\n  \
+                skipped 1: why\n";
     assert_eq!(failed.to_string(), text);
 }
