@@ -1,0 +1,150 @@
+//! What a server may lack, by name.
+
+use handfast_store::{Error, Result};
+
+use crate::error::unsupported;
+
+/// Something that MongoDB can do, and not everything that speaks its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    /// An update looks at a document and changes it in one step, whoever else writes.
+    AtomicUpdates,
+    /// An update may be an aggregation pipeline.
+    PipelineUpdates,
+    /// Constants (`c`) of such an update.
+    Constants,
+    /// `$[name]`, and the conditions behind it.
+    ArrayFilters,
+    /// An update of one document may say which of several.
+    SortedUpdates,
+    /// A request may say which index it uses.
+    Hints,
+    /// Variables (`let`) of a request.
+    Variables,
+    /// An index without the documents that lack its fields.
+    SparseIndexes,
+    /// An index of the documents that match a filter.
+    PartialIndexes,
+    /// An index by which documents expire.
+    ExpiringIndexes,
+    /// An index that is kept, and not used.
+    HiddenIndexes,
+    /// An index's settings can be changed (`collMod`).
+    IndexChanges,
+    /// A collection can be renamed to the name of another, which is dropped.
+    RenameOntoAnother,
+    /// A collection can be renamed to another database.
+    RenameAcrossDatabases,
+    /// Decimal128 values.
+    Decimals,
+    /// Doubles that are no finite number.
+    InfiniteNumbers,
+    /// MinKey and MaxKey.
+    ExtremeKeys,
+    /// JavaScript code, and undefined.
+    ObsoleteTypes,
+    /// An array as an element of an array.
+    NestedArrays,
+    /// A point in a stored field's name.
+    DottedNames,
+}
+
+use Capability as C;
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Capability; 20] = [
+        C::AtomicUpdates,
+        C::PipelineUpdates,
+        C::Constants,
+        C::ArrayFilters,
+        C::SortedUpdates,
+        C::Hints,
+        C::Variables,
+        C::SparseIndexes,
+        C::PartialIndexes,
+        C::ExpiringIndexes,
+        C::HiddenIndexes,
+        C::IndexChanges,
+        C::RenameOntoAnother,
+        C::RenameAcrossDatabases,
+        C::Decimals,
+        C::InfiniteNumbers,
+        C::ExtremeKeys,
+        C::ObsoleteTypes,
+        C::NestedArrays,
+        C::DottedNames,
+    ];
+
+    /// The name for people: it completes "the server has no ..".
+    pub fn name(self) -> &'static str {
+        match self {
+            C::AtomicUpdates => "atomic updates",
+            C::PipelineUpdates => "updates by pipeline",
+            C::Constants => "constants of updates",
+            C::ArrayFilters => "array filters",
+            C::SortedUpdates => "sort of updates",
+            C::Hints => "hints",
+            C::Variables => "variables of requests",
+            C::SparseIndexes => "sparse indexes",
+            C::PartialIndexes => "partial indexes",
+            C::ExpiringIndexes => "expiring indexes",
+            C::HiddenIndexes => "hidden indexes",
+            C::IndexChanges => "changes of indexes",
+            C::RenameOntoAnother => "rename onto another collection",
+            C::RenameAcrossDatabases => "rename to another database",
+            C::Decimals => "decimal values",
+            C::InfiniteNumbers => "NaN and infinity",
+            C::ExtremeKeys => "MinKey and MaxKey",
+            C::ObsoleteTypes => "values of the types code and undefined",
+            C::NestedArrays => "arrays within arrays",
+            C::DottedNames => "field names with a point",
+        }
+    }
+}
+
+impl std::fmt::Display for Capability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a server can do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The server, for messages: `FerretDB v1.24.2`.
+    product: String,
+    /// In ascending order, each once.
+    missing: Vec<Capability>,
+}
+
+impl Capabilities {
+    pub(crate) fn new(product: String, missing: impl IntoIterator<Item = Capability>) -> Self {
+        let mut missing: Vec<_> = missing.into_iter().collect();
+        missing.sort_unstable();
+        missing.dedup();
+        Capabilities { product, missing }
+    }
+
+    /// Whether it can do this.
+    pub fn has(&self, capability: Capability) -> bool {
+        !self.missing.contains(&capability)
+    }
+
+    /// What it cannot do.
+    pub fn missing(&self) -> &[Capability] {
+        &self.missing
+    }
+
+    /// Refuses a request that needs what is missing.
+    ///
+    /// # Errors
+    /// `CommandNotSupported` (115) that names it.
+    pub(crate) fn need(&self, capability: Capability) -> Result<()> {
+        if self.has(capability) { Ok(()) } else { Err(self.lack(capability)) }
+    }
+
+    pub(crate) fn lack(&self, capability: Capability) -> Error {
+        unsupported(format!("the server ({}) has no {capability}", self.product))
+    }
+}

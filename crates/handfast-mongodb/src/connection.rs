@@ -1,0 +1,76 @@
+//! Connecting: a client, what the server is, what it can do, and the store that fits it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::RawDocumentBuf;
+use bson::raw::cstr;
+use handfast_store::{DocumentStore, Result, Sources};
+use mongodb::Client;
+
+use crate::capability::Capability;
+use crate::command::Command;
+use crate::concern::Concerns;
+use crate::direct::DirectStore;
+use crate::error::{Effect, of_driver, unsupported};
+use crate::judged::JudgedStore;
+use crate::options::{self, ConnectOptions};
+use crate::probe::{self, Known};
+use crate::remote::Remote;
+use crate::server::{Hello, Product, Server};
+
+/// A store on a server, and what is known of the server.
+#[derive(Clone)]
+pub struct Connection {
+    /// The store.
+    pub store: Arc<dyn DocumentStore>,
+    /// The server.
+    pub server: Arc<Server>,
+}
+
+/// Connects to the servers of a connection string (`mongodb://..`), and finds out what they can do.
+///
+/// # Errors
+/// `BadValue` (2) for a connection string that is not valid, or asks for another durability than each write does; those of
+/// the network and of the login; `CommandNotSupported` (115) for a server without atomic updates, unless
+/// [`ConnectOptions::sole_writer`] is set.
+pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Result<Connection> {
+    let parsed = options::parse(uri)?;
+    let address = options::shown(uri)?;
+    let majority_timeout = parsed.write_concern.as_ref().and_then(|concern| concern.w_timeout);
+    let client = Client::with_options(options::client_options(parsed).await?);
+    let client = client.map_err(|error| of_driver(error, Effect::Nothing))?;
+
+    let hello = client.database("admin").run_raw_command(Command::new(cstr!("hello"), 1).done()).await;
+    let hello = hello.map_err(|error| of_driver(error, Effect::Nothing))?;
+    let hello = Hello::of(&RawDocumentBuf::try_from(&hello).map_err(handfast_mql::Error::from)?);
+    let concerns = Concerns::new(hello.deployment, majority_timeout.map(millis));
+    let remote = Arc::new(Remote::new(client, concerns, hello.statements_max, options.reply_timeout));
+    let product = Product::ask(&remote).await?;
+    let known = Known { product: &product.name, deployment: hello.deployment, is_ferretdb_1: product.is_ferretdb_1 };
+    let unique = sources.ids.object_id().to_hex();
+    let capabilities = probe::run(&remote, known, &options.probe_database, &unique).await?;
+    let server = Server { address, product: product.name, deployment: hello.deployment, capabilities };
+    let server = Arc::new(server);
+    let direct = DirectStore::new(remote, Arc::clone(&server), sources.clone());
+    if server.capabilities.has(Capability::AtomicUpdates) {
+        return Ok(Connection { store: Arc::new(direct), server });
+    }
+    if !options.sole_writer {
+        return Err(two_writers(&server));
+    }
+    Ok(Connection { store: Arc::new(JudgedStore::new(direct, sources)), server })
+}
+
+fn two_writers(server: &Server) -> handfast_store::Error {
+    unsupported(format!(
+        "the server ({}) has no {}: of two updates of a document at the same time one is lost; where nobody else writes \
+         to it, say so (sole writer), and writes take turns",
+        server.product,
+        Capability::AtomicUpdates
+    ))
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,119 @@
+//! A cursor of the server, cut into the pages that the contract asks for.
+//!
+//! What comes from the server passes the depth check before anybody reads it by recursion.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use futures_core::Stream;
+use handfast_mql::depth::{self, Limits};
+use handfast_store::page::Filling;
+use handfast_store::{BatchLimit, Cursor, Error, Page, Result};
+use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
+
+use crate::error::{Effect, incomplete, no_answer, of_driver};
+
+/// What a document of an answer may be like: larger than a stored one by what an answer adds, and no deeper.
+const LIMITS: Limits = Limits { nesting_max: depth::NESTING_MAX, bytes_max: depth::ANSWER_BYTES_MAX };
+
+/// A cursor that is open on the server, and what has come of it.
+pub(crate) struct MongoCursor {
+    /// None once the server has no more.
+    source: Option<RawBatchCursor>,
+    ready: VecDeque<RawDocumentBuf>,
+    /// What went wrong behind documents that were handed out.
+    failed: Option<Error>,
+    effect: Effect,
+    reply_timeout: Option<Duration>,
+}
+
+impl MongoCursor {
+    pub(crate) fn new(source: RawBatchCursor, effect: Effect, reply_timeout: Option<Duration>) -> Self {
+        MongoCursor { source: Some(source), ready: VecDeque::new(), failed: None, effect, reply_timeout }
+    }
+
+    /// Awaits the next batch of the server. What is ready afterwards is more than before, or there is no more.
+    pub(crate) async fn fetch(&mut self) -> Result<()> {
+        let Some(source) = &mut self.source else { return Ok(()) };
+        let next = std::future::poll_fn(|context| Pin::new(&mut *source).poll_next(context));
+        let batch = match self.reply_timeout {
+            None => next.await,
+            Some(limit) => match tokio::time::timeout(limit, next).await {
+                Ok(batch) => batch,
+                Err(_) => {
+                    self.source = None;
+                    return Err(no_answer(limit, self.effect));
+                }
+            },
+        };
+        let read = match batch {
+            None => {
+                self.source = None;
+                return Ok(());
+            }
+            Some(Ok(batch)) => self.take(&batch),
+            Some(Err(error)) => Err(of_driver(error, self.effect)),
+        };
+        if read.is_err() {
+            self.source = None;
+        }
+        read
+    }
+
+    fn take(&mut self, batch: &RawBatch) -> Result<()> {
+        let documents = batch.doc_slices().map_err(|error| of_driver(error, self.effect))?;
+        for document in documents {
+            let Ok(RawBsonRef::Document(document)) = document else {
+                return Err(incomplete("a batch holds something that is no document", self.effect));
+            };
+            depth::check(document.as_bytes(), LIMITS)?;
+            self.ready.push_back(document.to_owned());
+        }
+        if is_last(batch.as_raw_document()) {
+            self.source = None;
+        }
+        Ok(())
+    }
+
+    /// All that there is.
+    pub(crate) async fn drain(mut self) -> Result<VecDeque<RawDocumentBuf>> {
+        while self.source.is_some() {
+            self.fetch().await?;
+        }
+        Ok(self.ready)
+    }
+}
+
+/// Whether the server has closed the cursor.
+fn is_last(reply: &RawDocument) -> bool {
+    reply.get_document("cursor").is_ok_and(|cursor| crate::reply::number(cursor, "id") == Some(0))
+}
+
+#[async_trait]
+impl Cursor for MongoCursor {
+    async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
+        let mut filling = Filling::new(limit);
+        let mut is_empty = true;
+        loop {
+            while let Some(document) = self.ready.front() {
+                if !filling.has_room_for(document) {
+                    return Ok(filling.full());
+                }
+                filling.take(self.ready.pop_front());
+                is_empty = false;
+            }
+            match self.failed.take() {
+                Some(error) if is_empty => return Err(error),
+                Some(error) => {
+                    self.failed = Some(error);
+                    return Ok(filling.full());
+                }
+                None if self.source.is_none() => return Ok(filling.last()),
+                None => self.failed = self.fetch().await.err(),
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The store behind the contract: each request becomes a command, each answer an outcome.
+
+use async_trait::async_trait;
+use bson::raw::cstr;
+use bson::{RawBson, RawDocument, RawDocumentBuf};
+use handfast_mql::{Code, order};
+use handfast_store::page::Paged;
+use handfast_store::{
+    Aggregate, AggregateSource, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
+    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify,
+    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result,
+    Update, UpdateOutcome,
+};
+
+use super::DirectStore;
+use crate::command;
+use crate::error::{Effect, incomplete};
+use crate::needs;
+use crate::remote::Patience;
+use crate::reply;
+
+/// Databases that belong to the server.
+const SERVERS_OWN: [&str; 3] = ["admin", "config", "local"];
+
+#[async_trait]
+impl DocumentStore for DirectStore {
+    fn name(&self) -> &'static str {
+        "mongodb"
+    }
+
+    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
+        self.run_insert(request, |error, _| error).await
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        needs::check(&request, &self.server.capabilities)?;
+        let command = self.remote.reading(command::find(&request));
+        let database = request.namespace.database();
+        let cursor = self.remote.open(database, command, Effect::Nothing, Patience::Bounded).await?;
+        if request.limit == Some(0) {
+            return Ok(Box::new(Paged::new(std::iter::empty())));
+        }
+        Ok(Box::new(cursor))
+    }
+
+    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        self.run_update(request).await
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        self.run_find_and_modify(request).await
+    }
+
+    async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        self.run_delete(request).await
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        needs::check(&request, &self.server.capabilities)?;
+        let (database, writes) = (database_of(&request.source), writes(&request.pipeline));
+        let mut command = self.remote.reading(command::aggregate(&request));
+        let mut effect = Effect::Nothing;
+        if writes {
+            command = command.put(cstr!("writeConcern"), self.remote.concerns.write(request.durability));
+            effect = Effect::Several;
+        }
+        let cursor = self.remote.open(database, command, effect, Patience::Endless).await?;
+        Ok(Box::new(cursor))
+    }
+
+    async fn count(&self, request: Count) -> Result<u64> {
+        needs::check(&request, &self.server.capabilities)?;
+        let command = self.remote.reading(command::count(&request));
+        let reply = self.remote.read(request.namespace.database(), command, Patience::Bounded).await?;
+        let counted = reply::count(&reply, "n").ok_or_else(|| incomplete("there is no n", Effect::Nothing))?;
+        Ok(if request.limit == Some(0) { 0 } else { counted })
+    }
+
+    async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        needs::check(&request, &self.server.capabilities)?;
+        let command = self.remote.reading(command::distinct(&request));
+        let reply = self.remote.read(request.namespace.database(), command, Patience::Bounded).await?;
+        let values = reply.get_array("values").map_err(|_| incomplete("there are no values", Effect::Nothing))?;
+        let mut values: Vec<RawBson> = values.into_iter().flatten().map(RawBson::from).collect();
+        values.sort_by(|a, b| order::compare(a.as_raw_bson_ref(), b.as_raw_bson_ref()));
+        values.dedup_by(|a, b| order::compare(a.as_raw_bson_ref(), b.as_raw_bson_ref()).is_eq());
+        Ok(values)
+    }
+
+    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
+        let database = match &request.explained {
+            Explained::Find(find) => find.namespace.database(),
+            Explained::Aggregate(aggregate) => database_of(&aggregate.source),
+        };
+        self.remote.read(database, command::explain(&request), Patience::Endless).await
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+        needs::check(&request, &self.server.capabilities)?;
+        let reply = self.remote.define(request.namespace.database(), command::create_indexes(&request)).await?;
+        let field = |name| {
+            let count = reply::count(&reply, name).and_then(|count| u32::try_from(count).ok());
+            count.ok_or_else(|| incomplete(&format!("there is no {name}"), Effect::Several))
+        };
+        Ok((field("numIndexesBefore")?, field("numIndexesAfter")?))
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
+        let reply = self.remote.define(request.namespace.database(), command::drop_indexes(&request)).await?;
+        let count = reply::count(&reply, "nIndexesWas").and_then(|count| u32::try_from(count).ok());
+        count.ok_or_else(|| incomplete("there is no nIndexesWas", Effect::Several))
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
+        let command = command::list_indexes(namespace);
+        let cursor = self.remote.open(namespace.database(), command, Effect::Nothing, Patience::Bounded).await?;
+        let shown = cursor.drain().await?;
+        shown.iter().map(|index| Ok(IndexInfo { spec: reply::index(index)? })).collect()
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, _options: CollectionOptions) -> Result<()> {
+        match self.remote.define(namespace.database(), command::create(namespace)).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Code::NamespaceExists => {
+                // No options are known, so that those of one that exists are the same.
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
+        needs::check(&request, &self.server.capabilities)?;
+        self.remote.define(request.namespace.database(), command::modify_collection(&request)).await
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
+        needs::check(&request, &self.server.capabilities)?;
+        self.remote.define("admin", command::rename(&request)).await.map(|_| ())
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
+        match self.remote.define(namespace.database(), command::drop(namespace)).await {
+            // Newer servers find nothing wrong with dropping what is not there, but do not name it.
+            Ok(reply) => Ok(reply.get_str("ns").is_ok()),
+            Err(error) if error.code() == Code::NamespaceNotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        let command = command::list_collections();
+        let cursor = self.remote.open(database, command, Effect::Nothing, Patience::Bounded).await?;
+        let mut infos: Vec<_> = cursor.drain().await?.iter().filter_map(|shown| collection(shown)).collect();
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(infos)
+    }
+
+    async fn list_databases(&self) -> Result<Vec<String>> {
+        let reply = self.remote.read("admin", command::list_databases(), Patience::Bounded).await?;
+        let databases =
+            reply.get_array("databases").map_err(|_| incomplete("there are no databases", Effect::Nothing))?;
+        let names = databases.into_iter().flatten().filter_map(|shown| shown.as_document()?.get_str("name").ok());
+        let mut names: Vec<String> = names.filter(|name| !SERVERS_OWN.contains(name)).map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    async fn drop_database(&self, database: &str) -> Result<bool> {
+        let reply = self.remote.define(database, command::drop_database()).await?;
+        Ok(reply.get_str("dropped").is_ok())
+    }
+
+    async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
+        let reply = self.remote.read(namespace.database(), command::stats(namespace), Patience::Bounded).await?;
+        Ok(reply::stats(&reply))
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.remote.flush().await
+    }
+}
+
+fn database_of(source: &AggregateSource) -> &str {
+    match source {
+        AggregateSource::Collection(namespace) => namespace.database(),
+        AggregateSource::Database(database) => database,
+    }
+}
+
+/// Whether a pipeline ends in a stage that writes.
+fn writes(pipeline: &[RawDocumentBuf]) -> bool {
+    let stage = pipeline.last().and_then(|stage| stage.iter().next()?.ok());
+    stage.is_some_and(|(name, _)| ["$out", "$merge"].contains(&name.as_str()))
+}
+
+/// A collection as `listCollections` shows it; views and what belongs to the server are none.
+fn collection(shown: &RawDocument) -> Option<CollectionInfo> {
+    let name = shown.get_str("name").ok()?;
+    let is_plain = shown.get_str("type").is_ok_and(|kind| kind == "collection");
+    if !is_plain || name.starts_with("system.") {
+        return None;
+    }
+    let uuid = shown.get_document("info").ok().and_then(|info| info.get_binary("uuid").ok());
+    let uuid = uuid.and_then(|uuid| uuid.bytes.try_into().ok()).unwrap_or_default();
+    Some(CollectionInfo { name: name.to_owned(), options: CollectionOptions::default(), uuid })
+}

@@ -1,0 +1,156 @@
+//! Writes: cut into commands, sent one after the other, their answers added up.
+
+use bson::{RawDocument, RawDocumentBuf};
+use handfast_store::insertion;
+use handfast_store::{
+    Delete, DeleteOutcome, Error, FindAndModify, FindAndModifyOutcome, Insert, InsertOutcome, Result, Ticket, Update,
+    UpdateOutcome, WriteError,
+};
+
+use super::DirectStore;
+use crate::batch::cut;
+use crate::command;
+use crate::error::{Effect, unsupported};
+use crate::needs::{self, Stored};
+use crate::reply;
+
+impl DirectStore {
+    /// Inserts. What the server says of a document that it refuses, goes through the function.
+    pub(crate) async fn run_insert(
+        &self,
+        request: Insert,
+        complete: impl Fn(Error, &RawDocument) -> Error + Send + Sync,
+    ) -> Result<InsertOutcome> {
+        refuse_ticket(request.ticket)?;
+        let Insert { namespace, documents, ordered, durability, .. } = request;
+        let (mut outcome, mut refused) = (InsertOutcome::default(), Vec::new());
+        // The places in the request of those that are sent.
+        let (mut places, mut sent) = (Vec::new(), Vec::new());
+        for (index, document) in documents.into_iter().enumerate() {
+            let prepared = insertion::prepare(document, &*self.sources.ids);
+            let checked = prepared.and_then(|document| {
+                needs::check(&Stored(&document), &self.server.capabilities)?;
+                Ok(document)
+            });
+            match checked {
+                Ok(document) => {
+                    places.push(index);
+                    sent.push(document);
+                }
+                Err(error) => {
+                    refused.push(WriteError { index, error });
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        for range in cut(sent.iter().map(|document| document.as_bytes().len()), self.remote.statements_max) {
+            let command = command::insert(&namespace, &sent[range.clone()], ordered);
+            let effect = if range.len() == 1 { Effect::One } else { Effect::Several };
+            let reply = self
+                .remote
+                .write(&namespace, command, durability, effect)
+                .await
+                .map_err(|error| after(error, outcome.inserted > 0))?;
+            let InsertOutcome { inserted, errors } = reply::insert(&reply, range.start, range.len(), ordered)?;
+            outcome.inserted += inserted;
+            outcome.errors.extend(errors.into_iter().map(|WriteError { index, error }| match sent.get(index) {
+                Some(document) => WriteError { index: places[index], error: complete(error, document) },
+                None => WriteError { index, error },
+            }));
+            if ordered && !outcome.errors.is_empty() {
+                break;
+            }
+        }
+        if !ordered || outcome.errors.is_empty() {
+            outcome.errors.extend(refused);
+        }
+        outcome.errors.sort_by_key(|error| error.index);
+        Ok(outcome)
+    }
+
+    pub(super) async fn run_update(&self, request: Update) -> Result<UpdateOutcome> {
+        needs::check(&request, &self.server.capabilities)?;
+        refuse_ticket(request.ticket)?;
+        let Update { namespace, statements, ordered, durability, variables, .. } = request;
+        let multi: Vec<_> = statements.iter().map(|statement| statement.multi).collect();
+        let statements: Vec<_> = statements.iter().map(command::update_statement).collect();
+        let mut all = UpdateOutcome::default();
+        for range in cut(sizes(&statements), self.remote.statements_max) {
+            let command = command::update(&namespace, &statements[range.clone()], ordered, &variables);
+            let effect = effect(&multi[range.clone()]);
+            let has_effect = all.modified > 0 || !all.upserted.is_empty();
+            let reply = self
+                .remote
+                .write(&namespace, command, durability, effect)
+                .await
+                .map_err(|error| after(error, has_effect))?;
+            let outcome = reply::update(&reply, range.start)?;
+            all.matched += outcome.matched;
+            all.modified += outcome.modified;
+            all.upserted.extend(outcome.upserted);
+            all.errors.extend(outcome.errors);
+            if ordered && !all.errors.is_empty() {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn run_delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        needs::check(&request, &self.server.capabilities)?;
+        refuse_ticket(request.ticket)?;
+        let Delete { namespace, statements, ordered, durability, variables, .. } = request;
+        let multi: Vec<_> = statements.iter().map(|statement| statement.multi).collect();
+        let statements: Vec<_> = statements.iter().map(command::delete_statement).collect();
+        let mut all = DeleteOutcome::default();
+        for range in cut(sizes(&statements), self.remote.statements_max) {
+            let command = command::delete(&namespace, &statements[range.clone()], ordered, &variables);
+            let effect = effect(&multi[range.clone()]);
+            let reply = self
+                .remote
+                .write(&namespace, command, durability, effect)
+                .await
+                .map_err(|error| after(error, all.deleted > 0))?;
+            let outcome = reply::delete(&reply, range.start)?;
+            all.deleted += outcome.deleted;
+            all.errors.extend(outcome.errors);
+            if ordered && !all.errors.is_empty() {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn run_find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        needs::check(&request, &self.server.capabilities)?;
+        refuse_ticket(request.ticket)?;
+        let command = command::find_and_modify(&request);
+        let reply = self.remote.write(&request.namespace, command, request.durability, Effect::One).await?;
+        reply::find_and_modify(&reply)
+    }
+}
+
+fn sizes(statements: &[RawDocumentBuf]) -> impl Iterator<Item = usize> {
+    statements.iter().map(|statement| statement.as_bytes().len())
+}
+
+/// What a command of these statements, each for one document or many, may leave half done.
+fn effect(multi: &[bool]) -> Effect {
+    match multi {
+        [false] => Effect::One,
+        _ => Effect::Several,
+    }
+}
+
+/// An error of a command, of which others came before.
+fn after(error: Error, has_effect: bool) -> Error {
+    if has_effect { error.in_doubt() } else { error }
+}
+
+/// Nothing here does a request and keeps its ticket in one step.
+pub(crate) fn refuse_ticket(ticket: Option<Ticket>) -> Result<()> {
+    let text = "a server that is atomic one document at a time keeps no tickets: a transaction can";
+    ticket.map_or(Ok(()), |_| Err(unsupported(text.to_owned())))
+}

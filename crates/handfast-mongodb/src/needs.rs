@@ -1,0 +1,188 @@
+//! What a request needs of a server beyond what every server has: looked at before anything is sent.
+
+use bson::{RawBsonRef, RawDocument};
+use handfast_store::{
+    Aggregate, Count, CreateIndexes, Delete, Distinct, Find, FindAndModify, Hint, Modification, ModifyCollection,
+    RenameCollection, Result, Update, UpdateSpec,
+};
+
+use crate::capability::{Capabilities, Capability};
+
+#[cfg(test)]
+mod tests;
+
+/// What of a request can be missing.
+pub(crate) trait Needs {
+    /// Calls the function with each thing that is needed, until one is refused.
+    ///
+    /// # Errors
+    /// Those of the function.
+    fn needs(&self, need: &mut dyn FnMut(Capability) -> Result<()>) -> Result<()>;
+}
+
+/// Refuses a request that needs something that is missing.
+///
+/// # Errors
+/// `CommandNotSupported` (115) that names it.
+pub(crate) fn check(request: &impl Needs, capabilities: &Capabilities) -> Result<()> {
+    if capabilities.missing().is_empty() {
+        return Ok(());
+    }
+    request.needs(&mut |capability| capabilities.need(capability))
+}
+
+type Need<'n> = &'n mut dyn FnMut(Capability) -> Result<()>;
+
+fn hint(hint: Option<&Hint>, need: Need<'_>) -> Result<()> {
+    hint.map_or(Ok(()), |_| need(Capability::Hints))
+}
+
+fn variables(variables: &RawDocument, need: Need<'_>) -> Result<()> {
+    if variables.is_empty() { Ok(()) } else { need(Capability::Variables) }
+}
+
+fn change(update: &UpdateSpec, array_filters: &[bson::RawDocumentBuf], need: Need<'_>) -> Result<()> {
+    match update {
+        UpdateSpec::Pipeline(_) => need(Capability::PipelineUpdates)?,
+        UpdateSpec::Document(document) => values(document, is_replacement(document), need)?,
+    }
+    if array_filters.is_empty() { Ok(()) } else { need(Capability::ArrayFilters) }
+}
+
+impl Needs for Find {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        hint(self.hint.as_ref(), need)?;
+        variables(&self.variables, need)
+    }
+}
+
+impl Needs for Count {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        hint(self.hint.as_ref(), need)
+    }
+}
+
+impl Needs for Distinct {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        hint(self.hint.as_ref(), need)
+    }
+}
+
+impl Needs for Aggregate {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        hint(self.hint.as_ref(), need)?;
+        variables(&self.variables, need)
+    }
+}
+
+impl Needs for Update {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        variables(&self.variables, need)?;
+        for statement in &self.statements {
+            change(&statement.update, &statement.array_filters, need)?;
+            hint(statement.hint.as_ref(), need)?;
+            if !statement.sort.is_empty() {
+                need(Capability::SortedUpdates)?;
+            }
+            if !statement.constants.is_empty() {
+                need(Capability::Constants)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Needs for FindAndModify {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        variables(&self.variables, need)?;
+        hint(self.hint.as_ref(), need)?;
+        match &self.modification {
+            Modification::Remove => Ok(()),
+            Modification::Update { update, array_filters, .. } => change(update, array_filters, need),
+        }
+    }
+}
+
+impl Needs for Delete {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        variables(&self.variables, need)?;
+        self.statements.iter().try_for_each(|statement| hint(statement.hint.as_ref(), need))
+    }
+}
+
+impl Needs for CreateIndexes {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        for index in &self.indexes {
+            let options = [
+                (index.sparse, Capability::SparseIndexes),
+                (index.partial_filter.is_some(), Capability::PartialIndexes),
+                (index.expire_after_seconds.is_some(), Capability::ExpiringIndexes),
+                (index.hidden, Capability::HiddenIndexes),
+            ];
+            options.into_iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, capability)| need(capability))?;
+        }
+        Ok(())
+    }
+}
+
+impl Needs for ModifyCollection {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        self.index.as_ref().map_or(Ok(()), |_| need(Capability::IndexChanges))
+    }
+}
+
+impl Needs for RenameCollection {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        if self.from.database() != self.to.database() {
+            need(Capability::RenameAcrossDatabases)?;
+        }
+        if self.drop_target { need(Capability::RenameOntoAnother) } else { Ok(()) }
+    }
+}
+
+/// A document that is to be stored.
+pub(crate) struct Stored<'d>(pub(crate) &'d RawDocument);
+
+impl Needs for Stored<'_> {
+    fn needs(&self, need: Need<'_>) -> Result<()> {
+        values(self.0, true, need)
+    }
+}
+
+/// The first field tells.
+fn is_replacement(update: &RawDocument) -> bool {
+    !update.iter().flatten().next().is_some_and(|(name, _)| name.as_str().starts_with('$'))
+}
+
+/// What the values of a document need, and its names and arrays if it is stored as it is: those of an operator are paths
+/// and arguments. The document has passed the depth check.
+fn values(document: &RawDocument, is_stored: bool, need: Need<'_>) -> Result<()> {
+    for (name, value) in document.iter().flatten() {
+        if is_stored && name.as_str().contains('.') {
+            need(Capability::DottedNames)?;
+        }
+        self::value(value, is_stored, false, need)?;
+    }
+    Ok(())
+}
+
+fn value(value: RawBsonRef<'_>, is_stored: bool, is_element: bool, need: Need<'_>) -> Result<()> {
+    match value {
+        RawBsonRef::Document(document) => values(document, is_stored, need),
+        RawBsonRef::Array(elements) => {
+            if is_stored && is_element {
+                need(Capability::NestedArrays)?;
+            }
+            elements.into_iter().flatten().try_for_each(|element| self::value(element, is_stored, true, need))
+        }
+        RawBsonRef::Decimal128(_) => need(Capability::Decimals),
+        RawBsonRef::Double(double) if !double.is_finite() => need(Capability::InfiniteNumbers),
+        RawBsonRef::MinKey | RawBsonRef::MaxKey => need(Capability::ExtremeKeys),
+        RawBsonRef::JavaScriptCode(_)
+        | RawBsonRef::JavaScriptCodeWithScope(_)
+        | RawBsonRef::Symbol(_)
+        | RawBsonRef::DbPointer(_)
+        | RawBsonRef::Undefined => need(Capability::ObsoleteTypes),
+        _ => Ok(()),
+    }
+}

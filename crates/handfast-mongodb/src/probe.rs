@@ -1,0 +1,290 @@
+//! What a server can do, found out by trying.
+//!
+//! A server that does not know an option may refuse it, pass over it in silence, or hang up. So each probe asks for
+//! something and looks whether it came about: a sparse index is there when it is listed as sparse, a hint counts when one
+//! to no index is refused. A server that hangs up is asked whether it is still there: then it was the question.
+//!
+//! The probes work in a collection of a name that nobody else has, which is dropped in the end.
+//!
+//! Whether an update is atomic beside others cannot be tried: that is known of the product. FerretDB 1 reads a document,
+//! changes it and writes it back in separate steps (its `msg_update.go`), so that of two updates at the same time one is
+//! lost.
+
+use bson::raw::cstr;
+use bson::spec::BinarySubtype;
+use bson::{Binary, Decimal128, RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
+use handfast_store::{
+    DeleteStatement, ErrorClass, Find, Hint, IndexSelector, IndexSpec, ModifyCollection, ModifyIndex, Namespace,
+    RenameCollection, Result, UpdateSpec, UpdateStatement,
+};
+
+use crate::capability::{Capabilities, Capability};
+use crate::command::{self, Command};
+use crate::concern::Deployment;
+use crate::error::Effect;
+use crate::remote::{Patience, Remote};
+use crate::reply;
+
+/// How the names of the collections begin that probes work in.
+const COLLECTION: &str = "handfast_probe_";
+
+/// What is known of a server before it is tried.
+pub(crate) struct Known<'k> {
+    pub(crate) product: &'k str,
+    pub(crate) deployment: Deployment,
+    /// It is FerretDB with major version 1.
+    pub(crate) is_ferretdb_1: bool,
+}
+
+/// Tries everything, in this database; `unique` makes the name of the collection.
+///
+/// # Errors
+/// The server is out of reach, or does not let us write to the database.
+pub(crate) async fn run(remote: &Remote, known: Known<'_>, database: &str, unique: &str) -> Result<Capabilities> {
+    let collection = Namespace::new(database, format!("{COLLECTION}{unique}"))?;
+    let probe = Probe { remote, collection };
+    let found = probe.all(&known).await;
+    let dropped = probe.drop().await;
+    let mut missing = found?;
+    dropped?;
+    if known.is_ferretdb_1 {
+        missing.push(Capability::AtomicUpdates);
+    }
+    if known.is_ferretdb_1 || known.deployment == Deployment::Sharded {
+        missing.push(Capability::RenameAcrossDatabases);
+    }
+    Ok(Capabilities::new(known.product.to_owned(), missing))
+}
+
+struct Probe<'p> {
+    remote: &'p Remote,
+    collection: Namespace,
+}
+
+impl Probe<'_> {
+    /// Everything that is missing.
+    async fn all(&self, known: &Known<'_>) -> Result<Vec<Capability>> {
+        // Whoever may not write here, gets this error and no list of missing things.
+        self.put(rawdoc! { "_id": "a", "n": 1, "list": [{ "n": 1 }, { "n": 5 }] }).await?;
+        let mut missing = Vec::new();
+        for capability in Capability::ALL {
+            if !self.has(capability).await? {
+                tracing::debug!(server = known.product, %capability, "the server lacks something");
+                missing.push(capability);
+            }
+        }
+        Ok(missing)
+    }
+
+    async fn has(&self, capability: Capability) -> Result<bool> {
+        match self.tried(capability).await {
+            Err(error) if error.class() == ErrorClass::Command => Ok(false),
+            Err(error) if error.class() == ErrorClass::TransientNetwork => {
+                // It hung up. If it did because of the question, it does so again, and is there all the same.
+                let again = self.tried(capability).await;
+                match again {
+                    Err(again) if again.class() == ErrorClass::TransientNetwork => {
+                        self.remote.read("admin", Command::new(cstr!("ping"), 1), Patience::Bounded).await?;
+                        Ok(false)
+                    }
+                    Err(again) if again.class() == ErrorClass::Command => Ok(false),
+                    Err(_) => Err(error),
+                    Ok(has) => Ok(has),
+                }
+            }
+            other => other,
+        }
+    }
+
+    async fn tried(&self, capability: Capability) -> Result<bool> {
+        use Capability as C;
+        let a = || rawdoc! { "_id": "a" };
+        let set = |change| UpdateStatement::one(a(), UpdateSpec::Document(change));
+        let add = || vec![rawdoc! { "$set": { "m": { "$add": ["$n", 1] } } }];
+        match capability {
+            // Nothing of these can be tried.
+            C::AtomicUpdates | C::RenameAcrossDatabases => Ok(true),
+            C::PipelineUpdates => {
+                let statement = UpdateStatement::one(a(), UpdateSpec::Pipeline(add()));
+                self.update_leads_to(&statement, rawdoc! { "_id": "a", "m": 2 }).await
+            }
+            C::Constants => {
+                let stages = vec![rawdoc! { "$set": { "k": "$$constant" } }];
+                let constants = rawdoc! { "constant": 7 };
+                let statement =
+                    UpdateStatement { constants, ..UpdateStatement::one(a(), UpdateSpec::Pipeline(stages)) };
+                self.update_leads_to(&statement, rawdoc! { "_id": "a", "k": 7 }).await
+            }
+            C::ArrayFilters => {
+                let array_filters = vec![rawdoc! { "x.n": { "$gt": 3 } }];
+                let statement = UpdateStatement { array_filters, ..set(rawdoc! { "$set": { "list.$[x].n": 6 } }) };
+                self.update_leads_to(&statement, rawdoc! { "_id": "a", "list": [{ "n": 1 }, { "n": 6 }] }).await
+            }
+            C::SortedUpdates => {
+                self.put(rawdoc! { "_id": "s1", "s": 1 }).await?;
+                self.put(rawdoc! { "_id": "s2", "s": 2 }).await?;
+                let change = UpdateSpec::Document(rawdoc! { "$set": { "picked": true } });
+                let by_s = UpdateStatement::one(rawdoc! { "s": { "$gt": 0 } }, change);
+                let statement = UpdateStatement { sort: rawdoc! { "s": -1 }, ..by_s };
+                self.update_leads_to(&statement, rawdoc! { "_id": "s2", "picked": true }).await
+            }
+            C::Hints => self.heeds_hints().await,
+            C::Variables => {
+                let filter = rawdoc! { "$expr": { "$eq": ["$_id", "$$wanted"] } };
+                let find = Find { variables: rawdoc! { "wanted": "a" }, ..self.find(filter) };
+                Ok(self.found(&find).await? == 1)
+            }
+            C::SparseIndexes => {
+                self.index_is_kept(IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "p1": 1 }) }).await
+            }
+            C::PartialIndexes => {
+                let partial_filter = Some(rawdoc! { "live": true });
+                self.index_is_kept(IndexSpec { partial_filter, ..IndexSpec::new(rawdoc! { "p2": 1 }) }).await
+            }
+            C::ExpiringIndexes => {
+                let expire_after_seconds = Some(1_000_000);
+                self.index_is_kept(IndexSpec { expire_after_seconds, ..IndexSpec::new(rawdoc! { "p3": 1 }) }).await
+            }
+            C::HiddenIndexes => {
+                self.index_is_kept(IndexSpec { hidden: true, ..IndexSpec::new(rawdoc! { "p4": 1 }) }).await
+            }
+            C::IndexChanges => self.changes_an_index().await,
+            C::RenameOntoAnother => self.renames_onto_another().await,
+            C::Decimals => {
+                let one = Decimal128::from_bytes([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x30]);
+                self.keeps("decimal", one.into()).await
+            }
+            C::InfiniteNumbers => self.keeps("infinite", f64::INFINITY.into()).await,
+            C::ExtremeKeys => {
+                Ok(self.keeps("least", RawBson::MinKey).await? && self.keeps("greatest", RawBson::MaxKey).await?)
+            }
+            C::ObsoleteTypes => self.keeps("code", RawBson::JavaScriptCode("x".to_owned())).await,
+            C::NestedArrays => {
+                let inner = RawArrayBuf::from_iter([1, 2]);
+                self.keeps("nested", RawArrayBuf::from_iter([inner]).into()).await
+            }
+            C::DottedNames => self.keeps("dotted", rawdoc! { "x.y": 1 }.into()).await,
+        }
+    }
+
+    fn find(&self, filter: RawDocumentBuf) -> Find {
+        Find::new(self.collection.clone(), filter)
+    }
+
+    async fn write(&self, command: Command) -> Result<RawDocumentBuf> {
+        self.remote.run(self.collection.database(), command, Effect::Nothing, Patience::Bounded).await
+    }
+
+    /// Inserts a document, or puts it in the place of the one with its `_id`.
+    async fn put(&self, document: RawDocumentBuf) -> Result<()> {
+        let reply = self.write(command::insert(&self.collection, &[document], true)).await?;
+        let outcome = reply::insert(&reply, 0, 1, true)?;
+        match outcome.errors.into_iter().next() {
+            Some(refused) if refused.error.code() != handfast_mql::Code::DuplicateKey => Err(refused.error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn found(&self, find: &Find) -> Result<usize> {
+        let database = self.collection.database();
+        let cursor = self.remote.open(database, command::find(find), Effect::Nothing, Patience::Bounded).await?;
+        Ok(cursor.drain().await?.len())
+    }
+
+    /// Whether a document holds what was put into it.
+    async fn keeps(&self, id: &str, value: RawBson) -> Result<bool> {
+        let mut document = rawdoc! { "_id": id };
+        document.append(cstr!("v"), value);
+        self.put(document.clone()).await?;
+        let find = command::find(&self.find(rawdoc! { "_id": id }));
+        let database = self.collection.database();
+        let cursor = self.remote.open(database, find, Effect::Nothing, Patience::Bounded).await?;
+        Ok(cursor.drain().await? == [document])
+    }
+
+    /// Whether a document that is like the example is there after the update.
+    async fn update_leads_to(&self, statement: &UpdateStatement, example: RawDocumentBuf) -> Result<bool> {
+        let statements = [command::update_statement(statement)];
+        let reply = self.write(command::update(&self.collection, &statements, true, &rawdoc! {})).await?;
+        let outcome = reply::update(&reply, 0)?;
+        if let Some(refused) = outcome.errors.into_iter().next() {
+            return Err(refused.error);
+        }
+        Ok(self.found(&self.find(example)).await? == 1)
+    }
+
+    /// Whether a hint to no index is refused by all that may have one.
+    async fn heeds_hints(&self) -> Result<bool> {
+        let hint = || Some(Hint::Name("handfast_no_such_index".to_owned()));
+        let a = || rawdoc! { "_id": "a" };
+        if self.found(&Find { hint: hint(), ..self.find(a()) }).await.is_ok() {
+            return Ok(false);
+        }
+        let change = UpdateSpec::Document(rawdoc! { "$set": { "hinted": true } });
+        let statement =
+            command::update_statement(&UpdateStatement { hint: hint(), ..UpdateStatement::one(a(), change) });
+        let reply = self.write(command::update(&self.collection, &[statement], true, &rawdoc! {})).await;
+        if reply.and_then(|reply| reply::update(&reply, 0)).is_ok_and(|outcome| outcome.errors.is_empty()) {
+            return Ok(false);
+        }
+        let statement = DeleteStatement { filter: rawdoc! { "_id": "none" }, multi: false, hint: hint() };
+        let statement = command::delete_statement(&statement);
+        let reply = self.write(command::delete(&self.collection, &[statement], true, &rawdoc! {})).await;
+        Ok(!reply.and_then(|reply| reply::delete(&reply, 0)).is_ok_and(|outcome| outcome.errors.is_empty()))
+    }
+
+    /// Whether an index is listed as it was created.
+    async fn index_is_kept(&self, index: IndexSpec) -> Result<bool> {
+        self.write(command::create_index(&self.collection, &index)).await?;
+        Ok(self.indexes().await?.contains(&index))
+    }
+
+    async fn indexes(&self) -> Result<Vec<IndexSpec>> {
+        let command = command::list_indexes(&self.collection);
+        let cursor = self.remote.open(self.collection.database(), command, Effect::Nothing, Patience::Bounded).await?;
+        cursor.drain().await?.iter().map(|shown| reply::index(shown)).collect()
+    }
+
+    async fn changes_an_index(&self) -> Result<bool> {
+        let index = IndexSpec { expire_after_seconds: Some(1_000_000), ..IndexSpec::new(rawdoc! { "p5": 1 }) };
+        let changed = IndexSpec { expire_after_seconds: Some(2_000_000), ..index.clone() };
+        if self.indexes().await?.contains(&changed) {
+            // An answer of the first try got lost.
+            return Ok(true);
+        }
+        self.write(command::create_index(&self.collection, &index)).await?;
+        let selector = IndexSelector::Names(vec![index.name.clone()]);
+        let change = ModifyIndex { selector, expire_after_seconds: Some(2_000_000), hidden: None };
+        let request = ModifyCollection { namespace: self.collection.clone(), index: Some(change) };
+        self.write(command::modify_collection(&request)).await?;
+        Ok(self.indexes().await?.contains(&changed))
+    }
+
+    fn other(&self) -> Result<Namespace> {
+        Namespace::new(self.collection.database(), format!("{}_2", self.collection.collection()))
+    }
+
+    async fn renames_onto_another(&self) -> Result<bool> {
+        let (from, to) = (self.other()?, self.collection.clone());
+        let document = rawdoc! { "_id": "renamed", "v": Binary { subtype: BinarySubtype::Generic, bytes: vec![1] } };
+        let reply = self.write(command::insert(&from, &[document], true)).await?;
+        reply::insert(&reply, 0, 1, true)?;
+        let rename = command::rename(&RenameCollection { from, to, drop_target: true });
+        self.remote.run("admin", rename, Effect::Nothing, Patience::Bounded).await?;
+        let renamed = self.found(&self.find(rawdoc! { "_id": "renamed" })).await? == 1;
+        // What the other probes work with went away with it.
+        self.put(rawdoc! { "_id": "a", "n": 1, "list": [{ "n": 1 }, { "n": 5 }] }).await?;
+        Ok(renamed)
+    }
+
+    /// Leaves nothing behind.
+    async fn drop(&self) -> Result<()> {
+        for namespace in [self.collection.clone(), self.other()?] {
+            match self.write(command::drop(&namespace)).await {
+                Err(error) if error.code() == handfast_mql::Code::NamespaceNotFound => {}
+                result => drop(result?),
+            }
+        }
+        Ok(())
+    }
+}

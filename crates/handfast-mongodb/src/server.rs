@@ -1,0 +1,75 @@
+//! What is known of a server: which product it is, and what it says of itself.
+
+use bson::RawDocument;
+use bson::raw::cstr;
+use handfast_store::Result;
+
+use crate::capability::Capabilities;
+use crate::command::Command;
+use crate::concern::Deployment;
+use crate::remote::{Patience, Remote};
+use crate::reply;
+
+#[cfg(test)]
+mod tests;
+
+/// Statements of one command at most, if a server does not say.
+const STATEMENTS_MAX: usize = 100_000;
+
+/// The server, or servers, that a store is on.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Where it is, without user and password: `mongodb://127.0.0.1:27017`.
+    pub address: String,
+    /// The product and its version: `MongoDB 8.0.4`, `FerretDB v1.24.2`.
+    pub product: String,
+    /// What kind of deployment answers.
+    pub deployment: Deployment,
+    /// What it can do.
+    pub capabilities: Capabilities,
+}
+
+/// What `hello` says.
+pub(crate) struct Hello {
+    pub(crate) deployment: Deployment,
+    pub(crate) statements_max: usize,
+}
+
+impl Hello {
+    pub(crate) fn of(hello: &RawDocument) -> Self {
+        let statements = reply::count(hello, "maxWriteBatchSize").and_then(|count| usize::try_from(count).ok());
+        Hello { deployment: Deployment::of_hello(hello), statements_max: statements.unwrap_or(STATEMENTS_MAX) }
+    }
+}
+
+/// What `buildInfo` says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Product {
+    pub(crate) name: String,
+    pub(crate) is_ferretdb_1: bool,
+}
+
+impl Product {
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// It is out of reach, or says nothing.
+    pub(crate) async fn ask(remote: &Remote) -> Result<Self> {
+        let reply = remote.read("admin", Command::new(cstr!("buildInfo"), 1), Patience::Bounded).await?;
+        Ok(Product::of(&reply))
+    }
+
+    fn of(build: &RawDocument) -> Self {
+        let of = |document: &RawDocument, field: &str| document.get_str(field).map(str::to_owned).ok();
+        let inner = |field: &str| build.get_document(field).ok().and_then(|own| of(own, "version"));
+        let is_ferretdb_1 = of(build, "ferretdbVersion").is_some();
+        let named = [
+            ("FerretDB 1, version", of(build, "ferretdbVersion")),
+            ("FerretDB", inner("ferretdb")),
+            ("Handfast", inner("handfast")),
+            ("MongoDB", of(build, "version")),
+        ];
+        let found = named.into_iter().find_map(|(name, version)| Some(format!("{name} {}", version?)));
+        Product { name: found.unwrap_or_else(|| "a server without a version".to_owned()), is_ferretdb_1 }
+    }
+}

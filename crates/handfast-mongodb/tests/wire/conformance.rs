@@ -1,0 +1,39 @@
+//! The contract's suite, through the wire.
+
+use handfast_mongodb::ConnectOptions;
+use handfast_server::Topology;
+use handfast_store::conformance::{self, Subject};
+
+use crate::support::{Proxy, TestServer, as_ferretdb_1, connected};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_this_workspace_conforms() {
+    let subject = async || {
+        let server = TestServer::start(Topology::default()).await;
+        let connection = server.connect().await;
+        assert_eq!(connection.server.capabilities.missing(), [], "{:?}", connection.server);
+        Subject::new(connection.store).keeping(server)
+    };
+    let report = conformance::run(subject).await;
+    println!("{report}");
+    assert!(report.is_clean() && report.refused.is_empty(), "{report}");
+    assert!(report.passed.len() >= 270, "{report}");
+}
+
+/// The same server, under the name of one whose updates are not atomic: everything is judged on this side.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_judged_from_here_conforms() {
+    let subject = async || {
+        let server = TestServer::start(Topology::Standalone).await;
+        let proxy = Proxy::before(&server).await;
+        proxy.play(as_ferretdb_1);
+        let options = ConnectOptions { sole_writer: true, ..ConnectOptions::default() };
+        let connection = connected(&proxy.uri(), options).await;
+        let missing = connection.server.capabilities.missing().iter().map(|capability| capability.name());
+        Subject::new(connection.store).without(missing).keeping((server, proxy))
+    };
+    let report = conformance::run(subject).await;
+    println!("{report}");
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(report.refused, [("rename_to_another_database", "rename to another database")], "{report}");
+}

@@ -1,0 +1,162 @@
+//! Connecting: what is refused, what is found out, what is left behind.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bson::{RawDocument, rawdoc};
+use handfast_mongodb::{Capability, ConnectOptions, Deployment, connect};
+use handfast_mql::Code;
+use handfast_server::Topology;
+use handfast_store::{Applied, Error, ErrorClass, Find, Hint, Namespace, Sources, StoreExt};
+
+use crate::support::{Act, Proxy, TestServer, as_ferretdb_1, connected, name_of};
+
+async fn refused(uri: &str) -> Error {
+    match connect(uri, Sources::seeded(2), ConnectOptions::default()).await {
+        Ok(_) => panic!("{uri} was accepted"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_an_outage() {
+    // A port that was free a moment ago.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let error = refused(&format!("mongodb://boss:s3cret@127.0.0.1:{port}/?serverSelectionTimeoutMS=100")).await;
+    assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No), "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_bad_connection_string_is_refused() {
+    let error = refused("mongodb://127.0.0.1:1/?w=1").await;
+    assert_eq!((error.class(), error.code()), (ErrorClass::Command, Code::BadValue));
+}
+
+#[tokio::test]
+async fn the_server_is_known_and_nothing_is_left_behind() {
+    for (topology, deployment) in [
+        (Topology::Standalone, Deployment::Standalone),
+        (Topology::default(), Deployment::ReplicaSet),
+        (Topology::Mongos, Deployment::Sharded),
+    ] {
+        let server = TestServer::start(topology).await;
+        let connection = server.connect().await;
+        assert_eq!(connection.server.deployment, deployment);
+        assert!(connection.server.product.starts_with("Handfast "), "{:?}", connection.server);
+        assert_eq!(connection.server.address, format!("mongodb://127.0.0.1:{}", server.port));
+        let missing = connection.server.capabilities.missing();
+        let sharded: &[Capability] = &[Capability::RenameAcrossDatabases];
+        assert_eq!(missing, if deployment == Deployment::Sharded { sharded } else { &[] });
+        assert_eq!(connection.store.list_databases().await.expect("databases"), Vec::<String>::new());
+    }
+}
+
+fn unknown() -> Act {
+    Act::Answer(rawdoc! { "ok": 0, "code": 238, "codeName": "NotImplemented", "errmsg": "not implemented" })
+}
+
+/// What a server does that is told here to lack something.
+type Lack = fn(&RawDocument) -> Act;
+
+fn has_field(command: &RawDocument, list: &str, field: &str) -> bool {
+    let statements = command.get_array(list).into_iter().flatten().flatten();
+    statements.filter_map(bson::RawBsonRef::as_document).any(|one| one.get(field).ok().flatten().is_some())
+}
+
+fn refuses_array_filters(command: &RawDocument) -> Act {
+    if has_field(command, "updates", "arrayFilters") { unknown() } else { Act::Pass }
+}
+
+/// Some servers take an option and pass over it.
+fn passes_over_sparse(command: &RawDocument) -> Act {
+    if !has_field(command, "indexes", "sparse") {
+        return Act::Pass;
+    }
+    Act::Answer(rawdoc! { "numIndexesBefore": 1, "numIndexesAfter": 2, "ok": 1 })
+}
+
+/// Others hang up on a value that they do not know.
+fn hangs_up_on_decimals(command: &RawDocument) -> Act {
+    let documents = command.get_array("documents").into_iter().flatten().flatten();
+    let mut documents = documents.filter_map(bson::RawBsonRef::as_document);
+    let is_decimal = |document: &RawDocument| matches!(document.get("v"), Ok(Some(bson::RawBsonRef::Decimal128(_))));
+    if documents.any(is_decimal) { Act::LoseRequest } else { Act::Pass }
+}
+
+fn passes_over_hints(command: &RawDocument) -> Act {
+    if name_of(command) != "delete" || !has_field(command, "deletes", "hint") {
+        return Act::Pass;
+    }
+    Act::Answer(rawdoc! { "n": 0, "ok": 1 })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_lacks_is_found_out() {
+    let server = TestServer::start(Topology::Standalone).await;
+    let proxy = Proxy::before(&server).await;
+    let lacks: [(Lack, &[Capability]); 5] = [
+        (|_| Act::Pass, &[]),
+        (refuses_array_filters, &[Capability::ArrayFilters]),
+        (passes_over_sparse, &[Capability::SparseIndexes]),
+        (hangs_up_on_decimals, &[Capability::Decimals]),
+        (passes_over_hints, &[Capability::Hints]),
+    ];
+    for (lack, missing) in lacks {
+        proxy.play(lack);
+        let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
+        assert_eq!(connection.server.capabilities.missing(), missing);
+    }
+    proxy.play(passes_over_hints);
+    let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
+    // Refused before anything is sent: a find with a hint would have gone through.
+    let namespace = Namespace::new("d", "c").expect("valid");
+    let find = Find { hint: Some(Hint::Name("_id_".to_owned())), ..Find::new(namespace, rawdoc! {}) };
+    let error = connection.store.find_all(find).await.expect_err("refused");
+    assert_eq!(error.code(), Code::CommandNotSupported);
+    assert!(error.message().ends_with("has no hints"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_probe_that_the_network_cuts_once_is_tried_again() {
+    let server = TestServer::start(Topology::Standalone).await;
+    let proxy = Proxy::before(&server).await;
+    for name in ["update", "createIndexes", "collMod"] {
+        proxy.once(name, Act::LoseReply);
+        let connection = connected(&proxy.uri(), ConnectOptions::default()).await;
+        assert_eq!(connection.server.capabilities.missing(), [], "{name}");
+    }
+}
+
+/// As FerretDB 1 names itself: whoever does not say that nobody else writes, is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_atomic_updates_needs_a_sole_writer() {
+    let server = TestServer::start(Topology::Standalone).await;
+    let proxy = Proxy::before(&server).await;
+    proxy.play(as_ferretdb_1);
+    let error = refused(&proxy.uri()).await;
+    assert_eq!(error.code(), Code::CommandNotSupported);
+    assert!(error.message().contains("FerretDB 1, version v1.24.2) has no atomic updates"), "{error}");
+    let options = ConnectOptions { sole_writer: true, ..ConnectOptions::default() };
+    let connection = connected(&proxy.uri(), options).await;
+    let missing = connection.server.capabilities.missing();
+    assert_eq!(missing, [Capability::AtomicUpdates, Capability::RenameAcrossDatabases]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_not_waited_for() {
+    let server = TestServer::start(Topology::Standalone).await;
+    let proxy = Proxy::before(&server).await;
+    let options = ConnectOptions { reply_timeout: Duration::from_secs(2), ..ConnectOptions::default() };
+    let store = connected(&proxy.uri(), options).await.store;
+    let namespace = Namespace::new("d", "c").expect("valid");
+    let kept: Arc<Mutex<u32>> = proxy.once("insert", Act::KeepReply);
+    let error = store.insert_one(&namespace, rawdoc! { "_id": 1 }).await.expect_err("no answer");
+    assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::Maybe));
+    assert_eq!(error.code(), Code::NetworkTimeout);
+    assert_eq!(*kept.lock().expect("not poisoned"), 1, "it was sent once");
+    let found = store.find_one(&namespace, rawdoc! { "_id": 1 }).await.expect("another connection");
+    assert_eq!(found, Some(rawdoc! { "_id": 1 }), "it was done, though nobody heard of it");
+}

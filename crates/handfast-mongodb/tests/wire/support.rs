@@ -1,0 +1,170 @@
+//! A server in this process, and a proxy before it.
+
+use std::sync::{Arc, Mutex};
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mongodb::{ConnectOptions, Connection, connect};
+use handfast_server::{Address, Listeners, Options, Server, ShutdownHandle, Topology};
+use handfast_store::{MemoryStore, Sources};
+use handfast_txn::Database;
+use handfast_wire::{Limits, Message};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A server over a store in memory, on a free port.
+pub(crate) struct TestServer {
+    pub(crate) port: u16,
+    handle: ShutdownHandle,
+}
+
+impl TestServer {
+    pub(crate) async fn start(topology: Topology) -> Self {
+        let sources = Sources::seeded(1);
+        let database = Database::local(MemoryStore::new(sources.clone()), sources);
+        let listen = Address::Tcp("127.0.0.1:0".parse().expect("an address"));
+        let listeners = Listeners::bind(&[listen]).await.expect("a port");
+        let server = Server::new(listeners, Options { topology, ..Options::default() }, database);
+        let Some(Address::Tcp(address)) = server.addresses().first().cloned() else { panic!("no address") };
+        let handle = server.shutdown_handle();
+        tokio::spawn(server.run());
+        TestServer { port: address.port(), handle }
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        format!("mongodb://127.0.0.1:{}/", self.port)
+    }
+
+    pub(crate) async fn connect(&self) -> Connection {
+        connected(&self.uri(), ConnectOptions::default()).await
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.handle.shutdown();
+    }
+}
+
+pub(crate) async fn connected(uri: &str, options: ConnectOptions) -> Connection {
+    connect(uri, Sources::seeded(2), options).await.expect("a connection")
+}
+
+/// What the proxy does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Hands it on, and its answer back.
+    Pass,
+    /// Closes the connection instead of handing it on.
+    LoseRequest,
+    /// Hands it on, and closes the connection instead of handing its answer back.
+    LoseReply,
+    /// Hands it on, and keeps its answer.
+    KeepReply,
+    /// Answers by itself.
+    Answer(RawDocumentBuf),
+}
+
+type Script = Box<dyn FnMut(&RawDocument) -> Act + Send>;
+
+/// A proxy that asks a script about each request, and remembers the names of the commands that went through.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    script: Arc<Mutex<Script>>,
+}
+
+impl Proxy {
+    /// Before this server. Everything passes until a script says otherwise.
+    pub(crate) async fn before(server: &TestServer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let script: Arc<Mutex<Script>> = Arc::new(Mutex::new(Box::new(|_| Act::Pass)));
+        let (asked, behind) = (Arc::clone(&script), server.port);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let asked = Arc::clone(&asked);
+                tokio::spawn(async move {
+                    let server = TcpStream::connect(("127.0.0.1", behind)).await.expect("the server");
+                    // The connection ends, in whatever way.
+                    let _ended = pump(client, server, asked).await;
+                });
+            }
+        });
+        Proxy { port, script }
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
+    }
+
+    /// Decides about each request from now on.
+    pub(crate) fn play(&self, script: impl FnMut(&RawDocument) -> Act + Send + 'static) {
+        *self.script.lock().expect("not poisoned") = Box::new(script);
+    }
+
+    /// Does this to the next command of this name, and counts how many of them came.
+    pub(crate) fn once(&self, name: &'static str, act: Act) -> Arc<Mutex<u32>> {
+        let count = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&count);
+        self.play(move |command| {
+            if name_of(command) != name {
+                return Act::Pass;
+            }
+            let mut count = counted.lock().expect("not poisoned");
+            *count += 1;
+            if *count == 1 { act.clone() } else { Act::Pass }
+        });
+        count
+    }
+}
+
+/// A script that gives a server another name: that of one without atomic updates.
+pub(crate) fn as_ferretdb_1(command: &RawDocument) -> Act {
+    match name_of(command) {
+        "buildInfo" => Act::Answer(rawdoc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2", "ok": 1 }),
+        _ => Act::Pass,
+    }
+}
+
+/// The name of a command.
+pub(crate) fn name_of(command: &RawDocument) -> &str {
+    command.iter().flatten().next().map_or("", |(name, _)| name.as_str())
+}
+
+async fn pump(mut client: TcpStream, mut server: TcpStream, script: Arc<Mutex<Script>>) -> std::io::Result<()> {
+    loop {
+        let request = frame(&mut client).await?;
+        let act = match Message::decode(&request, &Limits::default()) {
+            Ok((_, Message::Msg(message))) => (script.lock().expect("not poisoned"))(message.body),
+            _ => Act::Pass,
+        };
+        match act {
+            Act::LoseRequest => return Ok(()),
+            Act::Answer(body) => {
+                let mut answer = Vec::new();
+                let id = i32::from_le_bytes(request[4..8].try_into().expect("four bytes"));
+                handfast_wire::OpMsg::new(handfast_wire::Flags::default(), &body).encode(1, id, &mut answer);
+                client.write_all(&answer).await?;
+                continue;
+            }
+            Act::Pass | Act::LoseReply | Act::KeepReply => {}
+        }
+        server.write_all(&request).await?;
+        let reply = frame(&mut server).await?;
+        match act {
+            Act::LoseReply => return Ok(()),
+            Act::KeepReply => std::future::pending::<()>().await,
+            _ => client.write_all(&reply).await?,
+        }
+    }
+}
+
+/// One message.
+async fn frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).await?;
+    let bytes = usize::try_from(u32::from_le_bytes(length)).expect("a length");
+    let mut frame = length.to_vec();
+    frame.resize(bytes, 0);
+    stream.read_exact(&mut frame[4..]).await?;
+    Ok(frame)
+}
