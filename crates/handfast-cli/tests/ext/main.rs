@@ -12,6 +12,8 @@
     reason = "helpers of tests are tests too: they fail and report aloud"
 )]
 
+mod ferretdb;
+mod stores;
 mod support;
 mod workloads;
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a server may take to answer after its start; generous, for machines under load.
-const START_SECONDS_MAX: u64 = 30;
+pub(crate) const START_SECONDS_MAX: u64 = 30;
 /// How long one program may run; the longest takes about two minutes on two cores.
 const PROGRAM_SECONDS_MAX: u64 = 900;
 /// How long a server may take to stop after SIGTERM.
@@ -93,7 +93,7 @@ pub(crate) struct Handfast {
 }
 
 /// The programs measure themselves against time-outs, and `cargo test` runs tests side by side: one at a time.
-fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     // The test before may have failed: that is its own matter.
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

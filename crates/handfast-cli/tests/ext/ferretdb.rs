@@ -1,0 +1,57 @@
+//! Starting a server that nobody here wrote.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::MutexGuard;
+
+use crate::support::{START_SECONDS_MAX, Tool, turn, wait_until};
+
+/// A running FerretDB, with SQLite.
+pub(crate) struct FerretDb {
+    child: Child,
+    directory: PathBuf,
+    port: u16,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl FerretDb {
+    /// Starts it on a port that was free a moment ago, and waits until it takes connections. None, aloud, without the
+    /// program.
+    pub(crate) fn start() -> Option<Self> {
+        let program = Tool::FerretDb.find()?;
+        let turn = turn();
+        let directory = std::env::temp_dir().join(format!("handfast-ext-ferretdb-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the server");
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
+        let child = Command::new(program)
+            .arg(format!("127.0.0.1:{port}"))
+            .arg(&directory)
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle of the log"))
+            .stderr(log)
+            .spawn()
+            .expect("FerretDB starts");
+        let server = FerretDb { child, directory, port, _turn: turn };
+        let ready = wait_until(START_SECONDS_MAX, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        assert!(ready, "FerretDB did not start: its log is in {}", server.directory.display());
+        Some(server)
+    }
+
+    /// What clients connect to.
+    pub(crate) fn uri(&self) -> String {
+        format!("mongodb://127.0.0.1:{}/", self.port)
+    }
+}
+
+impl Drop for FerretDb {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+        let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}
