@@ -149,7 +149,8 @@ impl Sessions {
         lock(&self.table).get(&id)?.snapshot.clone()
     }
 
-    /// Lets a session read this snapshot from now on, and no other.
+    /// Lets a session read this snapshot from now on, and begin to read no other. Cursors that are open on the one before
+    /// read on.
     pub(crate) fn keep_snapshot(&self, id: SessionId, read: Arc<SnapshotRead>) -> Outcome<()> {
         let mut table = lock(&self.table);
         let Some(session) = table.get_mut(&id) else {
@@ -159,7 +160,8 @@ impl Sessions {
         };
         let before = session.snapshot.replace(read);
         drop(table);
-        release(before);
+        // It ends with its last cursor.
+        drop(before);
         Ok(())
     }
 

@@ -299,9 +299,19 @@ async fn a_session_reads_a_snapshot() {
         assert_eq!(client.refused("d", of(command.clone(), 1, Some(at))).await.0, 72, "{command:?}");
     }
 
-    // A snapshot ends with its time, with its session, and by the next one.
+    // A snapshot ends with its time, with its session, and by the next one, but not before the end of its cursors.
     assert_eq!(server.shared.database.counts().open(), 2);
-    client.run("d", of(find(), 2, None)).await;
+    let before = client.run("d", of(find(), 2, None)).await;
+    let at_before = before.get_document("cursor").unwrap().get_timestamp("atClusterTime").unwrap();
+    assert_eq!(server.shared.database.counts().open(), 2);
+    insert(&mut client, "c", &[rawdoc! { "_id": 4 }]).await;
+    assert_eq!(batch(&client.run("d", of(rawdoc! { "find": "c" }, 2, None)).await).len(), 5);
+    assert_eq!(server.shared.database.counts().open(), 3);
+    let more = rawdoc! { "getMore": cursor_id(&before), "collection": "c" };
+    assert_eq!(
+        batch(&client.run("d", of(more, 2, Some(at_before))).await),
+        [rawdoc! { "_id": 2 }, rawdoc! { "_id": 3 }]
+    );
     assert_eq!(server.shared.database.counts().open(), 2);
     client.run("d", rawdoc! { "endSessions": [lsid(2)] }).await;
     assert_eq!(server.shared.database.counts().open(), 1);
