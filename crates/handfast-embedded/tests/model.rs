@@ -52,8 +52,13 @@ impl Dice {
     fn element_document(&self) -> RawDocumentBuf {
         let mut element = RawDocumentBuf::new();
         for field in [bson::raw::cstr!("p"), bson::raw::cstr!("q")] {
-            if self.below(4) > 0 {
-                element.append(field, self.scalar());
+            match self.below(8) {
+                0 | 1 => {}
+                // Only one of them may be an array under an index on both.
+                2 if field == bson::raw::cstr!("p") => {
+                    element.append(field, RawBson::Array((0..3).map(|_| self.scalar()).collect()));
+                }
+                _ => element.append(field, self.scalar()),
             }
         }
         element
@@ -88,6 +93,17 @@ impl Dice {
         })
     }
 
+    /// What is asked of one element. A field may be asked for twice, so that both bounds must not be taken together.
+    fn element_condition(&self) -> RawDocumentBuf {
+        let mut condition = RawDocumentBuf::new();
+        for field in [bson::raw::cstr!("p"), bson::raw::cstr!("q"), bson::raw::cstr!("p.x")] {
+            if self.below(3) > 0 {
+                condition.append(field, self.condition());
+            }
+        }
+        condition
+    }
+
     fn path(&self) -> &'static std::ffi::CStr {
         [c"a", c"b", c"c", c"a.p", c"a.q", c"b.p", c"_id", c"a.0"][self.below(8) as usize]
     }
@@ -101,6 +117,9 @@ impl Dice {
                 filter.append(bson::raw::CString::try_from(path.clone()).unwrap(), self.condition());
                 used.push(path);
             }
+        }
+        if self.below(4) == 0 && !used.iter().any(|path| path == "a") {
+            filter.append(bson::raw::cstr!("a"), rawdoc! { "$elemMatch": self.element_condition() });
         }
         filter
     }
@@ -123,6 +142,7 @@ fn indexes() -> Vec<IndexSpec> {
         IndexSpec::new(rawdoc! { "a": 1, "b": -1 }),
         IndexSpec::new(rawdoc! { "b": 1, "c": 1 }),
         IndexSpec::new(rawdoc! { "a.p": 1, "a.q": -1 }),
+        IndexSpec::new(rawdoc! { "a.q": 1, "a.p.x": 1 }),
         IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "c": -1 }) },
         IndexSpec { partial_filter: Some(rawdoc! { "b": { "$gt": 0 } }), ..IndexSpec::new(rawdoc! { "b": 1 }) },
         IndexSpec::new(rawdoc! { "a.0": 1 }),
@@ -160,7 +180,7 @@ async fn run(seed: u64, rounds: u64) {
     let dice = Dice(SeededRandom::new(seed));
     for (n, index) in indexes().into_iter().enumerate() {
         // Some indexes are there from the beginning, some are built later; some not at all.
-        if dice.below(3) > 0 && n != 6 {
+        if dice.below(3) > 0 && n != 7 {
             let request = CreateIndexes { namespace: namespace(), indexes: vec![index] };
             embedded.create_indexes(request.clone()).await.unwrap();
             memory.create_indexes(request).await.unwrap();

@@ -269,6 +269,11 @@ fn in_order(mut intervals: Vec<Interval>) -> Vec<Interval> {
     joined
 }
 
+/// One of several that may each be fulfilled by another value: points before ranges.
+pub(crate) fn tightest(each: impl Iterator<Item = Vec<Interval>>) -> Option<Vec<Interval>> {
+    each.min_by_key(|intervals| intervals.iter().any(|interval| interval.as_point().is_none()))
+}
+
 /// What is in both: for a field that no document has an array in, so that one value must fulfil everything.
 pub(crate) fn intersect(one: &[Interval], other: &[Interval]) -> Vec<Interval> {
     let mut both = Vec::new();

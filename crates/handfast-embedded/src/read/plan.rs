@@ -6,7 +6,7 @@
 //! What an index may not be used for, as it would miss documents:
 //! - a sparse or partial index whose documents the query does not ask for alone;
 //! - two bounds at once on a field with arrays, of which different elements may fulfil each (`{$gt: 1, $lt: 3}`);
-//! - bounds on two fields of the same array;
+//! - bounds on two fields of the same array, unless an `$elemMatch` asks both of one element ([`Element`]);
 //! - a path that names an array's element by number.
 
 use std::ops::Bound;
@@ -20,7 +20,8 @@ use handfast_store::index::{Index, same_key};
 use handfast_store::selection::check_bounds;
 use handfast_store::{Error as StoreError, Find, Hint, IndexSpec, Result as StoreResult};
 
-use super::bounds::{Interval, intersect, of_predicate};
+use super::bounds::{Interval, intersect, of_predicate, tightest};
+use super::element::Element;
 use super::scan::Access;
 use crate::catalog::{Collection, CollectionIndex};
 use crate::engine::{Direction, Range};
@@ -153,19 +154,22 @@ impl Fields {
     fn of(index: &CollectionIndex, filter: &Filter) -> Self {
         let mut fields = Vec::new();
         let mut array_bounded = false;
+        let element = Element::of(index, filter);
         for (place, (name, _)) in index.spec().key.iter().flatten().enumerate() {
             let has_arrays = index.multikey & (1 << place) != 0;
+            if has_arrays && let Some(element) = &element {
+                // One element fulfils what is asked of it; what is asked of the array beside that, another one may.
+                fields.push(element.intervals(index, place));
+                continue;
+            }
             // Fields through the same array: different elements may fulfil the conditions on each.
             if index.index.is_positional(place) || (has_arrays && array_bounded) {
                 fields.push(None);
                 continue;
             }
             let intervals = filter.predicates(name.as_str()).filter_map(of_predicate);
-            let chosen = if has_arrays {
-                intervals.min_by_key(|intervals| intervals.iter().any(|interval| interval.as_point().is_none()))
-            } else {
-                intervals.reduce(|one, other| intersect(&one, &other))
-            };
+            let chosen =
+                if has_arrays { tightest(intervals) } else { intervals.reduce(|one, other| intersect(&one, &other)) };
             array_bounded |= has_arrays && chosen.is_some();
             fields.push(chosen);
         }

@@ -110,18 +110,7 @@ impl Filter {
 
     /// The field conditions that hold for every matching document: the root, and what `$and` (and an `$or` of one) nests.
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
-        let mut pending = vec![&self.root];
-        std::iter::from_fn(move || {
-            while let Some(node) = pending.pop() {
-                match node {
-                    Node::And(all) => pending.extend(all.iter().rev()),
-                    Node::Or(one) if one.len() == 1 => pending.extend(one),
-                    Node::Field(field) => return Some(field),
-                    _ => {}
-                }
-            }
-            None
-        })
+        self.root.conjuncts()
     }
 }
 

@@ -24,6 +24,24 @@ pub enum Node {
     Expression(Arc<Expression>),
 }
 
+impl Node {
+    /// The field conditions that hold wherever this one does: itself, and what `$and` (and an `$or` of one) nests.
+    pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
+        let mut pending = vec![self];
+        std::iter::from_fn(move || {
+            while let Some(node) = pending.pop() {
+                match node {
+                    Node::And(all) => pending.extend(all.iter().rev()),
+                    Node::Or(one) if one.len() == 1 => pending.extend(one),
+                    Node::Field(field) => return Some(field),
+                    _ => {}
+                }
+            }
+            None
+        })
+    }
+}
+
 /// A path and what is asked of the values there.
 #[derive(Clone, Debug)]
 pub struct FieldNode {
