@@ -3,6 +3,7 @@
 mod error;
 pub mod exactly_once;
 pub mod job_queue;
+pub mod ledger;
 mod runner;
 mod steps;
 pub mod sync_flag;
@@ -13,6 +14,7 @@ mod value;
 pub use error::{Error, Result};
 pub use exactly_once::{Change, ExactlyOnce, Outcome, Token, TwoStep};
 pub use job_queue::{JobContext, JobError, JobQueue, JobQueueOptions, NewJob, Worker, WorkerOptions};
+pub use ledger::{Ledger, LedgerOptions, NewAccount, NewEntry};
 pub use runner::{Round, Runner, RunnerCounts, RunnerOptions};
 pub use sync_flag::{Link, OnDelete, SyncFlag, SyncFlagOptions};
 pub use tokio_util::sync::CancellationToken;

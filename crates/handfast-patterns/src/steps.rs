@@ -93,8 +93,7 @@ impl Steps {
     pub(crate) async fn pages(&self, filter: &Document, documents: u32) -> Result<Pages<'_>> {
         let find = Find::new(self.namespace.clone(), raw(filter)?);
         let cursor = again(|| self.store.find(find.clone())).await?;
-        let documents = usize::try_from(documents).unwrap_or(usize::MAX).max(1);
-        Ok(Pages { steps: self, cursor, limit: BatchLimit { documents, ..BatchLimit::REPLY } })
+        Ok(self.paged(cursor, documents))
     }
 
     /// What a pipeline gives, which the pipeline itself must keep small.
@@ -105,6 +104,18 @@ impl Steps {
             read_all(cursor).await
         };
         again(run).await?.iter().map(|document| self.read(document)).collect()
+    }
+
+    /// What a pipeline gives, a page at a time.
+    pub(crate) async fn aggregate_pages(&self, pipeline: &[Document], documents: u32) -> Result<Pages<'_>> {
+        let pipeline = pipeline.iter().map(raw).collect::<Result<Vec<_>>>()?;
+        let open = || self.store.aggregate(Aggregate::new(self.namespace.clone(), pipeline.clone()));
+        Ok(self.paged(again(open).await?, documents))
+    }
+
+    fn paged(&self, cursor: Box<dyn Cursor>, documents: u32) -> Pages<'_> {
+        let documents = usize::try_from(documents).unwrap_or(usize::MAX).max(1);
+        Pages { steps: self, cursor, limit: BatchLimit { documents, ..BatchLimit::REPLY } }
     }
 
     /// Changes the document that matches; says whether one did.

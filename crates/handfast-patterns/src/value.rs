@@ -19,6 +19,11 @@ pub(crate) fn key_of(id: &Bson) -> Result<Vec<u8>> {
     Ok(encoded)
 }
 
+/// Whether the store holds two ids for equal.
+pub(crate) fn same_id(one: &Bson, other: &Bson) -> bool {
+    one == other || matches!((key_of(one), key_of(other)), (Ok(one), Ok(other)) if one == other)
+}
+
 /// Shells write numbers in whatever type; a field that is not there is 0.
 pub(crate) fn integer(document: &Document, path: &str) -> Result<i64> {
     match at_path(document, path) {

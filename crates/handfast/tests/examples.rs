@@ -22,5 +22,6 @@ examples! {
     exactly_once = "../examples/06_exactly_once.rs",
     two_phase_commit = "../examples/07_two_phase_commit.rs",
     job_queue = "../examples/08_job_queue.rs",
+    ledger = "../examples/09_ledger.rs",
     sync_flag = "../examples/10_sync_flag.rs",
 }

@@ -11,6 +11,7 @@
 mod crash;
 mod exactly_once;
 mod job_queue;
+mod ledger;
 mod schedule;
 mod sync_flag;
 mod turns;

@@ -1,0 +1,275 @@
+//! The documents of accounts: what holds for an account, and a cache of where it stands.
+//!
+//! `{_id, asset, minimum?, lastSeqId?, cache: {balance, seqId}}`. An account has a document before it has its first entry:
+//! it says which asset the account is in, so that two who post to it first cannot disagree.
+
+use bson::{Bson, Document, doc};
+
+use super::entry::{Draft, check_asset, check_id};
+use super::record::{Place, integer};
+use super::{Change, Ledger, LedgerFields, Posting};
+use crate::steps::{Added, Pages, Steps};
+use crate::value::same_id;
+use crate::{Error, Result};
+
+/// Where an account stands at a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cache {
+    /// The balance after the place, in the smallest unit of the asset.
+    pub balance: i64,
+    /// What of it is held.
+    pub held: i64,
+    /// The place; 0 is before the first one.
+    pub seq_id: i64,
+}
+
+/// An account as its document says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    /// Its `_id`.
+    pub id: Bson,
+    /// Which currency, or whatever is counted; empty if its document does not say.
+    pub asset: String,
+    /// No entry may take what is available below it.
+    pub minimum: Option<i64>,
+    /// The last place that was drawn, if its places come from a sequence.
+    pub last_seq_id: Option<i64>,
+    /// Where it stands at some committed place, if that is known.
+    pub cache: Option<Cache>,
+}
+
+/// An account to be opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewAccount {
+    id: Bson,
+    asset: String,
+    minimum: Option<i64>,
+    sequence: bool,
+}
+
+impl NewAccount {
+    /// An account in an asset. Nothing else needs to be said of it: the first entry opens it, too.
+    pub fn new(id: impl Into<Bson>, asset: impl Into<String>) -> Self {
+        NewAccount { id: id.into(), asset: asset.into(), minimum: None, sequence: false }
+    }
+
+    /// No entry may take what is available below this.
+    #[must_use]
+    pub fn with_minimum(self, minimum: i64) -> Self {
+        NewAccount { minimum: Some(minimum), ..self }
+    }
+
+    /// Its places are drawn from a sequence in its document: for an account that many post to all the time. It has no
+    /// minimum, and an entry has one such account at most; the module's documentation says why.
+    #[must_use]
+    pub fn with_sequence(self) -> Self {
+        NewAccount { sequence: true, ..self }
+    }
+}
+
+impl Account {
+    pub(super) fn read(steps: &Steps, document: &Document, fields: &LedgerFields) -> Result<Self> {
+        let read = || -> Result<Self> {
+            let cache = match document.get_document(&fields.cache) {
+                Err(_) => None,
+                Ok(cache) => match (integer(cache, &fields.balance)?, integer(cache, &fields.seq_id)?) {
+                    (Some(balance), Some(seq_id)) => {
+                        let held = integer(cache, &fields.held)?.unwrap_or(0);
+                        Some(Cache { balance, held, seq_id })
+                    }
+                    _ => None,
+                },
+            };
+            Ok(Account {
+                id: document.get("_id").cloned().unwrap_or(Bson::Null),
+                asset: document.get_str(&fields.asset).unwrap_or_default().to_owned(),
+                minimum: integer(document, &fields.minimum)?,
+                last_seq_id: integer(document, &fields.last_seq_id)?,
+                cache,
+            })
+        };
+        read().map_err(|error| steps.damaged(document, error))
+    }
+}
+
+impl Cache {
+    /// Where the account stands after a place.
+    ///
+    /// # Errors
+    /// The balance would be too large for a number of 64 bits.
+    pub(super) fn after(self, place: &Place, counts: bool) -> Result<Self> {
+        let (value, hold) = if counts { (place.value, place.hold) } else { (0, 0) };
+        let too_large = || Error::invalid(format!("the balance of account {} is too large", place.account));
+        Ok(Cache {
+            balance: self.balance.checked_add(value).ok_or_else(too_large)?,
+            held: self.held.checked_add(hold).ok_or_else(too_large)?,
+            seq_id: place.seq_id,
+        })
+    }
+
+    /// As it is written.
+    pub(super) fn to_document(self, fields: &LedgerFields) -> Document {
+        let mut cache = doc! { &fields.balance: self.balance, &fields.seq_id: self.seq_id };
+        if self.held != 0 {
+            cache.insert(&fields.held, self.held);
+        }
+        cache
+    }
+}
+
+impl Ledger {
+    /// Opens an account with its settings, before anything is posted to it. To open it again in the same way does nothing.
+    ///
+    /// # Errors
+    /// Those of the store; settings that exclude each other; an account that is open with other settings.
+    ///
+    /// # Cancellation
+    /// It may be open: open it again.
+    pub async fn open_account(&self, account: NewAccount) -> Result<()> {
+        let NewAccount { id, asset, minimum, sequence } = account;
+        check_id(&id, "an account")?;
+        check_asset(&asset)?;
+        if sequence && minimum.is_some() {
+            return Err(Error::invalid("an account with a sequence has no minimum: nobody could tell who was first"));
+        }
+        // Places that were taken before there was a sequence.
+        let last = if sequence { Some(self.last_place(&id).await?) } else { None };
+        let wanted = Account { id, asset, minimum, last_seq_id: last, cache: None };
+        if self.accounts.insert(&self.account_document(&wanted)).await? == Added::New {
+            return Ok(());
+        }
+        match self.account(wanted.id.clone()).await? {
+            Some(there) if there.is_open_as(&wanted) => Ok(()),
+            _ => Err(Error::invalid(format!("account {} is open with other settings", wanted.id))),
+        }
+    }
+
+    /// Sets the least that must stay available in an account, or that there is no such limit. It holds for every entry that
+    /// is posted after this has returned. An account that is below it may go up, not further down.
+    ///
+    /// # Errors
+    /// Those of the store: set it again. An account that is not there, or has a sequence.
+    ///
+    /// # Cancellation
+    /// It may be set, but not hold yet for entries that are under way: set it again.
+    pub async fn set_minimum(&self, account: impl Into<Bson>, minimum: Option<i64>) -> Result<()> {
+        let id = account.into();
+        let fields = self.fields();
+        let Some(there) = self.account(id.clone()).await?.filter(|there| there.last_seq_id.is_none()) else {
+            return Err(Error::invalid(format!("there is no account {id} that can have a minimum")));
+        };
+        let update = match minimum {
+            Some(minimum) => doc! { "$set": { &fields.minimum: minimum } },
+            None => doc! { "$unset": { &fields.minimum: "" } },
+        };
+        self.accounts.update_one(&doc! { "_id": id.clone() }, &update).await?;
+        // Who looked before that has lost the place that was to be taken, and looks again.
+        let fence = Change::new(id, 0, there.asset).called("minimum");
+        let draft = Draft::new(Bson::ObjectId(self.sources.ids.object_id()), self.now(), vec![fence]);
+        match self.post_draft(draft).await? {
+            Posting::Posted(_) | Posting::AlreadyPosted(_) => Ok(()),
+            Posting::Refused(refusal) => Err(Error::invalid(refusal.to_string())),
+        }
+    }
+
+    /// An account as its document says; none if it has none.
+    ///
+    /// # Errors
+    /// Those of the store; a document that is none of an account.
+    pub async fn account(&self, id: impl Into<Bson>) -> Result<Option<Account>> {
+        let found = self.accounts.find_one(&doc! { "_id": id.into() }).await?;
+        found.map(|document| Account::read(&self.accounts, &document, self.fields())).transpose()
+    }
+
+    /// All accounts that have a document, a page at a time, in the store's own order.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn accounts(&self, page: u32) -> Result<Accounts<'_>> {
+        Ok(Accounts { pages: self.accounts.pages(&Document::new(), page).await?, ledger: self })
+    }
+
+    /// The accounts of a draft, which get a document if they have none.
+    pub(super) async fn accounts_of(&self, draft: &Draft) -> Result<Vec<Account>> {
+        let wanted = draft.accounts();
+        let ids: Vec<_> = wanted.iter().map(|(id, _)| (*id).clone()).collect();
+        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let found = self.accounts.find(&doc! { "_id": { "$in": ids } }, &Document::new(), limit).await?;
+        let found = found
+            .iter()
+            .map(|document| Account::read(&self.accounts, document, self.fields()))
+            .collect::<Result<Vec<_>>>()?;
+        let mut accounts = Vec::with_capacity(wanted.len());
+        for (id, asset) in wanted {
+            let account = match found.iter().find(|account| same_id(&account.id, id)) {
+                Some(account) if account.asset.is_empty() => self.name_asset(account, asset).await?,
+                Some(account) => account.clone(),
+                None => self.first_entry(id, asset).await?,
+            };
+            if account.asset != asset {
+                return Err(Error::invalid(format!("account {id} is in {:?}, not in {asset:?}", account.asset)));
+            }
+            accounts.push(account);
+        }
+        if accounts.iter().filter(|account| account.last_seq_id.is_some()).count() > 1 {
+            return Err(Error::invalid("an entry has one account with a sequence at most: post two entries"));
+        }
+        Ok(accounts)
+    }
+
+    /// Gives an account that somebody else has made its asset.
+    async fn name_asset(&self, account: &Account, asset: &str) -> Result<Account> {
+        let field = &self.fields().asset;
+        let filter = doc! { "_id": account.id.clone(), field: { "$exists": false } };
+        self.accounts.update_one(&filter, &doc! { "$set": { field: asset } }).await?;
+        self.opened(&account.id).await
+    }
+
+    /// Opens an account that an entry names.
+    async fn first_entry(&self, id: &Bson, asset: &str) -> Result<Account> {
+        let new = Account { id: id.clone(), asset: asset.to_owned(), minimum: None, last_seq_id: None, cache: None };
+        if self.accounts.insert(&self.account_document(&new)).await? == Added::New {
+            return Ok(new);
+        }
+        self.opened(id).await
+    }
+
+    async fn opened(&self, id: &Bson) -> Result<Account> {
+        let gone = || Error::Contended { what: format!("account {id} was made and deleted by others"), attempts: 1 };
+        self.account(id.clone()).await?.ok_or_else(gone)
+    }
+
+    fn account_document(&self, account: &Account) -> Document {
+        let fields = self.fields();
+        let mut document = doc! { "_id": account.id.clone(), &fields.asset: &account.asset };
+        let numbers = [(&fields.minimum, account.minimum), (&fields.last_seq_id, account.last_seq_id)];
+        for (name, number) in numbers.into_iter().filter_map(|(name, number)| Some((name, number?))) {
+            document.insert(name, number);
+        }
+        document
+    }
+}
+
+/// The pages of [`Ledger::accounts`].
+pub struct Accounts<'l> {
+    pages: Pages<'l>,
+    ledger: &'l Ledger,
+}
+
+impl Accounts<'_> {
+    /// The next page; an empty one at the end.
+    ///
+    /// # Errors
+    /// Those of the store; a document that is none of an account.
+    pub async fn next(&mut self) -> Result<Vec<Account>> {
+        let page = self.pages.next().await?;
+        page.iter().map(|found| Account::read(&self.ledger.accounts, found, self.ledger.fields())).collect()
+    }
+}
+
+impl Account {
+    fn is_open_as(&self, wanted: &Account) -> bool {
+        (&self.asset, self.minimum, self.last_seq_id.is_some())
+            == (&wanted.asset, wanted.minimum, wanted.last_seq_id.is_some())
+    }
+}

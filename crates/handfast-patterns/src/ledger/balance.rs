@@ -1,0 +1,204 @@
+//! Balances: now, as of an entry, as of a time; and what is pending.
+
+use bson::{Bson, DateTime, Document, doc};
+
+use super::account::{Account, Cache};
+use super::record::{Place, integer};
+use super::standing::Standing;
+use super::{Entry, Ledger, Status, requests};
+use crate::{Error, Result};
+
+/// What an account has, in the smallest unit of its asset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Balance {
+    /// The `_id` of the account.
+    pub account: Bson,
+    /// Which currency, or whatever is counted.
+    pub asset: String,
+    /// What all valid entries add up to.
+    pub balance: i64,
+    /// What of it is held by authorisations.
+    pub held: i64,
+    /// What can be spent: without what is held, and without what entries had brought that are being canceled.
+    pub available: i64,
+    /// What of the balance is not final yet.
+    pub pending: i64,
+    /// The last place that was counted; 0 if there is none.
+    pub seq_id: i64,
+    /// The place of the final balance that it was counted from; 0 for the beginning.
+    pub anchor_seq_id: i64,
+    /// Places between the two that are not there: drawn, and not posted yet. If the account has no sequence they are lost.
+    pub missing: i64,
+}
+
+/// Up to where a balance counts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AsOf {
+    /// All changes up to this place.
+    Place(i64),
+    /// All changes up to the last one that this entry makes in the account.
+    Entry(Bson),
+    /// All changes of entries that were posted at this time or before. Those who post have clocks that may differ, so this
+    /// counts all of the account's entries.
+    Time(DateTime),
+}
+
+/// A change as an account's statement shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// The `_id` of the entry.
+    pub entry: Bson,
+    /// When it was posted.
+    pub ts: DateTime,
+    /// Where the entry is.
+    pub status: Status,
+    /// The change.
+    pub place: Place,
+    /// The balance after it.
+    pub balance: i64,
+    /// What is held after it.
+    pub held: i64,
+}
+
+impl Ledger {
+    /// What an account has now; none if nobody knows it.
+    ///
+    /// # Errors
+    /// Those of the store; a balance that does not fit into 64 bits.
+    pub async fn balance(&self, account: impl Into<Bson>) -> Result<Option<Balance>> {
+        let Some(account) = self.known(account.into()).await? else { return Ok(None) };
+        let standing = self.standing(&account, self.committed(&account).await?).await?;
+        of_standing(account, &standing).map(Some)
+    }
+
+    /// What an account had; none if nobody knows it, or if the entry does not change it.
+    ///
+    /// # Errors
+    /// As [`Ledger::balance`].
+    pub async fn balance_at(&self, account: impl Into<Bson>, as_of: AsOf) -> Result<Option<Balance>> {
+        let Some(account) = self.known(account.into()).await? else { return Ok(None) };
+        let last = match as_of {
+            AsOf::Place(last) => last,
+            AsOf::Entry(id) => {
+                let entry = self.show(id).await?;
+                let last = entry.and_then(|entry| entry.places_of(&account.id).map(|place| place.seq_id).last());
+                let Some(last) = last else { return Ok(None) };
+                last
+            }
+            AsOf::Time(until) => return self.balance_at_time(account, until).await.map(Some),
+        };
+        let standing = self.standing_at(&account, last).await?;
+        of_standing(account, &standing).map(Some)
+    }
+
+    /// Changes of an account that are not final yet and count, the first ones first, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Ledger::balance`].
+    pub async fn pending(&self, account: impl Into<Bson>, limit: u32) -> Result<Vec<Line>> {
+        let Some(account) = self.known(account.into()).await? else { return Ok(Vec::new()) };
+        let anchor = self.committed(&account).await?;
+        let (standing, _) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id }).await?;
+        let mut pending = Vec::new();
+        let (mut at, mut from) = (anchor, anchor.seq_id);
+        while from < standing.last && pending.len() < limit as usize {
+            let lines = self.lines(&account.id, &mut at, from, super::PAGE).await?;
+            pending.extend(lines.into_iter().filter(|line| line.status == Status::POSTED));
+            from += i64::from(super::PAGE);
+        }
+        pending.truncate(limit as usize);
+        Ok(pending)
+    }
+
+    /// An account that has a document, or an entry.
+    pub(super) async fn known(&self, id: Bson) -> Result<Option<Account>> {
+        if let Some(account) = self.account(id.clone()).await? {
+            return Ok(Some(account));
+        }
+        let any = requests::places(self.fields(), &id, doc! { "$gt": 0_i64 });
+        let Some(document) = self.entries.find_one(&any).await? else { return Ok(None) };
+        let asset = self.read(&document)?.places_of(&id).map(|place| place.asset.clone()).next().unwrap_or_default();
+        Ok(Some(Account { id, asset, minimum: None, last_seq_id: None, cache: None }))
+    }
+
+    /// Where an account stood at a place.
+    pub(super) async fn standing_at(&self, account: &Account, last: i64) -> Result<Standing> {
+        let anchor = match account.cache {
+            Some(cache) if cache.seq_id <= last => cache,
+            _ => self.anchor_before(&account.id, last).await?,
+        };
+        if anchor.seq_id >= last {
+            return Ok(Standing { anchor, last: anchor.seq_id, ..Standing::default() });
+        }
+        let (standing, _) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id, "$lte": last }).await?;
+        Ok(standing)
+    }
+
+    /// The last final balance at a place or before it: most often that of the place itself.
+    async fn anchor_before(&self, account: &Bson, last: i64) -> Result<Cache> {
+        let found = self.entries.find_one(&requests::places(self.fields(), account, last)).await?;
+        if let Some(entry) = found.map(|document| self.read(&document)).transpose()?
+            && entry.is_committed()
+            && let Some(place) = entry.places_of(account).find(|place| place.seq_id == last)
+            && let Some(balance) = place.cached_balance
+        {
+            return Ok(Cache { balance, held: place.cached_held, seq_id: last });
+        }
+        self.last_committed(account, doc! { "$gt": 0_i64, "$lte": last }).await
+    }
+
+    async fn balance_at_time(&self, account: Account, until: DateTime) -> Result<Balance> {
+        let pipeline = requests::standing(self.fields(), &account.id, doc! { "$gt": 0_i64 }, Some(until));
+        let found = self.entries.aggregate(&pipeline).await?;
+        let empty = Document::new();
+        let group = found.first().unwrap_or(&empty);
+        let number = |field: &str| Ok::<_, Error>(integer(group, field)?.unwrap_or(0));
+        let (last, places) = (number("last")?, number("places")?);
+        let standing = Standing {
+            // Entries of later times may lie between.
+            anchor: Cache { seq_id: last - places, ..Cache::default() },
+            places,
+            last,
+            pending: number("balance")?,
+            pending_held: number("held")?,
+            canceling: 0,
+        };
+        Ok(Balance { anchor_seq_id: 0, ..of_standing(account, &standing)? })
+    }
+
+    /// The changes of an account at the places from `after` on, at most `places` of them. `at` is where the account stands
+    /// at `after`, and then where it stands at the last one.
+    pub(super) async fn lines(&self, account: &Bson, at: &mut Cache, after: i64, places: u32) -> Result<Vec<Line>> {
+        let numbers: Vec<i64> = (after + 1..=after + i64::from(places)).collect();
+        let filter = requests::places(self.fields(), account, doc! { "$in": numbers.clone() });
+        let found = self.entries.find(&filter, &Document::new(), places).await?;
+        let entries = found.iter().map(|document| self.read(document)).collect::<Result<Vec<Entry>>>()?;
+        let mut taken: Vec<(&Entry, &Place)> =
+            entries.iter().flat_map(|entry| entry.places_of(account).map(move |place| (entry, place))).collect();
+        taken.retain(|(_, place)| numbers.contains(&place.seq_id));
+        taken.sort_by_key(|(_, place)| place.seq_id);
+        let mut lines = Vec::with_capacity(taken.len());
+        for (entry, place) in taken {
+            *at = at.after(place, entry.counts())?;
+            let (id, place) = (entry.id.clone(), place.clone());
+            let Cache { balance, held, .. } = *at;
+            lines.push(Line { entry: id, ts: entry.ts, status: entry.status, place, balance, held });
+        }
+        Ok(lines)
+    }
+}
+
+fn of_standing(account: Account, standing: &Standing) -> Result<Balance> {
+    let too_large = || Error::invalid(format!("the balance of account {} is too large", account.id));
+    Ok(Balance {
+        balance: standing.balance().ok_or_else(too_large)?,
+        held: standing.held(),
+        available: standing.available().ok_or_else(too_large)?,
+        pending: standing.pending,
+        seq_id: standing.last,
+        anchor_seq_id: standing.anchor.seq_id,
+        missing: standing.missing(),
+        account: account.id,
+        asset: account.asset,
+    })
+}

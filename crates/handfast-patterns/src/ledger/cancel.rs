@@ -1,0 +1,147 @@
+//! Taking an entry back: before it is committed by a word in it, afterwards by an entry of its own.
+//!
+//! ```text
+//! not committed   1  an entry that changes nothing, {cancels: id}, takes the next place of each account that is going to lose
+//!                    (if its minimum then still holds; a sequence has no minimum, and needs no such place)
+//!                 2  VALID -> CANCELED, unless it was committed meanwhile
+//! committed       1  the reversal: the same changes the other way, under the name {reverses: id}
+//! ```
+//!
+//! Step 1 is what makes step 2 safe. Who looked at such an account before step 1 wanted the place that is taken now, and
+//! looks again; who looks after it finds the entry of step 1, and does not spend what the canceled one had brought. So at no
+//! moment is an account below its minimum.
+
+use bson::{Bson, doc};
+
+use super::entry::Draft;
+use super::{Change, Entry, EntryEvent, Ledger, Link, Posting, Refusal, requests};
+use crate::value::same_id;
+use crate::{Error, Result};
+
+/// Times that an entry is looked at again as it had changed: it does so twice at most.
+const LOOKS_MAX: u32 = 4;
+
+/// Caches of entries that are not committed that a cancel resets. The ledger itself writes none.
+const RESETS_MAX: u32 = 1000;
+
+/// What became of the wish to take an entry back.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Cancel {
+    /// It counts for nothing.
+    Canceled,
+    /// It had been committed: this entry takes it back.
+    Reversed(Box<Entry>),
+    /// An account has spent what the entry had brought.
+    Refused(Refusal),
+    /// There is no entry of this id.
+    Missing,
+}
+
+impl Ledger {
+    /// Takes an entry back. To do it again does nothing.
+    ///
+    /// # Errors
+    /// Those of the store: cancel again. An authorisation, which is released instead; an entry that changes nothing.
+    ///
+    /// # Cancellation
+    /// As after an error.
+    pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
+        let id = id.into();
+        for _ in 0..LOOKS_MAX {
+            let Some(entry) = self.show(id.clone()).await? else { return Ok(Cancel::Missing) };
+            if !entry.counts() {
+                return Ok(Cancel::Canceled);
+            }
+            check(&entry)?;
+            // Others may build on an entry that has to do with another one: it stays, and is taken back by one of its own.
+            if entry.status.after(EntryEvent::Canceled).is_none() || entry.link.is_some() {
+                return self.reverse(&entry, reason).await;
+            }
+            if let Posting::Refused(refusal) = self.fence(&entry).await? {
+                return Ok(Cancel::Refused(refusal));
+            }
+            let (filter, update) = requests::cancel(self.fields(), &id, reason);
+            if self.entries.update_one(&filter, &update).await? {
+                self.reset_caches(&entry).await?;
+                return Ok(Cancel::Canceled);
+            }
+        }
+        Err(Error::Contended { what: format!("entry {id} was changed by others"), attempts: LOOKS_MAX })
+    }
+
+    /// Takes a place in each account that is about to lose, if it may.
+    async fn fence(&self, entry: &Entry) -> Result<Posting> {
+        let mut draft = Draft::new(Bson::Document(doc! { "cancels": entry.id.clone() }), self.now(), Vec::new());
+        draft.link = Some(Link::Cancels(entry.id.clone()));
+        for (account, asset) in accounts(entry) {
+            let gained = entry.available(account);
+            let has_sequence = |account: super::Account| account.last_seq_id.is_some();
+            if gained > 0 && !self.account(account.clone()).await?.is_some_and(has_sequence) {
+                draft.changes.push(Change::new(account.clone(), 0, asset).called("cancel"));
+                draft.losses.push((account.clone(), gained));
+            }
+        }
+        if draft.changes.is_empty() {
+            return Ok(Posting::AlreadyPosted(entry.clone()));
+        }
+        // Who began to cancel it earlier has taken the same places, which are kept for as long as it can be canceled.
+        match self.posted(&draft).await? {
+            Some(posted) => Ok(Posting::AlreadyPosted(posted)),
+            None => self.post_draft(draft).await,
+        }
+    }
+
+    /// Caches behind an entry that is not committed are somebody else's: the committer writes them before it. What stands on
+    /// the entry is not to be relied on any more.
+    async fn reset_caches(&self, entry: &Entry) -> Result<()> {
+        let fields = self.fields();
+        for place in &entry.changes {
+            let stale =
+                doc! { "_id": place.account.clone(), fields.of_cache(&fields.seq_id): { "$gte": place.seq_id } };
+            self.accounts.update_one(&stale, &doc! { "$unset": { &fields.cache: "" } }).await?;
+            let (filter, update) = requests::reset_behind(fields, &place.account, place.seq_id);
+            for _ in 0..RESETS_MAX {
+                if !self.entries.update_one(&filter, &update).await? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn reverse(&self, entry: &Entry, reason: &str) -> Result<Cancel> {
+        let reversed = |place: &super::Place| {
+            Change::new(place.account.clone(), place.value.saturating_neg(), place.asset.clone()).called("reversal")
+        };
+        let changes: Vec<_> = entry.changes.iter().filter(|place| place.value != 0).map(reversed).collect();
+        let mut draft = Draft::new(Bson::Document(doc! { "reverses": entry.id.clone() }), self.now(), changes);
+        draft.link = Some(Link::Reverses(entry.id.clone()));
+        draft.reason = Some(reason.to_owned());
+        Ok(match self.post_draft(draft).await? {
+            Posting::Posted(entry) | Posting::AlreadyPosted(entry) => Cancel::Reversed(Box::new(entry)),
+            Posting::Refused(refusal) => Cancel::Refused(refusal),
+        })
+    }
+}
+
+/// The accounts of an entry, each once, with their assets.
+fn accounts(entry: &Entry) -> Vec<(&Bson, &str)> {
+    let mut accounts: Vec<(&Bson, &str)> = Vec::new();
+    for place in &entry.changes {
+        if !accounts.iter().any(|(account, _)| same_id(account, &place.account)) {
+            accounts.push((&place.account, &place.asset));
+        }
+    }
+    accounts
+}
+
+fn check(entry: &Entry) -> Result<()> {
+    if let Some(Link::Authorises { .. }) = entry.link {
+        return Err(Error::invalid(format!("entry {} is an authorisation: release it", entry.id)));
+    }
+    if entry.changes.iter().all(|place| place.value == 0) {
+        return Err(Error::invalid(format!("entry {} changes nothing that could be taken back", entry.id)));
+    }
+    Ok(())
+}

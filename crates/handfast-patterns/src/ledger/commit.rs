@@ -1,0 +1,244 @@
+//! The committer: makes entries final in the order of their accounts, and writes down where each account stands.
+//!
+//! An entry is ready when the place before each of its own is committed. Then everything before it is, it can be counted
+//! from the balances there, and nothing can change them any more. The oldest entries are looked at first; one that is not
+//! ready leads to the first entry of that account which is not committed, and so on, until one is ready.
+
+use std::collections::HashMap;
+
+use bson::{Bson, doc};
+use handfast_mql::Code;
+use tracing::Instrument;
+
+use super::account::{Account, Cache};
+use super::record::Place;
+use super::{Entry, EntryEvent, Ledger, requests};
+use crate::value::key_of;
+use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
+
+/// Entries that wait for one another at most: each is the first of an account, so that more of them are a knot.
+const CHAIN_MAX: usize = 1000;
+
+/// Where an account stands at its last committed place, as far as this round has seen.
+struct Tip {
+    account: Account,
+    at: Cache,
+    /// The account's document does not say so yet.
+    moved: bool,
+}
+
+type Tips = HashMap<Vec<u8>, Tip>;
+
+/// What is before a place.
+enum Before {
+    /// Nothing but what is committed.
+    Committed(Cache),
+    /// An entry that is not.
+    Entry(Box<Entry>),
+    /// A place that was drawn, and whose entry may still come.
+    Waits,
+    /// The place itself has been committed.
+    Over,
+}
+
+/// Whether an entry can be committed.
+enum Ready {
+    /// With this standing of the account at each of its changes.
+    Now(Vec<Cache>),
+    /// Not before this one.
+    After(Box<Entry>),
+    /// Not yet.
+    Waits,
+    /// It has been, by somebody else.
+    Over,
+}
+
+impl Ledger {
+    /// Commits entries (at most `batch`, and those that they wait for) whose turn it is. It may run anywhere, at any time,
+    /// beside anything.
+    ///
+    /// # Errors
+    /// Those of the store while it looks for them. What fails for a single one is logged and counted.
+    pub async fn commit(&self, batch: u32) -> Result<Round> {
+        let oldest_first = doc! { &self.fields().ts: 1 };
+        let found = self.entries.find(&requests::uncommitted(self.fields()), &oldest_first, batch).await?;
+        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
+        let mut tips = Tips::new();
+        for document in found {
+            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+            let span = tracing::info_span!("ledger.commit", %id);
+            let work = async { self.commit_chain(self.read(&document)?, &mut tips).await };
+            match work.instrument(span.clone()).await {
+                Ok(committed) => round.done += committed,
+                Err(error) => {
+                    span.in_scope(
+                        || tracing::warn!(%error, "an entry could not be committed, it is tried again later"),
+                    );
+                    round.failed += 1;
+                }
+            }
+        }
+        for tip in tips.into_values().filter(|tip| tip.moved) {
+            self.remember(&tip.account, tip.at).await?;
+        }
+        Ok(round)
+    }
+
+    /// Commits an entry, and before it those that it waits for; says how many.
+    async fn commit_chain(&self, entry: Entry, tips: &mut Tips) -> Result<u64> {
+        let (mut chain, mut committed) = (vec![entry], 0);
+        while let Some(entry) = chain.pop() {
+            match self.ready(&entry, tips).await? {
+                Ready::Now(standings) => {
+                    if self.commit_one(&entry, &standings, tips).await? {
+                        committed += 1;
+                    } else {
+                        // It was canceled, or committed, meanwhile.
+                        chain.extend(self.show(entry.id).await?.filter(|now| !now.is_committed()));
+                    }
+                }
+                Ready::After(first) => {
+                    if chain.len() >= CHAIN_MAX || chain.iter().chain([&entry]).any(|one| one.id == first.id) {
+                        let what = format!("entries {} and {} wait for each other: verify", entry.id, first.id);
+                        return Err(Error::invalid(what));
+                    }
+                    chain.extend([entry, *first]);
+                }
+                Ready::Waits => return Ok(committed),
+                Ready::Over => {}
+            }
+        }
+        Ok(committed)
+    }
+
+    /// Looks at what is before each of the entry's places.
+    async fn ready(&self, entry: &Entry, tips: &mut Tips) -> Result<Ready> {
+        let mut order: Vec<(usize, &Place)> = entry.changes.iter().enumerate().collect();
+        order.sort_by_key(|(_, place)| place.seq_id);
+        let mut standings = vec![Cache::default(); entry.changes.len()];
+        // Places of this entry in one account follow one another.
+        let mut own: HashMap<Vec<u8>, Cache> = HashMap::new();
+        for (number, place) in order {
+            let key = key_of(&place.account)?;
+            let before = match own.get(&key) {
+                Some(before) if before.seq_id + 1 == place.seq_id => *before,
+                Some(_) => return Err(Error::invalid(format!("entry {} has scattered places: verify", entry.id))),
+                None => match self.before(entry, place, tips).await? {
+                    Before::Committed(before) => before,
+                    Before::Entry(first) => return Ok(Ready::After(first)),
+                    Before::Waits => return Ok(Ready::Waits),
+                    Before::Over => return Ok(Ready::Over),
+                },
+            };
+            let standing = before.after(place, entry.counts())?;
+            if let Some(slot) = standings.get_mut(number) {
+                *slot = standing;
+            }
+            own.insert(key, standing);
+        }
+        Ok(Ready::Now(standings))
+    }
+
+    /// Goes from the tip of an account towards a place, as far as everything is committed.
+    async fn before(&self, entry: &Entry, place: &Place, tips: &mut Tips) -> Result<Before> {
+        let tip = self.tip(&place.account, tips).await?;
+        loop {
+            let next = tip.at.seq_id + 1;
+            if next == place.seq_id {
+                return Ok(Before::Committed(tip.at));
+            }
+            if next > place.seq_id {
+                return Ok(Before::Over);
+            }
+            let found = self.entries.find_one(&requests::places(self.fields(), &place.account, next)).await?;
+            let Some(first) = found.map(|document| self.read(&document)).transpose()? else {
+                if !self.fill_gap(entry, &tip.account, next).await? {
+                    return Ok(Before::Waits);
+                }
+                continue;
+            };
+            if !first.is_committed() {
+                return Ok(Before::Entry(Box::new(first)));
+            }
+            // Somebody else commits, too.
+            for passed in first.places_of(&place.account).filter(|passed| passed.seq_id == next) {
+                (tip.at, tip.moved) = (tip.at.after(passed, first.counts())?, true);
+            }
+        }
+    }
+
+    /// A place was drawn, and its entry is not there: it may be under way. After a while an entry that counts for nothing takes
+    /// the place; the index lets one of the two in, and who comes too late draws another place. Says whether to look again.
+    ///
+    /// # Errors
+    /// The account's places are not drawn, so that there was an entry, which is lost.
+    async fn fill_gap(&self, entry: &Entry, account: &Account, place: i64) -> Result<bool> {
+        if account.last_seq_id.is_none() {
+            return Err(Error::invalid(format!("place {place} of account {} is lost: verify", account.id)));
+        }
+        if entry.ts > self.ago(self.options.abandoned_after) {
+            return Ok(false);
+        }
+        if self.abandon(account, &[place], self.now()).await? {
+            tracing::info!(account = %account.id, place, "nobody came for a place that was drawn");
+        }
+        Ok(true)
+    }
+
+    async fn tip<'t>(&self, id: &Bson, tips: &'t mut Tips) -> Result<&'t mut Tip> {
+        let key = key_of(id)?;
+        if !tips.contains_key(&key) {
+            let unknown =
+                || Account { id: id.clone(), asset: String::new(), minimum: None, last_seq_id: None, cache: None };
+            let account = self.account(id.clone()).await?.unwrap_or_else(unknown);
+            let at = self.committed(&account).await?;
+            // Whoever committed last may have died before the account's document was told.
+            let moved = at.seq_id > account.cache.map_or(0, |cache| cache.seq_id);
+            tips.insert(key.clone(), Tip { account, at, moved });
+        }
+        tips.get_mut(&key).ok_or_else(|| Error::invalid(format!("account {id} cannot be told from others")))
+    }
+
+    /// Says whether it was made by us. An entry that is not as it was seen stays.
+    async fn commit_one(&self, entry: &Entry, standings: &[Cache], tips: &mut Tips) -> Result<bool> {
+        if entry.status.after(EntryEvent::Committed).is_none() {
+            return Ok(false);
+        }
+        let (filter, update) = requests::commit(self.fields(), entry, standings);
+        if !self.entries.update_one(&filter, &update).await? {
+            return Ok(false);
+        }
+        for (place, standing) in entry.changes.iter().zip(standings) {
+            let tip = self.tip(&place.account, tips).await?;
+            if standing.seq_id > tip.at.seq_id {
+                (tip.at, tip.moved) = (*standing, true);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Tells an account's document where it stands, unless it knows something later.
+    pub(super) async fn remember(&self, account: &Account, at: Cache) -> Result<()> {
+        let (filter, mut update) = requests::advance_cache(self.fields(), &account.id, at);
+        if !account.asset.is_empty() {
+            update.insert("$setOnInsert", doc! { &self.fields().asset: &account.asset });
+        }
+        match self.accounts.upsert_one(&filter, &update).await {
+            Ok(_) => Ok(()),
+            Err(Error::Store(error)) if error.code() == Code::DuplicateKey => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Commits in the background.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_committer(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let ledger = self.clone();
+        Runner::spawn("ledger.committer", &self.sources, options, cancel, move |batch| {
+            let ledger = ledger.clone();
+            async move { ledger.commit(batch).await }
+        })
+    }
+}

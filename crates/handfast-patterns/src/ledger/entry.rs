@@ -1,0 +1,220 @@
+//! What is to be posted, checked before anything is sent.
+
+use std::collections::BTreeMap;
+
+use bson::{Bson, DateTime, Document};
+
+use crate::value::same_id;
+use crate::{Error, Result};
+
+/// Changes of one entry at most: an entry is one document, and each account in it costs a look at where it stands.
+pub const CHANGES_MAX: usize = 100;
+/// The greatest value of a change, either way. A thousand of them fit into a balance, and each into a double of a shell.
+pub const VALUE_MAX: i64 = 1_000_000_000_000_000;
+/// Characters of the code of an asset at most.
+const ASSET_CHARACTERS_MAX: usize = 64;
+
+/// What an entry does to one account.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The `_id` of the account.
+    pub account: Bson,
+    /// What it is called in statements.
+    pub kind: String,
+    /// How much, in the smallest unit of the asset; negative takes it from the account.
+    pub value: i64,
+    /// Which currency, or whatever is counted.
+    pub asset: String,
+    /// What it holds of the account, or (negative) frees.
+    pub(super) hold: i64,
+}
+
+impl Change {
+    /// A deposit, or (negative) a withdrawal.
+    pub fn new(account: impl Into<Bson>, value: i64, asset: impl Into<String>) -> Self {
+        let kind = if value < 0 { "withdraw" } else { "deposit" };
+        Change { account: account.into(), kind: kind.to_owned(), value, asset: asset.into(), hold: 0 }
+    }
+
+    /// With another name: `fee`, `interest`.
+    #[must_use]
+    pub fn called(self, kind: impl Into<String>) -> Self {
+        Change { kind: kind.into(), ..self }
+    }
+
+    /// By how much more the account can spend after it.
+    pub(super) fn available(&self) -> i64 {
+        self.value.saturating_sub(self.hold)
+    }
+}
+
+/// An entry to be posted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEntry {
+    id: Option<Bson>,
+    ts: Option<DateTime>,
+    changes: Vec<Change>,
+    metadata: Document,
+}
+
+impl NewEntry {
+    /// An entry of these changes.
+    pub fn new(changes: impl IntoIterator<Item = Change>) -> Self {
+        NewEntry { id: None, ts: None, changes: changes.into_iter().collect(), metadata: Document::new() }
+    }
+
+    /// From one account to another.
+    pub fn transfer(payer: impl Into<Bson>, payee: impl Into<Bson>, value: i64, asset: &str) -> Self {
+        let out = Change::new(payer, value.saturating_neg(), asset);
+        NewEntry::new([out, Change::new(payee, value, asset)])
+    }
+
+    /// With an id of the caller's, the idempotency key: to post it again does nothing.
+    #[must_use]
+    pub fn with_id(self, id: impl Into<Bson>) -> Self {
+        NewEntry { id: Some(id.into()), ..self }
+    }
+
+    /// With a time other than now: of an entry that is brought in from elsewhere.
+    #[must_use]
+    pub fn at(self, ts: DateTime) -> Self {
+        NewEntry { ts: Some(ts), ..self }
+    }
+
+    /// With whatever the caller wants to remember.
+    #[must_use]
+    pub fn with_metadata(self, metadata: Document) -> Self {
+        NewEntry { metadata, ..self }
+    }
+
+    /// What is posted. An id is made if there is none.
+    ///
+    /// # Errors
+    /// An id or changes that no entry of a caller has.
+    pub(super) fn draft(self, fresh: impl FnOnce() -> Bson, now: DateTime) -> Result<Draft> {
+        if let Some(Bson::Document(_)) = &self.id {
+            return Err(Error::invalid("an entry's id is no document: those name what the ledger makes itself"));
+        }
+        if self.changes.iter().any(|change| change.value == 0) {
+            return Err(Error::invalid("the value of a change is not 0"));
+        }
+        let id = self.id.unwrap_or_else(fresh);
+        Ok(Draft { metadata: self.metadata, ..Draft::new(id, self.ts.unwrap_or(now), self.changes) })
+    }
+}
+
+/// What an entry has to do with another one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Link {
+    /// It takes this entry back.
+    Reverses(Bson),
+    /// It resolves this authorisation.
+    Resolves(Bson),
+    /// It keeps a place while this entry is canceled, so that nobody spends what the entry had brought.
+    Cancels(Bson),
+    /// It holds an amount for somebody.
+    Authorises {
+        /// Whom it is for.
+        payee: Bson,
+        /// How much, in the smallest unit of the asset.
+        value: i64,
+    },
+}
+
+/// An entry without its places.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) id: Bson,
+    pub(super) ts: DateTime,
+    pub(super) changes: Vec<Change>,
+    pub(super) link: Option<Link>,
+    pub(super) expires_at: Option<DateTime>,
+    pub(super) reason: Option<String>,
+    pub(super) metadata: Document,
+    /// What accounts are about to lose beside its changes.
+    pub(super) losses: Vec<(Bson, i64)>,
+}
+
+impl Draft {
+    pub(super) fn new(id: Bson, ts: DateTime, changes: Vec<Change>) -> Self {
+        let (link, expires_at, reason) = (None, None, None);
+        Draft { id, ts, changes, link, expires_at, reason, metadata: Document::new(), losses: Vec::new() }
+    }
+
+    /// By how much more an account can spend after it.
+    pub(super) fn available(&self, account: &Bson) -> i64 {
+        let own = self.changes.iter().filter(|change| same_id(&change.account, account)).map(Change::available);
+        let lost =
+            self.losses.iter().filter(|(loser, _)| same_id(loser, account)).map(|(_, value)| value.saturating_neg());
+        own.chain(lost).fold(0, i64::saturating_add)
+    }
+
+    /// The accounts, each once, with their assets.
+    pub(super) fn accounts(&self) -> Vec<(&Bson, &str)> {
+        let mut accounts: Vec<(&Bson, &str)> = Vec::new();
+        for change in &self.changes {
+            if !accounts.iter().any(|(account, _)| same_id(account, &change.account)) {
+                accounts.push((&change.account, &change.asset));
+            }
+        }
+        accounts
+    }
+
+    /// Whether it can be posted at all.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] that says what is wrong with it.
+    pub(super) fn check(&self, single_entry: bool) -> Result<()> {
+        if self.changes.is_empty() || self.changes.len() > CHANGES_MAX {
+            return Err(Error::invalid(format!("an entry has from 1 to {CHANGES_MAX} changes")));
+        }
+        check_id(&self.id, "an entry")?;
+        let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+        for change in &self.changes {
+            check_change(change)?;
+            *sums.entry(&change.asset).or_default() += change.value;
+        }
+        for (account, asset) in self.accounts() {
+            if self.changes.iter().any(|change| change.asset != asset && same_id(&change.account, account)) {
+                return Err(Error::invalid(format!("account {account} has one asset, not {asset} and another")));
+            }
+        }
+        match sums.iter().find(|(_, sum)| **sum != 0) {
+            Some((asset, sum)) if !single_entry => {
+                Err(Error::invalid(format!("the changes in {asset} add up to {sum}, they must add up to 0")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_change(change: &Change) -> Result<()> {
+    check_id(&change.account, "an account")?;
+    check_asset(&change.asset)?;
+    if change.value.checked_abs().is_none_or(|value| value > VALUE_MAX) {
+        return Err(Error::invalid(format!("a value is {}, it must be within {VALUE_MAX} of 0", change.value)));
+    }
+    if change.kind.is_empty() {
+        return Err(Error::invalid("a change has a type, such as deposit"));
+    }
+    Ok(())
+}
+
+pub(super) fn check_asset(asset: &str) -> Result<()> {
+    if asset.is_empty() || asset.chars().count() > ASSET_CHARACTERS_MAX {
+        let text = format!("an asset has a code of 1 to {ASSET_CHARACTERS_MAX} characters, such as EUR");
+        return Err(Error::invalid(text));
+    }
+    Ok(())
+}
+
+/// What can be looked for by equality, and means one thing.
+pub(super) fn check_id(id: &Bson, of: &str) -> Result<()> {
+    match id {
+        Bson::Null | Bson::Undefined | Bson::Array(_) | Bson::RegularExpression(_) | Bson::MinKey | Bson::MaxKey => {
+            Err(Error::invalid(format!("{of} cannot have the id {id}")))
+        }
+        Bson::Double(number) if number.is_nan() => Err(Error::invalid(format!("{of} cannot have the id NaN"))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,317 @@
+//! Two phases: an amount is authorised, and later captured, wholly or in part, or released, or it expires.
+//!
+//! ```text
+//! authorise   {_id: 7, changes: [{A, "authorise", value: 0, hold: 100}], authorises: {account: B, value: 100}}
+//! capture     {_id: {resolves: 7}, changes: [{A, "capture", value: -60, hold: -100}, {B, "capture", value: 60}]}
+//! release     {_id: {resolves: 7}, changes: [{A, "release", value: 0, hold: -100}]}
+//! ```
+//!
+//! What is held counts in the balance and cannot be spent. The entry of the authorisation never changes: another entry,
+//! whose id names it, says what became of it, so that there is one at most. No resolution takes more than was held, so none
+//! can fail for want of money.
+//!
+//! An authorisation that expires is announced first, in a collection of those that are open (`{entry: 7, expiresAt}`), so that
+//! finding the ones whose time is over costs nothing for those that were resolved. What was announced and never came, as
+//! whoever announced it died, is forgotten after a while.
+
+use bson::{Bson, DateTime, Document, doc};
+use tracing::Instrument;
+
+use super::entry::{Draft, VALUE_MAX};
+use super::{Change, Entry, HoldEvent, HoldState, Ledger, Link, Posting};
+use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
+
+/// Announcements of one authorisation that are removed at once; the expiry finds further ones.
+const ANNOUNCED_MAX: u32 = 1000;
+
+/// An amount to be held for somebody.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Authorisation {
+    id: Option<Bson>,
+    payer: Bson,
+    payee: Bson,
+    value: i64,
+    asset: String,
+    expires_at: Option<DateTime>,
+    metadata: Document,
+}
+
+impl Authorisation {
+    /// Holds an amount, more than 0 and in the smallest unit of the asset, of the payer for the payee.
+    pub fn new(payer: impl Into<Bson>, payee: impl Into<Bson>, value: i64, asset: impl Into<String>) -> Self {
+        let (payer, payee, asset) = (payer.into(), payee.into(), asset.into());
+        Authorisation { id: None, payer, payee, value, asset, expires_at: None, metadata: Document::new() }
+    }
+
+    /// With an id of the caller's, the idempotency key: to authorise it again does nothing.
+    #[must_use]
+    pub fn with_id(self, id: impl Into<Bson>) -> Self {
+        Authorisation { id: Some(id.into()), ..self }
+    }
+
+    /// Until this time: then it cannot be captured any more, and is free again soon after ([`Ledger::expire`]).
+    #[must_use]
+    pub fn until(self, expires_at: DateTime) -> Self {
+        Authorisation { expires_at: Some(expires_at), ..self }
+    }
+
+    /// With whatever the caller wants to remember.
+    #[must_use]
+    pub fn with_metadata(self, metadata: Document) -> Self {
+        Authorisation { metadata, ..self }
+    }
+}
+
+/// How much of an authorisation the payee takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// All of it.
+    Full,
+    /// This much, more than 0; the rest is free again.
+    Part(i64),
+}
+
+/// What became of an authorisation.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Resolution {
+    /// As was asked for, by this entry: now, or by an earlier request that asked for the same.
+    Done(Box<Entry>),
+    /// It had been resolved in another way.
+    Otherwise {
+        /// How.
+        state: HoldState,
+        /// By which entry.
+        by: Box<Entry>,
+    },
+    /// There is no authorisation of this id.
+    Missing,
+}
+
+impl Ledger {
+    /// Holds an amount of the payer's, if it is available.
+    ///
+    /// # Errors
+    /// As [`Ledger::post`].
+    ///
+    /// # Cancellation
+    /// As [`Ledger::post`].
+    pub async fn authorise(&self, authorisation: Authorisation) -> Result<Posting> {
+        let Authorisation { id, payer, payee, value, asset, expires_at, metadata } = authorisation;
+        if !(1..=VALUE_MAX).contains(&value) {
+            return Err(Error::invalid(format!("an authorisation is of {value}, it must be from 1 to {VALUE_MAX}")));
+        }
+        if let Some(Bson::Document(_)) = id {
+            return Err(Error::invalid("an entry's id is no document: those name what the ledger makes itself"));
+        }
+        let id = id.unwrap_or_else(|| Bson::ObjectId(self.sources.ids.object_id()));
+        let change = Change { hold: value, ..Change::new(payer, 0, asset).called("authorise") };
+        let mut draft = Draft { metadata, ..Draft::new(id, self.now(), vec![change]) };
+        draft.check(self.options.single_entry)?;
+        self.check_capture(&draft, &payee, value).await?;
+        (draft.link, draft.expires_at) = (Some(Link::Authorises { payee, value }), expires_at);
+        let Some(expires_at) = expires_at else { return self.post_draft(draft).await };
+        let announced = self.announce(&draft.id, expires_at).await?;
+        let posting = self.post_draft(draft).await?;
+        if let Posting::Refused(_) = posting {
+            // Nobody else deletes this one: who sends the same authorisation announces it once more.
+            self.holds.delete_one(&doc! { "_id": announced }).await?;
+        }
+        Ok(posting)
+    }
+
+    /// What is held must be of use: the entry of the capture makes sense, too.
+    async fn check_capture(&self, draft: &Draft, payee: &Bson, value: i64) -> Result<()> {
+        let mut capture = draft.clone();
+        let taken = draft.changes.iter().map(|change| Change { value: -value, hold: 0, ..change.clone() });
+        let given = draft.changes.iter().map(|change| Change::new(payee.clone(), value, change.asset.clone()));
+        capture.changes = taken.chain(given).collect();
+        capture.check(self.options.single_entry)?;
+        self.accounts_of(&capture).await.map(|_| ())
+    }
+
+    async fn announce(&self, id: &Bson, expires_at: DateTime) -> Result<Bson> {
+        let announced = Bson::ObjectId(self.sources.ids.object_id());
+        let fields = self.fields();
+        let document = doc! { "_id": announced.clone(), &fields.entry: id.clone(), &fields.expires_at: expires_at };
+        self.holds.insert(&document).await?;
+        Ok(announced)
+    }
+
+    /// Gives the payee what was held, or a part of it. The rest is free again. After the expiry it expires instead.
+    ///
+    /// # Errors
+    /// Those of the store: capture it again. More than was held.
+    ///
+    /// # Cancellation
+    /// As after an error.
+    pub async fn capture(&self, id: impl Into<Bson>, capture: Capture) -> Result<Resolution> {
+        let Some(hold) = self.authorisation(id.into()).await? else { return Ok(Resolution::Missing) };
+        if hold.expires_at.is_some_and(|expires_at| expires_at <= self.now()) {
+            return Ok(match self.resolve(&hold, HoldEvent::Expired, 0).await? {
+                Resolution::Done(by) => Resolution::Otherwise { state: HoldState::Expired, by },
+                other => other,
+            });
+        }
+        let value = match capture {
+            Capture::Full => hold.value,
+            Capture::Part(value) if (1..=hold.value).contains(&value) => value,
+            Capture::Part(value) => {
+                let text = format!("{value} cannot be captured of {}, only from 1 to that", hold.value);
+                return Err(Error::invalid(text));
+            }
+        };
+        self.resolve(&hold, HoldEvent::Captured, value).await
+    }
+
+    /// Frees what was held.
+    ///
+    /// # Errors
+    /// Those of the store: release it again.
+    ///
+    /// # Cancellation
+    /// As after an error.
+    pub async fn release(&self, id: impl Into<Bson>) -> Result<Resolution> {
+        match self.authorisation(id.into()).await? {
+            Some(hold) => self.resolve(&hold, HoldEvent::Released, 0).await,
+            None => Ok(Resolution::Missing),
+        }
+    }
+
+    /// Where an authorisation is; none if there is none of this id.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn hold_state(&self, id: impl Into<Bson>) -> Result<Option<HoldState>> {
+        let id = id.into();
+        if self.authorisation(id.clone()).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.show(resolution_id(&id)).await?.map_or(HoldState::Open, |by| state_of(&by))))
+    }
+
+    async fn authorisation(&self, id: Bson) -> Result<Option<Hold>> {
+        Ok(self.show(id).await?.and_then(|entry| Hold::of(&entry)))
+    }
+
+    async fn resolve(&self, hold: &Hold, event: HoldEvent, value: i64) -> Result<Resolution> {
+        let change =
+            |account: &Bson, value: i64| Change::new(account.clone(), value, hold.asset.clone()).called(event.name());
+        let mut changes = vec![Change { hold: -hold.value, ..change(&hold.payer, -value) }];
+        if value > 0 {
+            changes.push(change(&hold.payee, value));
+        }
+        let mut draft = Draft::new(resolution_id(&hold.id), self.now(), changes);
+        draft.link = Some(Link::Resolves(hold.id.clone()));
+        let entry = match self.posted(&draft).await? {
+            Some(entry) => entry,
+            None => match self.post_draft(draft.clone()).await? {
+                Posting::Posted(entry) | Posting::AlreadyPosted(entry) => entry,
+                Posting::Refused(refusal) => return Err(Error::invalid(refusal.to_string())),
+            },
+        };
+        if hold.expires_at.is_some() {
+            self.forget(&hold.id).await?;
+        }
+        let by = Box::new(entry);
+        Ok(if by.is_of(&draft) { Resolution::Done(by) } else { Resolution::Otherwise { state: state_of(&by), by } })
+    }
+
+    /// Nobody needs to look for an authorisation that is resolved. It was announced once for each time that it was sent.
+    async fn forget(&self, id: &Bson) -> Result<()> {
+        for _ in 0..ANNOUNCED_MAX {
+            if !self.holds.delete_one(&doc! { &self.fields().entry: id.clone() }).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees authorisations (at most `batch`) whose time is over. It may run anywhere, at any time.
+    ///
+    /// # Errors
+    /// Those of the store while it looks for them. What fails for a single one is logged and counted.
+    pub async fn expire(&self, batch: u32) -> Result<Round> {
+        let field = &self.fields().expires_at;
+        let over = doc! { field: { "$lte": self.now() } };
+        let found = self.holds.find(&over, &doc! { field: 1 }, batch).await?;
+        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
+        for announced in found {
+            let id = announced.get(&self.fields().entry).cloned().unwrap_or(Bson::Null);
+            let span = tracing::info_span!("ledger.expire", %id);
+            match self.expire_one(&id, &announced).instrument(span.clone()).await {
+                Ok(expired) => round.done += u64::from(expired),
+                Err(error) => {
+                    span.in_scope(
+                        || tracing::warn!(%error, "an authorisation could not be freed, it is tried again later"),
+                    );
+                    round.failed += 1;
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    async fn expire_one(&self, id: &Bson, announced: &Document) -> Result<bool> {
+        if let Some(hold) = self.authorisation(id.clone()).await? {
+            let _ = self.resolve(&hold, HoldEvent::Expired, 0).await?;
+            return Ok(true);
+        }
+        // Whoever announced it died; or its request is still under way.
+        let expires_at = announced.get_datetime(&self.fields().expires_at).copied().unwrap_or(DateTime::MIN);
+        if expires_at <= self.ago(self.options.late_after) {
+            let announced = announced.get("_id").cloned().unwrap_or(Bson::Null);
+            return self.holds.delete_one(&doc! { "_id": announced }).await;
+        }
+        Ok(false)
+    }
+
+    /// Frees in the background what has expired.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_expiry(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let ledger = self.clone();
+        Runner::spawn("ledger.expiry", &self.sources, options, cancel, move |batch| {
+            let ledger = ledger.clone();
+            async move { ledger.expire(batch).await }
+        })
+    }
+}
+
+/// An authorisation.
+struct Hold {
+    id: Bson,
+    payer: Bson,
+    payee: Bson,
+    value: i64,
+    asset: String,
+    expires_at: Option<DateTime>,
+}
+
+impl Hold {
+    fn of(entry: &Entry) -> Option<Self> {
+        let Some(Link::Authorises { payee, value }) = &entry.link else { return None };
+        let held = entry.changes.iter().find(|place| place.hold > 0).filter(|_| entry.counts())?;
+        Some(Hold {
+            id: entry.id.clone(),
+            payer: held.account.clone(),
+            payee: payee.clone(),
+            value: (*value).min(held.hold),
+            asset: held.asset.clone(),
+            expires_at: entry.expires_at,
+        })
+    }
+}
+
+/// The name of the entry that resolves an authorisation: there is one at most.
+fn resolution_id(id: &Bson) -> Bson {
+    Bson::Document(doc! { "resolves": id.clone() })
+}
+
+/// What an entry has made of the authorisation that it resolves.
+fn state_of(entry: &Entry) -> HoldState {
+    let called = |event: &HoldEvent| entry.changes.iter().any(|place| place.kind == event.name());
+    let event = HoldEvent::ALL.into_iter().find(called);
+    event.and_then(|event| HoldState::Open.after(event)).unwrap_or(HoldState::Open)
+}

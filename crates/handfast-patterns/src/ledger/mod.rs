@@ -1,0 +1,294 @@
+//! A ledger: money moves by entries that are only ever added, and a balance is what they add up to.
+//!
+//! An entry is one document with the changes of all its accounts, so it is there or it is not. Each change takes the next
+//! *place* of its account, a number that nobody else gets: a unique index on accounts and places sees to it.
+//!
+//! ```text
+//!                                                       ann                         bob
+//! post       {_id: 7, changes: [{ann, -30}, {bob, 30}]}
+//!   look     the last place, the balance there          4, 100                      9, 5
+//!   insert   one behind each, or somebody was faster    {seqId: 5, value: -30}      {seqId: 10, value: 30}
+//! commit     when 1 to 4 and 1 to 9 are committed       {seqId: 5, cachedBal: 70}   {seqId: 10, cachedBal: 35}
+//!            the accounts' own documents follow         cache: {balance: 70, seqId: 5} ..
+//! balance    the last committed one, and the valid ones behind it
+//! ```
+//!
+//! # Places
+//!
+//! A poster looks where an account stands, and inserts one place behind. Between the two nobody else came, or the index
+//! refuses: looking and inserting are one step as far as this account is concerned. So a minimum that held when it was looked
+//! at holds when the entry is in, and the places of an account have no gaps. Who loses waits a random while and looks again.
+//!
+//! For an account that all post to (fees, say) that is a race that most lose. It can have a *sequence*: a number in the account's
+//! document, from which each poster draws (find-and-modify) and gets a place for certain. That has a price:
+//!
+//! - A place that was drawn may stay empty for a while, or for ever, as its poster died. Place 7 must not be committed before
+//!   it is certain what is at 6: a late entry there would make the balance at 7 wrong, for ever. So the committer waits, and
+//!   after [`LedgerOptions::abandoned_after`] inserts an entry at 6 that counts for nothing (`ABANDONED`). The index lets one of
+//!   the two in. A poster who comes too late is refused, and draws another place; nothing depends on whose clock is right.
+//! - Posters insert in another order than they drew, so nobody can tell what an account has when an entry gets in: such an account
+//!   has no minimum.
+//! - Two entries that draw from two sequences may draw crosswise: first and second here, second and first there; neither
+//!   could be committed before the other. So an entry has one account with a sequence at most, and draws after it has looked at the
+//!   others: whoever is before it in one of those had its place drawn before. If it loses the race there it draws again.
+//!
+//! # What can go wrong, and what then
+//!
+//! | at | what happens |
+//! | --- | --- |
+//! | post: the answer is lost | the entry has its id before it is sent: sent again, it is there |
+//! | post: sent by two, or again much later | one of them is in; the others find it by its id, and that its places are taken |
+//! | post: the process dies between drawing and inserting | the place is empty: see above |
+//! | commit: two at once, or the process dies anywhere | each writes the same: everything before the entry is final; an account's cache only goes forward |
+//! | cancel beside commit | both expect `UNCOMMITTED` in the one document: one of them is made; the other looks again |
+//! | cancel beside those who spend what is canceled | an entry that changes nothing (`{cancels: id}`) takes the next place of each account that will lose, before the word is said: who had looked before looks again, who looks later does not spend it |
+//! | a copy of any request arrives late | its place, or its id, is taken; or the state that it expects is over |
+//! | an account's document, or a balance in an entry, is wiped or wrong | [`Ledger::verify`] says so; [`Ledger::rebuild`] counts from the first entry on |
+//! | an entry is lost | its places are gaps that no abandoned one explains: [`Ledger::verify`] |
+//!
+//! A COMMITTED entry never changes. There is no isolation between accounts: who reads the balances of two accounts, one after the
+//! other, may see a transfer in one and not in the other. Who needs that reads and posts in a transaction.
+//!
+//! Source: seed 0 (solution 4). Ours: the search for the last place by account (sorted by `changes.seqId`, as printed, an
+//! entry with a larger number of *another* account comes first, and the next place found is one that is taken, for ever);
+//! minimums, authorisations, abandoned places, the place that a cancel takes.
+
+mod account;
+mod balance;
+mod cancel;
+mod commit;
+mod entry;
+mod export;
+mod hold;
+mod options;
+mod post;
+mod rebuild;
+mod record;
+mod requests;
+mod standing;
+mod state;
+mod statement;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod verify;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, DateTime, Document, doc};
+use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+
+pub use account::{Account, Accounts, Cache, NewAccount};
+pub use balance::{AsOf, Balance, Line};
+pub use cancel::Cancel;
+pub use entry::{CHANGES_MAX, Change, Link, NewEntry, VALUE_MAX};
+pub use export::{Export, ExportFormat};
+pub use hold::{Authorisation, Capture, Resolution};
+pub use options::{LedgerFields, LedgerOptions};
+pub use rebuild::Rebuilt;
+pub use record::{Entry, Place};
+pub use state::{EntryEvent, EntryState, HoldEvent, HoldState, NoEntryState, Proc, Status};
+pub use statement::{Page, Statement};
+pub use totals::Totals;
+pub use verify::{Finding, Verified};
+
+use crate::steps::{Steps, raw};
+use crate::{Error, Result};
+
+/// Places of an account that are looked at in one go.
+const PAGE: u32 = 500;
+
+/// What became of an entry that was posted.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Posting {
+    /// It is in.
+    Posted(Entry),
+    /// It was in: by an earlier request with this id, or by the first attempt of this one.
+    AlreadyPosted(Entry),
+    /// An account has too little. Nothing was changed, and the id is not used up.
+    Refused(Refusal),
+}
+
+impl Posting {
+    /// The entry, if it is in.
+    pub fn entry(&self) -> Option<&Entry> {
+        match self {
+            Posting::Posted(entry) | Posting::AlreadyPosted(entry) => Some(entry),
+            Posting::Refused(_) => None,
+        }
+    }
+}
+
+/// Why an account cannot take an entry. Amounts are in the smallest unit of its asset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// The `_id` of the account.
+    pub account: Bson,
+    /// What is available in it.
+    pub available: i64,
+    /// What the entry would have added to that.
+    pub change: i64,
+    /// What must stay available.
+    pub minimum: i64,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusal { account, available, change, minimum } = self;
+        write!(f, "account {account} has {available} available, and must keep {minimum}: {change} is too much")
+    }
+}
+
+/// How a ledger is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerStatus {
+    /// Entries.
+    pub entries: u64,
+    /// Entries that are not committed.
+    pub uncommitted: u64,
+    /// How long ago the oldest of them was posted.
+    pub oldest_uncommitted: Option<Duration>,
+    /// Announcements of authorisations that expire and are not resolved.
+    pub expiring: u64,
+}
+
+/// A ledger in a collection. See the [module's documentation](self).
+///
+/// ```
+/// use handfast_patterns::ledger::{Ledger, NewAccount, NewEntry, Posting};
+/// use handfast_store::{MemoryStore, Namespace, Sources};
+/// use std::sync::Arc;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> handfast_patterns::Result<()> {
+/// let sources = Sources::seeded(1);
+/// let store = Arc::new(MemoryStore::new(sources.clone()));
+/// let ledger = Ledger::open(store, Namespace::new("bank", "tx")?, sources, Default::default()).await?;
+/// ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
+///
+/// ledger.post(NewEntry::transfer("cash", "ann", 100, "EUR")).await?;
+/// let paid = NewEntry::transfer("ann", "bob", 30, "EUR").with_id("order 7");
+/// assert!(matches!(ledger.post(paid.clone()).await?, Posting::Posted(_)));
+/// assert!(matches!(ledger.post(paid).await?, Posting::AlreadyPosted(_)), "posting twice is posting once");
+/// assert!(matches!(ledger.post(NewEntry::transfer("ann", "bob", 71, "EUR")).await?, Posting::Refused(_)));
+///
+/// assert_eq!(ledger.commit(10).await?.done, 2);
+/// let balance = ledger.balance("ann").await?.expect("ann has an account");
+/// assert_eq!((balance.balance, balance.pending), (70, 0));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Ledger {
+    entries: Steps,
+    accounts: Steps,
+    holds: Steps,
+    sources: Sources,
+    options: Arc<LedgerOptions>,
+}
+
+impl Ledger {
+    /// The ledger whose entries are in this collection; creates its indexes. The collections of accounts and of authorisations
+    /// are beside it.
+    ///
+    /// # Errors
+    /// Those of the store, also one that cannot have unique indexes; settings that make no sense.
+    pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        entries: Namespace,
+        sources: Sources,
+        options: LedgerOptions,
+    ) -> Result<Self> {
+        if options.attempts_max == 0 || options.pause_first.is_zero() || options.pause_longest.is_zero() {
+            return Err(Error::invalid("a ledger needs at least one attempt, and pauses"));
+        }
+        let accounts = Namespace::new(entries.database(), options.accounts.as_str())?;
+        let holds = Namespace::new(entries.database(), options.holds.as_str())?;
+        if accounts == entries || holds == entries || accounts == holds {
+            return Err(Error::invalid("entries, accounts and authorisations are in collections of their own"));
+        }
+        let entries = Steps::new(store, entries);
+        let (accounts, holds) = (entries.at(accounts), entries.at(holds));
+        let ledger = Ledger { entries, accounts, holds, sources, options: Arc::new(options) };
+        ledger.create_indexes().await?;
+        Ok(ledger)
+    }
+
+    /// What is committed is in the first index alone.
+    async fn create_indexes(&self) -> Result<()> {
+        let fields = self.fields();
+        let place = doc! { fields.of_change(&fields.account): 1, fields.of_change(&fields.seq_id): 1 };
+        let place = IndexSpec { unique: true, ..IndexSpec::new(raw(&place)?) };
+        let waiting = doc! { &fields.proc: 1, &fields.ts: 1 };
+        let waiting =
+            IndexSpec { partial_filter: Some(raw(&requests::uncommitted(fields))?), ..IndexSpec::new(raw(&waiting)?) };
+        self.entries.create_indexes([place, waiting]).await?;
+        let expiry = IndexSpec::new(raw(&doc! { &fields.expires_at: 1 })?);
+        let entry = IndexSpec::new(raw(&doc! { &fields.entry: 1 })?);
+        self.holds.create_indexes([expiry, entry]).await
+    }
+
+    /// The same ledger on another store. Within an open transaction an entry is posted if and only if it commits. The commit
+    /// is refused if somebody else has taken a place meanwhile: then the transaction is to be run again.
+    #[must_use]
+    pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
+        let entries = self.entries.on(store);
+        let (accounts, holds) =
+            (entries.at(self.accounts.namespace().clone()), entries.at(self.holds.namespace().clone()));
+        Ledger { entries, accounts, holds, ..self.clone() }
+    }
+
+    /// An entry as its document says.
+    ///
+    /// # Errors
+    /// Those of the store; a document that is none of an entry.
+    pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Entry>> {
+        let found = self.entries.find_one(&doc! { "_id": id.into() }).await?;
+        found.map(|document| self.read(&document)).transpose()
+    }
+
+    /// Entries that are not committed, the oldest first.
+    ///
+    /// # Errors
+    /// As [`Ledger::show`].
+    pub async fn uncommitted(&self, limit: u32) -> Result<Vec<Entry>> {
+        let oldest_first = doc! { &self.fields().ts: 1 };
+        let found = self.entries.find(&requests::uncommitted(self.fields()), &oldest_first, limit).await?;
+        found.iter().map(|document| self.read(document)).collect()
+    }
+
+    /// How the ledger is.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn status(&self) -> Result<LedgerStatus> {
+        let oldest = self.uncommitted(1).await?;
+        let age = |entry: &Entry| self.now().timestamp_millis().saturating_sub(entry.ts.timestamp_millis());
+        Ok(LedgerStatus {
+            entries: self.entries.count(&Document::new()).await?,
+            uncommitted: self.entries.count(&requests::uncommitted(self.fields())).await?,
+            oldest_uncommitted: oldest.first().map(|entry| Duration::from_millis(age(entry).try_into().unwrap_or(0))),
+            expiring: self.holds.count(&Document::new()).await?,
+        })
+    }
+
+    fn fields(&self) -> &LedgerFields {
+        &self.options.fields
+    }
+
+    fn now(&self) -> DateTime {
+        self.sources.clock.now()
+    }
+
+    fn ago(&self, age: Duration) -> DateTime {
+        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.now().timestamp_millis().saturating_sub(millis))
+    }
+
+    fn read(&self, document: &Document) -> Result<Entry> {
+        Entry::read(&self.entries, document, self.fields())
+    }
+}

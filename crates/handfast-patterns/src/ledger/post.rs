@@ -1,0 +1,195 @@
+//! Posting: each account's next place is taken, or the race is lost and run again.
+
+use std::time::Duration;
+
+use bson::{Bson, DateTime, doc};
+use handfast_mql::Code;
+
+use super::account::Account;
+use super::entry::Draft;
+use super::record::Place;
+use super::standing::Verdict;
+use super::{Entry, EntryState, Ledger, NewEntry, Posting, Proc, Status, requests};
+use crate::steps::Added;
+use crate::value::same_id;
+use crate::{Error, Result};
+
+/// What was lost to others: they were faster, or were seen half.
+struct Lost(String);
+
+/// What came of an attempt.
+type Attempt = Result<Posting, Lost>;
+
+/// Places that were drawn from a sequence for an attempt.
+struct Drawn {
+    account: Account,
+    first: i64,
+    count: i64,
+}
+
+impl Ledger {
+    /// Posts an entry: all of its changes, or none. To post an entry with the same id again does nothing.
+    ///
+    /// # Errors
+    /// Those of the store. If [`Error::applied`] is `Maybe`, post it again with the same id. An entry that does not balance
+    /// or otherwise makes no sense; another entry of this id; [`Error::Contended`] if others were faster each time.
+    ///
+    /// # Cancellation
+    /// It may have been posted: post it again with the same id.
+    pub async fn post(&self, entry: NewEntry) -> Result<Posting> {
+        let draft = entry.draft(|| Bson::ObjectId(self.sources.ids.object_id()), self.now())?;
+        self.post_draft(draft).await
+    }
+
+    pub(super) async fn post_draft(&self, draft: Draft) -> Result<Posting> {
+        draft.check(self.options.single_entry)?;
+        let mut lost = String::new();
+        for attempt in 0..self.options.attempts_max {
+            if attempt > 0 {
+                tokio::time::sleep(self.pause(attempt)).await;
+            }
+            match self.attempt(&draft).await? {
+                Ok(posting) => return Ok(posting),
+                Err(Lost(what)) => lost = what,
+            }
+        }
+        Err(Error::Contended { what: lost, attempts: self.options.attempts_max })
+    }
+
+    /// The order matters. Where each account stands is looked at first, and a place that is one behind the last is taken only
+    /// if nobody else came meanwhile: so what was judged holds. A sequence is drawn from after that, so that whoever is before
+    /// us in one account is before us in all.
+    async fn attempt(&self, draft: &Draft) -> Result<Attempt> {
+        let accounts = self.accounts_of(draft).await?;
+        let mut next = Vec::with_capacity(accounts.len());
+        for account in accounts.iter().filter(|account| account.last_seq_id.is_none()) {
+            let standing = self.standing(account, self.anchor(account).await?).await?;
+            match standing.judge(account, draft) {
+                Verdict::Fits => next.push((&account.id, standing.last)),
+                Verdict::Unsure => {
+                    let missing = standing.missing();
+                    return Ok(Err(Lost(format!("{missing} places of account {} were not seen", account.id))));
+                }
+                Verdict::Refused(refusal) => {
+                    let posted = self.posted(draft).await?;
+                    return Ok(Ok(posted.map_or(Posting::Refused(refusal), Posting::AlreadyPosted)));
+                }
+            }
+        }
+        let drawn = match accounts.iter().find(|account| account.last_seq_id.is_some()) {
+            Some(account) => Some(self.draw(account, draft).await?),
+            None => None,
+        };
+        next.extend(drawn.iter().map(|drawn| (&drawn.account.id, drawn.first - 1)));
+        let entry = Entry::of_draft(draft, &numbers(draft, next));
+        self.insert(draft, entry, drawn).await
+    }
+
+    /// Takes the places, all or none: the index on accounts and places lets one entry through for each.
+    async fn insert(&self, draft: &Draft, entry: Entry, drawn: Option<Drawn>) -> Result<Attempt> {
+        match self.entries.insert(&entry.to_document(self.fields())).await {
+            Ok(Added::New) => return Ok(Ok(Posting::Posted(entry))),
+            Ok(Added::There) => {}
+            // Which index a store names is its own affair if the attempt before has inserted the entry.
+            Err(Error::Store(error)) if error.code() == Code::DuplicateKey => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(posted) = self.posted(draft).await? {
+            return Ok(Ok(Posting::AlreadyPosted(posted)));
+        }
+        if let Some(drawn) = drawn {
+            self.give_up(&drawn).await?;
+        }
+        Ok(Err(Lost("others took the next place in an account".to_owned())))
+    }
+
+    /// The entry that a draft has become, if it has.
+    ///
+    /// # Errors
+    /// Another entry has its id.
+    pub(super) async fn posted(&self, draft: &Draft) -> Result<Option<Entry>> {
+        match self.show(draft.id.clone()).await? {
+            Some(entry) if entry.is_of(draft) => Ok(Some(entry)),
+            // What resolves an authorisation is looked at by whoever wanted to resolve it in another way.
+            Some(entry) if draft.id.as_document().is_some() => Ok(Some(entry)),
+            Some(_) => Err(Error::invalid(format!("another entry has the id {}", draft.id))),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes the next places of a sequence, which nobody else gets.
+    async fn draw(&self, account: &Account, draft: &Draft) -> Result<Drawn> {
+        let count = draft.changes.iter().filter(|change| same_id(&change.account, &account.id)).count();
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let (filter, update) = requests::draw(self.fields(), &account.id, count);
+        let Some(found) = self.accounts.find_and_update(&filter, &update).await? else {
+            return Err(Error::invalid(format!("account {} has no sequence any more", account.id)));
+        };
+        let account = Account::read(&self.accounts, &found, self.fields())?;
+        let last = account.last_seq_id.unwrap_or(0);
+        Ok(Drawn { account, first: last - count + 1, count })
+    }
+
+    /// The places that were drawn are not used: an entry that counts for nothing takes them, so that nobody waits for them.
+    /// If they are taken already the sequence is behind what is there.
+    async fn give_up(&self, drawn: &Drawn) -> Result<()> {
+        let Drawn { account, first, count } = drawn;
+        let taken = self.abandon(account, &(*first..first + count).collect::<Vec<_>>(), self.now()).await?;
+        if !taken {
+            let last = self.last_place(&account.id).await?;
+            let (filter, update) = requests::raise(self.fields(), &account.id, last);
+            self.accounts.update_one(&filter, &update).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes places for nobody; says whether they were free.
+    pub(super) async fn abandon(&self, account: &Account, places: &[i64], ts: DateTime) -> Result<bool> {
+        let place = |seq_id: &i64| Place {
+            account: account.id.clone(),
+            kind: "abandoned".to_owned(),
+            value: 0,
+            asset: account.asset.clone(),
+            hold: 0,
+            seq_id: *seq_id,
+            cached_balance: None,
+            cached_held: 0,
+        };
+        let entry = Entry {
+            id: Bson::ObjectId(self.sources.ids.object_id()),
+            ts,
+            status: Status { proc: Proc::Uncommitted, state: EntryState::Abandoned },
+            changes: places.iter().map(place).collect(),
+            link: None,
+            expires_at: None,
+            reason: None,
+            metadata: bson::Document::new(),
+        };
+        match self.entries.insert(&entry.to_document(self.fields())).await {
+            Ok(Added::New | Added::There) => Ok(true),
+            Err(Error::Store(error)) if error.code() == Code::DuplicateKey => {
+                Ok(self.entries.find_one(&doc! { "_id": entry.id }).await?.is_some())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A random pause, longer with each attempt.
+    fn pause(&self, attempt: u32) -> Duration {
+        let longest = self.options.pause_first.saturating_mul(1 << attempt.min(16)).min(self.options.pause_longest);
+        let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.sources.random.next_u64() % nanos.max(1))
+    }
+}
+
+/// The place of each change, given the last one that is taken in each account.
+fn numbers(draft: &Draft, mut last: Vec<(&Bson, i64)>) -> Vec<i64> {
+    let mut number = |account: &Bson| {
+        let last = last.iter_mut().find(|(id, _)| same_id(id, account));
+        last.map_or(0, |(_, last)| {
+            *last += 1;
+            *last
+        })
+    };
+    draft.changes.iter().map(|change| number(&change.account)).collect()
+}

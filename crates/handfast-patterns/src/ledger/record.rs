@@ -1,0 +1,224 @@
+//! The document of an entry.
+
+use bson::{Bson, DateTime, Document, doc};
+
+use super::entry::Draft;
+use super::{EntryState, LedgerFields, Link, Proc, Status};
+use crate::steps::Steps;
+use crate::value::same_id;
+use crate::{Error, Result};
+
+/// A change of an entry as its document says: with its place in the account.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The `_id` of the account.
+    pub account: Bson,
+    /// What the change is called.
+    pub kind: String,
+    /// How much, in the smallest unit of the asset.
+    pub value: i64,
+    /// Which currency, or whatever is counted; empty where a document of somebody else does not say.
+    pub asset: String,
+    /// What it holds of the account, or (negative) frees.
+    pub hold: i64,
+    /// Its number among the changes of the account, from 1.
+    pub seq_id: i64,
+    /// The balance of the account after it; to be relied on in a committed entry alone.
+    pub cached_balance: Option<i64>,
+    /// What is held of the account after it.
+    pub cached_held: i64,
+}
+
+/// An entry as its document says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its `_id`.
+    pub id: Bson,
+    /// When it was posted.
+    pub ts: DateTime,
+    /// Where it is.
+    pub status: Status,
+    /// What it changes.
+    pub changes: Vec<Place>,
+    /// What it has to do with another entry.
+    pub link: Option<Link>,
+    /// When it expires, if it is an authorisation that does.
+    pub expires_at: Option<DateTime>,
+    /// Why it was canceled, or takes another one back.
+    pub reason: Option<String>,
+    /// What the caller wants to remember.
+    pub metadata: Document,
+}
+
+impl Entry {
+    /// Whether it counts in balances.
+    pub fn counts(&self) -> bool {
+        self.status.state.counts()
+    }
+
+    /// Whether it can still change.
+    pub fn is_committed(&self) -> bool {
+        self.status.proc == Proc::Committed
+    }
+
+    /// Its changes of an account, in the order of their places.
+    pub fn places_of<'e>(&'e self, account: &'e Bson) -> impl Iterator<Item = &'e Place> {
+        let mut places: Vec<_> = self.changes.iter().filter(|place| same_id(&place.account, account)).collect();
+        places.sort_by_key(|place| place.seq_id);
+        places.into_iter()
+    }
+
+    /// By how much more the account can spend after it.
+    pub(super) fn available(&self, account: &Bson) -> i64 {
+        self.places_of(account).fold(0, |sum, place| sum.saturating_add(place.value).saturating_sub(place.hold))
+    }
+
+    /// A draft with its places.
+    pub(super) fn of_draft(draft: &Draft, seq_ids: &[i64]) -> Self {
+        let place = |(change, seq_id): (&super::Change, &i64)| Place {
+            account: change.account.clone(),
+            kind: change.kind.clone(),
+            value: change.value,
+            asset: change.asset.clone(),
+            hold: change.hold,
+            seq_id: *seq_id,
+            cached_balance: None,
+            cached_held: 0,
+        };
+        Entry {
+            id: draft.id.clone(),
+            ts: draft.ts,
+            status: Status::POSTED,
+            changes: draft.changes.iter().zip(seq_ids).map(place).collect(),
+            link: draft.link.clone(),
+            expires_at: draft.expires_at,
+            reason: draft.reason.clone(),
+            metadata: draft.metadata.clone(),
+        }
+    }
+
+    /// Whether it is what the draft was to become. What links to another entry is named after that one, whatever the
+    /// caller says beside it.
+    pub(super) fn is_of(&self, draft: &Draft) -> bool {
+        let same = |(place, change): (&Place, &super::Change)| {
+            same_id(&place.account, &change.account)
+                && (&place.kind, place.value, &place.asset, place.hold)
+                    == (&change.kind, change.value, &change.asset, change.hold)
+        };
+        self.changes.len() == draft.changes.len()
+            && self.changes.iter().zip(&draft.changes).all(same)
+            && self.link == draft.link
+            && (draft.id.as_document().is_some() || self.metadata == draft.metadata)
+    }
+
+    /// The document that is inserted.
+    pub(super) fn to_document(&self, fields: &LedgerFields) -> Document {
+        let changes: Vec<_> = self.changes.iter().map(|place| place.to_document(fields)).collect();
+        let mut document = doc! {
+            "_id": self.id.clone(),
+            &fields.ts: self.ts,
+            &fields.proc: self.status.proc.name(),
+            &fields.state: self.status.state.name(),
+            &fields.changes: changes,
+        };
+        let link = self.link.as_ref().map(|link| match link {
+            Link::Reverses(id) => (&fields.reverses, id.clone()),
+            Link::Resolves(id) => (&fields.resolves, id.clone()),
+            Link::Cancels(id) => (&fields.cancels, id.clone()),
+            Link::Authorises { payee, value } => {
+                (&fields.authorises, Bson::Document(doc! { &fields.account: payee.clone(), &fields.value: *value }))
+            }
+        });
+        let metadata = (!self.metadata.is_empty()).then(|| Bson::Document(self.metadata.clone()));
+        let optional = [
+            link,
+            self.expires_at.map(|at| (&fields.expires_at, Bson::DateTime(at))),
+            self.reason.clone().map(|reason| (&fields.reason, Bson::String(reason))),
+            metadata.map(|metadata| (&fields.metadata, metadata)),
+        ];
+        document.extend(optional.into_iter().flatten().map(|(name, value)| (name.clone(), value)));
+        document
+    }
+
+    /// What a document says.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] that says what is wrong with it.
+    pub(super) fn read(steps: &Steps, document: &Document, fields: &LedgerFields) -> Result<Self> {
+        let read = || -> Result<Self, Box<dyn std::error::Error>> {
+            let changes = document.get_array(&fields.changes)?.iter().map(|change| match change {
+                Bson::Document(change) => Place::read(change, fields),
+                other => Err(format!("a change is {other}, not a document").into()),
+            });
+            Ok(Entry {
+                id: document.get("_id").cloned().ok_or("it has no _id")?,
+                ts: *document.get_datetime(&fields.ts)?,
+                status: Status {
+                    proc: document.get_str(&fields.proc)?.parse()?,
+                    state: document.get_str(&fields.state)?.parse::<EntryState>()?,
+                },
+                changes: changes.collect::<Result<_, _>>()?,
+                link: link_of(document, fields)?,
+                expires_at: document.get_datetime(&fields.expires_at).ok().copied(),
+                reason: document.get_str(&fields.reason).ok().map(str::to_owned),
+                metadata: document.get_document(&fields.metadata).cloned().unwrap_or_default(),
+            })
+        };
+        read().map_err(|error| steps.damaged(document, error))
+    }
+}
+
+impl Place {
+    fn to_document(&self, fields: &LedgerFields) -> Document {
+        let mut change = doc! {
+            &fields.account: self.account.clone(),
+            &fields.kind: &self.kind,
+            &fields.value: self.value,
+            &fields.asset: &self.asset,
+            &fields.seq_id: self.seq_id,
+            &fields.cached_balance: self.cached_balance.map_or(Bson::Null, Bson::Int64),
+        };
+        if self.hold != 0 {
+            change.insert(&fields.hold, self.hold);
+        }
+        change
+    }
+
+    fn read(change: &Document, fields: &LedgerFields) -> Result<Self, Box<dyn std::error::Error>> {
+        let text = |name: &String| change.get_str(name).unwrap_or_default().to_owned();
+        Ok(Place {
+            account: change.get(&fields.account).cloned().ok_or("a change has no account")?,
+            kind: text(&fields.kind),
+            value: integer(change, &fields.value)?.ok_or("a change has no value")?,
+            asset: text(&fields.asset),
+            hold: integer(change, &fields.hold)?.unwrap_or(0),
+            seq_id: integer(change, &fields.seq_id)?.ok_or("a change has no place")?,
+            cached_balance: integer(change, &fields.cached_balance)?,
+            cached_held: integer(change, &fields.cached_held)?.unwrap_or(0),
+        })
+    }
+}
+
+fn link_of(document: &Document, fields: &LedgerFields) -> Result<Option<Link>, Box<dyn std::error::Error>> {
+    if let Ok(authorises) = document.get_document(&fields.authorises) {
+        let payee = authorises.get(&fields.account).cloned().ok_or("an authorisation is for nobody")?;
+        let value = integer(authorises, &fields.value)?.ok_or("an authorisation is for no amount")?;
+        return Ok(Some(Link::Authorises { payee, value }));
+    }
+    let named = |name: &String| document.get(name).cloned();
+    Ok(named(&fields.reverses)
+        .map(Link::Reverses)
+        .or_else(|| named(&fields.resolves).map(Link::Resolves))
+        .or_else(|| named(&fields.cancels).map(Link::Cancels)))
+}
+
+/// Shells write numbers in whatever type; a field that is not there, or null, is none.
+pub(super) fn integer(document: &Document, field: &str) -> Result<Option<i64>, Error> {
+    match document.get(field) {
+        None | Some(Bson::Null) => Ok(None),
+        Some(Bson::Int32(number)) => Ok(Some(i64::from(*number))),
+        Some(Bson::Int64(number)) => Ok(Some(*number)),
+        Some(Bson::Double(number)) if number.fract() == 0.0 && number.abs() < 9e15 => Ok(Some(*number as i64)),
+        Some(other) => Err(Error::invalid(format!("its {field} is {other}, not an integer"))),
+    }
+}

@@ -1,0 +1,211 @@
+//! What is asked of the store, as values.
+
+use bson::{Bson, DateTime, Document, doc};
+
+use super::account::Cache;
+use super::{EntryState, LedgerFields, Proc};
+
+/// A filter and an update.
+pub(super) type Request = (Document, Document);
+
+/// Entries that wait for the committer.
+pub(super) fn uncommitted(fields: &LedgerFields) -> Document {
+    doc! { &fields.proc: Proc::Uncommitted.name() }
+}
+
+/// The entries with places of an account that are so: `{$gt: 7}`, `{$in: [1, 2]}`, a number. One change fulfils both, which
+/// is what lets an index on both serve it.
+pub(super) fn places(fields: &LedgerFields, account: &Bson, seq_id: impl Into<Bson>) -> Document {
+    let place = doc! { &fields.account: account.clone(), &fields.seq_id: seq_id.into() };
+    doc! { &fields.changes: { "$elemMatch": place } }
+}
+
+/// The stages that make of entries the places of an account, one by one.
+fn unwound(fields: &LedgerFields, account: &Bson, seq_id: &Bson) -> Vec<Document> {
+    let place = doc! {
+        fields.of_change(&fields.account): account.clone(),
+        fields.of_change(&fields.seq_id): seq_id.clone(),
+    };
+    vec![
+        doc! { "$match": places(fields, account, seq_id.clone()) },
+        doc! { "$unwind": format!("${}", fields.changes) },
+        doc! { "$match": place },
+    ]
+}
+
+/// The expression of a field of a change after `$unwind`.
+fn change(fields: &LedgerFields, field: &str) -> String {
+    format!("${}", fields.of_change(field))
+}
+
+fn if_valid(fields: &LedgerFields, value: impl Into<Bson>) -> Document {
+    let valid = doc! { "$eq": [format!("${}", fields.state), EntryState::Valid.name()] };
+    doc! { "$cond": [valid, value.into(), 0_i64] }
+}
+
+/// What an account has at places that are so: how many, the last one, and the sums of what counts.
+pub(super) fn standing(
+    fields: &LedgerFields,
+    account: &Bson,
+    seq_id: Document,
+    until: Option<DateTime>,
+) -> Vec<Document> {
+    let hold = doc! { "$ifNull": [change(fields, &fields.hold), 0_i64] };
+    let mut pipeline = unwound(fields, account, &Bson::Document(seq_id));
+    if let Some(until) = until {
+        pipeline.push(doc! { "$match": { &fields.ts: { "$lte": until } } });
+    }
+    pipeline.push(doc! { "$group": {
+        "_id": Bson::Null,
+        "places": { "$sum": 1_i64 },
+        "last": { "$max": change(fields, &fields.seq_id) },
+        "balance": { "$sum": if_valid(fields, change(fields, &fields.value)) },
+        "held": { "$sum": if_valid(fields, hold) },
+        "cancels": { "$push": format!("${}", fields.cancels) },
+    } });
+    pipeline
+}
+
+/// The last place of an account.
+pub(super) fn last_place(fields: &LedgerFields, account: &Bson) -> Vec<Document> {
+    let mut pipeline = unwound(fields, account, &Bson::Document(doc! { "$gt": 0_i64 }));
+    let last = doc! { "$max": change(fields, &fields.seq_id) };
+    pipeline.push(doc! { "$group": { "_id": Bson::Null, "last": last } });
+    pipeline
+}
+
+/// The last place of an account, up to one, that is committed and has its balance.
+pub(super) fn last_committed(fields: &LedgerFields, account: &Bson, seq_id: Document) -> Vec<Document> {
+    let committed = doc! { &fields.proc: Proc::Committed.name() };
+    let has_balance = doc! { fields.of_change(&fields.cached_balance): { "$ne": Bson::Null } };
+    let mut pipeline = unwound(fields, account, &Bson::Document(seq_id));
+    pipeline.push(doc! { "$match": committed });
+    pipeline.push(doc! { "$match": has_balance });
+    // Documents are compared field by field: the greatest is the one with the last place.
+    let anchor = doc! {
+        &fields.seq_id: change(fields, &fields.seq_id),
+        &fields.balance: change(fields, &fields.cached_balance),
+        &fields.held: { "$ifNull": [change(fields, &fields.cached_held), 0_i64] },
+    };
+    pipeline.push(doc! { "$group": { "_id": Bson::Null, "anchor": { "$max": anchor } } });
+    pipeline
+}
+
+/// Takes so many places of an account's sequence; the document as it becomes has the last of them.
+pub(super) fn draw(fields: &LedgerFields, account: &Bson, count: i64) -> Request {
+    let filter = doc! { "_id": account.clone(), &fields.last_seq_id: { "$exists": true } };
+    (filter, doc! { "$inc": { &fields.last_seq_id: count } })
+}
+
+/// Lets a sequence go on behind this place.
+pub(super) fn raise(fields: &LedgerFields, account: &Bson, last: i64) -> Request {
+    let filter = doc! { "_id": account.clone(), &fields.last_seq_id: { "$exists": true } };
+    (filter, doc! { "$max": { &fields.last_seq_id: last } })
+}
+
+/// An entry becomes final as it was seen, with the balance at each of its places.
+pub(super) fn commit(fields: &LedgerFields, entry: &super::Entry, standings: &[Cache]) -> Request {
+    let filter = doc! {
+        "_id": entry.id.clone(),
+        &fields.proc: Proc::Uncommitted.name(),
+        &fields.state: entry.status.state.name(),
+    };
+    let mut set = doc! { &fields.proc: Proc::Committed.name() };
+    for (number, standing) in standings.iter().enumerate() {
+        let path = |field: &String| format!("{}.{number}.{field}", fields.changes);
+        set.insert(path(&fields.cached_balance), standing.balance);
+        if standing.held != 0 {
+            set.insert(path(&fields.cached_held), standing.held);
+        }
+    }
+    (filter, doc! { "$set": set })
+}
+
+/// An account's cache goes forward, never back.
+pub(super) fn advance_cache(fields: &LedgerFields, account: &Bson, cache: Cache) -> Request {
+    let filter = doc! {
+        "_id": account.clone(),
+        fields.of_cache(&fields.seq_id): { "$not": { "$gte": cache.seq_id } },
+    };
+    (filter, doc! { "$set": { &fields.cache: cache.to_document(fields) } })
+}
+
+/// VALID -> CANCELED, of an entry that is not committed.
+pub(super) fn cancel(fields: &LedgerFields, id: &Bson, reason: &str) -> Request {
+    let filter = doc! {
+        "_id": id.clone(),
+        &fields.proc: Proc::Uncommitted.name(),
+        &fields.state: EntryState::Valid.name(),
+    };
+    let set = doc! { &fields.state: EntryState::Canceled.name(), &fields.reason: reason };
+    (filter, doc! { "$set": set })
+}
+
+/// Entries that still count and can still be canceled, of these.
+pub(super) fn still_valid(fields: &LedgerFields, ids: Vec<Bson>) -> Document {
+    doc! {
+        "_id": { "$in": ids },
+        &fields.proc: Proc::Uncommitted.name(),
+        &fields.state: EntryState::Valid.name(),
+    }
+}
+
+/// Takes the balance from a change behind a place whose entry is not committed.
+pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -> Request {
+    let stale = doc! {
+        &fields.account: account.clone(),
+        &fields.seq_id: { "$gt": seq_id },
+        &fields.cached_balance: { "$ne": Bson::Null },
+    };
+    let mut filter = uncommitted(fields);
+    filter.insert(&fields.changes, doc! { "$elemMatch": stale });
+    (filter, doc! { "$set": { format!("{}.$.{}", fields.changes, fields.cached_balance): Bson::Null } })
+}
+
+/// The balance at a place of a committed entry.
+pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line) -> Request {
+    let place = doc! { &fields.account: line.place.account.clone(), &fields.seq_id: line.place.seq_id };
+    let filter = doc! {
+        "_id": line.entry.clone(),
+        &fields.proc: Proc::Committed.name(),
+        &fields.changes: { "$elemMatch": place },
+    };
+    let path = |field: &String| format!("{}.$.{field}", fields.changes);
+    let mut update = doc! { "$set": { path(&fields.cached_balance): line.balance } };
+    if line.held == 0 {
+        update.insert("$unset", doc! { path(&fields.cached_held): "" });
+    } else if let Ok(set) = update.get_document_mut("$set") {
+        set.insert(path(&fields.cached_held), line.held);
+    }
+    (filter, update)
+}
+
+/// The stages that give every account that has an entry.
+pub(super) fn account_ids(fields: &LedgerFields) -> Vec<Document> {
+    vec![
+        doc! { "$unwind": format!("${}", fields.changes) },
+        doc! { "$group": { "_id": change(fields, &fields.account) } },
+    ]
+}
+
+/// What counts, by asset: what was taken from accounts, and what was given.
+pub(super) fn totals(fields: &LedgerFields) -> Vec<Document> {
+    let value = change(fields, &fields.value);
+    let if_negative = |negative: bool| {
+        let is = doc! { "$lt": [&value, 0_i64] };
+        let (yes, no): (Bson, Bson) =
+            if negative { (value.as_str().into(), 0_i64.into()) } else { (0_i64.into(), value.as_str().into()) };
+        doc! { "$sum": { "$cond": [is, yes, no] } }
+    };
+    vec![
+        doc! { "$match": { &fields.state: EntryState::Valid.name() } },
+        doc! { "$unwind": format!("${}", fields.changes) },
+        doc! { "$group": {
+            "_id": { "$ifNull": [change(fields, &fields.asset), ""] },
+            "debits": if_negative(true),
+            "credits": if_negative(false),
+            "held": { "$sum": { "$ifNull": [change(fields, &fields.hold), 0_i64] } },
+        } },
+        doc! { "$sort": { "_id": 1 } },
+    ]
+}

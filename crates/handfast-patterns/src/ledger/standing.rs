@@ -1,0 +1,167 @@
+//! Where an account stands: a balance that is final, and what came after it.
+
+use bson::{Bson, Document, doc};
+
+use super::account::{Account, Cache};
+use super::entry::Draft;
+use super::record::integer;
+use super::{Entry, Ledger, Refusal, requests};
+use crate::{Error, Result};
+
+/// Looks at an account of which entries are being canceled at most. Each time a cancel came through.
+const LOOKS_MAX: u32 = 16;
+
+/// Where an account stands, with all entries that it has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Standing {
+    /// What is final.
+    pub(super) anchor: Cache,
+    /// Places behind the anchor.
+    pub(super) places: i64,
+    /// The last place.
+    pub(super) last: i64,
+    /// What counts of them.
+    pub(super) pending: i64,
+    /// What they hold, or free.
+    pub(super) pending_held: i64,
+    /// What entries that are being canceled had brought, and nobody may spend any more.
+    pub(super) canceling: i64,
+}
+
+/// Whether an account can take an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    Fits,
+    Refused(Refusal),
+    /// There are places behind the anchor that were not seen: look again.
+    Unsure,
+}
+
+impl Standing {
+    pub(super) fn balance(&self) -> Option<i64> {
+        self.anchor.balance.checked_add(self.pending)
+    }
+
+    pub(super) fn held(&self) -> i64 {
+        self.anchor.held.saturating_add(self.pending_held)
+    }
+
+    pub(super) fn available(&self) -> Option<i64> {
+        self.balance()?.checked_sub(self.held())?.checked_sub(self.canceling)
+    }
+
+    /// Places behind the anchor that are not there.
+    pub(super) fn missing(&self) -> i64 {
+        self.last.saturating_sub(self.anchor.seq_id).saturating_sub(self.places)
+    }
+
+    /// Whether the account can take this draft at the next place. Who only gains is not asked.
+    pub(super) fn judge(&self, account: &Account, draft: &Draft) -> Verdict {
+        let change = draft.available(&account.id);
+        let minimum = match account.minimum {
+            Some(minimum) if change < 0 => minimum,
+            _ => return Verdict::Fits,
+        };
+        if self.missing() != 0 {
+            return Verdict::Unsure;
+        }
+        let available = self.available().unwrap_or(i64::MIN);
+        if available.checked_add(change).is_some_and(|left| left >= minimum) {
+            return Verdict::Fits;
+        }
+        Verdict::Refused(Refusal { account: account.id.clone(), available, change, minimum })
+    }
+}
+
+impl Ledger {
+    /// The final balance that an account is counted from: that of its document; if that is wiped, that of the last committed
+    /// change; if there is none, nothing.
+    pub(super) async fn anchor(&self, account: &Account) -> Result<Cache> {
+        match account.cache {
+            Some(cache) => Ok(cache),
+            None => self.last_committed(&account.id, doc! { "$gt": 0_i64 }).await,
+        }
+    }
+
+    /// The last committed change that has its balance, among places that are so.
+    pub(super) async fn last_committed(&self, account: &Bson, seq_id: Document) -> Result<Cache> {
+        let fields = self.fields();
+        let found = self.entries.aggregate(&requests::last_committed(fields, account, seq_id)).await?;
+        let Some(anchor) = found.first().and_then(|group| group.get_document("anchor").ok()) else {
+            return Ok(Cache::default());
+        };
+        let number = |field: &String| Ok::<_, Error>(integer(anchor, field)?.unwrap_or(0));
+        Ok(Cache { balance: number(&fields.balance)?, held: number(&fields.held)?, seq_id: number(&fields.seq_id)? })
+    }
+
+    pub(super) async fn last_place(&self, account: &Bson) -> Result<i64> {
+        let found = self.entries.aggregate(&requests::last_place(self.fields(), account)).await?;
+        found.first().map_or(Ok(0), |group| Ok(integer(group, "last")?.unwrap_or(0)))
+    }
+
+    /// The final balance at the last committed place, as the entry says; its document may be behind.
+    pub(super) async fn committed(&self, account: &Account) -> Result<Cache> {
+        let known = account.cache.unwrap_or_default();
+        let last = self.last_committed(&account.id, doc! { "$gte": known.seq_id }).await?;
+        Ok(if last.seq_id >= known.seq_id { last } else { known })
+    }
+
+    /// Where an account stands now, in one look at what came after the anchor.
+    pub(super) async fn standing(&self, account: &Account, anchor: Cache) -> Result<Standing> {
+        let (standing, cancels) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id }).await?;
+        if cancels.is_empty() || account.minimum.is_none() {
+            return Ok(standing);
+        }
+        self.standing_beside_cancels(account, anchor, cancels).await
+    }
+
+    /// Somebody is about to cancel entries: their places are taken, they still count, and what they brought must not be
+    /// spent. They stop counting once; so what was counted between two looks that agree on which ones still do is exact.
+    async fn standing_beside_cancels(&self, account: &Account, anchor: Cache, cancels: Vec<Bson>) -> Result<Standing> {
+        let mut before = self.still_valid(cancels).await?;
+        for _ in 0..LOOKS_MAX {
+            let (standing, cancels) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id }).await?;
+            let after = self.still_valid(cancels).await?;
+            let ids = |entries: &[Entry]| entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>();
+            if ids(&before) == ids(&after) {
+                let brought = after.iter().map(|entry| entry.available(&account.id).max(0));
+                return Ok(Standing { canceling: brought.fold(0, i64::saturating_add), ..standing });
+            }
+            before = after;
+        }
+        let what = format!("entries of account {} were canceled", account.id);
+        Err(Error::Contended { what, attempts: LOOKS_MAX })
+    }
+
+    /// Those of these entries that count and can be canceled.
+    async fn still_valid(&self, ids: Vec<Bson>) -> Result<Vec<Entry>> {
+        let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let filter = requests::still_valid(self.fields(), ids);
+        let found = self.entries.find(&filter, &doc! { "_id": 1 }, limit).await?;
+        found.iter().map(|document| self.read(document)).collect()
+    }
+
+    /// What counts at places that are so, behind an anchor; and the entries that are being canceled from there.
+    pub(super) async fn counted(
+        &self,
+        account: &Bson,
+        anchor: Cache,
+        seq_id: Document,
+    ) -> Result<(Standing, Vec<Bson>)> {
+        let pipeline = requests::standing(self.fields(), account, seq_id, None);
+        let found = self.entries.aggregate(&pipeline).await?;
+        let Some(group) = found.first() else {
+            return Ok((Standing { anchor, last: anchor.seq_id, ..Standing::default() }, Vec::new()));
+        };
+        let number = |field: &str| Ok::<_, Error>(integer(group, field)?.unwrap_or(0));
+        let standing = Standing {
+            anchor,
+            places: number("places")?,
+            last: number("last")?,
+            pending: number("balance")?,
+            pending_held: number("held")?,
+            canceling: 0,
+        };
+        Ok((standing, group.get_array("cancels").cloned().unwrap_or_default()))
+    }
+}

@@ -1,0 +1,208 @@
+//! The states of an entry and of an authorisation, and what leads from one to the next.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Whether an entry can still change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proc {
+    /// It has its places; the balances at them are not final yet.
+    Uncommitted,
+    /// Everything before it is committed. It never changes again, and the balances at its places can be relied on.
+    Committed,
+}
+
+/// Whether an entry counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EntryState {
+    /// It counts.
+    Valid,
+    /// It was canceled before it was committed: it keeps its places, and counts for nothing.
+    Canceled,
+    /// It never was one: it takes the places that were drawn for an entry which did not come.
+    Abandoned,
+}
+
+/// Where an entry is.
+///
+/// ```text
+/// (UNCOMMITTED, VALID) ──── committed ───> (COMMITTED, VALID)
+///         └── canceled ──> (UNCOMMITTED, CANCELED) ── committed ──> (COMMITTED, CANCELED)
+/// (UNCOMMITTED, ABANDONED) ── committed ──> (COMMITTED, ABANDONED)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Status {
+    /// Whether it can still change.
+    pub proc: Proc,
+    /// Whether it counts.
+    pub state: EntryState,
+}
+
+/// What happens to an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryEvent {
+    /// Everything before it is committed.
+    Committed,
+    /// Somebody takes it back.
+    Canceled,
+}
+
+impl Status {
+    /// Of an entry that was just posted.
+    pub const POSTED: Status = Status { proc: Proc::Uncommitted, state: EntryState::Valid };
+
+    /// Every status that there is.
+    pub fn all() -> impl Iterator<Item = Status> {
+        Proc::ALL.into_iter().flat_map(|proc| EntryState::ALL.into_iter().map(move |state| Status { proc, state }))
+    }
+
+    /// The status after the event; none if it cannot happen in this one.
+    pub fn after(self, event: EntryEvent) -> Option<Status> {
+        match (self.proc, self.state, event) {
+            (Proc::Uncommitted, _, EntryEvent::Committed) => Some(Status { proc: Proc::Committed, ..self }),
+            (Proc::Uncommitted, EntryState::Valid, EntryEvent::Canceled) => {
+                Some(Status { state: EntryState::Canceled, ..self })
+            }
+            (Proc::Uncommitted, EntryState::Canceled | EntryState::Abandoned, EntryEvent::Canceled)
+            | (Proc::Committed, _, _) => None,
+        }
+    }
+}
+
+impl Proc {
+    /// Both.
+    pub const ALL: [Proc; 2] = [Proc::Uncommitted, Proc::Committed];
+
+    /// As it is written in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proc::Uncommitted => "UNCOMMITTED",
+            Proc::Committed => "COMMITTED",
+        }
+    }
+}
+
+impl EntryState {
+    /// Every state.
+    pub const ALL: [EntryState; 3] = [EntryState::Valid, EntryState::Canceled, EntryState::Abandoned];
+
+    /// Whether the entry counts in balances.
+    pub fn counts(self) -> bool {
+        match self {
+            EntryState::Valid => true,
+            EntryState::Canceled | EntryState::Abandoned => false,
+        }
+    }
+
+    /// As it is written in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            EntryState::Valid => "VALID",
+            EntryState::Canceled => "CANCELED",
+            EntryState::Abandoned => "ABANDONED",
+        }
+    }
+}
+
+/// Where an authorisation is. Its own entry never changes: the entry that resolves it says.
+///
+/// ```text
+///        ┌── captured ──> captured
+/// open ──┼── released ──> released
+///        └── expired ───> expired
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HoldState {
+    /// The amount is held.
+    Open,
+    /// It went to the payee, or a part of it; the rest is free again.
+    Captured,
+    /// It is free again.
+    Released,
+    /// It is free again, as its time was over.
+    Expired,
+}
+
+/// What happens to an authorisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldEvent {
+    /// The payee takes it, or a part of it.
+    Captured,
+    /// It is not needed any more.
+    Released,
+    /// Its time is over.
+    Expired,
+}
+
+impl HoldState {
+    /// Every state.
+    pub const ALL: [HoldState; 4] = [HoldState::Open, HoldState::Captured, HoldState::Released, HoldState::Expired];
+
+    /// The state after the event; none if it cannot happen in this one.
+    pub fn after(self, event: HoldEvent) -> Option<HoldState> {
+        match (self, event) {
+            (HoldState::Open, HoldEvent::Captured) => Some(HoldState::Captured),
+            (HoldState::Open, HoldEvent::Released) => Some(HoldState::Released),
+            (HoldState::Open, HoldEvent::Expired) => Some(HoldState::Expired),
+            (HoldState::Captured | HoldState::Released | HoldState::Expired, _) => None,
+        }
+    }
+}
+
+impl HoldEvent {
+    /// Every event.
+    pub const ALL: [HoldEvent; 3] = [HoldEvent::Captured, HoldEvent::Released, HoldEvent::Expired];
+
+    /// As the changes of the entry that resolves it are called.
+    pub fn name(self) -> &'static str {
+        match self {
+            HoldEvent::Captured => "capture",
+            HoldEvent::Released => "release",
+            HoldEvent::Expired => "expire",
+        }
+    }
+}
+
+/// The text is no value of these states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an entry is UNCOMMITTED or COMMITTED, and VALID, CANCELED or ABANDONED")]
+pub struct NoEntryState;
+
+impl FromStr for Proc {
+    type Err = NoEntryState;
+
+    fn from_str(text: &str) -> Result<Self, NoEntryState> {
+        Proc::ALL.into_iter().find(|proc| proc.name() == text).ok_or(NoEntryState)
+    }
+}
+
+impl FromStr for EntryState {
+    type Err = NoEntryState;
+
+    fn from_str(text: &str) -> Result<Self, NoEntryState> {
+        EntryState::ALL.into_iter().find(|state| state.name() == text).ok_or(NoEntryState)
+    }
+}
+
+impl fmt::Display for Proc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for EntryState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for HoldState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HoldState::Open => "open",
+            HoldState::Captured => "captured",
+            HoldState::Released => "released",
+            HoldState::Expired => "expired",
+        })
+    }
+}

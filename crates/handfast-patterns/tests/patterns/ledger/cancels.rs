@@ -1,0 +1,169 @@
+//! Taking entries back, beside those who commit and those who spend.
+
+use handfast_patterns::ledger::{Cancel, EntryState, Link};
+
+use super::*;
+
+/// Cancels an entry that is not committed, and one that is, of an account `A` with a minimum of 0 and 98 or more.
+pub(super) async fn walk_through(ledger: &Ledger) {
+    let before = balance(ledger, "A").await;
+    posted(ledger, NewEntry::transfer("A", "B", 50, "EUR").with_id("fresh")).await;
+    assert_eq!(ledger.cancel("fresh", "a mistake").await.unwrap(), Cancel::Canceled);
+    assert_eq!(balance(ledger, "A").await, before);
+    posted(ledger, NewEntry::transfer("A", "B", 20, "EUR").with_id("old")).await;
+    commit_all(ledger).await;
+    let Cancel::Reversed(reversal) = ledger.cancel("old", "regretted").await.unwrap() else {
+        panic!("it was committed")
+    };
+    assert_eq!(reversal.link, Some(Link::Reverses("old".into())));
+    assert_eq!(balance(ledger, "A").await, before);
+    // To cancel again does nothing.
+    assert_eq!(ledger.cancel("fresh", "again").await.unwrap(), Cancel::Canceled);
+    let Cancel::Reversed(again) = ledger.cancel("old", "again").await.unwrap() else { panic!("reversed") };
+    assert_eq!(again.id, reversal.id);
+    assert_eq!(balance(ledger, "A").await, before);
+    assert_eq!(ledger.cancel("unheard of", "").await.unwrap(), Cancel::Missing);
+}
+
+#[tokio::test]
+async fn before_the_commit_a_word_and_afterwards_an_entry() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 100), ("B", 0)]).await;
+    walk_through(&ledger).await;
+    books::check(&world).await.unwrap();
+    commit_all(&ledger).await;
+    books::check(&world).await.unwrap();
+    assert!(ledger.verify_all().await.unwrap().is_clean());
+    let fresh = ledger.show("fresh").await.unwrap().unwrap();
+    assert_eq!((fresh.status.proc, fresh.status.state), (Proc::Committed, EntryState::Canceled));
+    assert_eq!(fresh.reason.as_deref(), Some("a mistake"));
+    assert_eq!(fresh.changes[0].cached_balance, Some(100), "it is committed, and counts for nothing");
+}
+
+/// What a payee has spent cannot be taken back, committed or not.
+#[tokio::test]
+async fn a_cancel_that_would_break_a_minimum_is_refused() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 100), ("B", 0)]).await;
+    posted(&ledger, NewEntry::transfer("A", "B", 60, "EUR").with_id(1)).await;
+    posted(&ledger, NewEntry::transfer("B", "C", 30, "EUR").with_id(2)).await;
+    for _ in 0..2 {
+        let Cancel::Refused(refusal) = ledger.cancel(1, "too late").await.unwrap() else { panic!("B has 30") };
+        assert_eq!((refusal.available, refusal.change, refusal.minimum), (30, -60, 0));
+        commit_all(&ledger).await;
+    }
+    assert!(matches!(ledger.cancel(2, "in time").await.unwrap(), Cancel::Reversed(_)));
+    assert!(matches!(ledger.cancel(1, "now").await.unwrap(), Cancel::Reversed(_)));
+    assert_eq!((balance(&ledger, "A").await, balance(&ledger, "B").await), (100, 0));
+    // A reversal is an entry like others.
+    assert!(matches!(ledger.cancel(doc! { "reverses": 1 }, "after all").await.unwrap(), Cancel::Reversed(_)));
+    assert_eq!((balance(&ledger, "A").await, balance(&ledger, "B").await), (40, 60));
+    books::check(&world).await.unwrap();
+}
+
+/// B has 100 from an entry that is not committed.
+pub(super) async fn paid() -> (World, Ledger) {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 100), ("B", 0)]).await;
+    posted(&ledger, NewEntry::transfer("A", "B", 100, "EUR").with_id(1)).await;
+    (world, ledger)
+}
+
+/// The number of the operation that says the word, after the place was taken.
+pub(super) async fn number_of_the_word() -> u64 {
+    let cancel = async |ledger: Ledger| assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
+    numbers(&paid().await.0, Operation::Update, cancel).await[0]
+}
+
+/// Between the place that a cancel takes and the word in the entry nobody spends what the entry had brought.
+#[tokio::test]
+async fn nobody_spends_what_is_being_canceled() {
+    let word = number_of_the_word().await;
+    let (world, ledger) = paid().await;
+    let (slow_world, slow) = with_fault(&world, word, Fault::FreezeBefore);
+    let canceller = open(&slow_world).await.unwrap();
+    let canceling = tokio::spawn(async move { canceller.cancel(1, "a mistake").await.unwrap() });
+    frozen(&slow).await;
+    let seen = ledger.balance("B").await.unwrap().unwrap();
+    assert_eq!((seen.balance, seen.available), (100, 0));
+    let spent = ledger.post(NewEntry::transfer("B", "C", 1, "EUR")).await.unwrap();
+    assert!(matches!(spent, Posting::Refused(_)), "{spent:?}");
+    slow.release();
+    assert_eq!(canceling.await.unwrap(), Cancel::Canceled);
+    assert_eq!(balance(&ledger, "B").await, 0);
+    books::check(&world).await.unwrap();
+}
+
+/// Who has looked before that does not get in any more.
+#[tokio::test]
+async fn who_looked_before_a_cancel_looks_again() {
+    let spend = NewEntry::transfer("B", "C", 100, "EUR");
+    let post = async |ledger: Ledger| posted(&ledger, spend.clone()).await;
+    // C gets its document, then the entry is inserted.
+    let insert = numbers(&paid().await.0, Operation::Insert, post).await[1];
+    let (world, ledger) = paid().await;
+    let (slow_world, slow) = with_fault(&world, insert, Fault::FreezeBefore);
+    let spender = open(&slow_world).await.unwrap();
+    let spending = tokio::spawn(async move { spender.post(spend).await.unwrap() });
+    frozen(&slow).await;
+    assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
+    slow.release();
+    let spent = spending.await.unwrap();
+    assert!(matches!(spent, Posting::Refused(_)), "{spent:?}");
+    assert_eq!(balance(&ledger, "B").await, 0);
+    books::check(&world).await.unwrap();
+}
+
+/// A canceller that is dead after it took its place: the entry is committed, and can be reversed.
+#[tokio::test]
+async fn a_cancel_that_was_begun_holds_nothing_for_ever() {
+    let word = number_of_the_word().await;
+    let (world, ledger) = paid().await;
+    let dying = open(&with_fault(&world, word, Fault::CrashBefore).0).await.unwrap();
+    dying.cancel(1, "a mistake").await.unwrap_err();
+    assert_eq!(ledger.balance("B").await.unwrap().unwrap().available, 0);
+    commit_all(&ledger).await;
+    assert_eq!(ledger.balance("B").await.unwrap().unwrap().available, 100);
+    assert!(matches!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Reversed(_)));
+    books::check(&world).await.unwrap();
+}
+
+/// What others have cached behind an entry that is canceled is reset.
+#[tokio::test]
+async fn caches_behind_a_canceled_entry_are_reset() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    for id in 1..=3 {
+        posted(&ledger, NewEntry::transfer("A", "B", 10, "EUR").with_id(id)).await;
+    }
+    let set = |id: i32| {
+        (rawdoc! { "_id": id }, rawdoc! { "$set": { "changes.0.cachedBal": -20_i64, "changes.1.cachedBal": 20_i64 } })
+    };
+    for id in 1..=3 {
+        let (filter, update) = set(id);
+        world.store.update_one(&world.place("tx"), filter, update).await.unwrap();
+    }
+    let cache = rawdoc! { "$set": { "cache": { "balance": 20_i64, "seqId": 2_i64 } } };
+    world.store.update_one(&world.place("account"), rawdoc! { "_id": "B" }, cache).await.unwrap();
+    assert_eq!(ledger.cancel(2, "a mistake").await.unwrap(), Cancel::Canceled);
+    let cached = |entry: &Document| {
+        entry
+            .get_array("changes")
+            .unwrap()
+            .iter()
+            .map(|change| change.as_document().unwrap().get("cachedBal").cloned().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let entries = all(&world, "tx").await;
+    let before = entries.iter().find(|entry| entry.get("_id") == Some(&1.into())).unwrap();
+    let behind = entries.iter().find(|entry| entry.get("_id") == Some(&3.into())).unwrap();
+    assert_eq!(cached(before), [Bson::Int64(-20), Bson::Int64(20)]);
+    assert_eq!(cached(behind), [Bson::Null, Bson::Null]);
+    assert_eq!(ledger.account("B").await.unwrap().unwrap().cache, None);
+    assert_eq!(balance(&ledger, "B").await, 20);
+    commit_all(&ledger).await;
+    books::check(&world).await.unwrap();
+}

@@ -1,0 +1,95 @@
+//! Several commit at once, beside those who cancel: each entry becomes final once, as it then is.
+
+use handfast_patterns::ledger::{Cancel, EntryState};
+
+use super::*;
+
+async fn commit(ledger: Ledger) {
+    assert!(ledger.commit(50).await.unwrap().done > 0);
+}
+
+/// The committer is about to commit an entry as valid, and somebody cancels it: it is committed as canceled.
+#[tokio::test]
+async fn an_entry_that_is_canceled_while_it_is_committed() {
+    // The deposit is committed first, then the payment.
+    let word = numbers(&cancels::paid().await.0, Operation::Update, commit).await[1];
+    let (world, ledger) = cancels::paid().await;
+    let (slow_world, slow) = with_fault(&world, word, Fault::FreezeBefore);
+    let committer = open(&slow_world).await.unwrap();
+    let committing = tokio::spawn(async move { committer.commit(50).await.unwrap() });
+    frozen(&slow).await;
+    assert_eq!(ledger.cancel(1, "a mistake").await.unwrap(), Cancel::Canceled);
+    slow.release();
+    assert_eq!(committing.await.unwrap().done, 2);
+    let payment = ledger.show(1).await.unwrap().unwrap();
+    assert_eq!((payment.status.proc, payment.status.state), (Proc::Committed, EntryState::Canceled));
+    assert_eq!(payment.changes[1].cached_balance, Some(0));
+    commit_all(&ledger).await;
+    books::check(&world).await.unwrap();
+}
+
+/// Somebody is about to cancel an entry, and it is committed: an entry of its own takes it back.
+#[tokio::test]
+async fn an_entry_that_is_committed_while_it_is_canceled() {
+    let word = cancels::number_of_the_word().await;
+    let (world, ledger) = cancels::paid().await;
+    let (slow_world, slow) = with_fault(&world, word, Fault::FreezeBefore);
+    let canceller = open(&slow_world).await.unwrap();
+    let canceling = tokio::spawn(async move { canceller.cancel(1, "a mistake").await.unwrap() });
+    frozen(&slow).await;
+    assert!(ledger.commit(50).await.unwrap().done > 1);
+    slow.release();
+    assert!(matches!(canceling.await.unwrap(), Cancel::Reversed(_)));
+    assert_eq!((balance(&ledger, "A").await, balance(&ledger, "B").await), (100, 0));
+    commit_all(&ledger).await;
+    books::check(&world).await.unwrap();
+}
+
+/// Who commits slowly does not set an account's cache back to what it was.
+#[tokio::test]
+async fn a_cache_only_goes_forward() {
+    // The last update tells an account's document.
+    let last = *numbers(&cancels::paid().await.0, Operation::Update, commit).await.last().unwrap();
+    let (world, ledger) = cancels::paid().await;
+    let (slow_world, slow) = with_fault(&world, last, Fault::FreezeBefore);
+    let committer = open(&slow_world).await.unwrap();
+    let committing = tokio::spawn(async move { committer.commit(50).await.unwrap() });
+    frozen(&slow).await;
+    for _ in 0..3 {
+        for account in ["A", "B"] {
+            posted(&ledger, NewEntry::transfer("cash", account, 1, "EUR")).await;
+        }
+    }
+    commit_all(&ledger).await;
+    let before = all(&world, "account").await;
+    slow.release();
+    assert_eq!(committing.await.unwrap().done, 2);
+    assert_eq!(all(&world, "account").await, before);
+    books::check(&world).await.unwrap();
+}
+
+/// Four commit what others post, all at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_committers() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    for number in 0..100 {
+        posted(&ledger, NewEntry::transfer(number % 7, number % 5 + 7, 1, "EUR")).await;
+    }
+    let tasks: Vec<_> = (0..4_u32)
+        .map(|number| {
+            let world = posters::lossy(&world.process(number + 10), number);
+            tokio::spawn(async move {
+                let ledger = posters::opened(&world).await;
+                while !ledger.uncommitted(1).await.unwrap().is_empty() {
+                    let _ = ledger.commit(7).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    books::check(&world).await.unwrap();
+    assert!(ledger.verify_all().await.unwrap().is_clean());
+}

@@ -1,0 +1,288 @@
+//! Killed at every operation, and copies of requests that arrive late.
+
+use bson::DateTime;
+use handfast_patterns::ledger::{Authorisation, Cancel, Capture, Resolution};
+
+use super::*;
+use crate::crash::{Stage, every_point};
+
+/// Everything is as it must be, and nothing waits for anybody.
+async fn settled(world: &World) -> Result<(), String> {
+    books::check(world).await?;
+    let waiting = all(world, "tx").await.into_iter().find(|entry| entry.get("proc") == Some(&"UNCOMMITTED".into()));
+    if let Some(entry) = waiting {
+        return Err(format!("not committed: {entry}"));
+    }
+    // The ledger comes to the same conclusion.
+    let ledger = open(world).await.map_err(|error| error.to_string())?;
+    let verified = ledger.verify_all().await.map_err(|error| error.to_string())?;
+    let totals = ledger.totals().await.map_err(|error| error.to_string())?;
+    if verified.is_clean() && totals.iter().all(handfast_patterns::ledger::Totals::is_balanced) {
+        Ok(())
+    } else {
+        Err(format!("{verified:?} {totals:?}"))
+    }
+}
+
+async fn in_the_books(world: &World, answers: &[(i32, bool)]) -> Result<(), String> {
+    let entries = all(world, "tx").await;
+    for (id, posted) in answers {
+        let there = entries.iter().any(|entry| entry.get("_id") == Some(&Bson::Int32(*id)));
+        if there != *posted {
+            return Err(format!("entry {id} was answered {posted}, and is there: {there}"));
+        }
+    }
+    Ok(())
+}
+
+fn entries() -> [NewEntry; 4] {
+    [("A", "B", 60), ("A", "C", 60), ("B", "A", 10), ("A", "B", 5)]
+        .map(|(payer, payee, value)| NewEntry::transfer(payer, payee, value, "EUR"))
+}
+
+/// The second one is refused, whenever it comes.
+async fn post_all(ledger: &Ledger) -> Result<Vec<(i32, bool)>> {
+    let mut answers = Vec::new();
+    for (id, entry) in (1..).zip(entries()) {
+        answers.push((id, ledger.post(entry.with_id(id)).await?.entry().is_some()));
+        if id == 3 {
+            ledger.commit(10).await?;
+        }
+    }
+    ledger.commit(10).await?;
+    Ok(answers)
+}
+
+async fn prepare(world: &World) {
+    let ledger = open(world).await.unwrap();
+    funded(&ledger, &[("A", 100), ("B", 0)]).await;
+}
+
+async fn recovered(world: &World) -> Result<()> {
+    let ledger = open(world).await?;
+    // What was drawn and not posted is looked at again when it is filled.
+    for _ in 0..3 {
+        assert_eq!(ledger.commit(20).await?.failed, 0);
+    }
+    assert_eq!(ledger.expire(20).await?.failed, 0);
+    ledger.commit(20).await.map(|_| ())
+}
+
+async fn posted_and_killed(stage: Stage) {
+    let run = async |world: &World| post_all(&open(world).await?).await;
+    let recover = async |world: &World, _: &Result<_>| recovered(world).await;
+    let check = async |world: &World, answer: &Result<Vec<_>>| {
+        if let Ok(answers) = answer {
+            in_the_books(world, answers).await?;
+        }
+        settled(world).await
+    };
+    let report = every_point(&stage, prepare, run, recover, check).await;
+    report.assert_clean("ledger, four entries posted and committed", &stage);
+}
+
+#[tokio::test]
+async fn posted_and_killed_at_every_operation() {
+    posted_and_killed(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn posted_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    posted_and_killed(Stage::embedded(directory.path()).await).await;
+}
+
+/// Who got no answer posts again, with the same ids: everything is in once.
+#[tokio::test]
+async fn posted_again_by_another_process() {
+    let run = async |world: &World| post_all(&open(world).await?).await;
+    let recover = async |world: &World, _: &Result<_>| {
+        recovered(world).await?;
+        post_all(&open(world).await?).await.map(|_| ())
+    };
+    let check = async |world: &World, _: &Result<Vec<_>>| {
+        in_the_books(world, &[(1, true), (2, false), (3, true), (4, true)]).await?;
+        settled(world).await?;
+        let ledger = open(world).await.map_err(|error| error.to_string())?;
+        match (balance(&ledger, "A").await, balance(&ledger, "B").await) {
+            (45, 55) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    // Without a fault nobody recovers, and the second commit is the last one.
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("ledger, four entries posted again", &Stage::Memory);
+}
+
+/// Fees have a sequence: a place that was drawn may never be posted.
+async fn drawn_and_killed(stage: Stage) {
+    let prepare = async |world: &World| {
+        prepare(world).await;
+        let ledger = open(world).await.unwrap();
+        ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
+    };
+    let run = async |world: &World| {
+        let ledger = open(world).await?;
+        let mut answers = Vec::new();
+        for (id, value) in [(1, 7), (2, 1000), (3, 8)] {
+            let entry = NewEntry::transfer("A", "fees", value, "EUR").with_id(id);
+            answers.push((id, ledger.post(entry).await?.entry().is_some()));
+        }
+        ledger.commit(10).await?;
+        Ok(answers)
+    };
+    let recover = async |world: &World, _: &Result<_>| {
+        recovered(world).await?;
+        // The next entry comes upon the gap, and so does the committer after its patience.
+        let ledger = open(world).await?;
+        let later = NewEntry::transfer("cash", "fees", 1, "EUR").with_id(9);
+        let posting = ledger.post(later).await?;
+        assert!(posting.entry().is_some(), "{posting:?}");
+        world.clock.advance(HOUR);
+        recovered(world).await
+    };
+    let check = async |world: &World, answer: &Result<Vec<_>>| {
+        if let Ok(answers) = answer {
+            in_the_books(world, answers).await?;
+        }
+        settled(world).await
+    };
+    let report = every_point(&stage, prepare, run, recover, check).await;
+    report.assert_clean("ledger, places drawn from a sequence", &stage);
+}
+
+#[tokio::test]
+async fn drawn_and_killed_at_every_operation() {
+    drawn_and_killed(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drawn_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    drawn_and_killed(Stage::embedded(directory.path()).await).await;
+}
+
+/// One entry is canceled, one reversed, one refused to be.
+async fn canceled_and_killed(stage: Stage) {
+    let prepare = async |world: &World| {
+        let ledger = open(world).await.unwrap();
+        funded(&ledger, &[("A", 100), ("B", 0)]).await;
+        posted(&ledger, NewEntry::transfer("A", "B", 20, "EUR").with_id("old")).await;
+        commit_all(&ledger).await;
+        posted(&ledger, NewEntry::transfer("A", "B", 50, "EUR").with_id("fresh")).await;
+        posted(&ledger, NewEntry::transfer("A", "C", 30, "EUR").with_id("spent")).await;
+        ledger.set_minimum("C", Some(0)).await.unwrap();
+        posted(&ledger, NewEntry::transfer("C", "B", 30, "EUR")).await;
+    };
+    let run = async |world: &World| {
+        let ledger = open(world).await?;
+        let mut answers = Vec::new();
+        for id in ["fresh", "old", "spent"] {
+            answers.push(match ledger.cancel(id, "a mistake").await? {
+                Cancel::Canceled => "canceled",
+                Cancel::Reversed(_) => "reversed",
+                Cancel::Refused(_) => "refused",
+                Cancel::Missing => "missing",
+            });
+        }
+        ledger.commit(20).await?;
+        Ok(answers)
+    };
+    let recover = async |world: &World, _: &Result<_>| recovered(world).await;
+    let check = async |world: &World, answer: &Result<Vec<_>>| {
+        if let Ok(answers) = answer {
+            if *answers != ["canceled", "reversed", "refused"] {
+                return Err(format!("{answers:?}"));
+            }
+            let ledger = open(world).await.map_err(|error| error.to_string())?;
+            let balances = (balance(&ledger, "A").await, balance(&ledger, "B").await, balance(&ledger, "C").await);
+            if balances != (70, 30, 0) {
+                return Err(format!("{balances:?}"));
+            }
+        }
+        settled(world).await
+    };
+    let report = every_point(&stage, prepare, run, recover, check).await;
+    report.assert_clean("ledger, entries canceled and reversed", &stage);
+}
+
+#[tokio::test]
+async fn canceled_and_killed_at_every_operation() {
+    canceled_and_killed(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn canceled_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    canceled_and_killed(Stage::embedded(directory.path()).await).await;
+}
+
+/// One authorisation is captured, one released, one left to expire.
+async fn held_and_killed(stage: Stage) {
+    let run = async |world: &World| {
+        let ledger = open(world).await?;
+        let soon = DateTime::from_millis(world.sources.clock.now().timestamp_millis() + 3_600_000);
+        for (id, value) in [(1, 40), (2, 5), (3, 7)] {
+            let hold = Authorisation::new("A", "B", value, "EUR").with_id(id).until(soon);
+            assert!(ledger.authorise(hold).await?.entry().is_some());
+        }
+        let first = ledger.capture(1, Capture::Part(30)).await?;
+        let second = ledger.release(2).await?;
+        let done = [first, second].iter().all(|resolution| matches!(resolution, Resolution::Done(_)));
+        ledger.commit(20).await?;
+        Ok(done)
+    };
+    let recover = async |world: &World, _: &Result<_>| recovered(world).await;
+    let check = async |world: &World, answer: &Result<bool>| {
+        let ledger = open(world).await.map_err(|error| error.to_string())?;
+        if let Ok(done) = answer {
+            let balances = (balance(&ledger, "A").await, balance(&ledger, "B").await);
+            if !done || balances != (70, 30) {
+                return Err(format!("{balances:?}, {done}"));
+            }
+        }
+        let now = ledger.balance("A").await.map_err(|error| error.to_string())?;
+        let over = now.is_none_or(|now| now.held == 0);
+        // The counted run is looked at before anything has expired.
+        let counted = world.sources.clock.now() < DateTime::from_millis(1_577_836_800_000 + 3_600_000);
+        if !over && !counted {
+            return Err("an authorisation that has expired holds".to_owned());
+        }
+        let entries = all(world, "tx").await;
+        for announced in all(world, "hold").await {
+            let there = entries.iter().any(|entry| entry.get("_id") == announced.get("entry"));
+            if there && !counted {
+                return Err(format!("nobody needs {announced}"));
+            }
+        }
+        settled(world).await
+    };
+    let report = every_point(&stage, prepare, run, recover, check).await;
+    report.assert_clean("ledger, authorisations captured, released and expired", &stage);
+}
+
+#[tokio::test]
+async fn held_and_killed_at_every_operation() {
+    held_and_killed(Stage::Memory).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_and_killed_at_every_operation_embedded() {
+    let directory = tempfile::tempdir().unwrap();
+    held_and_killed(Stage::embedded(directory.path()).await).await;
+}
+
+/// Everything that is cached is wiped; the rebuilding itself is killed, and done again.
+#[tokio::test]
+async fn a_rebuilding_that_is_killed_at_every_operation() {
+    let prepare = async |world: &World| {
+        prepare(world).await;
+        post_all(&open(world).await.unwrap()).await.unwrap();
+        reports::wipe(world).await;
+    };
+    let run = async |world: &World| open(world).await?.rebuild_all().await;
+    let recover = async |world: &World, _: &Result<_>| open(world).await?.rebuild_all().await.map(|_| ());
+    let check = async |world: &World, _: &Result<_>| settled(world).await;
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("ledger, the rebuilding", &Stage::Memory);
+}

@@ -1,0 +1,181 @@
+//! Many at once on one account: no place twice, no entry lost, no limit broken.
+
+use handfast_patterns::ledger::{Authorisation, Cancel, Capture};
+
+use super::*;
+
+const POSTERS: u32 = 16;
+/// What each of them posts.
+const ENTRIES: i32 = 12;
+
+/// Posts until it is in or refused, however often the network swallows something; says whether it is in.
+pub(super) async fn insist(ledger: &Ledger, entry: &NewEntry) -> bool {
+    loop {
+        match ledger.post(entry.clone()).await {
+            Ok(posting) => return posting.entry().is_some(),
+            Err(Error::Invalid { what }) => panic!("{what}"),
+            Err(_) => {}
+        }
+    }
+}
+
+pub(super) async fn opened(world: &World) -> Ledger {
+    loop {
+        if let Ok(ledger) = open(world).await {
+            return ledger;
+        }
+    }
+}
+
+/// The world on a network that loses one write in twenty, its request or its answer.
+pub(super) fn lossy(world: &World, seed: u32) -> World {
+    let faults = Faults::seeded(seed.into(), 50, [Fault::LoseReply, Fault::LoseRequest, Fault::RepeatLater]);
+    world.on(Arc::new(Faulty::new(Arc::clone(&world.store), faults.writes_only())))
+}
+
+/// Sixteen withdraw from one account what does not suffice for all, while two commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn withdrawals_from_one_account() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("hot", 1000)]).await;
+    let mut tasks = Vec::new();
+    for poster in 0..POSTERS {
+        let world = lossy(&world.process(poster + 10), poster);
+        tasks.push(tokio::spawn(async move {
+            let ledger = opened(&world).await;
+            let (mut posted, mut refused) = (0, 0);
+            for number in 0..ENTRIES {
+                let value = 1 + (world.sources.random.next_u64() % 20) as i64;
+                let entry = NewEntry::transfer("hot", format!("user {poster}"), value, "EUR");
+                let entry = entry.with_id(format!("{poster}/{number}"));
+                if insist(&ledger, &entry).await {
+                    posted += value;
+                    // Again, as somebody who did not hear the answer.
+                    assert!(insist(&ledger, &entry).await);
+                } else {
+                    refused += 1;
+                }
+                if poster < 2 {
+                    let _ = ledger.commit(20).await;
+                }
+            }
+            (posted, refused)
+        }));
+    }
+    let (mut posted, mut refused) = (0, 0);
+    for task in tasks {
+        let (own_posted, own_refused) = task.await.unwrap();
+        posted += own_posted;
+        refused += own_refused;
+    }
+    assert!(posted <= 1000 && posted > 900 && refused > 10, "{posted} posted, {refused} times refused");
+    assert_eq!(balance(&ledger, "hot").await, 1000 - posted, "what was answered is what is in the books");
+    commit_all(&ledger).await;
+    books::check(&world).await.unwrap();
+    assert!(ledger.verify_all().await.unwrap().is_clean());
+    assert_eq!(ledger.account("hot").await.unwrap().unwrap().cache.unwrap().balance, 1000 - posted);
+}
+
+/// Everything at once on a few accounts with minimums: transfers, cancels, authorisations and what becomes of them, limits
+/// that change, committers; with a network that loses and repeats. At no moment is less available than the minimum.
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_at_once() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("a0", 300), ("a1", 300), ("a2", 300)]).await;
+    let tasks: Vec<_> = (0..8_u32)
+        .map(|number| {
+            let world = lossy(&world.process(number + 10), number);
+            tokio::spawn(async move {
+                let (ledger, random) = (opened(&world).await, &world.sources.random);
+                let (mut canceled, mut captured) = (0, 0);
+                for round in 0..20_i32 {
+                    let account = |n: u64| format!("a{}", n % 3);
+                    let (payer, payee) = (random.next_u64() % 3, 1 + random.next_u64() % 2);
+                    let (payer, payee) = (account(payer), account(payer + payee));
+                    let (value, id) = (1 + (random.next_u64() % 120) as i64, format!("{number}/{round}"));
+                    let entry = NewEntry::transfer(payer.as_str(), payee.as_str(), value, "EUR");
+                    insist(&ledger, &entry.with_id(id.as_str())).await;
+                    match random.next_u64() % 4 {
+                        0 | 1 => {
+                            let cancel = ledger.cancel(id, "a whim").await;
+                            canceled += i32::from(matches!(cancel, Ok(Cancel::Canceled | Cancel::Reversed(_))));
+                        }
+                        2 => {
+                            let hold = Authorisation::new(payee, payer, value, "EUR").with_id(format!("hold {id}"));
+                            let _ = ledger.authorise(hold).await;
+                            captured += i32::from(ledger.capture(format!("hold {id}"), Capture::Part(1)).await.is_ok());
+                        }
+                        _ => {
+                            let _ = ledger.commit(3).await;
+                        }
+                    }
+                }
+                (canceled, captured)
+            })
+        })
+        .collect();
+    let (mut canceled, mut captured) = (0, 0);
+    for task in tasks {
+        let own = task.await.unwrap();
+        (canceled, captured) = (canceled + own.0, captured + own.1);
+    }
+    books::check(&world).await.unwrap();
+    commit_all(&ledger).await;
+    books::check(&world).await.unwrap();
+    assert!(ledger.verify_all().await.unwrap().is_clean());
+    let sum = balance(&ledger, "a0").await + balance(&ledger, "a1").await + balance(&ledger, "a2").await;
+    assert_eq!(sum, 900);
+    assert!(canceled > 5 && captured > 5, "{canceled} canceled, {captured} captured");
+}
+
+/// A limit that is set holds for those, too, who had looked before it was.
+#[tokio::test]
+async fn a_new_minimum_holds_for_whoever_looked_before() {
+    let prepared = async || {
+        let world = World::in_memory();
+        let ledger = open(&world).await.unwrap();
+        posted(&ledger, NewEntry::transfer("cash", "A", 100, "EUR")).await;
+        (world, ledger)
+    };
+    let spend = NewEntry::transfer("A", "cash", 150, "EUR");
+    let post = async |ledger: Ledger| posted(&ledger, spend.clone()).await;
+    let insert = numbers(&prepared().await.0, Operation::Insert, post).await[0];
+    let (world, ledger) = prepared().await;
+    let (slow_world, slow) = with_fault(&world, insert, Fault::FreezeBefore);
+    let spender = open(&slow_world).await.unwrap();
+    let spending = tokio::spawn(async move { spender.post(spend).await.unwrap() });
+    frozen(&slow).await;
+    ledger.set_minimum("A", Some(0)).await.unwrap();
+    slow.release();
+    let refused = spending.await.unwrap();
+    assert!(matches!(&refused, Posting::Refused(refusal) if refusal.available == 100), "{refused:?}");
+    // It may be set above what is there: then the account may only go up.
+    ledger.set_minimum("A", Some(200)).await.unwrap();
+    assert!(matches!(ledger.post(NewEntry::transfer("A", "cash", 1, "EUR")).await.unwrap(), Posting::Refused(_)));
+    posted(&ledger, NewEntry::transfer("cash", "A", 1, "EUR")).await;
+    ledger.set_minimum("A", None).await.unwrap();
+    posted(&ledger, NewEntry::transfer("A", "cash", 500, "EUR")).await;
+    assert!(ledger.set_minimum("nobody", Some(0)).await.is_err());
+}
+
+/// Who is beaten each time gives up, and nothing was posted.
+#[tokio::test]
+async fn who_is_beaten_each_time_says_so() {
+    let world = World::in_memory();
+    let ledger = open_with(&world, LedgerOptions { attempts_max: 1, ..options() }).await.unwrap();
+    posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR")).await;
+    let post = async |ledger: Ledger| posted(&ledger, NewEntry::transfer("A", "B", 2, "EUR")).await;
+    let insert = numbers(&world, Operation::Insert, post).await[0];
+    let (slow_world, slow) = with_fault(&world, insert, Fault::FreezeBefore);
+    let loser = open_with(&slow_world, LedgerOptions { attempts_max: 1, ..options() }).await.unwrap();
+    let losing = tokio::spawn(async move { loser.post(NewEntry::transfer("A", "B", 4, "EUR")).await });
+    frozen(&slow).await;
+    posted(&ledger, NewEntry::transfer("A", "B", 8, "EUR")).await;
+    slow.release();
+    let error = losing.await.unwrap().unwrap_err();
+    assert!(matches!(&error, Error::Contended { attempts: 1, .. }), "{error}");
+    assert_eq!(error.applied(), handfast_store::Applied::No);
+    assert_eq!(balance(&ledger, "B").await, 11);
+}

@@ -1,0 +1,213 @@
+//! Verifying, rebuilding, and what is handed to people: each kind of damage is found by name.
+
+use handfast_patterns::ledger::{ExportFormat, Finding};
+
+use super::*;
+
+/// Takes away everything that can be counted again.
+pub(super) async fn wipe(world: &World) {
+    let unset = rawdoc! { "$unset": { "cache": "" } };
+    world.store.update_many(&world.place("account"), rawdoc! {}, unset).await.unwrap();
+    let unset = rawdoc! { "$unset": { "changes.$[].cachedHeld": "" }, "$set": { "changes.$[].cachedBal": null } };
+    world.store.update_many(&world.place("tx"), rawdoc! {}, unset).await.unwrap();
+}
+
+/// Some committed entries with authorisations and a cancel, and some that are not.
+async fn lively() -> (World, Ledger) {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 1000), ("B", 0)]).await;
+    ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
+    holds::walk_through(&world, &ledger).await;
+    cancels::walk_through(&ledger).await;
+    for value in 1..=5 {
+        posted(&ledger, NewEntry::transfer("A", "fees", value, "EUR")).await;
+    }
+    commit_all(&ledger).await;
+    posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR").with_id("open")).await;
+    (world, ledger)
+}
+
+#[tokio::test]
+async fn what_is_wiped_is_rebuilt_to_the_same() {
+    let (world, ledger) = lively().await;
+    let before = (all(&world, "tx").await, all(&world, "account").await);
+    assert_eq!(ledger.rebuild_all().await.unwrap().balances, 0);
+    wipe(&world).await;
+    // Without any cache the balances are the same.
+    let a = ledger.balance("A").await.unwrap().unwrap();
+    assert_eq!((a.balance, a.anchor_seq_id), (1000 - 30 - 15 - 1, 0));
+    let verified = ledger.verify_all().await.unwrap();
+    assert!(verified.findings.iter().all(|finding| matches!(finding, Finding::Balance { cached: None, .. })));
+    let rebuilt = ledger.rebuild_all().await.unwrap();
+    assert_eq!((rebuilt.accounts, rebuilt.caches), (4, 4));
+    assert_eq!(rebuilt.balances, verified.findings_count);
+    assert_eq!((all(&world, "tx").await, all(&world, "account").await), before);
+    // The documents of the accounts may be gone altogether; what they had said of themselves is gone with them.
+    world.store.delete_many(&world.place("account"), rawdoc! {}).await.unwrap();
+    ledger.rebuild_all().await.unwrap();
+    let caches =
+        |accounts: &[Document]| accounts.iter().map(|account| account.get("cache").cloned()).collect::<Vec<_>>();
+    assert_eq!(caches(&all(&world, "account").await), caches(&before.1));
+    assert!(ledger.verify_all().await.unwrap().is_clean());
+}
+
+/// One thing is spoilt at a time.
+#[tokio::test]
+async fn each_kind_of_damage_is_found_by_name() {
+    let tx = |filter, update| ("tx", filter, update);
+    let first = || rawdoc! { "changes": { "$elemMatch": { "account": "A", "seqId": 3 } } };
+    let cases = [
+        (tx(first(), rawdoc! { "$inc": { "changes.$.cachedBal": 1 } }), vec!["balance"]),
+        (tx(first(), rawdoc! { "$inc": { "changes.$.cachedHeld": 1 } }), vec!["balance"]),
+        (tx(first(), rawdoc! { "$set": { "changes.$.cachedBal": null } }), vec!["balance"]),
+        (tx(first(), rawdoc! { "$set": { "proc": "UNCOMMITTED" } }), vec!["order", "cache"]),
+        (tx(first(), rawdoc! { "$set": { "changes.$.asset": "USD" } }), vec!["asset"]),
+        (
+            tx(rawdoc! { "_id": "old" }, rawdoc! { "$inc": { "changes.0.value": 1 } }),
+            vec!["balance", "cache", "unbalanced"],
+        ),
+        (tx(rawdoc! { "_id": "old" }, rawdoc! { "$set": { "state": "CANCELED" } }), vec!["balance", "cache"]),
+        (tx(rawdoc! { "_id": "old" }, rawdoc! { "$set": { "state": "LOST" } }), vec!["unreadable"]),
+        (tx(rawdoc! { "_id": "old" }, rawdoc! { "$inc": { "changes.0.seqId": 1000 } }), vec!["gap", "balance"]),
+        (("account", rawdoc! { "_id": "A" }, rawdoc! { "$inc": { "cache.balance": 1 } }), vec!["cache"]),
+        (("account", rawdoc! { "_id": "A" }, rawdoc! { "$inc": { "cache.seqId": 1 } }), vec!["cache"]),
+        (("account", rawdoc! { "_id": "A" }, rawdoc! { "$inc": { "cache.seqId": 100 } }), vec!["gap", "cache"]),
+    ];
+    for ((collection, filter, update), expected) in cases {
+        let (world, ledger) = lively().await;
+        assert!(ledger.verify_all().await.unwrap().is_clean());
+        let place = world.place(collection);
+        let outcome = world.store.update_one(&place, filter, update.clone()).await.unwrap();
+        assert_eq!(outcome.modified, 1, "{update:?}");
+        let verified = ledger.verify_all().await.unwrap();
+        let mut names: Vec<_> = verified.findings.iter().map(name).collect();
+        names.dedup();
+        for name in expected {
+            assert!(names.contains(&name), "{name} is not among {:?} after {update:?}", verified.findings);
+        }
+    }
+}
+
+fn name(finding: &Finding) -> &'static str {
+    match finding {
+        Finding::Gap { .. } => "gap",
+        Finding::Order { .. } => "order",
+        Finding::Balance { .. } => "balance",
+        Finding::Cache { .. } => "cache",
+        Finding::Asset { .. } => "asset",
+        Finding::Unbalanced { .. } => "unbalanced",
+        Finding::Unreadable { .. } => "unreadable",
+    }
+}
+
+/// An entry that is gone, wherever it was: a gap that no abandoned place explains.
+#[tokio::test]
+async fn an_entry_that_is_lost_is_a_gap() {
+    let (_, ledger) = lively().await;
+    let last = ledger.account("A").await.unwrap().unwrap().cache.unwrap().seq_id;
+    for place in 1..=last {
+        let (world, ledger) = lively().await;
+        let lost = rawdoc! { "changes": { "$elemMatch": { "account": "A", "seqId": place } } };
+        assert!(world.store.delete_one(&world.place("tx"), lost).await.unwrap());
+        let found = ledger.verify("A").await.unwrap().findings;
+        let gap = |finding: &Finding| matches!(finding, Finding::Gap { first, last, .. } if (*first..=*last).contains(&place));
+        assert!(found.iter().any(gap), "place {place}: {found:?}");
+    }
+}
+
+/// Damage does not spread: an account with a lost place takes no entry that its minimum must be judged for.
+#[tokio::test]
+async fn nothing_is_spent_from_an_account_that_has_lost_an_entry() {
+    let world = World::in_memory();
+    let ledger = open_with(&world, LedgerOptions { attempts_max: 3, ..options() }).await.unwrap();
+    funded(&ledger, &[("A", 100)]).await;
+    posted(&ledger, NewEntry::transfer("A", "B", 90, "EUR").with_id(1)).await;
+    posted(&ledger, NewEntry::transfer("cash", "A", 1, "EUR")).await;
+    world.store.delete_one(&world.place("tx"), rawdoc! { "_id": 1 }).await.unwrap();
+    let error = ledger.post(NewEntry::transfer("A", "B", 90, "EUR")).await.unwrap_err();
+    assert!(matches!(&error, Error::Contended { what, .. } if what.contains("1 places of account \"A\"")), "{error}");
+    let round = ledger.commit(10).await.unwrap();
+    assert_eq!((round.done, round.failed), (1, 1), "the first one; not what comes behind the gap");
+    posted(&ledger, NewEntry::transfer("cash", "A", 1, "EUR")).await;
+}
+
+#[tokio::test]
+async fn exported_as_csv_and_as_json() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    let changes = [Change::new("a, \"b\"", -5, "EUR").called("fee"), Change::new(7, 5, "EUR")];
+    posted(&ledger, NewEntry::new(changes).with_id("x").with_metadata(doc! { "n": 1 })).await;
+    commit_all(&ledger).await;
+    let handfast_patterns::ledger::Cancel::Reversed(_) = ledger.cancel("x", "no").await.unwrap() else { panic!() };
+    let read = async |format: ExportFormat| {
+        let (mut export, mut text) = (ledger.export(format).await.unwrap(), String::new());
+        while let Some(lines) = export.next().await.unwrap() {
+            text.push_str(&lines);
+        }
+        text
+    };
+    let csv = read(ExportFormat::Csv).await;
+    let expected = "entry,ts,proc,state,account,type,asset,value,hold,seqId,cachedBal,link,linked,reason,metadata\r\n\
+        x,2020-01-01T00:00:00Z,COMMITTED,VALID,\"a, \"\"b\"\"\",fee,EUR,-5,0,1,-5,,,,\"{\"\"n\"\":1}\"\r\n\
+        x,2020-01-01T00:00:00Z,COMMITTED,VALID,7,deposit,EUR,5,0,1,5,,,,\"{\"\"n\"\":1}\"\r\n\
+        \"{\"\"reverses\"\":\"\"x\"\"}\",2020-01-01T00:00:00Z,UNCOMMITTED,VALID,\"a, \"\"b\"\"\",reversal,EUR,5,0,2,,reverses,x,no,\r\n\
+        \"{\"\"reverses\"\":\"\"x\"\"}\",2020-01-01T00:00:00Z,UNCOMMITTED,VALID,7,reversal,EUR,-5,0,2,,reverses,x,no,\r\n";
+    assert_eq!(csv, expected);
+    let json = read(ExportFormat::Json).await;
+    let lines: Vec<&str> = json.lines().collect();
+    assert_eq!(lines.len(), 2);
+    assert!(
+        lines[0].contains("\"_id\":\"x\"") && lines[0].contains("\"ts\":{\"$date\":\"2020-01-01T00:00:00Z\"}"),
+        "{json}"
+    );
+    assert!(lines[1].contains("\"_id\":{\"reverses\":\"x\"}") && lines[1].contains("\"value\":-5"), "{json}");
+}
+
+#[tokio::test]
+async fn how_a_ledger_is() {
+    let (world, ledger) = lively().await;
+    world.clock.advance(HOUR);
+    let status = ledger.status().await.unwrap();
+    assert_eq!((status.uncommitted, status.oldest_uncommitted, status.expiring), (1, Some(HOUR), 0));
+    assert_eq!(ledger.uncommitted(10).await.unwrap()[0].id, "open".into());
+    let (mut accounts, mut ids) = (ledger.accounts(2).await.unwrap(), Vec::new());
+    loop {
+        let page = accounts.next().await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        ids.extend(page.into_iter().map(|account| account.id.to_string()));
+    }
+    ids.sort();
+    assert_eq!(ids, ["\"A\"", "\"B\"", "\"cash\"", "\"fees\""]);
+}
+
+/// Within a transaction of the store an entry is posted if and only if that transaction commits.
+#[tokio::test]
+async fn posted_inside_of_a_transaction() {
+    let world = World::in_memory();
+    let memory = handfast_store::MemoryStore::new(world.sources.clone());
+    let database = handfast_txn::Database::local(memory, world.sources.clone());
+    let world = world.on(Arc::new(database.clone()));
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("A", 100)]).await;
+    for commit in [false, true] {
+        let tx = database.begin().await.unwrap();
+        let inside = ledger.within(Arc::new(tx.clone()));
+        posted(&inside, NewEntry::transfer("A", "B", 60, "EUR").with_id(1)).await;
+        // It sees its own entries, and so does the minimum.
+        let refused = inside.post(NewEntry::transfer("A", "B", 60, "EUR").with_id(2)).await.unwrap();
+        assert!(matches!(refused, Posting::Refused(_)), "{refused:?}");
+        posted(&inside, NewEntry::transfer("A", "B", 40, "EUR").with_id(3)).await;
+        assert_eq!((balance(&inside, "A").await, balance(&ledger, "A").await), (0, 100));
+        if commit {
+            tx.commit().await.unwrap();
+        } else {
+            tx.abort();
+        }
+        assert_eq!(balance(&ledger, "A").await, if commit { 0 } else { 100 });
+    }
+    commit_all(&ledger).await;
+    books::check(&world).await.unwrap();
+}

@@ -1,0 +1,182 @@
+//! Accounts whose places are drawn: gaps, who comes too late, and many at once.
+
+use handfast_patterns::ledger::EntryState;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+async fn prepared() -> (World, Ledger) {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
+    for payer in [1, 2] {
+        posted(&ledger, NewEntry::transfer(payer, "fees", 1, "EUR")).await;
+    }
+    (world, ledger)
+}
+
+/// Somebody has drawn place 3, and is slow to insert it; others have 4 and 5.
+async fn with_a_gap() -> (World, Ledger, Arc<Faulty<dyn DocumentStore>>, JoinHandle<Posting>) {
+    let post = async |ledger: Ledger| posted(&ledger, NewEntry::transfer(3, "fees", 100, "EUR")).await;
+    // The document of the payer's account comes before.
+    let insert = numbers(&prepared().await.0, Operation::Insert, post).await[1];
+    let (world, ledger) = prepared().await;
+    let (slow_world, slow) = with_fault(&world.process(3), insert, Fault::FreezeBefore);
+    let poster = open(&slow_world).await.unwrap();
+    let late = tokio::spawn(async move { poster.post(NewEntry::transfer(3, "fees", 100, "EUR")).await.unwrap() });
+    frozen(&slow).await;
+    for payer in [4, 5] {
+        posted(&ledger, NewEntry::transfer(payer, "fees", 1, "EUR")).await;
+    }
+    (world, ledger, slow, late)
+}
+
+async fn fees(ledger: &Ledger) -> Vec<String> {
+    let lines = ledger.statement("fees", Page::After(0), 100).await.unwrap().lines;
+    let shown = lines.iter().map(|line| format!("{} {} {}", line.place.seq_id, line.status.state, line.balance));
+    shown.collect()
+}
+
+/// The committer waits for a place that was drawn, and commits in order once its entry has come.
+#[tokio::test]
+async fn a_place_that_was_drawn_is_waited_for() {
+    let (world, ledger, slow, late) = with_a_gap().await;
+    assert_eq!(ledger.commit(50).await.unwrap().done, 2);
+    let seen = ledger.balance("fees").await.unwrap().unwrap();
+    assert_eq!((seen.balance, seen.anchor_seq_id, seen.seq_id, seen.missing), (4, 2, 5, 1));
+    let verified = ledger.verify("fees").await.unwrap();
+    assert!(verified.is_clean() && verified.in_flight == 1, "{verified:?}");
+    slow.release();
+    assert!(matches!(late.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 3));
+    assert_eq!(commit_all(&ledger).await, 3);
+    assert_eq!(fees(&ledger).await, ["1 VALID 1", "2 VALID 2", "3 VALID 102", "4 VALID 103", "5 VALID 104"]);
+    books::check(&world).await.unwrap();
+}
+
+/// After a while an entry that counts for nothing takes the place; who comes too late draws another one.
+#[tokio::test]
+async fn who_comes_too_late_draws_another_place() {
+    let (world, ledger, slow, late) = with_a_gap().await;
+    world.clock.advance(Duration::from_secs(59));
+    assert_eq!(commit_all(&ledger).await, 2);
+    world.clock.advance(Duration::from_secs(2));
+    assert_eq!(commit_all(&ledger).await, 3, "the abandoned place, and the two behind it");
+    slow.release();
+    assert!(matches!(late.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 6));
+    assert_eq!(commit_all(&ledger).await, 1);
+    let expected = ["1 VALID 1", "2 VALID 2", "3 ABANDONED 2", "4 VALID 3", "5 VALID 4", "6 VALID 104"];
+    assert_eq!(fees(&ledger).await, expected);
+    books::check(&world).await.unwrap();
+    let verified = ledger.verify_all().await.unwrap();
+    assert!(verified.is_clean() && verified.in_flight == 0, "{verified:?}");
+}
+
+/// Who loses the race for another account gives up the place that was drawn for it, and draws again.
+#[tokio::test]
+async fn a_lost_race_leaves_an_abandoned_place() {
+    let post = async |ledger: Ledger| posted(&ledger, NewEntry::transfer(1, "fees", 10, "EUR")).await;
+    let insert = numbers(&prepared().await.0, Operation::Insert, post).await[0];
+    let (world, ledger) = prepared().await;
+    let (slow_world, slow) = with_fault(&world, insert, Fault::FreezeBefore);
+    let poster = open(&slow_world).await.unwrap();
+    let losing = tokio::spawn(async move { poster.post(NewEntry::transfer(1, "fees", 10, "EUR")).await.unwrap() });
+    frozen(&slow).await;
+    posted(&ledger, NewEntry::transfer(1, "fees", 1, "EUR")).await;
+    slow.release();
+    // It would be before the other one in the fees (3, 4), and after it in the payer's account.
+    assert!(matches!(losing.await.unwrap(), Posting::Posted(entry) if entry.changes[1].seq_id == 5));
+    assert_eq!(commit_all(&ledger).await, 5, "at once: nobody has to wait for the place that was given up");
+    assert_eq!(fees(&ledger).await[2], "3 ABANDONED 2");
+    books::check(&world).await.unwrap();
+}
+
+/// A sequence for an account that has entries already; one that is behind what is there goes on behind it.
+#[tokio::test]
+async fn a_sequence_goes_on_behind_what_is_there() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR")).await;
+    let opened = ledger.open_account(NewAccount::new("B", "EUR").with_sequence()).await;
+    assert!(matches!(opened, Err(Error::Invalid { .. })), "it is open without one");
+    // Its document is lost, and somebody opens it anew; then a number is lost, too.
+    world.store.delete_one(&world.place("account"), rawdoc! { "_id": "B" }).await.unwrap();
+    ledger.open_account(NewAccount::new("B", "EUR").with_sequence()).await.unwrap();
+    for last in [1_i64, 0] {
+        let set = rawdoc! { "$set": { "lastSeqId": last } };
+        world.store.update_one(&world.place("account"), rawdoc! { "_id": "B" }, set).await.unwrap();
+        posted(&ledger, NewEntry::transfer("A", "B", 1, "EUR")).await;
+    }
+    assert_eq!(commit_all(&ledger).await, 3);
+    assert_eq!(ledger.account("B").await.unwrap().unwrap().last_seq_id, Some(3));
+    ledger.open_account(NewAccount::new("C", "EUR").with_sequence()).await.unwrap();
+    let error = ledger.post(NewEntry::transfer("B", "C", 1, "EUR")).await.unwrap_err();
+    assert!(error.to_string().contains("one account with a sequence at most"), "{error}");
+    books::check(&world).await.unwrap();
+}
+
+/// A clock that is ahead makes entries look young that others wait for: they are found through those that wait.
+#[tokio::test]
+async fn entries_are_committed_in_the_order_of_places_whatever_the_clocks_say() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    for number in 0..30 {
+        let ts = bson::DateTime::from_millis(world.sources.clock.now().timestamp_millis() - number * 1000);
+        posted(
+            &ledger,
+            NewEntry::transfer(format!("a{}", number % 3), format!("a{}", number % 2 + 3), 1, "EUR").at(ts),
+        )
+        .await;
+    }
+    let mut rounds = 0;
+    while ledger.commit(1).await.unwrap().done > 0 {
+        rounds += 1;
+        books::check(&world).await.unwrap();
+    }
+    assert!((1..=30).contains(&rounds), "{rounds}");
+    assert!(ledger.uncommitted(1).await.unwrap().is_empty());
+}
+
+/// Sixteen post to one account with a sequence, from few accounts that they share, while two commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn fees_of_many_posters() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await.unwrap();
+    let tasks: Vec<_> = (0..16_u32)
+        .map(|poster| {
+            let world = posters::lossy(&world.process(poster + 10), poster);
+            tokio::spawn(async move {
+                let ledger = posters::opened(&world).await;
+                for number in 0..10 {
+                    let payer = format!("user {}", world.sources.random.next_u64() % 5);
+                    let entry = NewEntry::new([
+                        Change::new(payer, -3, "EUR"),
+                        Change::new("fees", 1, "EUR").called("fee"),
+                        Change::new(format!("shop {poster}"), 2, "EUR"),
+                    ]);
+                    assert!(posters::insist(&ledger, &entry.with_id(format!("{poster}/{number}"))).await);
+                    if poster < 2 {
+                        let _ = ledger.commit(10).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(balance(&ledger, "fees").await, 160);
+    // What was drawn twice, as an answer was lost, is a gap until the committer has lost its patience.
+    posted(&ledger, NewEntry::transfer("user 0", "fees", 1, "EUR")).await;
+    world.clock.advance(HOUR);
+    commit_all(&ledger).await;
+    assert!(ledger.uncommitted(1).await.unwrap().is_empty());
+    books::check(&world).await.unwrap();
+    let verified = ledger.verify_all().await.unwrap();
+    assert!(verified.is_clean() && verified.in_flight == 0, "{verified:?}");
+    let valid = all(&world, "tx").await.iter().filter(|entry| entry.get("state") == Some(&"VALID".into())).count();
+    assert_eq!(valid, 161);
+    assert!(
+        all(&world, "tx").await.iter().any(|entry| entry.get("state") == Some(&EntryState::Abandoned.name().into()))
+    );
+}

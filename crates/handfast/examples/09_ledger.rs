@@ -1,0 +1,91 @@
+//! A wallet: deposits, payments that are made once, a hotel that authorises first, a mistake that is taken back, and the books
+//! counted again from the first entry on.
+#![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handfast::Sources;
+use handfast::bson::DateTime;
+use handfast::patterns::ledger::{
+    AsOf, Authorisation, Cancel, Capture, Change, ExportFormat, Ledger, LedgerOptions, NewAccount, NewEntry, Page,
+    Posting, Totals,
+};
+use handfast::patterns::{CancellationToken, RunnerOptions};
+use handfast::prelude::*;
+
+#[tokio::main]
+pub(crate) async fn main() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let database = Database::open(directory.path().join("data")).await?;
+    let (store, sources) = (Arc::new((*database).clone()), Sources::system()?);
+    let entries = Namespace::new("wallet", "tx")?;
+    let ledger = Ledger::open(store, entries, sources.clone(), LedgerOptions::default()).await?;
+
+    // Ann's wallet must not become negative. All payments go to the fees, too: that account has a sequence.
+    ledger.open_account(NewAccount::new("ann", "EUR").with_minimum(0)).await?;
+    ledger.open_account(NewAccount::new("fees", "EUR").with_sequence()).await?;
+    let deposit = NewEntry::transfer("bank", "ann", 10_000, "EUR").with_id("deposit 1");
+    assert!(matches!(ledger.post(deposit).await?, Posting::Posted(_)));
+
+    // 25.00 for the shop, of which 0.50 are a fee. Sent twice, paid once.
+    let payment = NewEntry::new([
+        Change::new("ann", -2_500, "EUR"),
+        Change::new("shop", 2_450, "EUR"),
+        Change::new("fees", 50, "EUR").called("fee"),
+    ]);
+    let payment = payment.with_id("order 7").with_metadata(doc! { "item": "lamp" });
+    assert!(matches!(ledger.post(payment.clone()).await?, Posting::Posted(_)));
+    assert!(matches!(ledger.post(payment).await?, Posting::AlreadyPosted(_)));
+    let too_much = ledger.post(NewEntry::transfer("ann", "shop", 7_501, "EUR")).await?;
+    assert!(matches!(too_much, Posting::Refused(_)));
+
+    // The hotel holds 60.00 for a week, and takes 55.00.
+    let in_a_week = DateTime::from_millis(sources.clock.now().timestamp_millis() + 7 * 24 * 3_600_000);
+    let hold = Authorisation::new("ann", "hotel", 6_000, "EUR").with_id("room 12").until(in_a_week);
+    assert!(matches!(ledger.authorise(hold).await?, Posting::Posted(_)));
+    let ann = ledger.balance("ann").await?.expect("she has a wallet");
+    assert_eq!((ann.balance, ann.held, ann.available), (7_500, 6_000, 1_500));
+    let _ = ledger.capture("room 12", Capture::Part(5_500)).await?;
+
+    // In as many processes as you like: entries become final in the order of their accounts.
+    let cancel = CancellationToken::new();
+    let often = RunnerOptions { interval: Duration::from_millis(10), ..RunnerOptions::default() };
+    let committer = ledger.spawn_committer(often.clone(), &cancel)?;
+    let expiry = ledger.spawn_expiry(often, &cancel)?;
+    for _ in 0..500 {
+        if ledger.status().await?.uncommitted == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    committer.stop().await;
+    expiry.stop().await;
+
+    // The lamp goes back. The payment is final, so an entry of its own takes it back.
+    let Cancel::Reversed(reversal) = ledger.cancel("order 7", "broken").await? else {
+        anyhow::bail!("it is committed")
+    };
+    assert_eq!(reversal.changes[0].value, 2_500);
+    let then = ledger.balance_at("ann", AsOf::Entry("order 7".into())).await?.expect("she was there");
+    let now = ledger.balance("ann").await?.expect("she is there");
+    assert_eq!((then.balance, now.balance, now.pending), (7_500, 4_500, 2_500));
+
+    for line in ledger.statement("ann", Page::Last, 10).await?.lines {
+        println!(
+            "{:>3}  {:<10} {:>7} {:>7}  {}",
+            line.place.seq_id, line.place.kind, line.place.value, line.balance, line.entry
+        );
+    }
+
+    // Everything that is cached is counted again; what was taken is what was given.
+    assert!(ledger.verify_all().await?.is_clean());
+    assert!(ledger.totals().await?.iter().all(Totals::is_balanced));
+    let mut export = ledger.export(ExportFormat::Csv).await?;
+    let mut lines = 0;
+    while let Some(text) = export.next().await? {
+        lines += text.lines().count();
+    }
+    println!("ann has {} cents; {lines} lines of CSV", now.balance);
+    Ok(())
+}
