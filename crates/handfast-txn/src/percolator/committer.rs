@@ -143,10 +143,7 @@ impl Committer {
         if self.locks.is_empty() {
             return Ok(self.start().into());
         }
-        if self.snapshot.age() > self.core.options.retention / 2 {
-            let text = format!("the transaction was open for {:?} and was rolled back", self.snapshot.age());
-            return Err(StoreError::command(Code::NoSuchTransaction, text));
-        }
+        check_age(&self.core, &self.snapshot)?;
         let _sign_of_life = self.live();
         let rows = match self.prewrite_all().await {
             Ok(rows) => rows,
@@ -187,9 +184,9 @@ impl Committer {
     async fn prewrite_all(&self) -> StoreResult<Vec<Row>> {
         let mut tasks = JoinSet::new();
         for (place, (key, lock)) in self.locks.iter().enumerate() {
-            let (core, known) = (Arc::clone(&self.core), self.snapshot.known(key));
+            let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
             let (key, lock) = (key.clone(), lock.clone());
-            tasks.spawn(async move { (place, prewrite_one(&core, &key, lock, known).await) });
+            tasks.spawn(async move { (place, prewrite_one(&core, &snapshot, &key, lock).await) });
         }
         let mut rows: Vec<Option<Row>> = vec![None; self.locks.len()];
         let mut touched = vec![false; self.locks.len()];
@@ -289,12 +286,15 @@ impl Drop for SignOfLife {
 }
 
 /// Locks a row; finishes what others have left there, and waits a little for those who are at it.
-async fn prewrite_one(core: &Core, key: &Key, lock: Lock, known: Option<Row>) -> Result<Row, NotLocked> {
+async fn prewrite_one(core: &Core, snapshot: &PercolatorSnapshot, key: &Key, lock: Lock) -> Result<Row, NotLocked> {
     let unsure = |error: StoreError| NotLocked { in_doubt: error.applied() == Applied::Maybe, error };
-    let (mut known, mut pauses) = (known, PAUSES_MILLIS.into_iter());
+    let (mut known, mut pauses) = (snapshot.known(key), PAUSES_MILLIS.into_iter());
     loop {
         let step = |row: &Row| prewrite(row, &lock);
-        let check = |row: &Row| can_be_committed(row, lock.start);
+        let check = |row: &Row| {
+            check_age(core, snapshot)?;
+            can_be_committed(row, lock.start)
+        };
         let RefusedStep { why, row, .. } =
             match core.rows.apply(key, known.take(), step, check).await.map_err(unsure)? {
                 Ok(row) => return Ok(row),
@@ -322,6 +322,17 @@ async fn prewrite_one(core: &Core, key: &Key, lock: Lock, known: Option<Row>) ->
             }
         }
     }
+}
+
+/// Whether what is sent now arrives while others remember what became of the transaction: later, nothing would refuse to
+/// lock a row once more of which others have taken the lock away.
+fn check_age(core: &Core, snapshot: &PercolatorSnapshot) -> StoreResult<()> {
+    let age = snapshot.age();
+    if age <= core.options.retention / 2 {
+        return Ok(());
+    }
+    let text = format!("the transaction was open for {age:?} and was rolled back");
+    Err(StoreError::command(Code::NoSuchTransaction, text))
 }
 
 /// Whether the store will take the row, and what the commit makes of it.

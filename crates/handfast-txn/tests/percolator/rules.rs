@@ -3,8 +3,8 @@
 use bson::{DateTime, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{DocumentStore, Find, Sources, StoreExt};
-use handfast_txn::{Database, Error, Outcome, Percolator, TransactionOptions};
+use handfast_store::{DocumentStore, Find, MemoryStore, Sources, StoreExt};
+use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,29 +87,49 @@ async fn a_snapshot_before_the_lock_is_not_held_up() {
 /// The rollback record: who was given up cannot lock its rows after all, however it is tried.
 #[tokio::test]
 async fn a_prewrite_after_the_rollback_is_refused() {
+    let (bank, faulty, payment) = late_primary().await;
+    bank.clock.advance(LOCK_TIME);
+    assert_eq!(bank.balances().await, (10, 2));
+    faulty.release();
+    let paid = payment.await.unwrap();
+    assert!(is_conflict(&paid), "{paid:?}");
+    assert_eq!(bank.balances().await, (10, 2));
+}
+
+/// The record is kept for as long as something of the transaction can arrive; so nothing is sent any more that could not
+/// arrive in that time. Or else the primary would be locked again, and commit without the other row.
+#[tokio::test]
+async fn a_prewrite_is_not_tried_again_when_its_time_is_over() {
+    let (bank, faulty, payment) = late_primary().await;
+    bank.clock.advance(LOCK_TIME);
+    assert_eq!(bank.balances().await, (10, 2));
+    bank.clock.advance(Duration::from_secs(1_300));
+    let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
+    cleaner.clean().await.unwrap();
+    assert!(!bank.hidden().await[0].contains_key("rb"));
+    faulty.release();
+    let paid = payment.await.unwrap();
+    assert!(is_conflict(&paid), "{paid:?}");
+    assert_eq!(bank.balances().await, (10, 2));
+}
+
+/// A payment of which Joe's lock is written, while the request to lock Bob is under way for long: the primary.
+async fn late_primary() -> (Bank, Arc<Faulty<MemoryStore>>, tokio::task::JoinHandle<Result<()>>) {
     let bank = Bank::of_the_seed().await;
-    // Joe's lock is written, Bob's request is under way for long: the primary.
-    let counting = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
-    pay_once(&bank.process_over(counting.clone())).await.unwrap();
-    for number in 0..counting.operations() {
+    let counted = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
+    pay_once(&bank.process_over(counted.clone())).await.unwrap();
+    for number in 0..counted.operations() {
         let bank = Bank::of_the_seed().await;
         let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::FreezeBefore)));
         let database = bank.process_over(faulty.clone());
         let payment = tokio::spawn(async move { pay_once(&database).await });
         stopped(&faulty, || payment.is_finished()).await;
         let hidden = bank.hidden().await;
-        if hidden[0].contains_key("lock") || !hidden[1].contains_key("lock") {
-            faulty.release();
-            payment.await.unwrap().unwrap();
-            continue;
+        if !hidden[0].contains_key("lock") && hidden[1].contains_key("lock") {
+            return (bank, faulty, payment);
         }
-        bank.clock.advance(LOCK_TIME);
-        assert_eq!(bank.balances().await, (10, 2));
         faulty.release();
-        let paid = payment.await.unwrap();
-        assert!(is_conflict(&paid), "{paid:?}");
-        assert_eq!(bank.balances().await, (10, 2));
-        return;
+        payment.await.unwrap().unwrap();
     }
     panic!("no operation was the prewrite of the primary alone");
 }
