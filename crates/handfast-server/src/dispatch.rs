@@ -55,7 +55,9 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
     // Pinned where it is made: it is large, and all that goes around it would move it.
     let outcome = pin!(run_known(shared, client, request, command, began)).instrument(span).await;
-    let took = shared.now().saturating_sub(began);
+    // A client that asks to be told of changes waits because it wants to.
+    let waits = matches!(request.body.get("maxAwaitTimeMS"), Ok(Some(_)));
+    let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began) };
     count(shared, client, request, command, took, outcome.is_err());
     if took >= shared.options.slow_operation {
         log_slow(shared, client, request, command, took, outcome.as_ref().err());

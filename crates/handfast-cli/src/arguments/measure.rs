@@ -12,7 +12,7 @@ pub(crate) struct BankArguments {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=5000))]
     pub(crate) workers: u32,
     /// Transfers that are to be committed
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) transfers: u64,
     /// How a transfer is made
     #[arg(long, value_name = "HOW", default_value = "transaction")]

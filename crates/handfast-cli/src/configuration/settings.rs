@@ -109,6 +109,12 @@ fn number(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
+/// Whether drivers can dial this.
+fn is_host_and_port(text: &str) -> bool {
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
 impl Settings {
     /// What must hold of each value by itself: it is asked with one value over the defaults.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -156,6 +162,11 @@ impl Settings {
         let texts = [Some(&self.listen), Some(&self.replica_set), self.advertise.as_ref()];
         if paths.any(|path| path.as_os_str().is_empty()) || texts.into_iter().flatten().any(String::is_empty) {
             return Err("must not be empty".to_owned());
+        }
+        if let Some(advertise) = &self.advertise
+            && !is_host_and_port(advertise)
+        {
+            return Err(format!("HOST:PORT is needed, as clients reach it, not '{advertise}'"));
         }
         Ok(())
     }

@@ -149,6 +149,9 @@ fn mistakes_name_their_key_and_source() {
     check("auth", "maybe", "expected");
     check("cursor-timeout", "0s", "must be longer than zero");
     check("cursor-timeout", "soon", "a duration such as 10s, 30m or 1h is expected, not 'soon'");
+    for value in ["nonsense", ":27017", "db:port", "db:0", "db:70000"] {
+        check("advertise", value, "HOST:PORT is needed, as clients reach it");
+    }
     check("outcome-retention", "1m", "at least 5m is needed");
     for key in
         ["data", "listen", "replica-set", "advertise", "unix-socket", "tls-certificate", "tls-key", "tls-client-ca"]

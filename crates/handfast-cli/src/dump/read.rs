@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bson::{Bson, RawDocumentBuf};
 use handfast_mql::depth;
 use handfast_store::ticket::NESTING_OF_RECORD;
@@ -174,6 +174,8 @@ fn name_of(path: &Path) -> Result<&str> {
 pub(super) struct Reader<F> {
     file: F,
     read: fn(&mut F) -> Result<Option<RawDocumentBuf>>,
+    /// Documents that were read.
+    read_before: u64,
 }
 
 impl Reader<BufReader<File>> {
@@ -188,11 +190,11 @@ impl Reader<BufReader<File>> {
 
 impl<F: BufRead> Reader<F> {
     pub(super) fn bson(file: F) -> Self {
-        Reader { file, read: read_bson }
+        Reader { file, read: read_bson, read_before: 0 }
     }
 
     pub(super) fn json(file: F) -> Self {
-        Reader { file, read: read_json }
+        Reader { file, read: read_json, read_before: 0 }
     }
 
     /// The next documents; none at the end.
@@ -200,7 +202,9 @@ impl<F: BufRead> Reader<F> {
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < BATCH_DOCUMENTS_MAX && bytes < BATCH_BYTES_MAX {
-            let Some(document) = (self.read)(&mut self.file)? else { break };
+            let next = (self.read)(&mut self.file).with_context(|| format!("document {}", self.read_before + 1));
+            let Some(document) = next? else { break };
+            self.read_before += 1;
             bytes += document.as_bytes().len();
             batch.push(document);
         }
@@ -235,10 +239,17 @@ fn read_json(file: &mut impl BufRead) -> Result<Option<RawDocumentBuf>> {
             continue;
         }
         // The parser refuses nesting beyond 128 by itself.
-        let value: serde_json::Value = serde_json::from_slice(&line)?;
+        let value: serde_json::Value = serde_json::from_slice(&line).map_err(|error| in_line(&error))?;
         let Bson::Document(document) = Bson::try_from(value)? else { bail!("a line is no object") };
         return checked(RawDocumentBuf::try_from(&document)?.into_bytes()).map(Some);
     }
+}
+
+/// What is wrong with a line of JSON. The parser was given one line, and calls it the first.
+fn in_line(error: &serde_json::Error) -> anyhow::Error {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    anyhow!("{what}, at column {}", error.column())
 }
 
 /// Bytes from outside: looked through without recursion before anything else sees them. A record of what was done once
