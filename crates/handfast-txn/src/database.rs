@@ -142,6 +142,18 @@ impl Shared {
         Ok(names)
     }
 
+    /// Whether a database is the users' to write to.
+    ///
+    /// # Errors
+    /// `IllegalOperation` (20) for the engine's own.
+    pub(crate) fn check_not_own(&self, database: &str) -> StoreResult<()> {
+        if self.engine.own_database() != Some(database) {
+            return Ok(());
+        }
+        let text = format!("the database '{database}' is kept for transactions: use another name");
+        Err(StoreError::command(Code::IllegalOperation, text))
+    }
+
     /// A session can go on to its next transaction.
     pub(crate) fn give_back(&self, id: TransactionId) {
         let next = TransactionId { number: id.number + 1, ..id };

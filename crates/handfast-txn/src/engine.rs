@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBson, RawBsonRef, RawDocument};
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use handfast_store::index::Index;
 use handfast_store::{
-    AtomicBatch, CommitTimestamp, DocumentStore, IndexSpec, Namespace, Result as StoreResult, Snapshot,
+    AtomicBatch, CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, IndexInfo, IndexSpec, ModifyCollection,
+    Namespace, RenameCollection, Result as StoreResult, Snapshot,
 };
 
 use crate::{Outcome, TransactionId};
@@ -43,25 +45,64 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the indexes of a collection have to be looked at before a document gets this new state.
-    fn needs_indexes(&self, _namespace: &Namespace, _after: Option<&RawDocument>) -> bool {
-        true
+    /// The indexes that have to be looked at before a document gets this new state, if the engine has them at hand. None:
+    /// all of them are to be asked for.
+    fn needed_indexes(&self, _namespace: &Namespace, _after: Option<&RawDocument>) -> Option<Indexes> {
+        None
     }
 
-    /// Whether the engine can keep what these indexes of a collection promise.
+    /// The indexes of a collection that a write has to keep, `_id_` first.
     ///
     /// # Errors
-    /// `CommandNotSupported` (115) if it cannot.
-    fn check_indexes(&self, _namespace: &Namespace, _indexes: &[IndexSpec]) -> StoreResult<()> {
-        Ok(())
+    /// `NamespaceNotFound` (26); `CommandNotSupported` (115) for one that the engine cannot keep.
+    async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
+        Ok(self.list_indexes(namespace).await?.into_iter().map(|index| index.spec).collect())
     }
 
-    /// Returns once nothing in a collection waits for what is in another one: before one is renamed or dropped.
-    ///
-    /// # Errors
-    /// `WriteConflict` (112) if there is a transaction that does not end.
-    async fn settle(&self) -> StoreResult<()> {
-        Ok(())
+    /// Who has a key of a unique index, in the snapshot of this timestamp.
+    async fn holder(
+        &self,
+        _snapshot: CommitTimestamp,
+        _namespace: &Namespace,
+        _index: &Index,
+        _key: &[u8],
+    ) -> StoreResult<Holder> {
+        Ok(Holder::ToBeFound)
+    }
+
+    /// As [`DocumentStore::list_indexes`].
+    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+        self.store().list_indexes(namespace).await
+    }
+
+    /// As [`DocumentStore::create_indexes`].
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+        self.store().create_indexes(request).await
+    }
+
+    /// As [`DocumentStore::drop_indexes`].
+    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
+        self.store().drop_indexes(request).await
+    }
+
+    /// As [`DocumentStore::modify_collection`].
+    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
+        self.store().modify_collection(request).await
+    }
+
+    /// As [`DocumentStore::rename_collection`].
+    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
+        self.store().rename_collection(request).await
+    }
+
+    /// As [`DocumentStore::drop_collection`].
+    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
+        self.store().drop_collection(namespace).await
+    }
+
+    /// As [`DocumentStore::drop_database`].
+    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
+        self.store().drop_database(database).await
     }
 
     /// Returns once nothing is left to do for what was acknowledged.
@@ -108,6 +149,20 @@ pub trait Engine: Send + Sync + 'static {
     async fn forget_outcomes(&self, _age: Duration) -> StoreResult<Option<u64>> {
         Ok(None)
     }
+}
+
+/// Indexes of a collection, besides the one on `_id`.
+pub type Indexes = Arc<[Arc<Index>]>;
+
+/// Who has a key of a unique index.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Holder {
+    /// The document with this `_id`.
+    Document(RawBson),
+    /// No document.
+    Nobody,
+    /// The engine does not know without a search.
+    ToBeFound,
 }
 
 /// A transaction's beginning.

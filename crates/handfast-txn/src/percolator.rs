@@ -20,6 +20,7 @@
 //! | what a transaction sees | `snapshot` |
 //! | a commit | `committer`, `validation` |
 //! | what became of a transaction | `records` |
+//! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes`, `rename` |
 //! | what others have left | `resolver`, `cleaner` |
 //!
 //! # The question of seed 2
@@ -38,35 +39,43 @@
 //! Source: Peng and Dabek, Large-scale Incremental Processing Using Distributed Transactions and Notifications; seed 2;
 //! spec: transactions.
 
+mod build;
+mod catalog;
 mod cleaner;
 mod committer;
 mod core;
+mod definitions;
+mod indexes;
 mod options;
 mod oracle;
 mod records;
+mod rename;
 mod resolver;
 pub mod row;
 mod rows;
 mod snapshot;
+mod unique;
 mod validation;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_store::index::Index;
 use handfast_store::{
-    CommitTimestamp, DocumentStore, Error as StoreError, IndexSpec, Namespace, Result as StoreResult, Snapshot, Sources,
+    CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, Error as StoreError, IndexInfo, IndexSpec,
+    ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Snapshot, Sources,
 };
 
 use self::committer::{Committer, Prepared};
-use self::core::{Core, Fate, conflict};
+use self::core::{Core, Fate};
 use self::oracle::Oracle;
 use self::row::{FIELD, Timestamp};
 use self::rows::Rows;
 use self::snapshot::Reader;
-use crate::{Claims, Engine, Outcome, Start, TransactionId, WriteSet};
+use crate::{Claims, Engine, Holder, Indexes, Outcome, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;
 pub use options::{CLEANING_INTERVAL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, RETENTION};
@@ -142,36 +151,62 @@ impl Engine for Percolator {
         }
     }
 
-    /// Without unique indexes, only a document with arrays can be refused by an index: by one on two of them.
-    fn needs_indexes(&self, namespace: &Namespace, after: Option<&RawDocument>) -> bool {
-        !self.core.is_checked(namespace) || after.is_some_and(has_array)
+    /// Besides unique indexes, only one on two fields can refuse a document, and only one with arrays.
+    fn needed_indexes(&self, namespace: &Namespace, after: Option<&RawDocument>) -> Option<Indexes> {
+        if !self.core.is_checked(namespace) || after.is_some_and(has_array) {
+            return None;
+        }
+        let (catalog, version) = self.core.catalog_at_hand()?;
+        Some(catalog.unique(namespace, version).map(|kept| Arc::clone(&kept.index)).collect())
     }
 
-    /// A unique index of the store looks at visible versions only, and would refuse a version that has been decided.
-    fn check_indexes(&self, namespace: &Namespace, indexes: &[IndexSpec]) -> StoreResult<()> {
-        match indexes.iter().find(|index| index.unique) {
-            None => {
-                self.core.note_checked(namespace);
-                Ok(())
-            }
-            Some(index) => {
-                let name = &index.name;
-                let text = format!("the engine Percolator has no unique indexes yet: '{name}' on {namespace} is one");
-                Err(StoreError::command(Code::CommandNotSupported, text))
-            }
-        }
+    async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
+        self.core.kept_indexes(namespace).await
     }
 
-    /// What is decided in a collection that goes away could not be asked for any more.
-    async fn settle(&self) -> StoreResult<()> {
-        self.idle().await;
-        for _ in 0..SETTLE_LOOKS_MAX {
-            if self.core.resolve_all(&mut Cleaned::default()).await?.is_none() {
-                return Ok(());
-            }
-            tokio::time::sleep(SETTLE_PAUSE).await;
-        }
-        Err(conflict("a transaction that does not end has locks"))
+    async fn holder(
+        &self,
+        snapshot: CommitTimestamp,
+        namespace: &Namespace,
+        index: &Index,
+        key: &[u8],
+    ) -> StoreResult<Holder> {
+        let (catalog, version) = self.core.catalog().await?;
+        let kept = catalog.unique(namespace, version).find(|kept| kept.spec().name == index.spec().name);
+        let (Some(kept), Some(snapshot)) = (kept, self.core.entered(Timestamp(snapshot.0))) else {
+            return Ok(Holder::ToBeFound);
+        };
+        let place = (kept.id, key.to_vec());
+        let owner = unique::owners(&snapshot, [&place]).await?.remove(&place);
+        Ok(owner.map_or(Holder::Nobody, Holder::Document))
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+        self.core.list_indexes(namespace).await
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+        self.core.create_indexes(request).await
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
+        self.core.drop_indexes(request).await
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
+        self.core.modify_collection(request).await
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
+        self.core.rename_collection(request).await
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
+        self.core.drop_collection(namespace).await
+    }
+
+    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
+        self.core.drop_database(database).await
     }
 
     async fn flush(&self) -> StoreResult<()> {

@@ -83,34 +83,38 @@ impl DocumentStore for Database {
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
-        self.shared.engine.check_indexes(&request.namespace, &request.indexes)?;
-        self.catalog().create_indexes(request).await
+        self.shared.check_not_own(request.namespace.database())?;
+        self.shared.engine.create_indexes(request).await
     }
 
     async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
-        self.catalog().drop_indexes(request).await
+        self.shared.check_not_own(request.namespace.database())?;
+        self.shared.engine.drop_indexes(request).await
     }
 
     async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
-        self.catalog().list_indexes(namespace).await
+        self.shared.engine.list_indexes(namespace).await
     }
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
+        self.shared.check_not_own(namespace.database())?;
         self.catalog().create_collection(namespace, options).await
     }
 
     async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
-        self.catalog().modify_collection(request).await
+        self.shared.check_not_own(request.namespace.database())?;
+        self.shared.engine.modify_collection(request).await
     }
 
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
-        self.shared.engine.settle().await?;
-        self.catalog().rename_collection(request).await
+        self.shared.check_not_own(request.from.database())?;
+        self.shared.check_not_own(request.to.database())?;
+        self.shared.engine.rename_collection(request).await
     }
 
     async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
-        self.shared.engine.settle().await?;
-        self.catalog().drop_collection(namespace).await
+        self.shared.check_not_own(namespace.database())?;
+        self.shared.engine.drop_collection(namespace).await
     }
 
     async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
@@ -122,8 +126,8 @@ impl DocumentStore for Database {
     }
 
     async fn drop_database(&self, database: &str) -> StoreResult<bool> {
-        self.shared.engine.settle().await?;
-        self.catalog().drop_database(database).await
+        self.shared.check_not_own(database)?;
+        self.shared.engine.drop_database(database).await
     }
 
     async fn collection_stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {

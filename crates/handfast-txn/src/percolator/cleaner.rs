@@ -41,7 +41,9 @@ impl Core {
         let safe = now.minus(self.options.retention);
         let mut cleaned = Cleaned::default();
         let oldest = self.resolve_all(&mut cleaned).await?;
+        self.clean_catalog(now).await?;
         if oldest.is_none_or(|oldest| oldest >= safe) {
+            cleaned.collected += self.remove_orphans(safe).await?;
             for namespace in self.namespaces().await? {
                 cleaned.collected += self.collect(&namespace, safe).await?;
             }
@@ -126,14 +128,35 @@ impl Core {
         Ok(collected)
     }
 
+    /// Removes the rows of indexes that are not there any more: what arrived after they were removed.
+    async fn remove_orphans(&self, safe: Timestamp) -> StoreResult<u64> {
+        let catalog = self.newest_catalog().await?;
+        let namespace = super::unique::namespace()?;
+        // Rows that have just been made have more than one version. Older ones were looked at then.
+        let mut candidates = self.find(&namespace, &rawdoc! { "_hf.old": { "$exists": true } }).await?;
+        let mut removed = 0;
+        while let Some(rows) = next_rows(&mut *candidates, &namespace).await? {
+            for (key, row) in rows {
+                let index = super::unique::index_of(key.id.as_raw_bson_ref());
+                let is_orphan = index.is_none_or(|id| !catalog.knows(id));
+                if is_orphan && is_forgettable(&row, safe) {
+                    self.rows.remove(&key, row.revision).await?;
+                    removed += 1;
+                }
+            }
+        }
+        Ok(removed)
+    }
+
     /// All collections that may have rows.
     async fn namespaces(&self) -> StoreResult<Vec<Namespace>> {
         let mut namespaces = Vec::new();
         for database in self.rows.store.list_databases().await? {
-            if database == super::DATABASE {
-                continue;
-            }
+            let is_own = database == super::DATABASE;
             for collection in self.rows.store.list_collections(&database).await? {
+                if is_own && collection.name != super::unique::COLLECTION {
+                    continue;
+                }
                 namespaces.push(Namespace::new(database.clone(), collection.name)?);
             }
         }
@@ -158,7 +181,8 @@ fn is_forgettable(row: &Row, before: Timestamp) -> bool {
     is_settled && row.lock.is_none() && is_old(&row.visible.commit) && row.rolled_back.iter().all(is_old)
 }
 
-async fn next_rows(cursor: &mut dyn Cursor, namespace: &Namespace) -> StoreResult<Option<Vec<(Key, Row)>>> {
+/// The next rows of a cursor over a collection, if there are any.
+pub(super) async fn next_rows(cursor: &mut dyn Cursor, namespace: &Namespace) -> StoreResult<Option<Vec<(Key, Row)>>> {
     let documents = cursor.next_page(PAGE).await?.documents;
     if documents.is_empty() {
         return Ok(None);

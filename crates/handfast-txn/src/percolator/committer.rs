@@ -25,6 +25,8 @@ use handfast_store::{
 use tokio::task::JoinSet;
 
 use super::core::{Core, Fate, conflict};
+use super::definitions::Relied;
+use super::oracle::Moment;
 use super::records::Record;
 use super::resolver::Resolved;
 use super::row::{
@@ -32,6 +34,7 @@ use super::row::{
 };
 use super::rows::{RefusedStep, unchecked};
 use super::snapshot::PercolatorSnapshot;
+use super::unique;
 use crate::{TransactionId, WriteSet};
 
 /// Pauses before a row that another open transaction has locked is given up, in milliseconds. Short: if the other one
@@ -47,6 +50,8 @@ pub(super) struct Committer {
     /// The primary first.
     locks: Vec<(Key, Lock)>,
     reads: Vec<Read>,
+    /// The unique indexes whose rows are among the locks' rows.
+    relied: Option<Relied>,
 }
 
 /// A row that could not be locked.
@@ -92,7 +97,7 @@ impl Committer {
             let indexes = CreateIndexes { namespace: creation.namespace.clone(), indexes: creation.indexes };
             core.rows.store.create_collection(&creation.namespace, creation.options).await?;
             if !indexes.indexes.is_empty() {
-                core.rows.store.create_indexes(indexes).await?;
+                core.create_indexes(indexes).await?;
             }
         }
         for (namespace, id, write) in writes.writes {
@@ -107,8 +112,17 @@ impl Committer {
                 changes.push((key, body));
             }
         }
-        let committer = Committer::of(core, snapshot, changes);
+        let catalog = core.catalog().await?;
+        let relied = Relied::on(&catalog.0, catalog.1, changes.iter().map(|(key, _)| key.namespace.clone()));
+        let keys = unique::changed_with(&snapshot, &catalog, &changes).await?;
+        changes.extend(keys);
+        let committer = Committer::of(core, snapshot, changes).relying_on(relied);
         Ok(Prepared::Commit(Committer { id, reads: writes.reads, ..committer }))
+    }
+
+    /// The same, on the condition that these indexes are still the ones to keep when it commits.
+    pub(super) fn relying_on(self, relied: Relied) -> Self {
+        Committer { relied: Some(relied), ..self }
     }
 
     /// A commit of these changes, the primary first.
@@ -122,7 +136,7 @@ impl Committer {
             let keys = if place == 0 { keys.drain(1..).collect() } else { Vec::new() };
             locks.push((key, Lock { start: snapshot.at, primary, keys, body, ttl }));
         }
-        Committer { core, snapshot, id: None, locks, reads: Vec::new() }
+        Committer { core, snapshot, id: None, locks, reads: Vec::new(), relied: None }
     }
 
     fn start(&self) -> Timestamp {
@@ -231,9 +245,12 @@ impl Committer {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// The timestamp of the commit, at which everything that was read still is as it was.
+    /// The timestamp of the commit, at which everything that was read still is as it was, and the indexes are.
     async fn time_of_commit(&self) -> StoreResult<Timestamp> {
-        let at = self.core.oracle.next().await?;
+        let Moment { at, catalog } = self.core.oracle.moment().await?;
+        if let Some(relied) = &self.relied {
+            self.core.check_relied(relied, catalog).await?;
+        }
         if !self.reads.is_empty() {
             super::validation::check(&self.core, self.start(), at, &self.reads).await?;
         }

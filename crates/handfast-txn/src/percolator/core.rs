@@ -9,6 +9,7 @@ use std::time::Duration;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, Sources};
 use tokio::sync::watch;
 
+use super::definitions::Definitions;
 use super::options::PercolatorOptions;
 use super::oracle::Oracle;
 use super::row::{Key, Timestamp};
@@ -33,7 +34,9 @@ pub(super) struct Core {
     open: Mutex<BTreeMap<Timestamp, Weak<PercolatorSnapshot>>>,
     finished: Mutex<Bounded<Timestamp, ()>>,
     outcomes: Mutex<Bounded<TransactionId, Fate>>,
-    /// Collections that have been seen to have no unique index.
+    /// The indexes that the engine keeps itself.
+    pub(super) definitions: Definitions,
+    /// Collections that have been seen to have no unique index in the store.
     checked: Mutex<HashSet<Namespace>>,
 }
 
@@ -60,6 +63,7 @@ impl Core {
             open: Mutex::default(),
             finished: Mutex::new(Bounded::new(FINISHED_MAX)),
             outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
+            definitions: Definitions::default(),
             checked: Mutex::default(),
         }
     }

@@ -4,7 +4,7 @@
 //! still behind the first one wanted; all between are then theirs. Requests that wait at the same time share one move:
 //!
 //! ```text
-//! { _id: "oracle", ts: <last timestamp given out>, at: <the store's clock at the last move> }
+//! { _id: "oracle", ts: <last timestamp given out>, at: <the store's clock at the last move>, catalog: <version> }
 //!
 //! ask ─┐
 //! ask ─┼─> wait for the move under way ─> one move for all who wait: ts < first ? ts := first + n - 1
@@ -21,9 +21,14 @@
 //!
 //! A move whose answer is lost may have happened: then its timestamps are nobody's, and the next move goes beyond them.
 //!
+//! The document also says which version of the [catalog](super::catalog) is in force, and each move brings it along: so a
+//! change of the catalog has its place in the order of all timestamps, and whoever fetches one learns of it without a
+//! further request.
+//!
 //! Invariants: no timestamp is given out twice; of two requests, one made after the other was answered, the later gets
 //! the larger one. Assumes that the store's document survives a restart of the store (its write is journaled).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,18 +49,54 @@ const MOVES_MAX: usize = 32;
 /// MongoDB's code for a cluster time that is too far ahead (`ClusterTimeFailsRateLimiter`).
 const TOO_FAR_AHEAD: Code = Code(189);
 
-type Waiting = oneshot::Sender<StoreResult<Timestamp>>;
+/// Times that a version of the catalog is announced before a store that does not answer is given up.
+const ANNOUNCEMENTS_MAX: usize = 3;
+
+/// A moment in the order of all timestamps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) at: Timestamp,
+    /// The version of the catalog that was in force.
+    pub(super) catalog: u64,
+}
+
+type Waiting = oneshot::Sender<StoreResult<Moment>>;
 
 /// Gives out timestamps.
 pub(super) struct Oracle {
     waiting: Mutex<Vec<Waiting>>,
     mover: tokio::sync::Mutex<Mover>,
+    /// The newest version of the catalog that a move has brought.
+    catalog: AtomicU64,
 }
 
 impl Oracle {
     pub(super) fn new(store: Arc<dyn DocumentStore>, namespace: Namespace, sources: Sources) -> Self {
         let mover = Mover { store, namespace, sources, known: None };
-        Oracle { waiting: Mutex::default(), mover: tokio::sync::Mutex::new(mover) }
+        Oracle { waiting: Mutex::default(), mover: tokio::sync::Mutex::new(mover), catalog: AtomicU64::new(0) }
+    }
+
+    /// The version of the catalog that was in force when the last timestamp was fetched here.
+    pub(super) fn catalog(&self) -> u64 {
+        self.catalog.load(Ordering::SeqCst)
+    }
+
+    /// Puts a version of the catalog in force, if that is not behind the one that is.
+    ///
+    /// # Errors
+    /// Those of the store: it may be in force.
+    pub(super) async fn announce(&self, catalog: u64) -> StoreResult<()> {
+        let mut mover = self.mover.lock().await;
+        for attempt in 1.. {
+            match mover.announce(catalog).await {
+                Ok(()) => break,
+                // To do it twice is to do it once.
+                Err(error) if error.class() == ErrorClass::TransientNetwork && attempt < ANNOUNCEMENTS_MAX => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.catalog.fetch_max(catalog, Ordering::SeqCst);
+        Ok(())
     }
 
     /// A timestamp above all that were given out when it was asked for.
@@ -63,12 +104,20 @@ impl Oracle {
     /// # Errors
     /// Those of the store, none of which leaves anything that matters behind; 189 if this machine's clock is far ahead.
     pub(super) async fn next(&self) -> StoreResult<Timestamp> {
+        self.moment().await.map(|moment| moment.at)
+    }
+
+    /// A timestamp as [`Oracle::next`] gives it, with the version of the catalog that was in force when it was fetched.
+    ///
+    /// # Errors
+    /// As [`Oracle::next`].
+    pub(super) async fn moment(&self) -> StoreResult<Moment> {
         let (sender, mut receiver) = oneshot::channel();
         self.waiting().push(sender);
         let mut mover = self.mover.lock().await;
         let served = receiver.try_recv();
         let is_forgotten = match served {
-            Ok(timestamp) => return timestamp,
+            Ok(moment) => return moment,
             Err(oneshot::error::TryRecvError::Closed) => true,
             Err(oneshot::error::TryRecvError::Empty) => false,
         };
@@ -80,10 +129,13 @@ impl Oracle {
             batch.push(sender);
         }
         let first = mover.move_by(batch.len() as u64).await;
+        if let Ok(first) = &first {
+            self.catalog.fetch_max(first.catalog, Ordering::SeqCst);
+        }
         for (place, waiting) in batch.into_iter().enumerate() {
-            let timestamp = first.clone().map(|first| Timestamp(first.0 + place as u64));
+            let moment = first.clone().map(|first| Moment { at: Timestamp(first.at.0 + place as u64), ..first });
             // Nobody to hear it: the timestamp is nobody's.
-            let _ = waiting.send(timestamp);
+            let _ = waiting.send(moment);
         }
         receiver.try_recv().unwrap_or_else(|_| Err(damaged("a timestamp was lost on the way")))
     }
@@ -112,7 +164,7 @@ struct Known {
 
 impl Mover {
     /// Takes so many timestamps, at least one; returns the first.
-    async fn move_by(&mut self, count: u64) -> StoreResult<Timestamp> {
+    async fn move_by(&mut self, count: u64) -> StoreResult<Moment> {
         let mut failures = 0;
         for _ in 0..MOVES_MAX {
             let tried = self.try_move(count).await;
@@ -128,7 +180,7 @@ impl Mover {
         Err(StoreError::command(Code::WriteConflict, text))
     }
 
-    async fn try_move(&mut self, count: u64) -> StoreResult<Option<Timestamp>> {
+    async fn try_move(&mut self, count: u64) -> StoreResult<Option<Moment>> {
         let known = match self.known {
             Some(known) if self.ahead(known).is_none() => known,
             _ => self.look().await?,
@@ -150,10 +202,19 @@ impl Mover {
         Ok(match moved {
             Some(document) => {
                 self.known = Some(known_of(&document, asked_at)?);
-                Some(first)
+                Some(Moment { at: first, catalog: catalog_of(&document)? })
             }
             None => None,
         })
+    }
+
+    async fn announce(&mut self, catalog: u64) -> StoreResult<()> {
+        let version = i64::try_from(catalog).map_err(damaged)?;
+        let update = rawdoc! { "$max": { "catalog": version } };
+        match self.modify(rawdoc! { "_id": "oracle" }, update, false).await? {
+            Some(_) => Ok(()),
+            None => Err(damaged("it is not there after it gave out a timestamp")),
+        }
     }
 
     /// Looks at the document, and at the store's clock; makes it if it is not there.
@@ -212,6 +273,14 @@ fn known_of(document: &RawDocument, asked_at: Duration) -> StoreResult<Known> {
     let at = document.get_datetime("at").map_err(damaged)?;
     let store_millis = u64::try_from(at.timestamp_millis()).unwrap_or(0);
     Ok(Known { last: Timestamp(last), store_millis, asked_at })
+}
+
+/// The version of the catalog; 0 before the first one.
+fn catalog_of(document: &RawDocument) -> StoreResult<u64> {
+    match document.get("catalog").map_err(damaged)? {
+        None => Ok(0),
+        Some(version) => u64::try_from(version.as_i64().ok_or_else(|| damaged("it has no version"))?).map_err(damaged),
+    }
 }
 
 fn number(timestamp: Timestamp) -> StoreResult<i64> {

@@ -143,7 +143,7 @@ impl PercolatorSnapshot {
     }
 
     /// The documents with these `_id`s.
-    async fn by_ids(&self, namespace: &Namespace, ids: Vec<RawBson>) -> StoreResult<Vec<RawDocumentBuf>> {
+    pub(super) async fn by_ids(&self, namespace: &Namespace, ids: Vec<RawBson>) -> StoreResult<Vec<RawDocumentBuf>> {
         let keys: Vec<_> = ids.into_iter().map(|id| Key { namespace: namespace.clone(), id }).collect();
         let unknown: RawArrayBuf =
             keys.iter().filter(|key| self.known(key).is_none()).map(|key| key.id.clone()).collect();
@@ -174,7 +174,8 @@ fn place(key: &Key) -> (Namespace, Vec<u8>) {
     (key.namespace.clone(), encoded(key.id.as_raw_bson_ref()))
 }
 
-fn encoded(id: RawBsonRef<'_>) -> Vec<u8> {
+/// The key of an `_id`: equal for equal values.
+pub(super) fn encoded(id: RawBsonRef<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     key::encode(id, &mut bytes);
     bytes

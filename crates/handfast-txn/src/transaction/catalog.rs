@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition};
 use handfast_store::{
@@ -11,6 +11,7 @@ use handfast_store::{
 };
 
 use super::{Inner, Open, unsupported_in};
+use crate::Indexes;
 
 impl Inner {
     /// The indexes of a collection, `_id_` first: those of the newest catalog, or those that the transaction makes.
@@ -20,7 +21,7 @@ impl Inner {
         if own.is_some() {
             return Ok(own);
         }
-        match self.shared.engine.store().list_indexes(namespace).await {
+        match self.shared.engine.list_indexes(namespace).await {
             Ok(indexes) => Ok(Some(indexes.into_iter().map(|index| index.spec).collect())),
             Err(error) if error.code() == Code::NamespaceNotFound => {
                 // A document that is written makes its collection.
@@ -30,17 +31,36 @@ impl Inner {
         }
     }
 
-    /// Those besides `_id_`, compiled.
-    pub(super) async fn compiled_indexes(&self, namespace: &Namespace) -> StoreResult<Arc<[Index]>> {
-        if let Some(known) = self.open(|open| Ok(open.own.indexes(namespace)))? {
-            return Ok(known);
+    /// Those besides `_id_` that have to be looked at before a document gets this new state.
+    pub(super) async fn indexes_of_write(
+        &self,
+        namespace: &Namespace,
+        after: Option<&RawDocument>,
+    ) -> StoreResult<Indexes> {
+        let (known, is_made) =
+            self.open(|open| Ok((open.own.indexes(namespace), open.own.creation(namespace).is_some())))?;
+        match (known, self.shared.engine.needed_indexes(namespace, after)) {
+            (Some(made), _) if is_made => Ok(made),
+            (_, Some(needed)) => Ok(needed),
+            (Some(known), None) => Ok(known),
+            (None, None) => {
+                let specs = match self.shared.engine.kept_indexes(namespace).await {
+                    Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),
+                    specs => specs?,
+                };
+                let compiled = specs.into_iter().skip(1).map(|spec| Index::compile(spec).map(Arc::new));
+                let indexes = compiled.collect::<StoreResult<Indexes>>()?;
+                self.open(|open| {
+                    open.own.learn_indexes(namespace, Arc::clone(&indexes));
+                    Ok(())
+                })?;
+                Ok(indexes)
+            }
         }
-        let specs = self.indexes(namespace).await?.unwrap_or_default();
-        self.shared.engine.check_indexes(namespace, specs.get(1..).unwrap_or_default())?;
-        specs.into_iter().skip(1).map(Index::compile).collect()
     }
 
     pub(super) async fn create(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
+        self.shared.check_not_own(namespace.database())?;
         if self.indexes(namespace).await?.is_some() {
             return Ok(());
         }
@@ -51,7 +71,7 @@ impl Inner {
 
     pub(super) async fn add_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
         let CreateIndexes { namespace, indexes } = request;
-        self.shared.engine.check_indexes(&namespace, &indexes)?;
+        self.shared.check_not_own(namespace.database())?;
         let mut specs = self.indexes(&namespace).await?.unwrap_or_else(|| with_id(&[]));
         let before = specs.len();
         for spec in indexes {
@@ -135,7 +155,7 @@ impl Inner {
     pub(super) async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
         match self.indexes(namespace).await? {
             Some(specs) => Ok(specs.into_iter().map(|spec| IndexInfo { spec }).collect()),
-            None => self.shared.engine.store().list_indexes(namespace).await,
+            None => self.shared.engine.list_indexes(namespace).await,
         }
     }
 }

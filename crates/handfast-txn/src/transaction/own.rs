@@ -10,7 +10,7 @@ use handfast_store::{Creation, DocumentWrite, Namespace, Result as StoreResult};
 use imbl::OrdMap;
 
 use super::room::{Room, Taken, WRITE_OVERHEAD_BYTES};
-use crate::TransactionOptions;
+use crate::{Indexes, TransactionOptions};
 
 /// The key of an `_id`: equal for equal values.
 pub(super) type IdKey = Arc<[u8]>;
@@ -32,7 +32,7 @@ pub(super) struct Own {
     /// Collections made in this transaction.
     creations: BTreeMap<Namespace, Creation>,
     /// Indexes, besides the one on `_id`, of the collections that were written to.
-    indexes: HashMap<Namespace, Arc<[Index]>>,
+    indexes: HashMap<Namespace, Indexes>,
     /// Who of the written documents has a unique key.
     holders: HashMap<(Namespace, String, Vec<u8>), IdKey>,
     taken: Taken,
@@ -101,7 +101,8 @@ impl Own {
     /// Those of the documents that were put into it: `DuplicateKey` (11000), `CannotIndexParallelArrays` (171).
     pub(super) fn create(&mut self, creation: Creation) -> StoreResult<()> {
         let namespace = &creation.namespace;
-        let indexes: Arc<[Index]> = creation.indexes.iter().cloned().map(Index::compile).collect::<StoreResult<_>>()?;
+        let compiled = creation.indexes.iter().cloned().map(|spec| Index::compile(spec).map(Arc::new));
+        let indexes = compiled.collect::<StoreResult<Indexes>>()?;
         let mut holders = HashMap::new();
         for (id, written) in self.writes.get(namespace).into_iter().flatten() {
             let Some(document) = written.document.as_deref() else { continue };
@@ -123,11 +124,11 @@ impl Own {
     }
 
     /// The indexes of a collection, if they are known yet.
-    pub(super) fn indexes(&self, namespace: &Namespace) -> Option<Arc<[Index]>> {
+    pub(super) fn indexes(&self, namespace: &Namespace) -> Option<Indexes> {
         self.indexes.get(namespace).cloned()
     }
 
-    pub(super) fn learn_indexes(&mut self, namespace: &Namespace, indexes: Arc<[Index]>) {
+    pub(super) fn learn_indexes(&mut self, namespace: &Namespace, indexes: Indexes) {
         self.indexes.insert(namespace.clone(), indexes);
     }
 
@@ -136,15 +137,15 @@ impl Own {
         self.holders.get(&(namespace.clone(), index.spec().name.clone(), key.to_vec()))
     }
 
-    /// Writes a document.
+    /// Writes a document of a collection with these indexes.
     ///
     /// # Errors
     /// `TransactionTooLarge` (257), `WriteConflict` (112).
     pub(super) fn write(
         &mut self,
         namespace: &Namespace,
-        id: RawBson,
-        document: Option<RawDocumentBuf>,
+        indexes: &[Arc<Index>],
+        (id, document): (RawBson, Option<RawDocumentBuf>),
         options: &TransactionOptions,
     ) -> StoreResult<()> {
         let key = id_key(id.as_raw_bson_ref());
@@ -154,8 +155,7 @@ impl Own {
         let before = self.get(namespace, &key);
         let freed = before.as_ref().map_or(0, |before| size(before.document.as_deref()));
         self.taken.change(freed, size(document.as_ref()), options.write_bytes_max, options.all_write_bytes_max)?;
-        let indexes = self.indexes.get(namespace).cloned();
-        for index in indexes.iter().flat_map(|indexes| indexes.iter()).filter(|index| index.spec().unique) {
+        for index in indexes.iter().filter(|index| index.spec().unique) {
             if let Some(before) = before.as_ref().and_then(|before| before.document.as_deref()) {
                 for taken in index.keys(before)?.keys {
                     self.holders.remove(&(namespace.clone(), index.spec().name.clone(), taken));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bson::raw::CString;
-use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Context;
 use handfast_mql::expression::may_loop;
 use handfast_store::change::{Change, Claim, joined};
@@ -16,6 +16,7 @@ use handfast_store::{
 
 use super::Inner;
 use super::own::{id_key, identity};
+use crate::Holder;
 
 /// How many documents of a statement are looked at in one go.
 const STEP: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
@@ -64,6 +65,7 @@ impl Inner {
         before: Option<&RawDocument>,
         after: Option<RawDocumentBuf>,
     ) -> StoreResult<()> {
+        self.shared.check_not_own(namespace.database())?;
         let Some(any) = after.as_deref().or(before) else { return Ok(()) };
         let (id, key) = identity(any)?;
         let claims = self.open(|open| {
@@ -78,20 +80,14 @@ impl Inner {
             }
             claimed?;
         }
-        let needs_indexes = self.shared.engine.needs_indexes(namespace, after.as_deref());
-        let indexes = if needs_indexes { Some(self.compiled_indexes(namespace).await?) } else { None };
+        let indexes = self.indexes_of_write(namespace, after.as_deref()).await?;
         if let Some(after) = &after {
             self.shared.engine.check_document(after)?;
-            for index in indexes.iter().flat_map(|indexes| indexes.iter()) {
+            for index in indexes.iter() {
                 self.check_index(namespace, index, before, after).await?;
             }
         }
-        self.open(|open| {
-            if let Some(indexes) = indexes {
-                open.own.learn_indexes(namespace, indexes);
-            }
-            open.own.write(namespace, id, after, &self.options)
-        })
+        self.open(|open| open.own.write(namespace, &indexes, (id, after), &self.options))
     }
 
     /// Whether an index would refuse a document's new state, as far as this transaction can see. The commit looks again.
@@ -116,13 +112,17 @@ impl Inner {
             if holder.is_some_and(|holder| holder != key) {
                 return Err(index.duplicate(namespace, after, taken));
             }
-            for found in holders(&*snapshot, namespace, index, after, taken).await? {
-                let other = id_key(insertion::id(&found)?);
+            let found = match self.shared.engine.holder(snapshot.timestamp(), namespace, index, taken).await? {
+                Holder::Nobody => Vec::new(),
+                Holder::Document(id) => vec![id],
+                Holder::ToBeFound => holders(&*snapshot, namespace, index, after, taken).await?,
+            };
+            for id in found {
+                let other = id_key(id.as_raw_bson_ref());
                 if other != key && !own.contains_key(&other) {
                     // The caller learns that it is there.
-                    let id = insertion::id(&found)?;
                     self.open(|open| {
-                        self.note_read(open, || Read::Document(namespace.clone(), id.into()));
+                        self.note_read(open, || Read::Document(namespace.clone(), id));
                         Ok(())
                     })?;
                     return Err(index.duplicate(namespace, after, taken));
@@ -296,14 +296,14 @@ async fn next_step(cursor: &mut dyn Cursor) -> StoreResult<Option<Vec<RawDocumen
     Ok((!documents.is_empty()).then_some(documents))
 }
 
-/// The documents of a snapshot that have a key of this document in a unique index.
+/// The `_id`s of the documents of a snapshot that have a key of this document in a unique index.
 async fn holders(
     snapshot: &dyn Snapshot,
     namespace: &Namespace,
     index: &Index,
     document: &RawDocument,
     key: &[u8],
-) -> StoreResult<Vec<RawDocumentBuf>> {
+) -> StoreResult<Vec<RawBson>> {
     let found = index.tuples(document)?;
     let Some(tuple) = found.tuples.iter().find(|tuple| index.encode(tuple) == key) else { return Ok(Vec::new()) };
     // Finds the holders, and perhaps others: an array that holds the value as a whole, or null for what is missing.
@@ -322,7 +322,7 @@ async fn holders(
     while let Some(documents) = next_step(&mut *cursor).await? {
         for document in documents {
             if index.keys(&document)?.keys.contains(key) {
-                holders.push(document);
+                holders.push(insertion::id(&document)?.into());
             }
         }
     }

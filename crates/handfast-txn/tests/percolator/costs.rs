@@ -23,7 +23,7 @@ async fn round_trips(bank: &Bank) -> (u64, u64) {
         database.flush().await.unwrap();
         Ok(())
     });
-    let payment = Stepped { store, payment };
+    let payment: Stepped = Stepped { store, payment };
     let (mut rounds, mut begun, mut committed) = (0, None, None);
     while stopped(&payment.store, || payment.payment.is_finished()).await {
         rounds += 1;

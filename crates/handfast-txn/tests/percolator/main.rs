@@ -8,6 +8,7 @@
     reason = "helpers of tests are tests"
 )]
 
+mod building;
 mod costs;
 mod crash_points;
 mod outcomes;
@@ -15,3 +16,5 @@ mod rules;
 mod steps;
 mod support;
 mod tickets;
+mod unique;
+mod users;

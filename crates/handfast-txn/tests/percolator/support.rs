@@ -132,9 +132,9 @@ pub(crate) async fn stopped(store: &Faulty<MemoryStore>, is_done: impl Fn() -> b
 }
 
 /// A payment that goes on one operation at a time.
-pub(crate) struct Stepped {
+pub(crate) struct Stepped<E = Error> {
     pub(crate) store: Arc<Faulty<MemoryStore>>,
-    pub(crate) payment: tokio::task::JoinHandle<Result<()>>,
+    pub(crate) payment: tokio::task::JoinHandle<Result<(), E>>,
 }
 
 impl Stepped {
@@ -156,7 +156,9 @@ impl Stepped {
         let payment = tokio::spawn(async move { pay_once(&database).await });
         Stepped { store, payment }
     }
+}
 
+impl<E: std::fmt::Debug> Stepped<E> {
     /// Goes on until the rows are as said, and stops before the next operation.
     pub(crate) async fn until(&self, bank: &Bank, is_so: impl Fn(&[Document]) -> bool) {
         for _ in 0..OPERATIONS_MAX {
@@ -176,7 +178,7 @@ impl Stepped {
     }
 
     /// Goes on to the end.
-    pub(crate) async fn finish(self) -> Result<()> {
+    pub(crate) async fn finish(self) -> Result<(), E> {
         while stopped(&self.store, || self.payment.is_finished()).await {
             self.store.release();
         }

@@ -1,0 +1,347 @@
+//! Building a unique index beside those who write, and removing one.
+//!
+//! ```text
+//! catalog: building        from here on every commit keeps the index; all that committed before has a lower timestamp
+//! the store's own index    the same fields, not unique: for queries, and for hints by its name
+//! documents, by pages      each page is a transaction that reads the documents and writes the rows that are missing
+//! catalog: ready           now it is listed
+//! ```
+//!
+//! A writer who gives up or takes a key writes its row, and so does whoever builds: of the two one has a conflict and runs
+//! again. Documents that nobody writes are gone through; those that are written later bring their rows along. So in the
+//! end each has them. A second document under a key ends the building: what was there is removed again.
+//!
+//! From the first step on writers are refused what the index will forbid, although it is not listed yet.
+//!
+//! What if the process dies: the index is not listed, and nobody was told that it is there. Whoever asks for the same index
+//! goes on with it. If nobody does, a cleaner finds it without a sign of life and drops it. What was to be dropped is
+//! marked first, so that a cleaner goes on with that too:
+//!
+//! ```text
+//! catalog: leaving         not listed, still in force
+//! the store's own index    dropped, so long as the name is still taken
+//! catalog: until           from here on no commit keeps the index
+//! rows                     removed, then the index is forgotten
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawBson, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::index::Index;
+use handfast_store::{
+    BatchLimit, CreateIndexes, Cursor, DropIndexes, Error as StoreError, ErrorClass, Find, IndexSelector, IndexSpec,
+    Namespace, Result as StoreResult, insertion,
+};
+
+use super::catalog::{Catalog, IndexId, Kept, State, uuid};
+use super::cleaner::next_rows;
+use super::committer::{self, Committer};
+use super::core::{Core, conflict};
+use super::definitions::Relied;
+use super::resolver::Resolved;
+use super::row::Timestamp;
+use super::unique::{self, Place};
+use crate::error::is_transient;
+
+/// Documents whose keys are written in one transaction: so many that its round trips hardly count, so few that a conflict
+/// costs little.
+const PAGE: BatchLimit = BatchLimit { documents: 100, bytes: 4 * 1024 * 1024 };
+/// Attempts at a page: others have written the same keys each time.
+const ATTEMPTS_MAX: u32 = 64;
+/// The first pause between two attempts; each further one is twice as long..
+const PAUSE_FIRST: Duration = Duration::from_millis(1);
+/// ..up to this.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How long an index that is being built is left alone without a sign of life, by the oracle's time..
+pub(super) const BUILDING_TTL: Duration = Duration::from_secs(60);
+/// ..and how often its builder gives one.
+const SIGN_INTERVAL: Duration = Duration::from_secs(15);
+
+impl Core {
+    /// Builds an index that the engine keeps; goes on with one that somebody else has begun.
+    ///
+    /// # Errors
+    /// `DuplicateKey` (11000) if two documents have the same key, `CannotIndexParallelArrays` (171): then it is gone again.
+    /// Those of the store: then somebody may go on with it, or it is removed later.
+    pub(super) async fn build(self: &Arc<Self>, namespace: &Namespace, spec: &IndexSpec) -> StoreResult<()> {
+        let kept = self.begin_building(namespace, spec).await?;
+        if kept.state == State::Ready {
+            return Ok(());
+        }
+        self.make_twin(&kept).await?;
+        let built = if spec.unique { self.fill(&kept).await } else { Ok(()) };
+        if let Err(error) = built {
+            if !is_transient(&error) && error.class() == ErrorClass::Command {
+                self.remove(std::slice::from_ref(&kept)).await?;
+            }
+            return Err(error);
+        }
+        let finish = |catalog: &mut Catalog| match catalog.get(kept.id).map(|kept| kept.state) {
+            Some(State::Building | State::Ready) => {
+                catalog.change(kept.id, |kept| kept.state = State::Ready);
+                Ok(())
+            }
+            Some(State::Leaving) | None => Err(taken_away(&kept)),
+        };
+        self.change_catalog(finish).await
+    }
+
+    /// The index in the catalog, where it is put if it is not there.
+    async fn begin_building(&self, namespace: &Namespace, spec: &IndexSpec) -> StoreResult<Kept> {
+        let (fresh, now) = (self.sources.uuid(), self.oracle.next().await?);
+        let index = Arc::new(Index::compile(spec.clone())?);
+        let id = self
+            .change_catalog(|catalog| {
+                let staying = catalog.staying(|of| of == namespace).find(|kept| kept.spec().name == spec.name);
+                match staying.map(|kept| (kept.id, kept.state, kept.spec() == spec)) {
+                    Some((id, State::Building | State::Ready, true)) => {
+                        catalog.change(id, |kept| kept.alive = kept.alive.max(now));
+                        Ok(id)
+                    }
+                    Some(_) => Err(in_the_way(namespace, &spec.name)),
+                    None => {
+                        catalog.add(fresh, namespace.clone(), Arc::clone(&index), State::Building, now);
+                        Ok(fresh)
+                    }
+                }
+            })
+            .await?;
+        let catalog = self.newest_catalog().await?;
+        let Some(kept) = catalog.get(id) else {
+            return Err(conflict(format_args!("the index '{}' of {namespace} was dropped meanwhile", spec.name)));
+        };
+        Ok(kept.clone())
+    }
+
+    /// Makes the store's own index on the same fields. One that it has under another name serves as well.
+    async fn make_twin(&self, kept: &Kept) -> StoreResult<()> {
+        let twin = IndexSpec { unique: false, expire_after_seconds: None, ..kept.spec().clone() };
+        let request = CreateIndexes { namespace: kept.namespace.clone(), indexes: vec![twin] };
+        match self.rows.store.create_indexes(request).await {
+            Err(error) if error.code() == Code::IndexOptionsConflict => Ok(()),
+            made => made.map(drop),
+        }
+    }
+
+    /// Writes the rows of all documents that are there.
+    async fn fill(self: &Arc<Self>, kept: &Kept) -> StoreResult<()> {
+        // As they are in the store: whatever becomes of them meanwhile, the transaction of a page sees.
+        let find =
+            Find { projection: rawdoc! { "_id": 1 }, ..Find::new(kept.namespace.clone(), RawDocumentBuf::new()) };
+        let mut cursor = self.rows.store.find(find).await?;
+        let mut sign = self.elapsed();
+        while let Some(ids) = next_ids(&mut *cursor).await? {
+            self.fill_page(kept, ids).await?;
+            if self.elapsed().saturating_sub(sign) >= SIGN_INTERVAL {
+                self.give_sign(kept).await?;
+                sign = self.elapsed();
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that the index is still being built.
+    async fn give_sign(&self, kept: &Kept) -> StoreResult<()> {
+        let now = self.oracle.next().await?;
+        let sign = |catalog: &mut Catalog| {
+            let is_there = catalog.change(kept.id, |kept| kept.alive = kept.alive.max(now));
+            if is_there { Ok(()) } else { Err(taken_away(kept)) }
+        };
+        self.change_catalog(sign).await
+    }
+
+    async fn fill_page(self: &Arc<Self>, kept: &Kept, ids: Vec<RawBson>) -> StoreResult<()> {
+        let mut pause = PAUSE_FIRST;
+        for _ in 0..ATTEMPTS_MAX {
+            match self.try_fill_page(kept, ids.clone()).await {
+                Err(error) if matches!(error.code(), Code::WriteConflict | Code::SnapshotTooOld) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                result => return result,
+            }
+        }
+        Err(conflict(format_args!("keys of the index '{}' were written again and again", kept.spec().name)))
+    }
+
+    async fn try_fill_page(self: &Arc<Self>, kept: &Kept, ids: Vec<RawBson>) -> StoreResult<()> {
+        let snapshot = self.begin().await?;
+        let (catalog, version) = self.catalog().await?;
+        let is_building = |other: &Kept| other.id == kept.id && other.state != State::Leaving;
+        if !catalog.in_force(&kept.namespace, version).any(is_building) {
+            return Err(taken_away(kept));
+        }
+        let documents = snapshot.by_ids(&kept.namespace, ids).await?;
+        let mut places: BTreeMap<Place, &RawDocumentBuf> = BTreeMap::new();
+        for document in &documents {
+            for key in kept.index.keys(document)?.keys {
+                if places.contains_key(&(kept.id, key.clone())) {
+                    return Err(kept.index.duplicate(&kept.namespace, document, &key));
+                }
+                places.insert((kept.id, key), document);
+            }
+        }
+        let owners = unique::owners(&snapshot, places.keys()).await?;
+        let mut missing = Vec::new();
+        for (place, document) in places {
+            match owners.get(&place) {
+                None => missing.push(unique::taken_by(&place, document)?),
+                Some(owner) if insertion::same_id(owner.as_raw_bson_ref(), insertion::id(document)?) => {}
+                Some(_) => return Err(kept.index.duplicate(&kept.namespace, document, &place.1)),
+            }
+        }
+        let relied = Relied::on(&catalog, version, [kept.namespace.clone()]);
+        let committer = Committer::of(Arc::clone(self), snapshot, missing).relying_on(relied);
+        committer::carry_out(committer).await.map(drop)
+    }
+
+    /// Drops indexes with all that belongs to them.
+    ///
+    /// # Errors
+    /// Those of the store: what is left is removed later.
+    pub(super) async fn remove(&self, indexes: &[Kept]) -> StoreResult<()> {
+        self.mark_leaving(|kept| indexes.iter().any(|other| other.id == kept.id)).await?;
+        self.remove_leaving().await
+    }
+
+    /// Drops the indexes whose builder gives no sign of life, and goes on with those that somebody began to drop.
+    pub(super) async fn clean_catalog(&self, now: Timestamp) -> StoreResult<()> {
+        let is_abandoned = |kept: &Kept| kept.state == State::Building && now > kept.alive.plus(BUILDING_TTL);
+        let catalog = self.newest_catalog().await?;
+        if catalog.staying(|_| true).any(is_abandoned) {
+            self.mark_leaving(is_abandoned).await?;
+        }
+        self.clean_doubles(now).await?;
+        self.remove_leaving().await
+    }
+
+    async fn mark_leaving(&self, pick: impl Fn(&Kept) -> bool + Send + Sync) -> StoreResult<()> {
+        let mark = |catalog: &mut Catalog| {
+            let ids: Vec<_> = catalog.staying(|_| true).filter(|kept| pick(kept)).map(|kept| kept.id).collect();
+            for id in ids {
+                catalog.change(id, |kept| kept.state = State::Leaving);
+            }
+            Ok(())
+        };
+        self.change_catalog(mark).await
+    }
+
+    async fn remove_leaving(&self) -> StoreResult<()> {
+        let catalog = self.newest_catalog().await?;
+        let is_leaving = |kept: &Kept| kept.state == State::Leaving;
+        let leaving: Vec<_> = catalog.staying(|_| true).filter(|kept| is_leaving(kept)).cloned().collect();
+        for kept in &leaving {
+            self.drop_twin(kept).await?;
+        }
+        if !leaving.is_empty() {
+            self.let_go(is_leaving).await?;
+        }
+        self.remove_dropped().await
+    }
+
+    /// Lets the indexes go that a function picks: they are not in force any more.
+    pub(super) async fn let_go(&self, pick: impl Fn(&Kept) -> bool + Send + Sync) -> StoreResult<()> {
+        let drop = |catalog: &mut Catalog| {
+            catalog.drop(&pick);
+            Ok(())
+        };
+        self.change_catalog(drop).await
+    }
+
+    /// Removes what is left of the indexes that are not in force any more.
+    pub(super) async fn remove_dropped(&self) -> StoreResult<()> {
+        let catalog = self.newest_catalog().await?;
+        let dropped: Vec<IndexId> = catalog.dropped().map(|kept| kept.id).collect();
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        // That it is written does not say that it is in force: whoever wrote it may not have come to announce it.
+        self.oracle.announce(catalog.version).await?;
+        for id in &dropped {
+            // One that was renamed has its rows under the other name.
+            if catalog.get(*id).is_none() {
+                self.remove_rows(*id).await?;
+            }
+        }
+        self.change_catalog(|catalog| {
+            catalog.forget(|kept| dropped.contains(&kept.id));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes the rows of an index that nobody writes any more: who commits after this does not know it. Those who have
+    /// locked a row are waited for, and no row goes before: one of them may be where the others' transaction was decided.
+    async fn remove_rows(&self, id: IndexId) -> StoreResult<()> {
+        for _ in 0..super::SETTLE_LOOKS_MAX {
+            if !self.resolve_rows(id).await? {
+                tokio::time::sleep(super::SETTLE_PAUSE).await;
+                continue;
+            }
+            let mut removing = self.rows_of(id).await?;
+            while let Some(rows) = next_rows(&mut *removing, &unique::namespace()?).await? {
+                for (key, row) in rows.into_iter().filter(|(_, row)| row.lock.is_none()) {
+                    self.rows.remove(&key, row.revision).await?;
+                }
+            }
+            if next_rows(&mut *self.rows_of(id).await?, &unique::namespace()?).await?.is_none() {
+                return Ok(());
+            }
+        }
+        Err(conflict("a transaction that does not end has locked keys of an index that was dropped"))
+    }
+
+    /// Resolves the locks on an index's rows; whether none is left.
+    async fn resolve_rows(&self, id: IndexId) -> StoreResult<bool> {
+        let mut is_free = true;
+        let mut cursor = self.rows_of(id).await?;
+        while let Some(rows) = next_rows(&mut *cursor, &unique::namespace()?).await? {
+            for (key, row) in rows {
+                is_free &= matches!(self.resolve(&key, row).await?, Resolved::Free(_));
+            }
+        }
+        Ok(is_free)
+    }
+
+    /// An index's rows, by a range of the store's index on `_id`.
+    async fn rows_of(&self, id: IndexId) -> StoreResult<Box<dyn Cursor>> {
+        let least = Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() };
+        let filter = rawdoc! { "_id": {
+            "$gte": { "index": uuid(id), "key": least },
+            "$lt": { "index": uuid(id), "key": RawBson::MaxKey },
+        } };
+        self.rows.store.find(Find::new(unique::namespace()?, filter)).await
+    }
+
+    /// Drops the store's own index on the same fields.
+    async fn drop_twin(&self, kept: &Kept) -> StoreResult<()> {
+        let selector = IndexSelector::Names(vec![kept.spec().name.clone()]);
+        let request = DropIndexes { namespace: kept.namespace.clone(), selector };
+        match self.rows.store.drop_indexes(request).await {
+            Err(error) if matches!(error.code(), Code::IndexNotFound | Code::NamespaceNotFound) => Ok(()),
+            dropped => dropped.map(drop),
+        }
+    }
+}
+
+async fn next_ids(cursor: &mut dyn Cursor) -> StoreResult<Option<Vec<RawBson>>> {
+    let documents = cursor.next_page(PAGE).await?.documents;
+    if documents.is_empty() {
+        return Ok(None);
+    }
+    documents.iter().map(|document| insertion::id(document).map(RawBson::from)).collect::<StoreResult<_>>().map(Some)
+}
+
+/// There is another index of this name that is not listed.
+pub(super) fn in_the_way(namespace: &Namespace, name: &str) -> StoreError {
+    conflict(format_args!("another index '{name}' of {namespace} is being built or dropped"))
+}
+
+fn taken_away(kept: &Kept) -> StoreError {
+    let text = format!("the index '{}' of {} was dropped while it was built", kept.spec().name, kept.namespace);
+    StoreError::command(Code::IndexNotFound, text)
+}

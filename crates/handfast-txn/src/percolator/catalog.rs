@@ -1,0 +1,259 @@
+//! The indexes that the engine keeps itself, because the store cannot: unique ones, and those whose documents expire.
+//!
+//! All of them stand in one document, each with the versions of the catalog from which on and up to which it is in force:
+//!
+//! ```text
+//! handfast.catalog   { _id: "catalog", v: 7, indexes: [
+//!                        { id: <UUID>, ns: "shop.users", spec: {..}, state: "ready",    from: 3, alive: <timestamp> },
+//!                        { id: <UUID>, ns: "shop.users", spec: {..}, state: "building", from: 6, alive: <timestamp> },
+//!                        { id: <UUID>, ns: "shop.items", spec: {..}, state: "ready",    from: 2, until: 7, .. } ] }
+//! handfast.oracle    { _id: "oracle", ts: .., catalog: 6 }
+//! ```
+//!
+//! Version 7 is written and not announced: what it changes is not so yet, for anybody. Which indexes are in force is a
+//! function of the version alone, and each timestamp comes with the version that was in force when it was fetched. A
+//! transaction works with one version and looks, when it fetches its commit timestamp, whether the indexes of its
+//! collections are still the same ([`Catalog::in_force`]); if not it is run again. So *of any two transactions on either
+//! side of an announcement the one with the later commit timestamp knows*: there is no moment at which some writers keep
+//! an index and others, who commit after them, do not.
+//!
+//! Why one document, and a version apart from it: the document may be large, and is read when the version has changed; the
+//! version is small and comes along with every timestamp, so that a store without such indexes pays nothing for them.
+//!
+//! Source: Rae et al., Online, Asynchronous Schema Change in F1 (the states); spec: transactions, unique indexes.
+
+use std::sync::Arc;
+
+use bson::raw::cstr;
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::index::Index;
+use handfast_store::{Error as StoreError, IndexSpec, Namespace, Result as StoreResult};
+
+use super::row::Timestamp;
+
+/// The `_id` of the catalog.
+pub(super) const CATALOG: &str = "catalog";
+
+/// Tells an index from all others there ever were, also of the same name.
+pub(super) type IndexId = [u8; 16];
+
+/// How far an index has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Writers keep it; documents from before it are still being gone through.
+    Building,
+    /// It holds all documents.
+    Ready,
+    /// It is going to be dropped: still in force, not listed any more.
+    Leaving,
+}
+
+/// An index that the engine keeps.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) id: IndexId,
+    pub(super) namespace: Namespace,
+    pub(super) index: Arc<Index>,
+    pub(super) state: State,
+    /// The first version in which it is in force.
+    from: u64,
+    /// The first version in which it is not any more.
+    until: Option<u64>,
+    /// The last sign of life of whoever builds it, or gives its collection another name.
+    pub(super) alive: Timestamp,
+}
+
+/// The indexes that the engine keeps, as one version has them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Catalog {
+    pub(super) version: u64,
+    indexes: Vec<Kept>,
+}
+
+/// Whether the engine keeps an index, or the store can.
+pub(super) fn is_kept(spec: &IndexSpec) -> bool {
+    !spec.is_id() && (spec.unique || spec.expire_after_seconds.is_some())
+}
+
+impl Kept {
+    pub(super) fn spec(&self) -> &IndexSpec {
+        self.index.spec()
+    }
+
+    fn is_in_force(&self, version: u64) -> bool {
+        self.from <= version && self.until.is_none_or(|until| version < until)
+    }
+
+    /// Whether it is on its way out.
+    pub(super) fn is_dropped(&self) -> bool {
+        self.until.is_some()
+    }
+}
+
+impl Catalog {
+    /// The indexes of a collection that are in force in a version, which is not newer than this one.
+    pub(super) fn in_force(&self, namespace: &Namespace, version: u64) -> impl Iterator<Item = &Kept> {
+        self.of(move |kept| kept.namespace == *namespace && kept.is_in_force(version))
+    }
+
+    /// The unique ones of them.
+    pub(super) fn unique(&self, namespace: &Namespace, version: u64) -> impl Iterator<Item = &Kept> {
+        self.in_force(namespace, version).filter(|kept| kept.spec().unique)
+    }
+
+    /// The indexes that stay, of the collections that a function picks.
+    pub(super) fn staying(&self, pick: impl Fn(&Namespace) -> bool) -> impl Iterator<Item = &Kept> {
+        self.of(move |kept| pick(&kept.namespace) && !kept.is_dropped())
+    }
+
+    /// The indexes of which something may be left to remove.
+    pub(super) fn dropped(&self) -> impl Iterator<Item = &Kept> {
+        self.of(Kept::is_dropped)
+    }
+
+    fn of(&self, pick: impl Fn(&Kept) -> bool) -> impl Iterator<Item = &Kept> {
+        self.indexes.iter().filter(move |kept| pick(kept))
+    }
+
+    /// The indexes that are under two names: of collections that are being renamed, or were to be. The old name first.
+    pub(super) fn doubles(&self) -> Vec<(&Kept, &Kept)> {
+        let mut doubles = Vec::new();
+        for (place, old) in self.indexes.iter().enumerate().filter(|(_, kept)| !kept.is_dropped()) {
+            let later = &self.indexes[place + 1..];
+            doubles.extend(later.iter().find(|new| new.id == old.id && !new.is_dropped()).map(|new| (old, new)));
+        }
+        doubles
+    }
+
+    /// The index of this id that stays, if it does.
+    pub(super) fn get(&self, id: IndexId) -> Option<&Kept> {
+        self.of(move |kept| kept.id == id && !kept.is_dropped()).next()
+    }
+
+    /// Whether there is an index of this id, dropped or not.
+    pub(super) fn knows(&self, id: IndexId) -> bool {
+        self.of(|kept| kept.id == id).next().is_some()
+    }
+
+    /// Whether another version has the same indexes.
+    pub(super) fn is_same(&self, other: &Catalog) -> bool {
+        let entries = |catalog: &Catalog| catalog.indexes.iter().map(entry).collect::<Vec<_>>();
+        entries(self) == entries(other)
+    }
+
+    /// The version after this one, not changed yet.
+    pub(super) fn next(&self) -> Catalog {
+        Catalog { version: self.version + 1, indexes: self.indexes.clone() }
+    }
+
+    /// Adds an index, in force from this version on.
+    pub(super) fn add(&mut self, id: IndexId, namespace: Namespace, index: Arc<Index>, state: State, now: Timestamp) {
+        self.indexes.push(Kept { id, namespace, index, state, from: self.version, until: None, alive: now });
+    }
+
+    /// Changes the index of this id, if it stays: `false` if it does not.
+    pub(super) fn change(&mut self, id: IndexId, change: impl FnOnce(&mut Kept)) -> bool {
+        let found = self.indexes.iter_mut().find(|kept| kept.id == id && !kept.is_dropped());
+        found.map(change).is_some()
+    }
+
+    /// Lets indexes go from this version on.
+    pub(super) fn drop(&mut self, pick: impl Fn(&Kept) -> bool) {
+        let version = self.version;
+        for kept in self.indexes.iter_mut().filter(|kept| !kept.is_dropped() && pick(kept)) {
+            kept.until = Some(version);
+        }
+    }
+
+    /// Forgets indexes of which nothing is left, or whose rows another entry has.
+    pub(super) fn forget(&mut self, pick: impl Fn(&Kept) -> bool) {
+        self.indexes.retain(|kept| !(kept.is_dropped() && pick(kept)));
+    }
+
+    /// From its document.
+    ///
+    /// # Errors
+    /// `InternalError` (1) if it is not what Handfast writes.
+    pub(super) fn from_document(document: &RawDocument) -> StoreResult<Self> {
+        let version = number(document, "v")?;
+        let mut indexes = Vec::new();
+        for entry in document.get_array("indexes").map_err(damaged)? {
+            let RawBsonRef::Document(entry) = entry.map_err(damaged)? else { return Err(damaged("an index is none")) };
+            indexes.push(kept(entry)?);
+        }
+        Ok(Catalog { version, indexes })
+    }
+
+    /// Its document.
+    pub(super) fn to_document(&self) -> RawDocumentBuf {
+        let indexes: RawArrayBuf = self.indexes.iter().map(|kept| bson::RawBson::Document(entry(kept))).collect();
+        rawdoc! { "_id": CATALOG, "v": signed(self.version), "indexes": indexes }
+    }
+}
+
+fn entry(kept: &Kept) -> RawDocumentBuf {
+    let mut entry = rawdoc! {
+        "id": uuid(kept.id),
+        "ns": kept.namespace.to_string(),
+        "spec": kept.spec().to_document(),
+        "state": match kept.state {
+            State::Building => "building",
+            State::Ready => "ready",
+            State::Leaving => "leaving",
+        },
+        "from": signed(kept.from),
+        "alive": signed(kept.alive.0),
+    };
+    if let Some(until) = kept.until {
+        entry.append(cstr!("until"), signed(until));
+    }
+    entry
+}
+
+fn kept(entry: &RawDocument) -> StoreResult<Kept> {
+    let id = match entry.get("id").map_err(damaged)? {
+        Some(RawBsonRef::Binary(binary)) => IndexId::try_from(binary.bytes).map_err(damaged)?,
+        _ => return Err(damaged("an index has no id")),
+    };
+    let namespace = entry.get_str("ns").map_err(damaged)?;
+    let (database, collection) = namespace.split_once('.').ok_or_else(|| damaged("an index is of no collection"))?;
+    let spec = IndexSpec::from_document(entry.get_document("spec").map_err(damaged)?)?;
+    let state = match entry.get_str("state").map_err(damaged)? {
+        "building" => State::Building,
+        "ready" => State::Ready,
+        "leaving" => State::Leaving,
+        other => return Err(damaged(format_args!("an index is in the state '{other}'"))),
+    };
+    let until = match entry.get("until").map_err(damaged)? {
+        Some(_) => Some(number(entry, "until")?),
+        None => None,
+    };
+    Ok(Kept {
+        id,
+        namespace: Namespace::new(database, collection)?,
+        index: Arc::new(Index::compile(spec)?),
+        state,
+        from: number(entry, "from")?,
+        until,
+        alive: Timestamp(number(entry, "alive")?),
+    })
+}
+
+/// An index's id as BSON has it.
+pub(super) fn uuid(id: IndexId) -> Binary {
+    Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn number(document: &RawDocument, name: &str) -> StoreResult<u64> {
+    u64::try_from(document.get_i64(name).map_err(damaged)?).map_err(damaged)
+}
+
+fn damaged(why: impl std::fmt::Display) -> StoreError {
+    StoreError::command(Code::InternalError, format!("the catalog of indexes is not what Handfast writes: {why}"))
+}

@@ -1,0 +1,232 @@
+//! Collections and indexes as users have them: what the store has, and in front of it what the engine keeps.
+//!
+//! An index that the engine keeps has a twin in the store, on the same fields, that promises nothing: for queries, and for
+//! hints by its name. So a list of indexes is the store's, with what the engine promises of each filled in.
+//!
+//! A collection that is dropped loses its unique indexes first: if the process dies in between, it is still there without
+//! them, and has to be dropped again. The other way round, its keys would be taken in one of the same name.
+
+use std::sync::Arc;
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, same_key, selected};
+use handfast_store::{
+    CollectionOptions, CreateIndexes, DropIndexes, Error as StoreError, IndexInfo, IndexSelector, IndexSpec,
+    ModifyCollection, ModifyIndex, Namespace, Result as StoreResult,
+};
+
+use super::build::in_the_way;
+use super::catalog::{Catalog, Kept, State, is_kept};
+use super::cleaner::Cleaned;
+use super::core::{Core, conflict};
+use super::{SETTLE_LOOKS_MAX, SETTLE_PAUSE};
+
+impl Core {
+    /// The indexes of a collection as they are listed, `_id_` first.
+    pub(super) async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+        let stored = self.rows.store.list_indexes(namespace).await?;
+        let catalog = self.newest_catalog().await?;
+        let specs = listed(stored, catalog.staying(|of| of == namespace), is_ready);
+        Ok(specs.into_iter().map(|spec| IndexInfo { spec }).collect())
+    }
+
+    /// The indexes that every write of a collection has to keep, `_id_` first.
+    ///
+    /// # Errors
+    /// `CommandNotSupported` (115) for a unique index of the store; `NamespaceNotFound` (26).
+    pub(super) async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
+        let stored = self.rows.store.list_indexes(namespace).await?;
+        check_not_unique(namespace, &stored)?;
+        self.note_checked(namespace);
+        let (catalog, version) = self.catalog().await?;
+        Ok(listed(stored, catalog.in_force(namespace, version), |_| true))
+    }
+
+    /// Makes indexes, and the collection if it is not there.
+    pub(super) async fn create_indexes(self: &Arc<Self>, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+        let CreateIndexes { namespace, indexes } = request;
+        for spec in &indexes {
+            Index::compile(spec.clone())?;
+        }
+        let (is_there, mut specs) = match self.rows.store.list_indexes(&namespace).await {
+            Ok(stored) => {
+                check_not_unique(&namespace, &stored)?;
+                let catalog = self.newest_catalog().await?;
+                (true, listed(stored, catalog.staying(|of| *of == namespace), is_ready))
+            }
+            Err(error) if error.code() == Code::NamespaceNotFound => (false, vec![IndexSpec::id()]),
+            Err(error) => return Err(error),
+        };
+        let before = specs.len();
+        for spec in indexes {
+            if addition(&specs, &spec)? == Addition::New {
+                specs.push(spec);
+            }
+        }
+        let after = specs.len();
+        self.check_not_being_built(&namespace, &specs[before..]).await?;
+        if !is_there {
+            self.rows.store.create_collection(&namespace, CollectionOptions::default()).await?;
+        }
+        for spec in specs.drain(before..) {
+            if is_kept(&spec) {
+                self.build(&namespace, &spec).await?;
+            } else {
+                let request = CreateIndexes { namespace: namespace.clone(), indexes: vec![spec] };
+                self.rows.store.create_indexes(request).await?;
+            }
+        }
+        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        Ok((count(before), count(after)))
+    }
+
+    /// The name of an index that is not listed is its twin's in the store.
+    async fn check_not_being_built(&self, namespace: &Namespace, new: &[IndexSpec]) -> StoreResult<()> {
+        let catalog = self.newest_catalog().await?;
+        let mut built = catalog.staying(|of| of == namespace);
+        match built.find(|kept| new.iter().any(|spec| !is_kept(spec) && spec.name == kept.spec().name)) {
+            None => Ok(()),
+            Some(kept) => Err(in_the_way(namespace, &kept.spec().name)),
+        }
+    }
+
+    /// Drops indexes, those that are being built included.
+    pub(super) async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
+        let DropIndexes { namespace, selector } = request;
+        let stored = self.rows.store.list_indexes(&namespace).await?;
+        let in_store: Vec<_> = stored.iter().map(|info| info.spec.name.clone()).collect();
+        let catalog = self.newest_catalog().await?;
+        let staying: Vec<_> = catalog.staying(|of| *of == namespace).cloned().collect();
+        let specs = listed(stored, staying.iter(), |_| true);
+        let places = dropped(&namespace, &specs, &selector)?;
+        let is_dropped = |name: &str| places.iter().any(|&place| specs[place].name == name);
+        let kept: Vec<_> = staying.into_iter().filter(|kept| is_dropped(&kept.spec().name)).collect();
+        let is_kept = |name: &str| kept.iter().any(|kept| kept.spec().name == name);
+        let plain: Vec<_> = in_store.into_iter().filter(|name| is_dropped(name) && !is_kept(name)).collect();
+        if !kept.is_empty() {
+            self.remove(&kept).await?;
+        }
+        if !plain.is_empty() {
+            let selector = IndexSelector::Names(plain);
+            self.rows.store.drop_indexes(DropIndexes { namespace, selector }).await?;
+        }
+        Ok(u32::try_from(specs.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Changes the settings of an index: its lifetime is for the engine to keep, whether it is hidden for the store.
+    pub(super) async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
+        let ModifyCollection { namespace, index } = request;
+        let specs = self.list_indexes(&namespace).await?.into_iter().map(|info| info.spec).collect::<Vec<_>>();
+        let Some(ModifyIndex { selector, expire_after_seconds, hidden }) = index else { return Ok(rawdoc! {}) };
+        let spec = &specs[selected(&namespace, &specs, &selector)?];
+        let mut answer = rawdoc! {};
+        if let Some(seconds) = expire_after_seconds {
+            check_expiry_seconds(seconds)?;
+            self.set_lifetime(&namespace, IndexSpec { expire_after_seconds: Some(seconds), ..spec.clone() }).await?;
+            if let Some(before) = spec.expire_after_seconds {
+                answer.append(bson::raw::cstr!("expireAfterSeconds_old"), before);
+            }
+            answer.append(bson::raw::cstr!("expireAfterSeconds_new"), seconds);
+        }
+        if hidden.is_some() {
+            let selector = IndexSelector::Names(vec![spec.name.clone()]);
+            let index = Some(ModifyIndex { selector, expire_after_seconds: None, hidden });
+            let shown = self.rows.store.modify_collection(ModifyCollection { namespace, index }).await?;
+            shown.iter().flatten().for_each(|(name, value)| answer.append(name, value));
+        }
+        Ok(answer)
+    }
+
+    /// Keeps an index with this lifetime.
+    async fn set_lifetime(&self, namespace: &Namespace, spec: IndexSpec) -> StoreResult<()> {
+        let (fresh, now) = (self.sources.uuid(), self.oracle.next().await?);
+        let index = Arc::new(Index::compile(spec)?);
+        let name = &index.spec().name;
+        let set = |catalog: &mut Catalog| {
+            let id = catalog.staying(|of| of == namespace).find(|kept| kept.spec().name == *name).map(|kept| kept.id);
+            match id {
+                Some(id) => drop(catalog.change(id, |kept| kept.index = Arc::clone(&index))),
+                None => catalog.add(fresh, namespace.clone(), Arc::clone(&index), State::Ready, now),
+            }
+            Ok(())
+        };
+        self.change_catalog(set).await
+    }
+
+    pub(super) async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
+        self.settle_all().await?;
+        self.let_go_of(|of| of == namespace).await?;
+        let was_there = self.rows.store.drop_collection(namespace).await?;
+        self.remove_dropped().await?;
+        Ok(was_there)
+    }
+
+    pub(super) async fn drop_database(&self, database: &str) -> StoreResult<bool> {
+        self.settle_all().await?;
+        self.let_go_of(|of| of.database() == database).await?;
+        let was_there = self.rows.store.drop_database(database).await?;
+        self.remove_dropped().await?;
+        Ok(was_there)
+    }
+
+    /// Lets the indexes of collections go, if there are any.
+    async fn let_go_of(&self, pick: impl Fn(&Namespace) -> bool + Send + Sync) -> StoreResult<()> {
+        if self.newest_catalog().await?.staying(&pick).next().is_none() {
+            return Ok(());
+        }
+        self.let_go(|kept| pick(&kept.namespace)).await
+    }
+
+    /// Returns once no lock is left: what is decided in a collection that goes away could not be asked for any more.
+    pub(super) async fn settle_all(&self) -> StoreResult<()> {
+        self.background.idle().await;
+        for _ in 0..SETTLE_LOOKS_MAX {
+            if self.resolve_all(&mut Cleaned::default()).await?.is_none() {
+                return Ok(());
+            }
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
+        Err(conflict("a transaction that does not end has locks"))
+    }
+}
+
+/// The store's indexes, with those that the engine keeps in the places of their twins; without the twins of those that are
+/// not to be shown.
+fn listed<'k>(
+    stored: Vec<IndexInfo>,
+    kept: impl Iterator<Item = &'k Kept>,
+    is_shown: impl Fn(&Kept) -> bool,
+) -> Vec<IndexSpec> {
+    let mut specs: Vec<_> = stored.into_iter().map(|info| info.spec).collect();
+    for kept in kept {
+        let spec = kept.spec();
+        let twin = specs.iter().position(|twin| twin.name == spec.name && same_key(&twin.key, &spec.key));
+        match (twin, is_shown(kept)) {
+            (Some(twin), true) => specs[twin] = IndexSpec { hidden: specs[twin].hidden, ..spec.clone() },
+            (Some(twin), false) => drop(specs.remove(twin)),
+            (None, true) => specs.push(spec.clone()),
+            (None, false) => {}
+        }
+    }
+    specs
+}
+
+fn is_ready(kept: &Kept) -> bool {
+    kept.state == State::Ready
+}
+
+/// A unique index of the store looks at visible versions only, and would refuse a version that has been decided.
+fn check_not_unique(namespace: &Namespace, stored: &[IndexInfo]) -> StoreResult<()> {
+    match stored.iter().find(|info| info.spec.unique && !info.spec.is_id()) {
+        None => Ok(()),
+        Some(index) => {
+            let name = &index.spec.name;
+            let text = format!(
+                "the store has a unique index '{name}' on {namespace} that was not made through transactions, and would \
+                 refuse what they have decided: drop it in the store, and create it here"
+            );
+            Err(StoreError::command(Code::CommandNotSupported, text))
+        }
+    }
+}

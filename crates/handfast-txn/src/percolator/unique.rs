@@ -1,0 +1,200 @@
+//! Unique keys as rows: each key of a unique index is a row of its own, written in the transaction of its document.
+//!
+//! ```text
+//! shop.users         {_id: 7, mail: "joe@.."}
+//! handfast.keys      {_id: {index: <UUID>, key: <bytes>}, owner: 7}
+//! ```
+//!
+//! Two transactions that write the same key write the same row, wherever their documents are: one of them has a conflict,
+//! runs again, and finds the other's document as the owner. A key that changes hands within a transaction is one write of
+//! its row. The bytes are those of [`Index::keys`](handfast_store::index::Index::keys): equal for values that are equal,
+//! so that what is sparse, partial, or goes through arrays is as it is in any other store.
+//!
+//! Invariant, in every snapshot, of an index that is ready: a document has a key if and only if the key's row names it as
+//! its owner. While it is being built: a row's owner has the key, and a document that was written since then has its rows.
+//!
+//! Source: spec: transactions, "unique indexes across shards"; Peng and Dabek, section 2.2 (an index as rows).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
+
+use super::catalog::{Catalog, IndexId, Kept, uuid};
+use super::row::{Body, Key};
+use super::snapshot::{PercolatorSnapshot, encoded};
+
+/// The collection of the key rows, in the engine's own database.
+pub(super) const COLLECTION: &str = "keys";
+/// Key rows that one transaction may change: the primary's lock names each, with some 150 bytes beside the key.
+const CHANGES_MAX: usize = 20_000;
+
+/// A key of an index.
+pub(super) type Place = (IndexId, Vec<u8>);
+
+/// What becomes of a key.
+struct Move<'a> {
+    kept: &'a Kept,
+    /// The documents that have it no more, by the keys of their `_id`s.
+    left: Vec<Vec<u8>>,
+    /// The document that has it now.
+    entered: Option<&'a RawDocument>,
+}
+
+/// Where key rows are.
+pub(super) fn namespace() -> StoreResult<Namespace> {
+    Namespace::new(super::DATABASE, COLLECTION)
+}
+
+/// Where the row of a key is.
+pub(super) fn row_of(place: &Place) -> StoreResult<Key> {
+    let key = Binary { subtype: BinarySubtype::Generic, bytes: place.1.clone() };
+    let id = RawBson::Document(rawdoc! { "index": uuid(place.0), "key": key });
+    Ok(Key { namespace: namespace()?, id })
+}
+
+/// The row of a key that a document has.
+pub(super) fn taken_by(place: &Place, document: &RawDocument) -> StoreResult<(Key, Body)> {
+    let (key, owner) = (row_of(place)?, RawBson::from(insertion::id(document)?));
+    let row = rawdoc! { "_id": key.id.clone(), "owner": owner };
+    Ok((key, Body::Document(row)))
+}
+
+/// Who has these keys in a snapshot, with the documents' `_id`s.
+pub(super) async fn owners(
+    snapshot: &PercolatorSnapshot,
+    places: impl IntoIterator<Item = &Place>,
+) -> StoreResult<HashMap<Place, RawBson>> {
+    let ids = places.into_iter().map(|place| row_of(place).map(|key| key.id)).collect::<StoreResult<Vec<_>>>()?;
+    let mut owners = HashMap::new();
+    if ids.is_empty() {
+        return Ok(owners);
+    }
+    for row in snapshot.by_ids(&namespace()?, ids).await? {
+        let (place, owner) = read(&row).map_err(|why| damaged(&row, &why))?;
+        owners.insert(place, owner);
+    }
+    Ok(owners)
+}
+
+/// Which index a row has a key of.
+pub(super) fn index_of(id: RawBsonRef<'_>) -> Option<IndexId> {
+    let RawBsonRef::Document(id) = id else { return None };
+    IndexId::try_from(id.get_binary("index").ok()?.bytes).ok()
+}
+
+fn read(row: &RawDocument) -> Result<(Place, RawBson), String> {
+    let id = row.get_document("_id").map_err(|error| error.to_string())?;
+    let index = index_of(RawBsonRef::Document(id)).ok_or("it is of no index")?;
+    let key = id.get_binary("key").map_err(|error| error.to_string())?.bytes;
+    let owner = row.get("owner").map_err(|error| error.to_string())?.ok_or("it has no owner")?;
+    Ok(((index, key.to_vec()), owner.into()))
+}
+
+/// The key rows that go with a transaction's changes, by the unique indexes that a version of the catalog has in force.
+///
+/// # Errors
+/// `DuplicateKey` (11000) for a key that another document has in the snapshot; `CannotIndexParallelArrays` (171);
+/// `TransactionTooLarge` (257).
+pub(super) async fn changed_with(
+    snapshot: &PercolatorSnapshot,
+    (catalog, version): &(Arc<Catalog>, u64),
+    changes: &[(Key, Body)],
+) -> StoreResult<Vec<(Key, Body)>> {
+    let mut of_namespace: BTreeMap<&Namespace, Vec<&(Key, Body)>> = BTreeMap::new();
+    for change in changes {
+        of_namespace.entry(&change.0.namespace).or_default().push(change);
+    }
+    let mut moves = BTreeMap::new();
+    for (namespace, changes) in of_namespace {
+        let indexes: Vec<_> = catalog.unique(namespace, *version).collect();
+        if !indexes.is_empty() {
+            let before = before(snapshot, namespace, &changes).await?;
+            for (key, body) in changes {
+                let before = before.get(&encoded(key.id.as_raw_bson_ref()));
+                indexes.iter().try_for_each(|kept| note(&mut moves, kept, before, key, body))?;
+            }
+        }
+    }
+    if moves.len() > CHANGES_MAX {
+        let text = format!("the transaction changes more than {CHANGES_MAX} keys of unique indexes: write less in one");
+        return Err(StoreError::command(Code::TransactionTooLarge, text));
+    }
+    let owners = owners(snapshot, moves.keys()).await?;
+    let mut rows = Vec::with_capacity(moves.len());
+    for (place, moved) in moves {
+        let owner = owners.get(&place).map(|id| encoded(id.as_raw_bson_ref()));
+        rows.extend(row_after(place, &moved, owner.as_deref())?);
+    }
+    Ok(rows)
+}
+
+/// The documents as the snapshot has them, by the keys of their `_id`s.
+async fn before(
+    snapshot: &PercolatorSnapshot,
+    namespace: &Namespace,
+    changes: &[&(Key, Body)],
+) -> StoreResult<HashMap<Vec<u8>, RawDocumentBuf>> {
+    let ids = changes.iter().map(|(key, _)| key.id.clone()).collect();
+    let mut before = HashMap::new();
+    for document in snapshot.by_ids(namespace, ids).await? {
+        before.insert(encoded(insertion::id(&document)?), document);
+    }
+    Ok(before)
+}
+
+/// Notes what a change of a document does to its keys in an index.
+fn note<'a>(
+    moves: &mut BTreeMap<Place, Move<'a>>,
+    kept: &'a Kept,
+    before: Option<&RawDocumentBuf>,
+    key: &Key,
+    body: &'a Body,
+) -> StoreResult<()> {
+    // What the index could not hold, if it is still being built, has no keys in it.
+    let old = before.and_then(|before| kept.index.keys(before).ok()).unwrap_or_default().keys;
+    let after = match body {
+        Body::Document(document) => Some(&**document),
+        Body::Deleted | Body::Cut => None,
+    };
+    let new = after.map(|after| kept.index.keys(after)).transpose()?.unwrap_or_default().keys;
+    let empty = || Move { kept, left: Vec::new(), entered: None };
+    for left in old.difference(&new) {
+        let moved = moves.entry((kept.id, left.clone())).or_insert_with(empty);
+        moved.left.push(encoded(key.id.as_raw_bson_ref()));
+    }
+    for entered in new.difference(&old) {
+        let moved = moves.entry((kept.id, entered.clone())).or_insert_with(empty);
+        if let (Some(_), Some(after)) = (moved.entered, after) {
+            return Err(kept.index.duplicate(&kept.namespace, after, entered));
+        }
+        moved.entered = after;
+    }
+    Ok(())
+}
+
+/// What becomes of the row of a key, which has this owner now; nothing, if it stays.
+fn row_after(place: Place, moved: &Move<'_>, owner: Option<&[u8]>) -> StoreResult<Option<(Key, Body)>> {
+    let has_left = |owner: &[u8]| moved.left.iter().any(|left| left == owner);
+    match (moved.entered, owner) {
+        (Some(document), Some(owner)) if !has_left(owner) && owner != encoded(insertion::id(document)?) => {
+            Err(moved.kept.index.duplicate(&moved.kept.namespace, document, &place.1))
+        }
+        (Some(document), _) => taken_by(&place, document).map(Some),
+        // While the index is built, two documents may have had the key: it stays with the one that has its row.
+        (None, Some(owner)) if !has_left(owner) => Ok(None),
+        // Also of a row that is not there yet: whoever builds the index may be about to write it.
+        (None, _) => Ok(Some((row_of(&place)?, Body::Deleted))),
+    }
+}
+
+fn damaged(row: &RawDocument, why: &str) -> StoreError {
+    let row = handfast_store::notation::document(row);
+    StoreError::command(
+        Code::InternalError,
+        format!("the row {row} of {} is not what Handfast writes: {why}", COLLECTION),
+    )
+}
