@@ -28,6 +28,12 @@ pub enum Error {
         /// How often it was tried.
         attempts: u32,
     },
+    /// What was being read is not kept any more: look for what is there now.
+    #[error("{what} is gone: it was pruned")]
+    Gone {
+        /// What it was.
+        what: String,
+    },
     /// A document is not what the pattern writes: somebody else has changed it. Nothing was done to it.
     #[error("document {id} of {namespace} is not what this pattern writes: {what}")]
     Damaged {
@@ -49,7 +55,7 @@ impl Error {
     pub fn applied(&self) -> Applied {
         match self {
             Error::Store(error) => error.applied(),
-            Error::Invalid { .. } | Error::Contended { .. } | Error::Damaged { .. } => Applied::No,
+            Error::Invalid { .. } | Error::Contended { .. } | Error::Gone { .. } | Error::Damaged { .. } => Applied::No,
         }
     }
 
@@ -57,7 +63,9 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Error::Store(error) => error.class(),
-            Error::Invalid { .. } | Error::Contended { .. } | Error::Damaged { .. } => ErrorClass::Command,
+            Error::Invalid { .. } | Error::Contended { .. } | Error::Gone { .. } | Error::Damaged { .. } => {
+                ErrorClass::Command
+            }
         }
     }
 
@@ -67,6 +75,7 @@ impl Error {
             Error::Store(error) => error.code(),
             Error::Invalid { .. } => Code::BadValue,
             Error::Contended { .. } => Code::WriteConflict,
+            Error::Gone { .. } => Code::SnapshotTooOld,
             Error::Damaged { .. } => Code::TypeMismatch,
         }
     }

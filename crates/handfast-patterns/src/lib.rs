@@ -10,6 +10,7 @@ pub mod sync_flag;
 pub mod two_phase;
 mod update;
 mod value;
+pub mod versioned_tree;
 
 pub use error::{Error, Result};
 pub use exactly_once::{Change, ExactlyOnce, Outcome, Token, TwoStep};
@@ -19,3 +20,4 @@ pub use runner::{Round, Runner, RunnerCounts, RunnerOptions};
 pub use sync_flag::{Link, OnDelete, SyncFlag, SyncFlagOptions};
 pub use tokio_util::sync::CancellationToken;
 pub use two_phase::{Participant, Plan, Transfer, TwoPhase, TwoPhaseOptions};
+pub use versioned_tree::{VersionedTree, VersionedTreeOptions};

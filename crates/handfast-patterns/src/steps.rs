@@ -16,10 +16,13 @@ use bson::{Document, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::{
     Aggregate, BatchLimit, Cursor, DocumentStore, Error as StoreError, ErrorClass, Find, FindAndModify, IndexSpec,
-    Modification, Namespace, Result as StoreResult, ReturnDocument, StoreExt, UpdateOutcome, UpdateSpec,
+    Insert, Modification, Namespace, Result as StoreResult, ReturnDocument, StoreExt, UpdateOutcome, UpdateSpec,
 };
 
 use crate::{Error, Result};
+
+/// Documents of one insert: what a store takes at once, if they are not large.
+const INSERT_MAX: usize = 500;
 
 /// A collection of a store, for steps.
 #[derive(Clone)]
@@ -73,6 +76,23 @@ impl Steps {
             Err(error) if is_duplicate_of(&error, "_id") => Ok(Added::There),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Inserts documents that have an `_id`, all that can be; returns the places of those that a unique index keeps out: by an
+    /// attempt whose answer got lost, perhaps.
+    pub(crate) async fn insert_all(&self, documents: &[Document]) -> Result<Vec<usize>> {
+        let mut taken = Vec::new();
+        for (first, documents) in (0..).step_by(INSERT_MAX).zip(documents.chunks(INSERT_MAX)) {
+            let documents = documents.iter().map(raw).collect::<Result<Vec<_>>>()?;
+            let insert = Insert { ordered: false, ..Insert::new(self.namespace.clone(), documents) };
+            for refused in again(|| self.store.insert(insert.clone())).await?.errors {
+                if refused.error.code() != Code::DuplicateKey {
+                    return Err(refused.error.into());
+                }
+                taken.push(first + refused.index);
+            }
+        }
+        Ok(taken)
     }
 
     pub(crate) async fn find_one(&self, filter: &Document) -> Result<Option<Document>> {

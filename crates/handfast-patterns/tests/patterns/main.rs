@@ -16,3 +16,4 @@ mod schedule;
 mod sync_flag;
 mod turns;
 mod two_phase;
+mod versioned_tree;

@@ -9,14 +9,15 @@
 //! store. So every process is killed after every operation, in every position of the others. Where all were done, the check
 //! looks before the recovery, too: without a death nothing needs one.
 //!
-//! Each process has its own way to the store, which holds up every operation ([`Fault::FreezeBefore`]) until it is its turn.
+//! Each process has its own way to the store, which holds up every operation ([`Fault::FreezeBefore`]) until it is its turn. A page of a
+//! cursor comes with its find: the store in memory has read all of it by then.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan};
 use handfast_store::{DocumentStore, Random, SeededRandom};
 use tokio::task::JoinHandle;
 
@@ -81,9 +82,15 @@ impl Process {
     }
 
     async fn turn(&self) {
-        let operations = self.store.operations();
-        self.store.release();
-        self.wait(operations).await;
+        loop {
+            let operations = self.store.operations();
+            self.store.release();
+            self.wait(operations).await;
+            let page = self.store.injected().last().is_some_and(|held| held.operation == Operation::NextPage);
+            if self.task.is_finished() || !page {
+                return;
+            }
+        }
     }
 
     /// Kills it, unless it is done; says whether it was.

@@ -1,0 +1,295 @@
+//! Versioned trees: many documents that refer to each other change together, and nobody sees a part of it.
+//!
+//! Nothing is changed in place. A change inserts new versions of the nodes that it touches, children first; the root comes last,
+//! and its insert is the commit. Who reads takes the number of the newest root, and of every other node the highest version that
+//! is not above it.
+//!
+//! ```text
+//!               root          a             b             c             who reads the newest
+//! version 1     root 1        a 1           b 1           c 1           1: a 1, b 1, c 1
+//! write 2                     a 2                                       1: a 1, b 1, c 1
+//!                                                         c 2           1: a 1, b 1, c 1
+//!               root 2                                                  2: a 2, b 1, c 2       all at once
+//! ```
+//!
+//! # Numbers that are never committed
+//!
+//! A writer takes number 3, inserts `b 3`, and dies. Another one takes number 4 and commits it. "The highest version that is not
+//! above 4" of `b` is now `b 3`: half of a change that never was has become visible by the commit of another. A sweep before
+//! the commit does not help, for the insert of `b 3` may arrive after it; nor does it help to use number 3 again, as then
+//! `b 3` belongs to a version that is committed. So:
+//!
+//! - A number is for one writer and for one attempt: it is allocated by the insert of a *write* (its `_id` is tree and number), and
+//!   given back if, *after* that, any node has this number or a higher one. A write goes only when something stands in
+//!   the place of its root, so whoever takes the same number later sees that.
+//! - In the place of a version's root (`{itemId: root, version: n}`, unique) stands either the root, or a mark that says
+//!   *abandoned*. Whichever is inserted first decides, once and for all.
+//! - Who commits inserts the mark for every number between the version that the change is based on and its own, and then looks whether that
+//!   version is still the newest. Then its own root.
+//!
+//! Hence **every number below a committed version is decided before it commits**, and never changes again. A reader of version 4 asks for the
+//! marks below 4 (only if the root says that there are any) and leaves those numbers out: `b 3` is invisible whenever it
+//! arrives, to every version. Two writers on top of one version: if the lower number commits first, the higher one finds a newer root
+//! when it looks; if the higher one commits first, the lower one finds the mark in its place. One of them wins, the other gets a
+//! conflict, and tries again on top.
+//!
+//! # What can go wrong, and what then
+//!
+//! | at | what happens |
+//! | --- | --- |
+//! | a writer dies before the root | its nodes are in no version; [`VersionedTree::sweep`] finds its write when the lease has run out, inserts the mark, removes the nodes |
+//! | a writer dies after the root | the version is there; the sweep removes its write |
+//! | the answer to the root is lost | what stands in its place says whether it was this root |
+//! | a slow writer whose version was given up | finds the mark in the place of its root |
+//! | a sweep beside a writer | the write has a lease, so it is left alone |
+//! | an insert of a node arrives late | its number is decided: the node is in its version, or in none; the sweep removes it |
+//! | a reader falls behind while versions are pruned | after each read it looks whether its version is still there: [`Error::Gone`](crate::Error::Gone), never a mixture |
+//! | a pin, and a prune, at once | the pin is written before the root is read, the root is marked before the pins are read: one sees the other |
+//!
+//! Marks may be forgotten ([`VersionedTree::forget`]) when no request of their time can be under way any more. Leases only
+//! keep a sweep from ending what is being written; nothing else depends on clocks.
+//!
+//! Source: seed 0 (solution 5). Ours: writes, marks, pins, pruning.
+
+mod diff;
+mod forget;
+mod options;
+mod pins;
+mod prune;
+mod record;
+mod requests;
+mod snapshot;
+mod state;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, DateTime, Document, doc};
+use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+
+pub use diff::Difference;
+pub use options::{TreeFields, VersionedTreeOptions};
+pub use pins::Pin;
+pub use prune::{Keep, PrunePlan};
+pub use record::{Node, Version, WriteIntent};
+pub use snapshot::Snapshot;
+pub use state::{NoVersionState, VersionEvent, VersionState};
+pub use sweep::{Orphan, OrphanOf};
+pub use write::{Commit, Ready, Write};
+
+use self::requests::Requests;
+use crate::Result;
+use crate::steps::{Added, Steps, is_duplicate_of, raw};
+
+/// How much there is of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The newest version.
+    pub newest: Option<i64>,
+    /// Versions that can be read.
+    pub versions: u64,
+    /// Versions that are being written, or were left.
+    pub writing: u64,
+    /// Those of them whose lease has run out.
+    pub silent: u64,
+    /// Numbers that were abandoned and are remembered.
+    pub abandoned: u64,
+    /// Versions that readers hold, and names.
+    pub pins: u64,
+}
+
+/// A tree of documents that changes as a whole. See the [module's documentation](self).
+///
+/// ```
+/// use bson::doc;
+/// use handfast_patterns::versioned_tree::{VersionedTree, VersionedTreeOptions};
+/// use handfast_store::{MemoryStore, Namespace, Sources};
+/// use std::sync::Arc;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> handfast_patterns::Result<()> {
+/// let sources = Sources::seeded(1);
+/// let store = Arc::new(MemoryStore::new(sources.clone()));
+/// let options = VersionedTreeOptions::new("catalogue");
+/// let tree = VersionedTree::open(store, Namespace::new("shop", "items")?, sources, options).await?;
+///
+/// let version = tree
+///     .change(|mut write| async move {
+///         write.put("lamp", doc! { "price": 30 }).await?;
+///         Ok::<_, handfast_patterns::Error>(write.with_root(doc! { "children": ["lamp"] }))
+///     })
+///     .await?;
+/// let before = tree.newest().await?.expect("committed above");
+/// tree.change(|mut write| async move {
+///     write.put("lamp", doc! { "price": 25 }).await?;
+///     Ok::<_, handfast_patterns::Error>(write.with_same_root())
+/// })
+/// .await?;
+///
+/// assert_eq!(before.version(), version);
+/// let lamp = before.node("lamp").await?.expect("as it was then");
+/// assert_eq!(lamp.content, doc! { "price": 30 });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct VersionedTree {
+    nodes: Steps,
+    writes: Steps,
+    pins: Steps,
+    sources: Sources,
+    options: Arc<VersionedTreeOptions>,
+}
+
+impl VersionedTree {
+    /// The tree in this collection; creates the indexes.
+    ///
+    /// # Errors
+    /// Those of the store, which must have unique indexes; settings that make no sense.
+    pub async fn open(
+        store: Arc<dyn DocumentStore>,
+        nodes: Namespace,
+        sources: Sources,
+        options: VersionedTreeOptions,
+    ) -> Result<Self> {
+        options.check()?;
+        let beside = |suffix: &str| Namespace::new(nodes.database(), format!("{}.{suffix}", nodes.collection()));
+        let writes = options.writes.clone().map_or_else(|| beside("writes"), Ok)?;
+        let pins = options.pins.clone().map_or_else(|| beside("pins"), Ok)?;
+        let nodes = Steps::new(store, nodes);
+        let (writes, pins) = (nodes.at(writes), nodes.at(pins));
+        let tree = VersionedTree { nodes, writes, pins, sources, options: Arc::new(options) };
+        let TreeFields { item, version, tree: root, ts, .. } = tree.fields();
+        let new = |key: Document| raw(&key).map(IndexSpec::new);
+        let one_of_each = IndexSpec { unique: true, ..new(doc! { item: 1, version: 1 })? };
+        tree.nodes.create_indexes([one_of_each, new(doc! { root: 1, version: 1 })?]).await?;
+        tree.writes.create_indexes([new(doc! { root: 1, ts: 1 })?]).await?;
+        tree.pins.create_indexes([new(doc! { root: 1 })?]).await?;
+        Ok(tree)
+    }
+
+    /// Another tree of the same collection.
+    #[must_use]
+    pub fn of(&self, root: impl Into<Bson>) -> Self {
+        let options = VersionedTreeOptions { root: root.into(), ..(*self.options).clone() };
+        VersionedTree { options: Arc::new(options), ..self.clone() }
+    }
+
+    /// The item id of the root.
+    pub fn root(&self) -> &Bson {
+        &self.options.root
+    }
+
+    /// The newest version; none if there is none.
+    ///
+    /// # Errors
+    /// Those of the store; a root that is none.
+    pub async fn newest(&self) -> Result<Option<Snapshot>> {
+        match self.newest_version().await? {
+            Some(version) => self.snapshot(version).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The tree as it was in a version; none if there is no such version, or it was pruned.
+    ///
+    /// # Errors
+    /// As [`VersionedTree::newest`].
+    pub async fn at(&self, version: i64) -> Result<Option<Snapshot>> {
+        match self.show(version).await? {
+            Some(version) if version.state.is_readable() => self.snapshot(version).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What stands in the place of a version's root; none if it is being written, or there never was one.
+    ///
+    /// # Errors
+    /// As [`VersionedTree::newest`].
+    pub async fn show(&self, version: i64) -> Result<Option<Version>> {
+        let found = self.nodes.find_one(&self.requests().place(version)).await?;
+        found.map(|document| Version::read(&self.nodes, document, self.fields())).transpose()
+    }
+
+    /// Versions that can be read, the newest first.
+    ///
+    /// # Errors
+    /// As [`VersionedTree::newest`].
+    pub async fn versions(&self, limit: u32) -> Result<Vec<Version>> {
+        self.in_state(&[VersionState::Committed, VersionState::Pruning], limit).await
+    }
+
+    /// Versions that are being written, or were left, the longest silent first.
+    ///
+    /// # Errors
+    /// Those of the store; a write that is none.
+    pub async fn writing(&self, limit: u32) -> Result<Vec<WriteIntent>> {
+        self.intents(&self.requests().of_tree(), limit).await
+    }
+
+    /// How much there is of the tree.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn standing(&self) -> Result<Standing> {
+        let requests = self.requests();
+        let count = async |state| self.nodes.count(&requests.in_state(state)).await;
+        Ok(Standing {
+            newest: self.newest_version().await?.map(|newest| newest.version),
+            versions: count(&[VersionState::Committed, VersionState::Pruning]).await?,
+            writing: self.writes.count(&requests.of_tree()).await?,
+            silent: self.writes.count(&requests.silent(self.ago(self.options.lease))).await?,
+            abandoned: count(&[VersionState::Abandoned]).await?,
+            pins: self.pins.count(&requests.of_tree()).await?,
+        })
+    }
+
+    async fn newest_version(&self) -> Result<Option<Version>> {
+        Ok(self.in_state(&[VersionState::Committed], 1).await?.pop())
+    }
+
+    /// The newest first.
+    async fn in_state(&self, states: &[VersionState], limit: u32) -> Result<Vec<Version>> {
+        let requests = self.requests();
+        let found = self.nodes.find(&requests.in_state(states), &requests.newest_first(), limit).await?;
+        found.into_iter().map(|document| Version::read(&self.nodes, document, self.fields())).collect()
+    }
+
+    async fn intents(&self, filter: &Document, limit: u32) -> Result<Vec<WriteIntent>> {
+        let found = self.writes.find(filter, &doc! { &self.fields().ts: 1 }, limit).await?;
+        found.iter().map(|document| WriteIntent::read(&self.writes, document, self.fields())).collect()
+    }
+
+    /// Puts the mark in the place of a version's root, unless something stands there; says what does.
+    async fn give_up(&self, version: i64) -> Result<VersionState> {
+        let mark = self.requests().abandoned(self.sources.ids.object_id(), version, self.now());
+        match self.nodes.insert(&mark).await {
+            Ok(Added::New | Added::There) => Ok(VersionState::Abandoned),
+            Err(crate::Error::Store(error)) if is_duplicate_of(&error, &self.fields().item) => {
+                Ok(self.show(version).await?.map_or(VersionState::Writing, |there| there.state))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn requests(&self) -> Requests<'_> {
+        Requests { fields: &self.options.fields, root: &self.options.root }
+    }
+
+    fn fields(&self) -> &TreeFields {
+        &self.options.fields
+    }
+
+    fn now(&self) -> DateTime {
+        self.sources.clock.now()
+    }
+
+    fn ago(&self, age: Duration) -> DateTime {
+        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.now().timestamp_millis().saturating_sub(millis))
+    }
+}

@@ -1,0 +1,120 @@
+//! Settings: the root, leases, names of fields.
+
+use std::time::Duration;
+
+use bson::Bson;
+use handfast_store::Namespace;
+
+use crate::{Error, Result};
+
+/// Settings of [`VersionedTree`](super::VersionedTree).
+#[derive(Clone, Debug)]
+pub struct VersionedTreeOptions {
+    /// The item id of the root: the name of the tree. Trees in one collection have no items in common.
+    pub root: Bson,
+    /// How long a writer may be silent before its version is given up.
+    pub lease: Duration,
+    /// How long a reader's pin holds without being renewed.
+    pub pin_lease: Duration,
+    /// How often [`VersionedTree::change`](super::VersionedTree::change) tries, at least 1.
+    pub attempts_max: u32,
+    /// How long it waits before the second attempt, give or take a half; twice as long before each further one.
+    pub wait: Duration,
+    /// How long it is remembered that a version was abandoned, pruned, or that a node was deleted: longer than any request can
+    /// be under way. What a request brings that arrives later may be taken for part of the tree.
+    pub forget_after: Duration,
+    /// Where writers announce themselves: the collection of the nodes with `.writes`, if none.
+    pub writes: Option<Namespace>,
+    /// Where readers hold versions, and names are kept: the collection of the nodes with `.pins`, if none.
+    pub pins: Option<Namespace>,
+    /// Names of fields.
+    pub fields: TreeFields,
+}
+
+impl VersionedTreeOptions {
+    /// A tree by the item id of its root.
+    pub fn new(root: impl Into<Bson>) -> Self {
+        VersionedTreeOptions {
+            root: root.into(),
+            lease: Duration::from_secs(60),
+            pin_lease: Duration::from_secs(10 * 60),
+            attempts_max: 16,
+            wait: Duration::from_millis(10),
+            forget_after: Duration::from_secs(24 * 3600),
+            writes: None,
+            pins: None,
+            fields: TreeFields::default(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.lease.is_zero() || self.pin_lease.is_zero() || self.attempts_max == 0 {
+            return Err(Error::invalid("a versioned tree needs a lease, a lease of pins, and at least one attempt"));
+        }
+        match self.root {
+            Bson::Null | Bson::Undefined | Bson::Array(_) | Bson::RegularExpression(_) => {
+                Err(Error::invalid(format!("{} cannot be the item id of a root", self.root)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Names of fields.
+#[derive(Clone, Debug)]
+pub struct TreeFields {
+    /// Of a node: which item it is a version of.
+    pub item: String,
+    /// Of a node: which version.
+    pub version: String,
+    /// Of a node: the item id of its root.
+    pub tree: String,
+    /// Of a node: from this version on there is no such item.
+    pub deleted: String,
+    /// Of a root: where its version is.
+    pub state: String,
+    /// Of a root: the version that it was made from.
+    pub base: String,
+    /// Of a root: there are numbers below it that were abandoned.
+    pub gaps: String,
+    /// Of a root: when it was written, by the writer's clock. Of writes and pins: the last sign of life, by the store's.
+    pub ts: String,
+    /// Of a root: which attempt to prune it has marked it.
+    pub mark: String,
+    /// Of a write: a fresh id, by which its writer knows it.
+    pub write: String,
+    /// Of a pin: the name of the version.
+    pub name: String,
+}
+
+impl Default for TreeFields {
+    fn default() -> Self {
+        let name = str::to_owned;
+        TreeFields {
+            item: name("itemId"),
+            version: name("version"),
+            tree: name("tree"),
+            deleted: name("deleted"),
+            state: name("versionState"),
+            base: name("versionBase"),
+            gaps: name("versionGaps"),
+            ts: name("versionTs"),
+            mark: name("versionMark"),
+            write: name("write"),
+            name: name("name"),
+        }
+    }
+}
+
+impl TreeFields {
+    /// Fields of nodes that their contents must not have.
+    pub(super) fn of_nodes(&self) -> [&str; 5] {
+        ["_id", &self.item, &self.version, &self.tree, &self.deleted]
+    }
+
+    /// The same for roots.
+    pub(super) fn of_roots(&self) -> [&str; 10] {
+        let [id, item, version, tree, deleted] = self.of_nodes();
+        [id, item, version, tree, deleted, &self.state, &self.base, &self.gaps, &self.ts, &self.mark]
+    }
+}

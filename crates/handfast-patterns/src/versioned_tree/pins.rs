@@ -1,0 +1,164 @@
+//! Versions that are not to be pruned: a reader's pins, and names.
+//!
+//! A pin is written *before* the root is looked at, and a root is marked *before* the pins are looked at (see the module
+//! `prune`). So either the reader sees the mark and does without the pin, or the pruner sees the pin and spares the version.
+
+use bson::oid::ObjectId;
+use bson::{Bson, Document, doc};
+
+use super::{Snapshot, VersionState, VersionedTree};
+use crate::value::integer;
+use crate::{Error, Result};
+
+/// Pins and names of one tree at most: a prune holds them all in memory.
+const PINS_MAX: u32 = 100_000;
+
+/// A reader's hold on a version, until it is released, or not renewed for longer than the lease.
+pub struct Pin {
+    snapshot: Snapshot,
+    id: ObjectId,
+}
+
+impl Snapshot {
+    /// Keeps the version from being pruned while a reader needs it; none if it is being pruned already.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cancellation
+    /// The version may be pinned until the lease runs out.
+    pub async fn pin(&self) -> Result<Option<Pin>> {
+        let pin = Pin { snapshot: self.clone(), id: self.tree().sources.ids.object_id() };
+        if pin.hold(true).await? && pin.snapshot.tree().can_be_pinned(self.version()).await? {
+            return Ok(Some(pin));
+        }
+        pin.release().await?;
+        Ok(None)
+    }
+}
+
+impl Pin {
+    /// What is pinned.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Holds it for another lease; false if the lease had run out, and somebody has noticed.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn renew(&self) -> Result<bool> {
+        Ok(self.hold(false).await? && self.snapshot.tree().can_be_pinned(self.snapshot.version()).await?)
+    }
+
+    /// Lets go.
+    ///
+    /// # Errors
+    /// Those of the store: the pin goes when its lease has run out.
+    pub async fn release(self) -> Result<()> {
+        self.snapshot.tree().pins.delete_one(&doc! { "_id": self.id }).await.map(|_| ())
+    }
+
+    async fn hold(&self, new: bool) -> Result<bool> {
+        let tree = self.snapshot.tree();
+        let (filter, fields) = (doc! { "_id": self.id }, tree.fields());
+        let set = doc! { &fields.tree: tree.root().clone(), &fields.version: self.snapshot.version() };
+        let update = doc! { "$set": set, "$currentDate": { &fields.ts: true } };
+        if new {
+            return tree.pins.upsert_one(&filter, &update).await.map(|_| true);
+        }
+        tree.pins.update_one(&filter, &update).await
+    }
+}
+
+impl VersionedTree {
+    /// Gives a version a name, by which it can be found, and is kept for as long as it has it. A name that another version
+    /// has moves. False if there is no such version, or it is being pruned.
+    ///
+    /// # Errors
+    /// Those of the store.
+    ///
+    /// # Cancellation
+    /// The version may have the name.
+    pub async fn name(&self, version: i64, name: &str) -> Result<bool> {
+        if !self.can_be_pinned(version).await? {
+            return Ok(false);
+        }
+        let fields = self.fields();
+        let set = doc! { &fields.tree: self.root().clone(), &fields.version: version, &fields.name: name };
+        self.pins.upsert_one(&self.named(name), &doc! { "$set": set }).await?;
+        if self.can_be_pinned(version).await? {
+            return Ok(true);
+        }
+        let mut ours = self.named(name);
+        ours.insert(&fields.version, version);
+        self.pins.delete_one(&ours).await?;
+        Ok(false)
+    }
+
+    /// Takes a name away; says whether there was one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn unname(&self, name: &str) -> Result<bool> {
+        self.pins.delete_one(&self.named(name)).await
+    }
+
+    /// The version that has a name.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn named_version(&self, name: &str) -> Result<Option<i64>> {
+        let found = self.pins.find_one(&self.named(name)).await?;
+        found
+            .map(|pin| integer(&pin, &self.fields().version).map_err(|error| self.pins.damaged(&pin, error)))
+            .transpose()
+    }
+
+    /// All names with their versions.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn names(&self) -> Result<Vec<(String, i64)>> {
+        let fields = self.fields();
+        let names = self.all_pins().await?.into_iter().filter_map(|pin| {
+            let name = pin.get_str(&fields.name).ok()?.to_owned();
+            Some(integer(&pin, &fields.version).map(|version| (name, version)))
+        });
+        names.collect()
+    }
+
+    /// Versions that a name or a pin keeps.
+    pub(super) async fn pinned(&self) -> Result<Vec<i64>> {
+        let (fields, since) = (self.fields(), self.ago(self.options.pin_lease));
+        let holds = |pin: &Document| {
+            // A name has no lease.
+            pin.contains_key(&fields.name) || pin.get_datetime(&fields.ts).is_ok_and(|ts| *ts >= since)
+        };
+        let pins = self.all_pins().await?;
+        pins.iter().filter(|pin| holds(pin)).map(|pin| integer(pin, &fields.version)).collect()
+    }
+
+    /// Removes pins whose lease has run out; says how many.
+    pub(super) async fn unpin_silent(&self) -> Result<u64> {
+        let mut silent = self.requests().silent(self.ago(self.options.pin_lease));
+        silent.insert(&self.fields().name, doc! { "$exists": false });
+        self.pins.delete_many(&silent).await
+    }
+
+    async fn all_pins(&self) -> Result<Vec<Document>> {
+        let pins = self.pins.find(&self.requests().of_tree(), &doc! {}, PINS_MAX + 1).await?;
+        if pins.len() > PINS_MAX as usize {
+            return Err(Error::invalid(format!("more than {PINS_MAX} pins and names of one tree: remove some")));
+        }
+        Ok(pins)
+    }
+
+    async fn can_be_pinned(&self, version: i64) -> Result<bool> {
+        Ok(self.show(version).await?.is_some_and(|version| version.state == VersionState::Committed))
+    }
+
+    fn named(&self, name: &str) -> Document {
+        doc! { "_id": { "tree": self.root().clone(), "name": Bson::from(name) } }
+    }
+}

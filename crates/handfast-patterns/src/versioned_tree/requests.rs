@@ -1,0 +1,188 @@
+//! Each step's filter and update, as values. The filter carries the state that the step expects.
+
+use bson::oid::ObjectId;
+use bson::{Bson, DateTime, Document, doc};
+
+use super::record::{Version, WriteIntent};
+use super::{TreeFields, VersionEvent, VersionState};
+
+/// A filter and an update.
+pub(super) type Request = (Document, Document);
+
+/// Names of fields, and the tree they are for.
+#[derive(Clone, Copy)]
+pub(super) struct Requests<'a> {
+    pub(super) fields: &'a TreeFields,
+    pub(super) root: &'a Bson,
+}
+
+impl Requests<'_> {
+    /// The documents in the places of roots that are in one of these states.
+    pub(super) fn in_state(self, states: &[VersionState]) -> Document {
+        let states: Vec<_> = states.iter().map(|state| state.name()).collect();
+        let states = if let [state] = states[..] { Bson::from(state) } else { doc! { "$in": states }.into() };
+        doc! { &self.fields.item: self.root.clone(), &self.fields.state: states }
+    }
+
+    /// The document in the place of a version's root.
+    pub(super) fn place(self, version: i64) -> Document {
+        doc! { &self.fields.item: self.root.clone(), &self.fields.version: version }
+    }
+
+    /// The newest first.
+    pub(super) fn newest_first(self) -> Document {
+        doc! { &self.fields.version: -1 }
+    }
+
+    /// Nodes of these versions, the roots and what stands in their places left out.
+    pub(super) fn nodes(self, versions: impl Into<Bson>) -> Document {
+        doc! {
+            &self.fields.tree: self.root.clone(),
+            &self.fields.version: versions,
+            &self.fields.item: { "$ne": self.root.clone() },
+        }
+    }
+
+    /// Versions of an item that a version sees or has replaced.
+    pub(super) fn item_at(self, item: impl Into<Bson>, version: i64, abandoned: &[i64]) -> Document {
+        doc! {
+            &self.fields.item: item,
+            &self.fields.version: visible(doc! { "$lte": version }, abandoned),
+            &self.fields.tree: self.root.clone(),
+        }
+    }
+
+    /// Versions of an item between a version and a node of it that is newer, both left out.
+    pub(super) fn older(self, item: Bson, below: i64, version: i64) -> Document {
+        doc! {
+            &self.fields.item: item,
+            &self.fields.version: { "$gt": below, "$lt": version },
+            &self.fields.tree: self.root.clone(),
+        }
+    }
+
+    /// A node that is to be inserted.
+    pub(super) fn node(self, id: ObjectId, item: Bson, version: i64) -> Document {
+        doc! {
+            "_id": id,
+            &self.fields.item: item,
+            &self.fields.version: version,
+            &self.fields.tree: self.root.clone(),
+        }
+    }
+
+    /// The root of a version, which commits it.
+    pub(super) fn root(self, id: ObjectId, version: &Version) -> Document {
+        let mut root = self.node(id, self.root.clone(), version.version);
+        root.extend(doc! {
+            &self.fields.state: version.state.name(),
+            &self.fields.base: version.base,
+            &self.fields.ts: version.ts,
+        });
+        if version.gaps {
+            root.insert(&self.fields.gaps, true);
+        }
+        root.extend(version.root.clone());
+        root
+    }
+
+    /// What takes the place of a root that is not to be inserted any more.
+    pub(super) fn abandoned(self, id: ObjectId, version: i64, now: DateTime) -> Document {
+        let mut mark = self.node(id, self.root.clone(), version);
+        mark.extend(doc! { &self.fields.state: VersionState::Abandoned.name(), &self.fields.ts: now });
+        mark
+    }
+
+    /// Announces a write, if nobody else has this number.
+    pub(super) fn announce(self, version: i64, base: i64, write: ObjectId) -> Request {
+        let set = doc! {
+            &self.fields.tree: self.root.clone(),
+            &self.fields.version: version,
+            &self.fields.base: base,
+        };
+        let update = doc! { "$set": set, "$currentDate": { &self.fields.ts: true } };
+        (self.announced(version, write), update)
+    }
+
+    /// A write, while its writer has it.
+    pub(super) fn announced(self, version: i64, write: ObjectId) -> Document {
+        doc! { "_id": { "tree": self.root.clone(), "version": version }, &self.fields.write: write }
+    }
+
+    /// The writer is at it.
+    pub(super) fn renew(self) -> Document {
+        doc! { "$currentDate": { &self.fields.ts: true } }
+    }
+
+    /// Writes, or pins, of the tree.
+    pub(super) fn of_tree(self) -> Document {
+        doc! { &self.fields.tree: self.root.clone() }
+    }
+
+    /// Writes whose writers have been silent since then.
+    pub(super) fn silent(self, since: DateTime) -> Document {
+        doc! { &self.fields.tree: self.root.clone(), &self.fields.ts: { "$lt": since } }
+    }
+
+    /// The write as it was seen, if its writer has not said anything since.
+    pub(super) fn still_silent(self, seen: &WriteIntent) -> Document {
+        let mut filter = self.announced(seen.version, seen.write);
+        filter.insert(&self.fields.ts, seen.ts);
+        filter
+    }
+
+    /// committed -> pruning.
+    pub(super) fn mark(self, version: i64, mark: ObjectId) -> Option<Request> {
+        let (mut filter, mut update) = self.step(version, VersionState::Committed, VersionEvent::Marked)?;
+        // A copy of the same request that arrives late marks nothing that was spared.
+        filter.insert(&self.fields.mark, doc! { "$ne": mark });
+        if let Ok(set) = update.get_document_mut("$set") {
+            set.insert(&self.fields.mark, mark);
+        }
+        Some((filter, update))
+    }
+
+    /// pruning -> committed, if it is the attempt that was seen.
+    pub(super) fn spare(self, version: i64, mark: ObjectId) -> Option<Request> {
+        let (mut filter, update) = self.step(version, VersionState::Pruning, VersionEvent::Spared)?;
+        filter.insert(&self.fields.mark, mark);
+        Some((filter, update))
+    }
+
+    /// pruning -> pruned, if it is the attempt that was seen.
+    pub(super) fn condemn(self, version: i64, mark: ObjectId) -> Option<Request> {
+        let (mut filter, update) = self.step(version, VersionState::Pruning, VersionEvent::Condemned)?;
+        filter.insert(&self.fields.mark, mark);
+        Some((filter, update))
+    }
+
+    fn step(self, version: i64, state: VersionState, event: VersionEvent) -> Option<Request> {
+        let next = state.after(event)?;
+        let mut filter = self.place(version);
+        filter.insert(&self.fields.state, state.name());
+        Some((filter, doc! { "$set": { &self.fields.state: next.name() } }))
+    }
+
+    /// pruned -> cleared: what the root said goes, its place stays taken.
+    pub(super) fn clear(self, version: i64, now: DateTime) -> Option<Request> {
+        let next = VersionState::Pruned.after(VersionEvent::NodesRemoved)?;
+        let mut filter = self.place(version);
+        filter.insert(&self.fields.state, VersionState::Pruned.name());
+        let stub = doc! {
+            &self.fields.item: self.root.clone(),
+            &self.fields.version: version,
+            &self.fields.tree: self.root.clone(),
+            &self.fields.state: next.name(),
+            &self.fields.ts: now,
+        };
+        Some((filter, stub))
+    }
+}
+
+/// A condition on versions that leaves out those that were abandoned.
+pub(super) fn visible(mut versions: Document, abandoned: &[i64]) -> Document {
+    if !abandoned.is_empty() {
+        versions.insert("$nin", abandoned.to_vec());
+    }
+    versions
+}

@@ -1,0 +1,158 @@
+//! What writers left: versions whose lease has run out, and nodes that are in no version.
+
+use bson::{Bson, doc};
+use tracing::Instrument;
+
+use super::record::{Stored, WriteIntent};
+use super::{VersionState, VersionedTree};
+use crate::value::integer;
+use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
+
+/// A node that is in no version, and never will be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Orphan {
+    /// Its item id.
+    pub item: Bson,
+    /// The number that it was written under.
+    pub version: i64,
+    /// Why it is in no version.
+    pub of: OrphanOf,
+}
+
+/// Why a node is in no version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrphanOf {
+    /// Its writer has been silent for longer than the lease.
+    SilentWrite,
+    /// Its version was given up: the node arrived late, or nobody has removed it yet.
+    AbandonedVersion,
+    /// Its number is above the newest version, and nobody has announced it.
+    Nobody,
+}
+
+impl VersionedTree {
+    /// Gives up versions (at most `batch`) whose writers have been silent for longer than the lease, and removes nodes that are in no
+    /// version. What is being written is left alone, however long that takes, as long as its writer renews the lease. It may
+    /// run anywhere, at any time, beside anything.
+    ///
+    /// # Errors
+    /// Those of the store while it looks for them. What fails for a single version is logged and counted.
+    pub async fn sweep(&self, batch: u32) -> Result<Round> {
+        let silent = self.intents(&self.requests().silent(self.ago(self.options.lease)), batch).await?;
+        let mut round = Round { more: silent.len() as u64 >= u64::from(batch), ..Round::default() };
+        for intent in silent {
+            let span = tracing::info_span!("versioned_tree.sweep", tree = %self.root(), version = intent.version);
+            let swept = self.sweep_write(&intent).instrument(span.clone()).await;
+            span.in_scope(|| count(&mut round, swept));
+        }
+        round.done += self.sweep_abandoned().await?;
+        for version in self.unannounced(batch).await? {
+            let span = tracing::info_span!("versioned_tree.sweep", tree = %self.root(), version);
+            let swept = self.sweep_unannounced(version).instrument(span.clone()).await;
+            span.in_scope(|| count(&mut round, swept));
+        }
+        self.unpin_silent().await?;
+        Ok(round)
+    }
+
+    /// What a sweep would remove, at most `limit` nodes. Nothing is changed.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn orphans(&self, limit: u32) -> Result<Vec<Orphan>> {
+        let requests = self.requests();
+        let silent = self.intents(&requests.silent(self.ago(self.options.lease)), limit).await?;
+        let mut undecided = Vec::new();
+        for WriteIntent { version, .. } in silent {
+            if self.show(version).await?.is_none() {
+                undecided.push(version);
+            }
+        }
+        let kinds = [
+            (OrphanOf::SilentWrite, undecided),
+            (OrphanOf::AbandonedVersion, self.abandoned_below(i64::MAX).await?),
+            (OrphanOf::Nobody, self.unannounced(limit).await?),
+        ];
+        let mut orphans = Vec::new();
+        for (of, versions) in kinds {
+            let left = limit.saturating_sub(u32::try_from(orphans.len()).unwrap_or(u32::MAX));
+            if versions.is_empty() || left == 0 {
+                continue;
+            }
+            let nodes = requests.nodes(doc! { "$in": versions });
+            for document in self.nodes.find(&nodes, &doc! { &self.fields().version: 1 }, left).await? {
+                let node = Stored::read(&self.nodes, document, self.fields())?.node;
+                orphans.push(Orphan { item: node.item, version: node.version, of });
+            }
+        }
+        Ok(orphans)
+    }
+
+    /// The writer is asked once more whether it is there: by the filter.
+    async fn sweep_write(&self, seen: &WriteIntent) -> Result<u64> {
+        if self.writes.find_one(&self.requests().still_silent(seen)).await?.is_none() {
+            return Ok(0);
+        }
+        let (state, nodes) = self.remove(seen.version, seen.write).await?;
+        tracing::info!(%state, nodes, "a version that was left behind is dealt with");
+        Ok(1)
+    }
+
+    /// Nodes of versions that were given up before: late arrivals.
+    async fn sweep_abandoned(&self) -> Result<u64> {
+        let abandoned = self.abandoned_below(i64::MAX).await?;
+        if abandoned.is_empty() {
+            return Ok(0);
+        }
+        self.nodes.delete_many(&self.requests().nodes(doc! { "$in": abandoned })).await
+    }
+
+    /// Numbers above the newest version that have nodes, and that nobody has announced.
+    async fn unannounced(&self, limit: u32) -> Result<Vec<i64>> {
+        let newest = self.newest_version().await?.map_or(0, |newest| newest.version);
+        let (requests, fields) = (self.requests(), self.fields());
+        // The nodes first, then the writes, then the roots: a writer makes them, and takes them away, in the other order.
+        let above =
+            self.nodes.find(&requests.nodes(doc! { "$gt": newest }), &doc! { &fields.version: 1 }, limit).await?;
+        let mut versions = above.iter().map(|node| integer(node, &fields.version)).collect::<Result<Vec<_>>>()?;
+        versions.dedup();
+        let mut unannounced = Vec::new();
+        for version in versions {
+            let mut announced = requests.of_tree();
+            announced.insert(&fields.version, version);
+            if self.writes.find_one(&announced).await?.is_none() && self.show(version).await?.is_none() {
+                unannounced.push(version);
+            }
+        }
+        Ok(unannounced)
+    }
+
+    async fn sweep_unannounced(&self, version: i64) -> Result<u64> {
+        if self.give_up(version).await? != VersionState::Abandoned {
+            return Ok(0);
+        }
+        self.nodes.delete_many(&self.requests().nodes(version)).await
+    }
+
+    /// Sweeps in the background. The interval should be no longer than the lease.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_sweep(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let tree = self.clone();
+        Runner::spawn("versioned_tree.sweep", &self.sources, options, cancel, move |batch| {
+            let tree = tree.clone();
+            async move { tree.sweep(batch).await }
+        })
+    }
+}
+
+fn count(round: &mut Round, swept: Result<u64>) {
+    match swept {
+        Ok(swept) => round.done += swept,
+        Err(error) => {
+            tracing::warn!(%error, "a version that was left behind could not be dealt with, it is tried again later");
+            round.failed += 1;
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Nodes of versions that are never committed: they are in no version, whenever they arrive, and whoever commits what.
+
+use super::*;
+
+/// Versions 1 is `a 1, b 1`; number 2 has written `b`, and its writer is dead.
+async fn left_behind(world: &World) -> VersionedTree {
+    let tree = open(world).await.unwrap();
+    change(&tree, &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
+    let mut write = tree.begin().await.unwrap();
+    assert_eq!(write.version(), 2);
+    write.put("b", doc! { "n": 99 }).await.unwrap();
+    tree
+}
+
+/// The trap: a later writer commits a higher number, and "the highest version that is not above it" is the orphan.
+#[tokio::test]
+async fn an_orphan_stays_invisible_when_a_higher_version_is_committed() {
+    let world = World::in_memory();
+    let tree = left_behind(&world).await;
+    let before = tree.newest().await.unwrap().unwrap();
+    assert_eq!(change(&tree, &[("a", Some(2))]).await.unwrap(), 3, "its own number, not that of the dead");
+    let after = tree.newest().await.unwrap().unwrap();
+    for snapshot in [&before, &after] {
+        whole_one_by_one(snapshot).await;
+    }
+    assert_eq!(after.node("b").await.unwrap().unwrap().content, doc! { "n": 1 });
+    // And for every version after that, also when the next one is on top of a version that knows of it.
+    change(&tree, &[("c", Some(1))]).await.unwrap();
+    change(&tree, &[("c", Some(2))]).await.unwrap();
+    all_whole(&world).await.unwrap();
+    let differences = tree.diff(1, 5).await.unwrap();
+    assert!(differences.iter().all(|difference| difference.item != "b".into()), "{differences:?}");
+}
+
+/// The checks can fail: the rule of the seed as it stands sees the orphan.
+#[tokio::test]
+async fn the_seeds_rule_alone_is_caught() {
+    let world = World::in_memory();
+    let tree = left_behind(&world).await;
+    change(&tree, &[("a", Some(2))]).await.unwrap();
+    let newest = tree.newest().await.unwrap().unwrap().version();
+    let seen = all(&world, "items").await;
+    let b = seen.iter().filter(|node| node.get_str("itemId").unwrap() == "b");
+    let b = b.filter(|node| node.get_i64("version").unwrap() <= newest).next_back().unwrap();
+    assert_eq!(b.get_i32("n").unwrap(), 99, "the highest version that is not above the root's is the orphan");
+}
+
+/// The node arrives when the higher version is committed, and after a sweep.
+#[tokio::test]
+async fn a_node_that_arrives_late_stays_invisible() {
+    let world = World::in_memory();
+    let tree = open(&world).await.unwrap();
+    change(&tree, &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
+    // Operations 0 to 3 open the tree, 4 to 8 begin.
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(9, Fault::FreezeBefore)));
+    let writer = tokio::spawn({
+        let world = world.process(7).on(slow.clone());
+        async move {
+            let mut write = open(&world).await.unwrap().begin().await.unwrap();
+            write.put("b", doc! { "n": 99 }).await.unwrap();
+            write.commit(doc! { "numbers": { "a": 1, "b": 99 } }).await.unwrap()
+        }
+    });
+    while slow.frozen() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(change(&tree, &[("a", Some(2))]).await.unwrap(), 3);
+    world.clock.advance(HOUR);
+    tree.sweep(10).await.unwrap();
+    assert_eq!(tree.standing().await.unwrap().writing, 0);
+    slow.release();
+    assert_eq!(writer.await.unwrap(), Commit::Conflict);
+    all_whole(&world).await.unwrap();
+    tree.sweep(10).await.unwrap();
+    nothing_left(&world).await.unwrap();
+}
+
+/// A sweep gives up what is silent, and leaves alone what is being written.
+#[tokio::test]
+async fn a_sweep_knows_an_orphan_from_a_child_in_flight() {
+    let world = World::in_memory();
+    let tree = open(&world).await.unwrap();
+    change(&tree, &[("a", Some(1))]).await.unwrap();
+    let mut silent = tree.begin().await.unwrap();
+    silent.put("b", doc! { "n": 99 }).await.unwrap();
+    world.clock.advance(Duration::from_secs(50));
+    let mut slow = tree.begin().await.unwrap();
+    slow.put("c", doc! { "n": 1 }).await.unwrap();
+    world.clock.advance(Duration::from_secs(50));
+    assert!(slow.renew().await.unwrap());
+    let orphans = [Orphan { item: "b".into(), version: 2, of: OrphanOf::SilentWrite }];
+    assert_eq!(tree.orphans(10).await.unwrap(), orphans, "a dry run");
+    let before = shown(&world).await;
+    assert_eq!(tree.orphans(10).await.unwrap(), orphans, "it has changed nothing");
+    assert_eq!(shown(&world).await, before);
+    let round = tree.sweep(10).await.unwrap();
+    assert_eq!(round, Round { done: 1, failed: 0, more: false });
+    assert_eq!(shown(&world).await, "a 1: 1 | c 3: 1 | tree 1 committed | tree 2 abandoned");
+    // Hours go by, and whoever puts a node says that he is there.
+    for item in ["d", "e"] {
+        world.clock.advance(Duration::from_secs(40));
+        slow.put(item, doc! { "n": 1 }).await.unwrap();
+        assert_eq!(tree.sweep(10).await.unwrap(), Round::default());
+    }
+    let committed = slow.commit(doc! { "numbers": { "a": 1, "c": 1, "d": 1, "e": 1 } }).await.unwrap();
+    assert_eq!(committed, Commit::Committed { version: 3 });
+    all_whole(&world).await.unwrap();
+    assert!(!silent.renew().await.unwrap());
+    let late = silent.put("d", doc! { "n": 99 }).await;
+    assert!(late.is_err() || silent.commit(doc! {}).await.unwrap() == Commit::Conflict);
+    tree.sweep(10).await.unwrap();
+    all_whole(&world).await.unwrap();
+    nothing_left(&world).await.unwrap();
+}
+
+/// A writer that was taken for dead comes back with its root: the mark is there.
+#[tokio::test]
+async fn a_writer_that_was_taken_for_dead_cannot_commit() {
+    let world = World::in_memory();
+    let tree = open(&world).await.unwrap();
+    change(&tree, &[("a", Some(1))]).await.unwrap();
+    let ready = edit(tree.begin().await.unwrap(), &[("a", Some(2)), ("b", Some(2))]).await.unwrap();
+    world.clock.advance(HOUR);
+    assert_eq!(tree.sweep(10).await.unwrap().done, 1);
+    assert_eq!(ready.commit().await.unwrap(), Commit::Conflict);
+    assert_eq!(tree.newest().await.unwrap().unwrap().version(), 1);
+    all_whole(&world).await.unwrap();
+    nothing_left(&world).await.unwrap();
+}
+
+/// Nodes that nobody has announced: somebody has lost the collection of the writes, or does not keep to the rules.
+#[tokio::test]
+async fn nodes_that_nobody_announced_are_orphans() {
+    let world = World::in_memory();
+    let tree = open(&world).await.unwrap();
+    change(&tree, &[("a", Some(1))]).await.unwrap();
+    let plant = async |item: &str, version: i64| {
+        let node = rawdoc! { "itemId": item, "version": version, "tree": "tree", "n": 99 };
+        world.store.insert_one(&world.place("items"), node).await.unwrap();
+    };
+    plant("a", 2).await;
+    plant("b", 5).await;
+    assert_eq!(tree.orphans(10).await.unwrap().len(), 2);
+    // A writer takes a number above all of them.
+    assert_eq!(change(&tree, &[("c", Some(1))]).await.unwrap(), 6);
+    all_whole(&world).await.unwrap();
+    plant("b", 9).await;
+    let of = |version, item: &str, of| Orphan { item: item.into(), version, of };
+    let expected =
+        [of(2, "a", OrphanOf::AbandonedVersion), of(5, "b", OrphanOf::AbandonedVersion), of(9, "b", OrphanOf::Nobody)];
+    assert_eq!(tree.orphans(10).await.unwrap(), expected);
+    assert_eq!(tree.orphans(2).await.unwrap(), expected[..2]);
+    assert_eq!(tree.sweep(10).await.unwrap().done, 3);
+    nothing_left(&world).await.unwrap();
+    assert_eq!(change(&tree, &[("a", Some(2))]).await.unwrap(), 10);
+    all_whole(&world).await.unwrap();
+}
+
+/// What is old enough is forgotten, and not before; nothing of the tree goes with it.
+#[tokio::test]
+async fn marks_are_forgotten_when_they_are_old() {
+    let world = World::in_memory();
+    let tree = left_behind(&world).await;
+    change(&tree, &[("a", None), ("c", Some(3))]).await.unwrap();
+    // Somebody has deleted c, and was never heard of again.
+    let mut write = tree.begin().await.unwrap();
+    write.remove("c").await.unwrap();
+    drop(write);
+    world.clock.advance(HOUR);
+    tree.sweep(10).await.unwrap();
+    tree.prune(Keep::default(), 10).await.unwrap();
+    change(&tree, &[("b", Some(5))]).await.unwrap();
+    tree.prune(Keep::default(), 10).await.unwrap();
+    assert_eq!(tree.forget(10).await.unwrap(), 0, "it is an hour old");
+    let remembered = "a 3: - | b 5: 5 | c 3: 3 | tree 1 cleared | tree 2 abandoned | tree 3 cleared | tree 4 abandoned | tree 5 committed";
+    assert_eq!(shown(&world).await, remembered);
+    world.clock.advance(24 * HOUR + Duration::from_millis(1));
+    // A writer who still works on top of version 5 needs nothing that is below it.
+    let write = tree.begin().await.unwrap();
+    assert_eq!(tree.forget(10).await.unwrap(), 5);
+    assert_eq!(shown(&world).await, "b 5: 5 | c 3: 3 | tree 5 committed");
+    write.abandon().await.unwrap();
+    all_whole(&world).await.unwrap();
+    assert_eq!(change(&tree, &[("a", Some(6))]).await.unwrap(), 7);
+    all_whole(&world).await.unwrap();
+}
