@@ -40,8 +40,8 @@ async fn the_seeds_rule_alone_is_caught() {
     change(&tree, &[("a", Some(2))]).await.unwrap();
     let newest = tree.newest().await.unwrap().unwrap().version();
     let seen = all(&world, "items").await;
-    let b = seen.iter().filter(|node| node.get_str("itemId").unwrap() == "b");
-    let b = b.filter(|node| node.get_i64("version").unwrap() <= newest).next_back().unwrap();
+    let mut b = seen.iter().filter(|node| node.get_str("itemId").unwrap() == "b");
+    let b = b.rfind(|node| node.get_i64("version").unwrap() <= newest).unwrap();
     assert_eq!(b.get_i32("n").unwrap(), 99, "the highest version that is not above the root's is the orphan");
 }
 
