@@ -16,7 +16,7 @@ use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
 use handfast_store::{Find, Random, SeededRandom, StoreExt};
 
 use crate::crash::{Stage, World, every_point};
-use crate::turns::{Actor, every_order, some_orders};
+use crate::turns::{Actor, every_order, some_orders, these_orders};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -202,6 +202,32 @@ async fn a_prune_beside_readers_and_writers_in_many_orders() {
     explored.assert_clean("versioned tree, two prunes, a reader with a pin and a writer");
 }
 
+/// A reader pins an old version while it is being pruned: the pin is written, and looked at, at every pair of moments of the prune.
+/// Either there is no pin, or the version stays.
+#[tokio::test]
+async fn a_pin_at_every_moment_of_a_prune() {
+    let prepare = async |world: &World| {
+        two_items(world).await;
+        change(&open(world).await.unwrap(), &[("a", Some(2))]).await.unwrap();
+    };
+    let reader = Actor::new(OPENING, |world| async move {
+        let Some(first) = open(&world).await.unwrap().at(1).await.unwrap() else { return };
+        if let Some(pin) = first.pin().await.unwrap() {
+            let nodes = first.nodes(["a", "b"]).await.expect("it is pinned");
+            assert_eq!(nodes.iter().map(number_of).collect::<Vec<_>>(), numbers_of(&first));
+            pin.release().await.unwrap();
+        }
+    });
+    let orders = (0..20).flat_map(|written| {
+        (0..20).map(move |looked| {
+            let (pin, look) = (vec![1], vec![1]);
+            [vec![1], vec![0; written], pin, vec![0; looked], look, vec![0; 40], vec![1; 10]].concat()
+        })
+    });
+    let explored = these_orders(&[prunes(), reader], orders, prepare, recovers, whole_and_nothing_left).await;
+    explored.assert_clean("versioned tree, a pin and a prune");
+}
+
 /// Orders that are played where there are too many: more with `HANDFAST_ORDERS`.
 fn orders() -> u64 {
     std::env::var("HANDFAST_ORDERS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)

@@ -184,3 +184,26 @@ async fn marks_are_forgotten_when_they_are_old() {
     assert_eq!(change(&tree, &[("a", Some(6))]).await.unwrap(), 7);
     all_whole(&world).await.unwrap();
 }
+
+/// What an abandoned version says to be deleted is not: not even when deletes are forgotten before the version is.
+#[tokio::test]
+async fn what_was_abandoned_has_deleted_nothing() {
+    let world = World::in_memory();
+    let tree = left_behind(&world).await;
+    let write = tree.begin().await.unwrap();
+    assert_eq!(write.version(), 3);
+    drop(write);
+    assert_eq!(change(&tree, &[("c", Some(4))]).await.unwrap(), 4);
+    world.clock.advance(HOUR);
+    tree.sweep(10).await.unwrap();
+    tree.prune(Keep::default(), 10).await.unwrap();
+    // Number 3 has deleted a, and that arrives now.
+    let late = rawdoc! { "itemId": "a", "version": 3_i64, "tree": "tree", "deleted": true };
+    world.store.insert_one(&world.place("items"), late).await.unwrap();
+    world.clock.advance(25 * HOUR);
+    for _ in 0..5 {
+        tree.forget(1).await.unwrap();
+        all_whole(&world).await.unwrap();
+    }
+    assert_eq!(shown(&world).await, "a 1: 1 | b 1: 1 | c 4: 4 | tree 4 committed");
+}
