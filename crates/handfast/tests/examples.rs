@@ -24,4 +24,5 @@ examples! {
     job_queue = "../examples/08_job_queue.rs",
     ledger = "../examples/09_ledger.rs",
     sync_flag = "../examples/10_sync_flag.rs",
+    versioned_tree = "../examples/11_versioned_tree.rs",
 }
