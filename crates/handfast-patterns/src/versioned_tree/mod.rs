@@ -51,6 +51,7 @@
 //!
 //! Source: seed 0 (solution 5). Ours: writes, marks, pins, pruning.
 
+mod commit;
 mod diff;
 mod forget;
 mod options;
@@ -71,6 +72,7 @@ use std::time::Duration;
 use bson::{Bson, DateTime, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
+pub use commit::{Commit, Ready};
 pub use diff::Difference;
 pub use options::{TreeFields, VersionedTreeOptions};
 pub use pins::Pin;
@@ -79,7 +81,7 @@ pub use record::{Node, Version, WriteIntent};
 pub use snapshot::Snapshot;
 pub use state::{NoVersionState, VersionEvent, VersionState};
 pub use sweep::{Orphan, OrphanOf};
-pub use write::{Commit, Ready, Write};
+pub use write::Write;
 
 use self::requests::Requests;
 use crate::Result;

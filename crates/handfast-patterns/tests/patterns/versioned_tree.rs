@@ -1,6 +1,7 @@
 //! Versioned trees: versions, history, conflicts; what abandoned writers leave; pruning; every crash point and every order.
 
 mod killed;
+mod ordered;
 mod orphaned;
 mod pruned;
 

@@ -1,0 +1,179 @@
+//! Committing a version: every number below it is decided, then its root is inserted.
+
+use std::future::Future;
+
+use bson::Document;
+use bson::oid::ObjectId;
+use handfast_store::Applied;
+
+use super::write::{Phase, Write, check_content};
+use super::{Version, VersionEvent, VersionState, VersionedTree};
+use crate::runner::jittered;
+use crate::steps::is_duplicate_of;
+use crate::{Error, Result};
+
+/// Marks of one request.
+const MARKS_MAX: usize = 500;
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Commit {
+    /// Everybody sees it.
+    Committed {
+        /// Its number.
+        version: i64,
+    },
+    /// Nobody ever will: another writer came first, or the lease ran out. Begin again, on top of what is there now.
+    Conflict,
+}
+
+/// A write with the root that is to commit it.
+pub struct Ready {
+    write: Write,
+    root: Document,
+}
+
+impl VersionedTree {
+    /// Writes a version: the closure puts its nodes and says what the root is to be. If another writer comes first it is run again,
+    /// on top of what is there then.
+    ///
+    /// # Errors
+    /// Those of the store, and those of the closure (unless another writer came first); others who come first each time. If
+    /// [`Error::applied`] is `Maybe` the version may have been committed.
+    ///
+    /// # Cancellation
+    /// The version may have been committed.
+    pub async fn change<F, E>(&self, change: impl Fn(Write) -> F) -> Result<i64, E>
+    where
+        F: Future<Output = Result<Ready, E>>,
+        E: From<Error>,
+    {
+        let attempts = self.options.attempts_max;
+        for attempt in 0..attempts {
+            if attempt > 0 {
+                let wait = self.options.wait.saturating_mul(1 << (attempt - 1).min(10));
+                tokio::time::sleep(jittered(wait, 0.5, self.sources.random.next_u64())).await;
+            }
+            let write = self.begin().await?;
+            let (version, id, below) = (write.version, write.write, write.below());
+            match change(write).await {
+                Ok(ready) => match ready.commit().await? {
+                    Commit::Committed { version } => return Ok(version),
+                    Commit::Conflict => {}
+                },
+                Err(error) => {
+                    self.clean_up(version, id).await;
+                    // Somebody came first, and the closure may have stumbled over that.
+                    if self.newest_version().await?.map_or(0, |newest| newest.version) == below {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Err(Error::Contended { what: "other writers came first".to_owned(), attempts }.into())
+    }
+
+    /// Gives a version up, and removes what it left. What cannot be done now is left to the sweep.
+    async fn clean_up(&self, version: i64, write: ObjectId) {
+        if let Err(error) = self.remove(version, write).await {
+            tracing::warn!(version, %error, "a version that was given up could not be removed, the sweep will see to it");
+        }
+    }
+
+    /// Inserts the mark of a version, unless its root is there; then removes its nodes, and the write. Says what became of it, and
+    /// how many nodes there were.
+    pub(super) async fn remove(&self, version: i64, write: ObjectId) -> Result<(VersionState, u64)> {
+        let state = self.give_up(version).await?;
+        let removed = match state {
+            VersionState::Abandoned => self.nodes.delete_many(&self.requests().nodes(version)).await?,
+            VersionState::Committed | VersionState::Pruning | VersionState::Pruned | VersionState::Cleared => 0,
+            // What stood there was forgotten within a moment: look again later.
+            VersionState::Writing => return Ok((state, 0)),
+        };
+        self.writes.delete_one(&self.requests().announced(version, write)).await?;
+        Ok((state, removed))
+    }
+}
+
+impl Ready {
+    pub(super) fn new(write: Write, root: Document) -> Self {
+        Ready { write, root }
+    }
+
+    /// As [`Write::commit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn commit(mut self) -> Result<Commit> {
+        let write = &mut self.write;
+        if write.phase != Phase::Open {
+            return Err(Error::invalid("a node of this version may be missing: begin again"));
+        }
+        check_content(&self.root, &write.tree.fields().of_roots())?;
+        write.phase = Phase::Over;
+        let (tree, version) = (write.tree.clone(), write.version);
+        let committed = self.write.is_next().await? && self.insert_root().await?;
+        if committed {
+            let announced = tree.requests().announced(version, self.write.write);
+            if let Err(error) = tree.writes.delete_one(&announced).await {
+                tracing::warn!(version, %error, "a write that is over could not be removed, the sweep will see to it");
+            }
+            return Ok(Commit::Committed { version });
+        }
+        tree.clean_up(version, self.write.write).await;
+        Ok(Commit::Conflict)
+    }
+
+    /// Inserts the root; false if a mark stands in its place.
+    async fn insert_root(&self) -> Result<bool> {
+        let Write { tree, base, version, .. } = &self.write;
+        let below = self.write.below();
+        let remembered = base.as_ref().is_some_and(|base| !base.abandoned().is_empty());
+        let Some(state) = VersionState::Writing.after(VersionEvent::RootInserted) else { return Ok(false) };
+        let root = Version {
+            version: *version,
+            state,
+            base: below,
+            ts: tree.now(),
+            root: self.root.clone(),
+            gaps: remembered || below.saturating_add(1) < *version,
+            mark: None,
+        };
+        let id = tree.sources.ids.object_id();
+        match tree.nodes.insert(&tree.requests().root(id, &root)).await {
+            Ok(_) => Ok(true),
+            Err(Error::Store(error)) if is_duplicate_of(&error, &tree.fields().item) => self.write.is_ours().await,
+            Err(error) if error.applied() == Applied::Maybe => match self.write.is_ours().await {
+                Ok(ours) => Ok(ours),
+                Err(_) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Write {
+    /// Decides every number between the base and this one, and looks whether the base is still the newest version.
+    async fn is_next(&self) -> Result<bool> {
+        let below = self.below();
+        let between: Vec<i64> = (below.saturating_add(1)..self.version).collect();
+        if between.is_empty() {
+            return Ok(true);
+        }
+        let tree = &self.tree;
+        for versions in between.chunks(MARKS_MAX) {
+            let mark = |version: &i64| tree.requests().abandoned(tree.sources.ids.object_id(), *version, tree.now());
+            tree.nodes.insert_all(&versions.iter().map(mark).collect::<Vec<_>>()).await?;
+        }
+        Ok(tree.newest_version().await?.map_or(0, |newest| newest.version) == below)
+    }
+
+    /// Whether the root of this version is there. It is decided now, if it was not before.
+    async fn is_ours(&self) -> Result<bool> {
+        Ok(match self.tree.give_up(self.version).await? {
+            VersionState::Abandoned | VersionState::Writing => false,
+            VersionState::Committed | VersionState::Pruning | VersionState::Pruned | VersionState::Cleared => true,
+        })
+    }
+}
