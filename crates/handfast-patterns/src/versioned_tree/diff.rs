@@ -29,7 +29,7 @@ impl VersionedTree {
     /// both is not in it. The time it takes goes with the nodes that were written between the two.
     ///
     /// # Errors
-    /// Those of the store; [`Error::Gone`](crate::Error::Gone) if one of the versions is not there.
+    /// Those of the store; [`Error::Gone`] if one of the versions is not there.
     pub async fn diff(&self, before: i64, after: i64) -> Result<Vec<Difference>> {
         let gone = |version: i64| Error::Gone { what: format!("version {version} of {}", self.root()) };
         let (from, to) = (self.at(before).await?, self.at(after).await?);

@@ -18,7 +18,7 @@ const ITEMS_MAX: usize = 500;
 const PAGE: u32 = 1_000;
 
 /// The tree as it was in one version: the same, whatever writers do. Once the version is pruned, reads are refused with
-/// [`Error::Gone`](crate::Error::Gone); [`Snapshot::pin`] keeps it from being pruned.
+/// [`Error::Gone`]; [`Snapshot::pin`] keeps it from being pruned.
 #[derive(Clone)]
 pub struct Snapshot {
     tree: VersionedTree,
@@ -67,7 +67,7 @@ impl Snapshot {
     /// A node; none if the version has no such item.
     ///
     /// # Errors
-    /// Those of the store; [`Error::Gone`](crate::Error::Gone) if the version was pruned.
+    /// Those of the store; [`Error::Gone`] if the version was pruned.
     pub async fn node(&self, item: impl Into<Bson>) -> Result<Option<Node>> {
         let (item, tree) = (item.into(), &self.tree);
         if key_of(&item)? == key_of(tree.root())? {
@@ -128,7 +128,7 @@ impl Snapshot {
     /// That all nodes of the version were there at the last read: they are removed only after its state says so.
     ///
     /// # Errors
-    /// [`Error::Gone`](crate::Error::Gone).
+    /// [`Error::Gone`].
     pub(super) async fn ensure_kept(&self) -> Result<()> {
         match self.tree.show(self.version()).await? {
             Some(now) if now.state.is_readable() => Ok(()),

@@ -104,7 +104,7 @@ impl Write {
     ///
     /// # Errors
     /// Those of the store, after which the version cannot be committed any more; an item that was put before; content with fields
-    /// that are the pattern's; [`Error::Contended`](crate::Error::Contended) if the version was given up: begin again.
+    /// that are the pattern's; [`Error::Contended`] if the version was given up: begin again.
     pub async fn put(&mut self, item: impl Into<Bson>, content: Document) -> Result<()> {
         self.insert(vec![(item.into(), content)], false).await
     }
