@@ -16,9 +16,9 @@ use serde::Serialize;
 
 pub(crate) use self::measure::{BankArguments, BenchArguments, BenchFlags, ProcessFlags, SubjectFlags};
 pub(crate) use self::users::{PasswordFlags, UserArguments, UserFlags};
-use crate::configuration::{self, Bytes, Durability, LogFormat, LogLevel, Span, Topology};
+use crate::configuration::{self, Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
 
-/// A MongoDB-compatible server over an embedded store, and what belongs to it
+/// A MongoDB-compatible server over an embedded store or another server, and what belongs to it
 #[derive(Debug, Parser)]
 #[command(
     name = "handfast",
@@ -63,11 +63,12 @@ fn is_one_of(key: &str, keys: &[String]) -> bool {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve MongoDB drivers over the embedded store
+    /// Serve MongoDB drivers over the embedded store, or over another server
     #[command(after_help = "Examples:\n  \
         handfast serve\n  \
         handfast serve --data /srv/handfast --listen 127.0.0.1:27018 --cache-bytes 1GiB\n  \
-        HANDFAST_DURABILITY=memory handfast serve --unix-socket /run/handfast.sock")]
+        HANDFAST_DURABILITY=memory handfast serve --unix-socket /run/handfast.sock\n  \
+        HANDFAST_STORE=mongodb://user:password@db:27017 handfast serve --port 27018")]
     Serve(Box<ServeArguments>),
 
     /// Check that every record of a data directory is whole and every index agrees with its documents
@@ -96,6 +97,7 @@ pub(crate) enum Command {
         Examples:\n  \
         handfast bank\n  \
         handfast bank --crash 10 --workers 16\n  \
+        handfast bank --store mongodb://127.0.0.1:27017 --transfers 500\n  \
         handfast bank --lost-replies 5 --isolation serializable --history run.jsonl --json"
     )]
     Bank(Box<BankArguments>),
@@ -201,6 +203,21 @@ pub(crate) struct StoreFlags {
     pub(crate) expiry_interval: Option<Span>,
 }
 
+/// Another store than the embedded one.
+#[derive(Args, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[command(next_help_heading = "Store on a server")]
+pub(crate) struct RemoteFlags {
+    /// Keep documents on this MongoDB-compatible server instead of in a directory (mongodb://..). A password is safer in the
+    /// variable or the file: others can see a command line
+    #[arg(long, value_name = "URI")]
+    pub(crate) store: Option<ConnectionString>,
+    /// Nobody else writes to that server: needed where its updates are not atomic, as those of FerretDB 1
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) sole_writer: Option<bool>,
+}
+
 /// The settings of the server.
 #[derive(Args, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -295,6 +312,8 @@ pub(crate) struct LogFlags {
 pub(crate) struct SettingFlags {
     #[command(flatten)]
     pub(crate) store: StoreFlags,
+    #[command(flatten)]
+    pub(crate) remote: RemoteFlags,
     #[command(flatten)]
     pub(crate) server: ServerFlags,
     /// Another port than the one of --listen, at the same host

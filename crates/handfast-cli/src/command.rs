@@ -71,9 +71,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
 
 /// The configuration of a command that takes all settings.
 fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration, Mistake> {
-    let SettingFlags { store, server, port, log } = flags;
+    let SettingFlags { store, remote, server, port, log } = flags;
     let mut given = Given::default();
     given.add(store)?;
+    given.add(remote)?;
     given.add(server)?;
     given.add(log)?;
     let configuration = Configuration::load(common.config.as_deref(), given)?;

@@ -30,7 +30,7 @@ use toml::{Table, Value};
 
 pub(crate) use given::Given;
 pub(crate) use settings::{OPTIONAL, Settings};
-pub(crate) use value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
+pub(crate) use value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
 
 /// The file that is read, if it is there, when none is named.
 pub(crate) const DEFAULT_FILE: &str = "handfast.toml";
@@ -171,11 +171,15 @@ impl Configuration {
         Mistake::Value { key: key.to_owned(), origin: self.origin(key).clone(), reason: reason.into() }
     }
 
-    /// Each key with its value, if it has one, and its origin, by name.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (String, Option<&Value>, &Origin)> {
+    /// Each key with its value, if it has one, and its origin, by name. Secrets are left out of the values.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (String, Option<Value>, &Origin)> {
         keys().into_iter().map(|key| {
             let entry = self.values.get(&key);
-            (key, entry.map(|(value, _)| value), entry.map_or(&Origin::Default, |(_, origin)| origin))
+            let value = match (key.as_str(), &self.settings.store) {
+                ("store", Some(store)) => Some(Value::String(store.to_string())),
+                _ => entry.map(|(value, _)| value.clone()),
+            };
+            (key, value, entry.map_or(&Origin::Default, |(_, origin)| origin))
         })
     }
 

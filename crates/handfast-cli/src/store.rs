@@ -1,10 +1,126 @@
-//! The store that the settings ask for.
+//! The store that the settings ask for: a data directory, or another server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{anyhow, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
-use handfast_store::Sources;
+use handfast_mongodb::{Capability, ConnectOptions, Server};
+use handfast_mql::Code;
+use handfast_store::{DocumentStore, Sources};
+use handfast_txn::{Database, PercolatorOptions};
+use tracing::warn;
 
-use crate::configuration::Settings;
+use crate::configuration::{Configuration, ConnectionString, Mistake, Origin, Settings};
+
+/// What only the embedded store has: its settings, which are of no use beside another server.
+const EMBEDDED: [&str; 6] =
+    ["data", "cache-bytes", "write-buffer-bytes", "journal-bytes", "snapshot-bytes", "expiry-interval"];
+
+/// A database, and where its documents are.
+pub(crate) struct Opened {
+    pub(crate) database: Database,
+    place: Place,
+}
+
+/// Where documents are.
+enum Place {
+    Directory { path: PathBuf, store: EmbeddedStore },
+    Server(Arc<Server>),
+}
+
+impl Opened {
+    /// Opens what the settings name: the data directory with transactions on one machine, or a server with transactions on
+    /// single documents.
+    pub(crate) async fn open(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
+        let settings = &configuration.settings;
+        check(configuration)?;
+        let Some(uri) = &settings.store else {
+            let store = open(settings, sources.clone()).await?;
+            let database = Database::local(store.clone(), sources);
+            let path = std::path::absolute(&settings.data).unwrap_or_else(|_| settings.data.clone());
+            return Ok(Opened { database, place: Place::Directory { path, store } });
+        };
+        let sources = bounded(sources, settings);
+        let (store, server) = connect(uri, settings.sole_writer, sources.clone()).await?;
+        let retention = PercolatorOptions::default().retention;
+        // What is kept of a transaction is no less than what a late request of it may meet.
+        let outcome_retention = settings.outcome_retention.0.max(retention);
+        let options = PercolatorOptions { outcome_retention, ..PercolatorOptions::default() };
+        let database = Database::percolator(store, sources, options)?;
+        Ok(Opened { database, place: Place::Server(server) })
+    }
+
+    /// Where the documents are, for people.
+    pub(crate) fn shown(&self) -> String {
+        match &self.place {
+            Place::Directory { path, .. } => format!("data in {}", path.display()),
+            Place::Server(server) => format!("store {} ({})", server.address, server.product),
+        }
+    }
+
+    /// Where the documents are, for programs.
+    pub(crate) fn described(&self) -> Vec<(&'static str, String)> {
+        match &self.place {
+            Place::Directory { path, .. } => vec![("data", path.to_string_lossy().into_owned())],
+            Place::Server(server) => vec![("store", server.address.clone()), ("product", server.product.clone())],
+        }
+    }
+
+    /// Returns once all that was written is durable, and nothing is under way any more.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        match self.place {
+            Place::Directory { store, .. } => {
+                drop(self.database);
+                store.close().await?;
+            }
+            Place::Server(_) => self.database.flush().await?,
+        }
+        Ok(())
+    }
+}
+
+/// Connects to a server, and says what it lacks that matters to everything.
+pub(crate) async fn connect(
+    uri: &ConnectionString,
+    sole_writer: bool,
+    sources: Sources,
+) -> anyhow::Result<(Arc<dyn DocumentStore>, Arc<Server>)> {
+    let options = ConnectOptions { sole_writer, ..ConnectOptions::default() };
+    let connected = handfast_mongodb::connect(uri.secret(), sources, options).await;
+    let connection = connected.map_err(|error| {
+        let advice = if error.code() == Code::CommandNotSupported { "; --sole-writer says so" } else { "" };
+        anyhow!("cannot use the store {uri}: {error}{advice}")
+    })?;
+    let server = connection.server;
+    if !server.capabilities.has(Capability::AtomicUpdates) {
+        let product = &server.product;
+        warn!(
+            "{product} has no atomic updates: whatever else writes to it beside this process is lost, or undoes what this process writes"
+        );
+    }
+    Ok((connection.store, server))
+}
+
+/// A setting that would be passed over is a mistake.
+fn check(configuration: &Configuration) -> Result<(), Mistake> {
+    let is_given = |key: &&str| *configuration.origin(key) != Origin::Default;
+    let settings = &configuration.settings;
+    if settings.store.is_none() {
+        return match settings.sole_writer {
+            true => Err(configuration.mistake("sole-writer", "it is about a server, which `store` names")),
+            false => Ok(()),
+        };
+    }
+    if let Some(key) = EMBEDDED.iter().find(|key| is_given(key)) {
+        return Err(configuration.mistake(key, "it is about a data directory: with `store` there is none"));
+    }
+    if settings.auth {
+        // MongoDB keeps its own users where ours would be.
+        return Err(configuration.mistake("auth", "users are kept in a data directory: with `store` there is none"));
+    }
+    Ok(())
+}
 
 /// Opens the data directory, or makes it.
 pub(crate) async fn open(settings: &Settings, sources: Sources) -> anyhow::Result<EmbeddedStore> {

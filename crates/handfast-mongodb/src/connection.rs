@@ -15,6 +15,7 @@ use crate::direct::DirectStore;
 use crate::error::{Effect, of_driver, unsupported};
 use crate::judged::JudgedStore;
 use crate::options::{self, ConnectOptions};
+use crate::place::Placed;
 use crate::probe::{self, Known};
 use crate::remote::Remote;
 use crate::server::{Hello, Product, Server};
@@ -54,12 +55,13 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     let server = Arc::new(server);
     let direct = DirectStore::new(remote, Arc::clone(&server), sources.clone());
     if server.capabilities.has(Capability::AtomicUpdates) {
-        return Ok(Connection { store: Arc::new(direct), server });
+        return Ok(Connection { store: Arc::new(Placed::new(direct)), server });
     }
     if !options.sole_writer {
         return Err(two_writers(&server));
     }
-    Ok(Connection { store: Arc::new(JudgedStore::new(direct, sources)), server })
+    let judged = JudgedStore::new(direct, sources);
+    Ok(Connection { store: Arc::new(Placed::new(judged)), server })
 }
 
 fn two_writers(server: &Server) -> handfast_store::Error {

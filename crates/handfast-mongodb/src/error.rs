@@ -58,20 +58,19 @@ const TRANSIENT: [i32; 11] = [6, 7, 89, 91, 134, 189, 262, 9001, 11600, 11602, 1
 /// The request was broken off: what it had done, stays done.
 const BROKEN_OFF: [i32; 10] = [1, 8, 24, 50, 146, 175, 237, 292, 11601, 14031];
 
-/// An error of the driver.
+/// An error of the driver. Its own text would show whole answers to whoever reads a log, so what it says is taken over.
 pub(crate) fn of_driver(error: DriverError, effect: Effect) -> Error {
     let transient = |applied, code, text: String| Error::new(ErrorClass::TransientNetwork, applied, code, text);
     let outage = |code, text: &str| Error::new(ErrorClass::Outage, Applied::No, code, text);
-    let made = match error.kind.as_ref() {
+    match error.kind.as_ref() {
         ErrorKind::Command(refused) => {
             let nothing_written = error.contains_label(NO_WRITES_PERFORMED);
             let effect = if nothing_written { Effect::Nothing } else { effect };
             let made = of_code(refused.code, &refused.message, effect);
-            return match error.server_response().map(RawDocumentBuf::as_ref).and_then(crate::reply::details) {
+            match error.server_response().map(RawDocumentBuf::as_ref).and_then(crate::reply::details) {
                 Some(details) => made.with_details(details),
                 None => made,
             }
-            .with_source(error);
         }
         ErrorKind::Io(cause) => {
             // The driver puts this label on what fails while a connection is made, before it carries any request.
@@ -93,8 +92,7 @@ pub(crate) fn of_driver(error: DriverError, effect: Effect) -> Error {
         | ErrorKind::InvalidTlsConfig { message, .. }
         | ErrorKind::IncompatibleServer { message, .. } => Error::command(Code::BadValue, message.clone()),
         other => transient(effect.if_lost(), Code::ProtocolError, format!("the answer makes no sense: {other}")),
-    };
-    made.with_source(error)
+    }
 }
 
 /// What the server says of a whole request, or of one statement of it.

@@ -24,6 +24,7 @@
 //! | which error means what, and what may have been done | `error` |
 //! | how durable a write is, and what a read may see | `concern` |
 //! | what a server lacks: how it is found out, what needs it | `capability`, `probe`, `needs` |
+//! | where a collection is kept whose database belongs to the server | `place` |
 //! | the store that sends everything as it is | `direct` |
 //! | the store for servers that cannot be trusted with an update | `judged` |
 //!
@@ -65,6 +66,7 @@ mod error;
 mod judged;
 mod needs;
 mod options;
+mod place;
 mod probe;
 mod remote;
 mod reply;

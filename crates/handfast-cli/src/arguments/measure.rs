@@ -32,6 +32,13 @@ pub(crate) struct BankArguments {
     /// A data directory to use and to keep; its database handfast_bank is made anew [default: a scratch directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// Keep the accounts on this MongoDB-compatible server (mongodb://..); its database handfast_bank is made anew. A password
+    /// is safer in the variable [env: HANDFAST_STORE]
+    #[arg(long, value_name = "URI", conflicts_with = "data")]
+    pub(crate) store: Option<ConnectionString>,
+    /// Nobody else writes to that server: needed where its updates are not atomic, as those of FerretDB 1
+    #[arg(long)]
+    pub(crate) sole_writer: bool,
     /// Keep the recorded history in this file; `handfast check history` judges it again
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
@@ -39,7 +46,7 @@ pub(crate) struct BankArguments {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) directory: PathBuf,
     /// The part that is killed, and which one it is
-    #[arg(long, hide = true, requires = "data")]
+    #[arg(long, hide = true)]
     pub(crate) child: Option<u32>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,

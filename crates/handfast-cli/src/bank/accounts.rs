@@ -8,6 +8,9 @@ use handfast_txn::{Database, Error, Outcome, Transaction, TransactionOptions};
 
 use super::record::Recorder;
 
+/// How often a transaction is begun that cannot be: half of all answers may get lost.
+const BEGIN_ATTEMPTS_MAX: u32 = 100;
+
 /// What each account holds at first.
 const BALANCE: i64 = 100;
 
@@ -41,6 +44,11 @@ impl Accounts {
         Ok(Accounts { namespace: Namespace::new("handfast_bank", "accounts")?, count })
     }
 
+    /// Where they are.
+    pub(super) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
     /// The money that is there.
     pub(super) fn total(accounts: u32) -> i64 {
         i64::from(accounts) * BALANCE
@@ -61,24 +69,31 @@ impl Accounts {
         recorder.record(EventKind::Ok, 0, writes, None)
     }
 
-    /// Reads all accounts of one snapshot, and returns the sum. What happens `meanwhile`, after the snapshot was taken, it
-    /// must not see.
+    /// Reads all accounts of one snapshot, and returns the sum; none if it was refused. What happens `meanwhile`, after the
+    /// snapshot was taken, it must not see.
     pub(super) async fn audit(
         &self,
         database: &Database,
         recorder: &Recorder,
         process: i64,
         meanwhile: impl Future<Output = Result<()>>,
-    ) -> Result<i64> {
-        let planned = (0..self.count).map(|number| read(number, Seen::Nothing, None)).collect();
-        recorder.record(EventKind::Invoke, process, planned, None)?;
-        let tx = database.begin().await?;
+    ) -> Result<Option<i64>> {
+        let planned: Vec<MicroOp> = (0..self.count).map(|number| read(number, Seen::Nothing, None)).collect();
+        recorder.record(EventKind::Invoke, process, planned.clone(), None)?;
+        let tx = begin(database, TransactionOptions::default()).await?;
         meanwhile.await?;
-        let documents = tx.find_all(Find::new(self.namespace.clone(), rawdoc! {})).await?;
+        let found = tx.find_all(Find::new(self.namespace.clone(), rawdoc! {})).await.map_err(Error::from);
+        let documents = match found {
+            Err(Error::Conflict(error)) => {
+                recorder.record(EventKind::Fail, process, planned, Some(error.to_string()))?;
+                return Ok(None);
+            }
+            found => found?,
+        };
         tx.commit().await?;
         let accounts = documents.iter().map(Account::read).collect::<Result<Vec<_>>>()?;
         recorder.record(EventKind::Ok, process, accounts.iter().map(Account::seen).collect(), None)?;
-        Ok(accounts.iter().map(|account| account.balance).sum())
+        Ok(Some(accounts.iter().map(|account| account.balance).sum()))
     }
 
     /// Tries once to move money from one account to another.
@@ -98,7 +113,7 @@ impl Accounts {
             write(to, marks[1], None),
         ];
         recorder.record(EventKind::Invoke, process, planned.clone(), None)?;
-        let tx = database.begin_with(options).await?;
+        let tx = begin(database, options).await?;
         let id = tx.id();
         let moved = match self.moved(&tx, from, to, amount, marks).await {
             Ok(operations) => operations,
@@ -174,6 +189,17 @@ impl Accounts {
     /// Records of outcomes that are still there.
     pub(super) async fn records(&self, database: &Database) -> Result<u64> {
         Ok(database.count_matching(&Ticket::namespace()?, rawdoc! {}).await?)
+    }
+}
+
+/// Begins. Where timestamps come from far away, an answer may get lost on the way: then it is asked for again.
+async fn begin(database: &Database, options: TransactionOptions) -> Result<Transaction, Error> {
+    let mut attempts = 1;
+    loop {
+        match database.begin_with(options.clone()).await {
+            Err(Error::Conflict(_)) if attempts < BEGIN_ATTEMPTS_MAX => attempts += 1,
+            begun => return begun,
+        }
     }
 }
 

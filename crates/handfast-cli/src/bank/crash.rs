@@ -9,7 +9,6 @@
 //! has read that it was begun. It ends when its standard input does, also when the parent dies.
 
 use std::io::{BufReader, Write};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -23,7 +22,7 @@ use tokio::io::AsyncReadExt;
 
 use super::record::Recorder;
 use super::workers::{PROCESSES, Workers};
-use super::{Opened, Run, Work};
+use super::{Opened, Place, Run, STORE_VARIABLE, Work};
 
 /// A child lives at least and at most so long before it is killed.
 const LIFE: std::ops::Range<u64> = 150..900;
@@ -31,8 +30,8 @@ const LIFE: std::ops::Range<u64> = 150..900;
 const MARKS: i64 = 1 << 40;
 
 /// The child: works until its standard input ends.
-pub(super) async fn child(run: &Run, data: &Path, first: u32, sources: Sources) -> Result<()> {
-    let opened = Opened::open(run, data, &sources).await?;
+pub(super) async fn child(run: &Run, place: &Place, first: u32, sources: Sources) -> Result<()> {
+    let opened = Opened::open(run, place, &sources).await?;
     let recorder = Recorder::new(Unbuffered, &Header::default(), Arc::clone(&sources.clock))?;
     let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS));
     let workers = Workers::new(run, opened.database.clone(), recorder, sources, i64::from(first) * PROCESSES)?;
@@ -64,7 +63,7 @@ impl Write for Unbuffered {
 /// The parent: kills and restarts until enough was killed and enough was moved.
 pub(super) async fn run(
     run: &Run,
-    data: &Path,
+    place: &Place,
     recorder: &Arc<Recorder>,
     sources: &Sources,
     bar: &indicatif::ProgressBar,
@@ -75,7 +74,7 @@ pub(super) async fn run(
     let mut incarnation = 1;
     loop {
         let last = work.kills >= run.kills;
-        let killed = Lifetime { run, data, incarnation, recorder: Arc::clone(recorder), bar: bar.clone() };
+        let killed = Lifetime { run, place, incarnation, recorder: Arc::clone(recorder), bar: bar.clone() };
         let life = Duration::from_millis(LIFE.start + random.next_u64() % (LIFE.end - LIFE.start));
         let left = run.transfers.saturating_sub(work.committed);
         let tally = killed.live(if last { None } else { Some(life) }, left).await?;
@@ -95,7 +94,7 @@ pub(super) async fn run(
 
 struct Lifetime<'a> {
     run: &'a Run,
-    data: &'a Path,
+    place: &'a Place,
     incarnation: u32,
     recorder: Arc<Recorder>,
     bar: indicatif::ProgressBar,
@@ -147,7 +146,16 @@ impl Lifetime<'_> {
             Isolation::Serializable => "serializable",
         };
         let mut command = Command::new(program);
-        command.arg("bank").arg("--data").arg(self.data);
+        command.arg("bank");
+        match self.place {
+            Place::Directory(path) => {
+                command.arg("--data").arg(path);
+            }
+            Place::Server { uri, sole_writer } => {
+                command.env(STORE_VARIABLE, uri.secret());
+                command.args(sole_writer.then_some("--sole-writer"));
+            }
+        }
         command.args(["--accounts", &run.accounts.to_string(), "--workers", &run.workers.to_string()]);
         command.args(["--isolation", isolation, "--seed", &run.seed.to_string()]);
         let lost_percent = f64::from(run.lost_replies_per_thousand) / 10.0;

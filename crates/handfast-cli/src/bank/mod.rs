@@ -7,11 +7,12 @@
 //! audit     read all accounts of one snapshot       the sum must be the money that was put in
 //! ```
 //!
-//! With `--crash` the workers are a process of their own, which is killed (SIGKILL) and started again on the same
-//! directory. With `--lost-replies` commits are done and their answers lost: their outcome is asked for by id.
+//! With `--store` the accounts are on another server, and transfers are transactions on single documents. With `--crash` the
+//! workers are a process of their own, which is killed (SIGKILL) and started again on the same store. With `--lost-replies` commits are done and their answers lost: their outcome is asked for by id.
 
 mod accounts;
 mod crash;
+mod opened;
 mod record;
 mod report;
 mod workers;
@@ -23,14 +24,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use handfast_embedded::{EmbeddedStore, Options};
 use handfast_history::event::Bank;
 use handfast_history::{Header, Model, Order};
-use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{AtomicStore, Clock, Sources};
-use handfast_txn::{Counts, Database, Isolation};
+use handfast_store::{Clock, Sources};
+use handfast_txn::Isolation;
 
 use self::accounts::Accounts;
+use self::opened::{Opened, Place};
 use self::record::Recorder;
 use self::report::Report;
 use self::workers::{Latencies, Workers};
@@ -38,6 +38,9 @@ use crate::arguments::{BankArguments, HistoryIsolation};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
+
+/// What names a server where no flag does; a child is told so, because others can see a command line.
+const STORE_VARIABLE: &str = "HANDFAST_STORE";
 
 /// What a run is about.
 #[derive(Clone, Debug)]
@@ -67,13 +70,15 @@ struct Work {
 pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
     let sources = Sources::system().context("the operating system gives no randomness")?;
     let run = plan(&arguments, &sources)?;
-    if let (Some(first), Some(data)) = (arguments.child, &arguments.data) {
-        crash::child(&run, data, first, sources).await?;
+    if let Some(first) = arguments.child {
+        let place = place(&arguments)?.context("workers without a store")?;
+        crash::child(&run, &place, first, sources).await?;
         return Ok(Exit::Good);
     }
     let console = Console::new(arguments.output);
+    let place = place(&arguments)?;
     let scratch = Scratch::create(&arguments.directory, "bank")?;
-    let data = arguments.data.clone().unwrap_or_else(|| scratch.path.join("data"));
+    let place = place.unwrap_or_else(|| Place::Directory(scratch.path.join("data")));
     let history = arguments.history.clone().unwrap_or_else(|| scratch.path.join("history.jsonl"));
     let header = Header {
         model: Some(Model::RwRegister),
@@ -83,21 +88,39 @@ pub(crate) async fn run(arguments: BankArguments) -> Result<Exit> {
     };
     let file = File::create(&history).with_context(|| format!("cannot write {}", history.display()))?;
     let recorder = Arc::new(Recorder::new(BufWriter::new(file), &header, Arc::clone(&sources.clock))?);
-    prepare(&run, &data, &sources, &recorder).await?;
+    prepare(&run, &place, &sources, &recorder).await?;
     let bar = console.progress("bank", "transfers", run.transfers);
     let work = if run.kills > 0 {
-        crash::run(&run, &data, &recorder, &sources, &bar).await?
+        crash::run(&run, &place, &recorder, &sources, &bar).await?
     } else {
-        work_here(&run, &data, &recorder, &sources, &bar).await?
+        work_here(&run, &place, &recorder, &sources, &bar).await?
     };
     bar.finish_and_clear();
-    let end = audit(&run, &data, &sources, &recorder).await?;
+    let end = audit(&run, &place, &sources, &recorder).await?;
     Arc::into_inner(recorder).context("a worker is left")?.finish()?;
     let judged = history.clone();
     let verdict = tokio::task::spawn_blocking(move || judge(&judged)).await??;
     let report = Report::new(&run, &work, &end, &verdict);
     console.report(|| report.text(), &report)?;
     Ok(if report.holds { Exit::Good } else { Exit::GuaranteeBroken })
+}
+
+/// Where the accounts are to be, if somebody says so.
+fn place(arguments: &BankArguments) -> Result<Option<Place>> {
+    let BankArguments { store, data, sole_writer, .. } = arguments;
+    let (uri, from) = match (store, data) {
+        (Some(uri), _) => (Some(uri.clone()), "--store"),
+        (None, Some(_)) => (None, ""),
+        (None, None) => (std::env::var(STORE_VARIABLE).ok().and_then(|uri| uri.parse().ok()), STORE_VARIABLE),
+    };
+    let Some(uri) = uri else {
+        if *sole_writer {
+            return Err(Usage("--sole-writer is about a server, which --store names".to_owned()).into());
+        }
+        return Ok(data.clone().map(Place::Directory));
+    };
+    uri.check().map_err(|reason| Usage(format!("{from}: {reason}")))?;
+    Ok(Some(Place::Server { uri, sole_writer: *sole_writer }))
 }
 
 fn plan(arguments: &BankArguments, sources: &Sources) -> Result<Run> {
@@ -131,45 +154,10 @@ fn expected(isolation: Isolation) -> handfast_history::Isolation {
     }
 }
 
-/// A store of the directory, and the database over it; with `--lost-replies`, over a store that loses answers.
-struct Opened {
-    store: EmbeddedStore,
-    database: Database,
-    faulty: Option<Arc<Faulty<dyn AtomicStore>>>,
-}
-
-impl Opened {
-    async fn open(run: &Run, data: &Path, sources: &Sources) -> Result<Self> {
-        let store = EmbeddedStore::open(data, sources.clone(), Options::default()).await?;
-        let per_thousand = run.lost_replies_per_thousand;
-        let faulty = (per_thousand > 0).then(|| {
-            let plan = Plan::seeded(run.seed, per_thousand, [Fault::LoseReply]).writes_only();
-            Arc::new(Faulty::new(Arc::new(store.clone()) as Arc<dyn AtomicStore>, plan))
-        });
-        let database = match &faulty {
-            None => Database::local(store.clone(), sources.clone()),
-            Some(faulty) => Database::local(Arc::clone(faulty), sources.clone()),
-        };
-        Ok(Opened { store, database, faulty })
-    }
-
-    /// Answers that were lost so far.
-    fn lost_answers(&self) -> u64 {
-        self.faulty.as_ref().map_or(0, |faulty| faulty.injected().len() as u64)
-    }
-
-    async fn close(self) -> Result<Counts> {
-        let counts = self.database.counts();
-        drop((self.database, self.faulty));
-        self.store.close().await?;
-        Ok(counts)
-    }
-}
-
 /// Puts the money in.
-async fn prepare(run: &Run, data: &Path, sources: &Sources, recorder: &Arc<Recorder>) -> Result<()> {
+async fn prepare(run: &Run, place: &Place, sources: &Sources, recorder: &Arc<Recorder>) -> Result<()> {
     let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
-    let opened = Opened::open(&quiet, data, sources).await?;
+    let opened = Opened::open(&quiet, place, sources).await?;
     let accounts = Accounts::new(run.accounts)?;
     accounts.fill(&opened.database, recorder).await?;
     opened.close().await.map(|_| ())
@@ -178,12 +166,12 @@ async fn prepare(run: &Run, data: &Path, sources: &Sources, recorder: &Arc<Recor
 /// All workers in this process.
 async fn work_here(
     run: &Run,
-    data: &Path,
+    place: &Place,
     recorder: &Arc<Recorder>,
     sources: &Sources,
     bar: &indicatif::ProgressBar,
 ) -> Result<Work> {
-    let opened = Opened::open(run, data, sources).await?;
+    let opened = Opened::open(run, place, sources).await?;
     let began = sources.clock.elapsed();
     let workers = Workers::new(run, opened.database.clone(), Arc::clone(recorder), sources.clone(), 1)?;
     let progress = bar.clone();
@@ -208,18 +196,25 @@ struct End {
     total: i64,
     expected: i64,
     records: u64,
+    locks: u64,
 }
 
-async fn audit(run: &Run, data: &Path, sources: &Sources, recorder: &Arc<Recorder>) -> Result<End> {
+async fn audit(run: &Run, place: &Place, sources: &Sources, recorder: &Arc<Recorder>) -> Result<End> {
     let quiet = Run { lost_replies_per_thousand: 0, ..run.clone() };
-    let opened = Opened::open(&quiet, data, sources).await?;
+    let opened = Opened::open(&quiet, place, sources).await?;
     let accounts = Accounts::new(run.accounts)?;
     let total = accounts.audit(&opened.database, recorder, 0, async { Ok(()) }).await?;
+    let total = total.context("the last audit was refused although nobody else was there")?;
     // What is left behind: the outcomes, and nothing else.
-    opened.database.forget_outcomes(Duration::ZERO).await?;
-    let records = accounts.records(&opened.database).await?;
+    let records = if opened.keeps_outcomes() {
+        0
+    } else {
+        opened.database.forget_outcomes(Duration::ZERO).await?;
+        accounts.records(&opened.database).await?
+    };
+    let locks = opened.locks(accounts.namespace()).await?;
     opened.close().await?;
-    Ok(End { total, expected: Accounts::total(run.accounts), records })
+    Ok(End { total, expected: Accounts::total(run.accounts), records, locks })
 }
 
 fn judge(history: &Path) -> Result<handfast_history::Verdict> {

@@ -21,6 +21,7 @@ pub(super) struct Report {
     unknown: u64,
     answers_lost: u64,
     records_left: u64,
+    locks_left: u64,
     seconds: f64,
     transfers_per_second: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +48,7 @@ impl Report {
         let seconds = work.took.as_secs_f64();
         let enough = work.committed + work.unknown >= run.transfers;
         Report {
-            holds: history_clean && end.total == end.expected && end.records == 0 && enough,
+            holds: history_clean && end.total == end.expected && end.records == 0 && end.locks == 0 && enough,
             accounts: run.accounts,
             workers: run.workers,
             seed: run.seed,
@@ -59,6 +60,7 @@ impl Report {
             unknown: work.unknown,
             answers_lost: work.lost_answers,
             records_left: end.records,
+            locks_left: end.locks,
             seconds,
             transfers_per_second: if seconds > 0.0 { work.committed as f64 / seconds } else { 0.0 },
             latency_micros: work.latencies.as_ref().map(|latencies| Percentiles {
@@ -113,6 +115,9 @@ impl Report {
         }
         if self.records_left > 0 {
             lines.push(format!("{} records were left behind", self.records_left));
+        }
+        if self.locks_left > 0 {
+            lines.push(format!("{} accounts were left locked", self.locks_left));
         }
         lines.push(format!("seed {}", self.seed));
         lines.join("\n")

@@ -1,4 +1,4 @@
-//! `handfast serve`: the server over the embedded store, from the first line to the last.
+//! `handfast serve`: the server over the embedded store or another server, from the first line to the last.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,15 +7,14 @@ use anyhow::{Context, anyhow, bail};
 use handfast_server::auth::Users;
 use handfast_server::{Address, Listeners, Options, Server, Tls, TlsFile};
 use handfast_store::Sources;
-use handfast_txn::Database;
 use serde_json::json;
 use tracing::warn;
 
-use crate::configuration::{Configuration, Settings, Topology};
+use crate::configuration::{Configuration, ConnectionString, Settings, Topology};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::shutdown::{STOPPING, Shutdown};
-use crate::store;
+use crate::store::Opened;
 
 /// Only a fault in the program does this.
 const BY_ITSELF: &str = "the server ended by itself";
@@ -40,15 +39,14 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     let sources = Sources::system().context("the operating system gives no randomness")?;
     // Before the data directory is made: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
-    let embedded = store::open(settings, sources.clone()).await?;
-    let database = Database::local(embedded.clone(), sources);
+    let opened = Opened::open(configuration, sources).await?;
     if settings.auth {
-        check_users(&Users::new(Arc::new(database.clone())), configuration, &listen).await?;
+        check_users(&Users::new(Arc::new(opened.database.clone())), configuration, &listen).await?;
     }
 
-    let server = Server::new(listeners, Options { tls, ..options(settings) }, database);
+    let server = Server::new(listeners, Options { tls, ..options(settings) }, opened.database.clone());
     let handle = server.shutdown_handle();
-    announce(settings, server.addresses(), console)?;
+    announce(settings, server.addresses(), &opened, console)?;
     let mut serving = tokio::spawn(server.run());
     console.report(|| "ready".to_owned(), &json!({ "event": "ready" }))?;
 
@@ -60,31 +58,32 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
         }
     }
     serving.await.context("the server broke off")?;
-    embedded.close().await?;
+    opened.close().await?;
     console.report(|| "stopped".to_owned(), &json!({ "event": "stopped" }))?;
     Ok(Exit::Good)
 }
 
 /// The start line: where it listens, where the data is, what durability is.
-fn announce(settings: &Settings, addresses: &[Address], console: Console) -> anyhow::Result<()> {
+fn announce(settings: &Settings, addresses: &[Address], opened: &Opened, console: Console) -> anyhow::Result<()> {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    let data = std::path::absolute(&settings.data).unwrap_or_else(|_| settings.data.clone());
     let text = || {
         format!(
-            "handfast {} listens on {}, data in {}, durability {}",
+            "handfast {} listens on {}, {}, durability {}",
             env!("CARGO_PKG_VERSION"),
             addresses.join(" and "),
-            data.display(),
+            opened.shown(),
             settings.durability,
         )
     };
-    let line = json!({
+    let mut line = json!({
         "event": "listening",
         "version": env!("CARGO_PKG_VERSION"),
         "addresses": addresses,
-        "data": data.to_string_lossy(),
         "durability": settings.durability,
     });
+    for (key, value) in opened.described() {
+        line[key] = value.into();
+    }
     Ok(console.report(text, &line)?)
 }
 
@@ -183,11 +182,32 @@ fn options(settings: &Settings) -> Options {
     options.slow_operation = settings.slow_operation.0;
     options.authentication = settings.auth;
     options.test_commands = settings.test_commands;
-    options.command_line = std::env::args().collect();
+    options.command_line = without_secrets(std::env::args());
     options
+}
+
+/// The command line as clients may see it.
+fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    const FLAG: &str = "--store";
+    let shown = |uri: &str| uri.parse().map(|uri: ConnectionString| uri.to_string()).unwrap_or_default();
+    let mut shown_arguments = Vec::new();
+    let mut is_store = false;
+    for argument in arguments {
+        let with_value = argument.strip_prefix(FLAG).and_then(|rest| rest.strip_prefix('='));
+        shown_arguments.push(match with_value {
+            Some(uri) => format!("{FLAG}={}", shown(uri)),
+            None if is_store => shown(&argument),
+            None => argument.clone(),
+        });
+        is_store = argument == FLAG;
+    }
+    shown_arguments
 }
 
 /// More than the machine can address is as good as all of it.
 fn bytes(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use handfast_mql::context::STAGE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
-use super::value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
+use super::value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
 
 /// Everything that can be configured, in force. A field's name with dashes is its key in the file, its flag, and, in
 /// capitals after `HANDFAST_`, its environment variable.
@@ -21,6 +21,9 @@ pub(crate) struct Settings {
     pub(crate) snapshot_bytes: Bytes,
     pub(crate) sort_bytes: Bytes,
     pub(crate) expiry_interval: Span,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) store: Option<ConnectionString>,
+    pub(crate) sole_writer: bool,
     pub(crate) listen: String,
     pub(crate) insecure: bool,
     pub(crate) auth: bool,
@@ -53,7 +56,8 @@ pub(crate) struct Settings {
 }
 
 /// The settings that have no default: absent until somebody sets them.
-pub(crate) const OPTIONAL: [&str; 5] = ["unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
+pub(crate) const OPTIONAL: [&str; 6] =
+    ["store", "unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
 
 impl Default for Settings {
     /// What the libraries say where they say something, so that there is one place for each number.
@@ -70,6 +74,8 @@ impl Default for Settings {
             snapshot_bytes: Bytes(store.snapshot_bytes_max),
             sort_bytes: Bytes(STAGE_BYTES_MAX as u64),
             expiry_interval: Span(store.expiry_interval.unwrap_or(EXPIRY_INTERVAL)),
+            store: None,
+            sole_writer: false,
             // MongoDB's port; nobody else can reach it.
             listen: "127.0.0.1:27017".to_owned(),
             insecure: false,
@@ -155,6 +161,9 @@ impl Settings {
         }
         if self.max_connections == 0 || self.max_cursors == 0 {
             return Err("at least 1 is needed".to_owned());
+        }
+        if let Some(store) = &self.store {
+            store.check()?;
         }
         let Settings { unix_socket, tls_certificate, tls_key, tls_client_ca, .. } = self;
         let paths = [unix_socket, tls_certificate, tls_key, tls_client_ca].map(Option::as_ref);

@@ -95,6 +95,46 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+/// Where a server is, and how to log in there: `mongodb://user:password@host:27017/?tls=true`.
+///
+/// It is read and written as it is, and shown without user, password and options.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct ConnectionString(String);
+
+impl ConnectionString {
+    /// With its secrets.
+    pub(crate) fn secret(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is one.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        handfast_mongodb::shown(&self.0).map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+impl FromStr for ConnectionString {
+    type Err = std::convert::Infallible;
+
+    /// Anything: the parser of flags would show what it refuses.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(ConnectionString(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ConnectionString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&handfast_mongodb::shown(&self.0).unwrap_or_else(|_| "mongodb://..".to_owned()))
+    }
+}
+
+impl fmt::Debug for ConnectionString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// When a write is acknowledged that does not say itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

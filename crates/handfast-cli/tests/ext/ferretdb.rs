@@ -42,6 +42,10 @@ impl FerretDb {
         Some(server)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// What clients connect to.
     pub(crate) fn uri(&self) -> String {
         format!("mongodb://127.0.0.1:{}/", self.port)

@@ -88,8 +88,8 @@ pub(crate) struct Handfast {
     directory: PathBuf,
     port: u16,
     ca: Option<String>,
-    /// Given back last.
-    _turn: MutexGuard<'static, ()>,
+    /// Given back last, unless it is somebody else's.
+    _turn: Option<MutexGuard<'static, ()>>,
 }
 
 /// The programs measure themselves against time-outs, and `cargo test` runs tests side by side: one at a time.
@@ -179,15 +179,22 @@ impl Handfast {
         self.ca.as_deref()
     }
 
+    /// Starts a server whose documents are on another one, in whose turn it runs.
+    pub(crate) fn before(store: &str, flags: &[&str]) -> Self {
+        let directory = new_directory();
+        let mut command = serve(&directory, 0);
+        let child = command.env("HANDFAST_STORE", store).args(flags).spawn().expect("the server starts");
+        let mut server = Self { child, directory, port: 0, ca: None, _turn: None };
+        server.wait_until_ready();
+        server
+    }
+
     fn start_with(flags: &[String], prepare: impl FnOnce(&Path)) -> Self {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
         let turn = turn();
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("handfast-ext-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a directory for the server");
+        let directory = new_directory();
         prepare(&directory);
         let child = spawn(&directory, 0, flags);
-        let mut server = Self { child, directory, port: 0, ca: None, _turn: turn };
+        let mut server = Self { child, directory, port: 0, ca: None, _turn: Some(turn) };
         server.wait_until_ready();
         server
     }
@@ -249,9 +256,13 @@ impl Handfast {
         let status = self.child.wait().expect("the server's exit code");
         assert!(status.success(), "the server went with {status}:\n{}", self.log());
         assert!(!self.log().contains("panicked at"), "a panic in the server:\n{}", self.log());
+        let data = self.directory.join("data");
+        if !data.exists() {
+            return;
+        }
         let check = Command::new(env!("CARGO_BIN_EXE_handfast"))
             .args(["check", "--quiet", "--data"])
-            .arg(self.directory.join("data"))
+            .arg(data)
             .output()
             .expect("the check runs");
         assert!(check.status.success(), "the data directory is not clean: {check:?}");
@@ -261,7 +272,8 @@ impl Handfast {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    fn log(&self) -> String {
+    /// What it has said so far.
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log.txt")).unwrap_or_default()
     }
 }
@@ -274,17 +286,30 @@ impl Drop for Handfast {
     }
 }
 
+/// A directory of its own for a server.
+fn new_directory() -> PathBuf {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let directory = std::env::temp_dir().join(format!("handfast-ext-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory for the server");
+    directory
+}
+
 fn spawn(directory: &Path, port: u16, flags: &[String]) -> Child {
+    let data = directory.join("data");
+    serve(directory, port).arg("--data").arg(data).args(flags).spawn().expect("the server starts")
+}
+
+/// `handfast serve` with its log in the directory.
+fn serve(directory: &Path, port: u16) -> Command {
     let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
-    Command::new(env!("CARGO_BIN_EXE_handfast"))
-        .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
-        .arg(directory.join("data"))
-        .args(flags)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_handfast"));
+    command
+        .args(["serve", "--listen", &format!("127.0.0.1:{port}")])
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("a second handle of the log"))
-        .stderr(log)
-        .spawn()
-        .expect("the server starts")
+        .stderr(log);
+    command
 }
 
 /// Runs a program from the repository's root; its output is shown where it does not exit with 0.

@@ -81,14 +81,14 @@ fn ext_workloads_of_liars() {
 }
 
 /// A history, judged.
-struct Judged {
+pub(crate) struct Judged {
     path: PathBuf,
     exit: Option<i32>,
     report: Value,
 }
 
 /// Runs a client until so many transactions have committed, and has judged what it saw.
-fn run(server: &Handfast, program: &str, what: &[&str], lie: Option<&str>) -> Judged {
+pub(crate) fn run(server: &Handfast, program: &str, what: &[&str], lie: Option<&str>) -> Judged {
     let (path, arguments) = plan(what, lie, lie.unwrap_or("sound"));
     server.run(program, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
     judge(path)
@@ -129,7 +129,7 @@ impl Judged {
     }
 
     /// Nothing is wrong, and enough has happened.
-    fn must_be_sound(self, what: &str) {
+    pub(crate) fn must_be_sound(self, what: &str) {
         let (committed, failed) = (self.count("committed"), self.count("failed"));
         let (reads, old) = (self.count("reads"), self.count("old_version_reads"));
         println!("{what}: {committed} committed, {failed} failed, {reads} reads, {old} of them of old versions");

@@ -16,11 +16,9 @@ use super::DirectStore;
 use crate::command;
 use crate::error::{Effect, incomplete};
 use crate::needs;
+use crate::place::SERVERS_OWN;
 use crate::remote::Patience;
 use crate::reply;
-
-/// Databases that belong to the server.
-const SERVERS_OWN: [&str; 3] = ["admin", "config", "local"];
 
 #[async_trait]
 impl DocumentStore for DirectStore {

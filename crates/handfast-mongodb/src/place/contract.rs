@@ -1,0 +1,121 @@
+//! The contract, with every name as it is kept.
+
+use async_trait::async_trait;
+use bson::{RawBson, RawDocumentBuf};
+use handfast_store::{
+    Aggregate, AggregateSource, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
+    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify,
+    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result,
+    Update, UpdateOutcome,
+};
+
+use super::{OURS, Placed, is_servers_own, kept};
+
+fn kept_source(source: AggregateSource) -> Result<AggregateSource> {
+    Ok(match source {
+        AggregateSource::Collection(namespace) => AggregateSource::Collection(kept(namespace)?),
+        AggregateSource::Database(database) if is_servers_own(&database) => AggregateSource::Database(OURS.to_owned()),
+        other => other,
+    })
+}
+
+fn kept_explained(explained: Explained) -> Result<Explained> {
+    Ok(match explained {
+        Explained::Find(find) => Explained::Find(Find { namespace: kept(find.namespace)?, ..find }),
+        Explained::Aggregate(aggregate) => {
+            Explained::Aggregate(Aggregate { source: kept_source(aggregate.source)?, ..aggregate })
+        }
+    })
+}
+
+#[async_trait]
+impl<S: DocumentStore> DocumentStore for Placed<S> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
+        self.0.insert(Insert { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        self.0.find(Find { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        self.0.update(Update { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        self.0.find_and_modify(FindAndModify { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        self.0.delete(Delete { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        self.0.aggregate(Aggregate { source: kept_source(request.source)?, ..request }).await
+    }
+
+    async fn count(&self, request: Count) -> Result<u64> {
+        self.0.count(Count { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
+        self.0.distinct(Distinct { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
+        self.0.explain(Explain { explained: kept_explained(request.explained)?, ..request }).await
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
+        self.0.create_indexes(CreateIndexes { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
+        self.0.drop_indexes(DropIndexes { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
+        self.0.list_indexes(&kept(namespace.clone())?).await
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
+        self.0.create_collection(&kept(namespace.clone())?, options).await
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
+        self.0.modify_collection(ModifyCollection { namespace: kept(request.namespace)?, ..request }).await
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
+        let (from, to) = (kept(request.from)?, kept(request.to)?);
+        self.0.rename_collection(RenameCollection { from, to, ..request }).await
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
+        self.0.drop_collection(&kept(namespace.clone())?).await
+    }
+
+    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        self.list(database).await
+    }
+
+    async fn list_databases(&self) -> Result<Vec<String>> {
+        self.databases().await
+    }
+
+    async fn drop_database(&self, database: &str) -> Result<bool> {
+        self.drop_whole(database).await
+    }
+
+    async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
+        self.0.collection_stats(&kept(namespace.clone())?).await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.0.flush().await
+    }
+}
