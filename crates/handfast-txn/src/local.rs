@@ -9,8 +9,8 @@
 //! The table of claims only makes the second writer of a document fail early. It is not what keeps transactions apart:
 //! the store's check at the commit is. So a claim that is lost, or taken over after its deadline, costs nothing but work.
 //!
-//! A transaction that was refused and is run again claims what it is going to write before it begins, in one order that all
-//! keep: those who want the same documents stand in line for them instead of running in vain.
+//! A transaction that was refused a document and is run again stands in line for it, and begins with a claim on it. It holds
+//! nothing else meanwhile. (Whoever wants several claims them in one order that all keep.)
 //!
 //! Invariants: no claim outlives its transaction; a commit is applied once per ticket.
 

@@ -49,9 +49,6 @@ use crate::database::Shared;
 use crate::error::is_transient;
 use crate::{Claims, Error, Isolation, Result, Start, TransactionId, TransactionOptions};
 
-/// Documents that a transaction which runs again stands in line for. Those that write more wait for a random time instead.
-const WANTED_MAX: usize = 16;
-
 /// A handle on a transaction.
 #[derive(Clone)]
 pub struct Transaction {
@@ -66,7 +63,8 @@ struct Inner {
     named: AtomicBool,
     /// When its time is over, on the clock of the database's sources.
     deadline: Duration,
-    /// After a refused claim: the documents that it was going to write, as far as it came.
+    /// After a refused claim: the document. Not those that it had claimed before: to hold them while it stands in line for this
+    /// one would keep them from everybody.
     wanted: Mutex<Vec<(Namespace, RawBson)>>,
     /// One request that writes at a time.
     turn: tokio::sync::Mutex<()>,
@@ -199,7 +197,7 @@ impl Transaction {
         }
     }
 
-    /// The documents that it was going to write when it was refused one; none if it was not, or if they are many.
+    /// The document that it was refused; none if it was not.
     pub(crate) fn wanted(&self) -> Vec<(Namespace, RawBson)> {
         std::mem::take(&mut self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -305,9 +303,7 @@ impl Inner {
     }
 
     fn refused(&self, namespace: &Namespace, id: &RawBson) {
-        let wanted = self.open(|open| Ok(open.own.places(WANTED_MAX)));
-        let Ok(Some(mut wanted)) = wanted else { return };
-        wanted.push((namespace.clone(), id.clone()));
+        let wanted = vec![(namespace.clone(), id.clone())];
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
     }
 

@@ -65,15 +65,6 @@ impl Own {
         self.writes.get(namespace).cloned().unwrap_or_default()
     }
 
-    /// The documents that were written; none if there are so many or more.
-    pub(super) fn places(&self, many: usize) -> Option<Vec<(Namespace, RawBson)>> {
-        let count: usize = self.writes.values().map(Writes::len).sum();
-        let of = |(namespace, writes): (&Namespace, &Writes)| {
-            writes.values().map(|written| (namespace.clone(), written.id.clone())).collect::<Vec<_>>()
-        };
-        (count < many).then(|| self.writes.iter().flat_map(of).collect())
-    }
-
     pub(super) fn get(&self, namespace: &Namespace, id: &IdKey) -> Option<Written> {
         self.writes.get(namespace)?.get(id).cloned()
     }
