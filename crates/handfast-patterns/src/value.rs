@@ -3,11 +3,19 @@
 #[cfg(test)]
 mod tests;
 
-use bson::{Bson, Document, doc};
+use std::time::Duration;
+
+use bson::{Bson, DateTime, Document, doc};
 use handfast_mql::key;
 
 use crate::steps::raw;
 use crate::{Error, Result};
+
+/// The time that was so long ago.
+pub(crate) fn before(now: DateTime, age: Duration) -> DateTime {
+    let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    DateTime::from_millis(now.timestamp_millis().saturating_sub(millis))
+}
 
 /// Equal for ids that the store holds for equal (1 and 1.0).
 pub(crate) fn key_of(id: &Bson) -> Result<Vec<u8>> {

@@ -60,9 +60,7 @@ impl Memory {
 
     /// Removes the lists of at most so many documents whose last update is older than the age.
     pub(super) async fn forget(&self, steps: &Steps, now: DateTime, age: Duration, batch: u32) -> Result<Round> {
-        let age_millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        let before = DateTime::from_millis(now.timestamp_millis().saturating_sub(age_millis));
-        let old = doc! { &self.date_field: { "$lt": before } };
+        let old = doc! { &self.date_field: { "$lt": crate::value::before(now, age) } };
         let found = steps.find(&old, &doc! { &self.date_field: 1 }, batch).await?;
         let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
         let unset = doc! { "$unset": { &self.tokens_field: "", &self.date_field: "" } };

@@ -222,7 +222,7 @@ impl TwoStep {
 
 /// The smallest ObjectId that is made in the second that was so long ago.
 fn first_id_of(now: DateTime, age: Duration) -> ObjectId {
-    let seconds = now.timestamp_millis().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)) / 1000;
+    let seconds = crate::value::before(now, age).timestamp_millis() / 1000;
     let seconds = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&seconds.to_be_bytes());

@@ -8,6 +8,7 @@ use tracing::Instrument;
 use super::judge::{Verdict, judge, report};
 use super::record::Copy;
 use super::{Link, Main, MainState, StaleCopy, SyncFlag};
+use crate::steps::Pages;
 use crate::value::key_of;
 use crate::{Result, Round};
 
@@ -83,12 +84,8 @@ impl SyncFlag {
         for link in &self.options.links {
             let copies = self.copies(link);
             let mut pages = copies.pages(&doc! { &link.foreign_key: { "$exists": true } }, page).await?;
-            loop {
-                let found = pages.next().await?;
-                if found.is_empty() {
-                    break;
-                }
-                for copy in self.audit_page(link, found, &mut audit).await? {
+            while let Some(found) = self.next_stale(link, &mut pages, &mut audit).await? {
+                for copy in found {
                     stale(copy);
                 }
             }
@@ -105,17 +102,27 @@ impl SyncFlag {
         for link in &self.options.links {
             let copies = self.copies(link);
             let mut pages = copies.pages(&doc! { &link.foreign_key: { "$exists": true } }, page).await?;
-            loop {
-                let found = pages.next().await?;
-                if found.is_empty() {
-                    break;
-                }
-                for copy in self.audit_page(link, found, &mut Audit::default()).await? {
+            while let Some(found) = self.next_stale(link, &mut pages, &mut Audit::default()).await? {
+                for copy in found {
                     self.repair_one(link, &copy, &mut round).await;
                 }
             }
         }
         Ok(round)
+    }
+
+    /// The stale copies of the next page; none after the last page.
+    async fn next_stale(
+        &self,
+        link: &Link,
+        pages: &mut Pages<'_>,
+        audit: &mut Audit,
+    ) -> Result<Option<Vec<StaleCopy>>> {
+        let found = pages.next().await?;
+        if found.is_empty() {
+            return Ok(None);
+        }
+        self.audit_page(link, found, audit).await.map(Some)
     }
 
     async fn repair_one(&self, link: &Link, copy: &StaleCopy, round: &mut Round) {

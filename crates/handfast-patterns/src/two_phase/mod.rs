@@ -296,8 +296,7 @@ impl TwoPhase {
     }
 
     fn ago(&self, age: Duration) -> bson::DateTime {
-        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        bson::DateTime::from_millis(self.sources.clock.now().timestamp_millis().saturating_sub(millis))
+        crate::value::before(self.sources.clock.now(), age)
     }
 
     async fn records(&self, filter: &Document, sort: &Document, limit: u32) -> Result<Vec<Record>> {

@@ -291,7 +291,6 @@ impl VersionedTree {
     }
 
     fn ago(&self, age: Duration) -> DateTime {
-        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        DateTime::from_millis(self.now().timestamp_millis().saturating_sub(millis))
+        crate::value::before(self.now(), age)
     }
 }
