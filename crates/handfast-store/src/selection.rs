@@ -5,7 +5,7 @@
 //! the whole filter) it says in [`Given`], and it is not done again.
 
 use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::filter::{Comparison, Predicate};
 use handfast_mql::sort::Sorter;
 use handfast_mql::{Code, CompileOptions, Context, Filter, MatchPosition, Projection, Sort, key};
@@ -221,21 +221,26 @@ fn sort(
     Ok(Box::new(sorter.into_sorted()))
 }
 
-/// The `_id`s of all documents that can match, as keys, in ascending order and each once, if the filter names them.
-pub fn named_ids(filter: &Filter) -> Option<Vec<Vec<u8>>> {
+/// The `_id`s of all documents that can match, in ascending order and each once, if the filter names them.
+pub fn named_ids(filter: &Filter) -> Option<Vec<RawBsonRef<'_>>> {
+    filter.predicates("_id").find_map(|predicate| match predicate {
+        Predicate::Compare(Comparison::Equal, operand) => Some(vec![operand.value()]),
+        // They are in ascending order, each once.
+        Predicate::In(choices) if choices.patterns().is_empty() => {
+            Some(choices.values().iter().map(|choice| choice.value()).collect())
+        }
+        _ => None,
+    })
+}
+
+/// [`named_ids`], as keys.
+pub fn named_keys(filter: &Filter) -> Option<Vec<Vec<u8>>> {
     let encoded = |id| {
         let mut encoded = Vec::new();
         key::encode(id, &mut encoded);
         encoded
     };
-    filter.predicates("_id").find_map(|predicate| match predicate {
-        Predicate::Compare(Comparison::Equal, operand) => Some(vec![encoded(operand.value())]),
-        // They are in ascending order, each once.
-        Predicate::In(choices) if choices.patterns().is_empty() => {
-            Some(choices.values().iter().map(|choice| encoded(choice.value())).collect())
-        }
-        _ => None,
-    })
+    named_ids(filter).map(|ids| ids.into_iter().map(encoded).collect())
 }
 
 /// Whether a find may have the bounds that it has.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use handfast_mql::filter::{Comparison, Predicate};
 use handfast_mql::{Code, CompileOptions, Filter, key};
+use handfast_store::selection::named_ids;
 use handfast_store::{
     BatchLimit, CollectionOptions, CreateIndexes, Cursor, DocumentStore, Error, Find, Insert, MemoryStore, Namespace,
     Result, StoreExt, insertion,
@@ -63,9 +63,9 @@ impl Inner {
     ) -> Result<Image> {
         let image = Image { store: MemoryStore::new(self.sources.clone()), namespace: namespace.clone() };
         let options = CompileOptions::with_variables(variables)?;
-        let wanted = match ids(&Filter::compile(filter, &options)?) {
+        let wanted = match named_ids(&Filter::compile(filter, &options)?) {
             Some(ids) if ids.is_empty() => return Ok(image),
-            Some(ids) if ids.iter().all(is_plain) => by_ids(ids),
+            Some(ids) if ids.iter().copied().all(is_plain) => by_ids(&ids),
             _ => RawDocumentBuf::new(),
         };
         image.fill(self.direct.find(Find::new(namespace.clone(), wanted)).await?).await?;
@@ -124,27 +124,16 @@ fn encoded(id: RawBsonRef<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The `_id`s of all documents that can match, if the filter names them.
-fn ids(filter: &Filter) -> Option<Vec<RawBson>> {
-    filter.predicates("_id").find_map(|predicate| match predicate {
-        Predicate::Compare(Comparison::Equal, operand) => Some(vec![operand.value().into()]),
-        Predicate::In(choices) if choices.patterns().is_empty() => {
-            Some(choices.values().iter().map(|choice| choice.value().into()).collect())
-        }
-        _ => None,
-    })
-}
-
 /// Whether any server finds a document by such an `_id`.
-fn is_plain(id: &RawBson) -> bool {
-    matches!(id, RawBson::String(_) | RawBson::ObjectId(_) | RawBson::Int32(_) | RawBson::Int64(_))
+fn is_plain(id: RawBsonRef<'_>) -> bool {
+    matches!(id, RawBsonRef::String(_) | RawBsonRef::ObjectId(_) | RawBsonRef::Int32(_) | RawBsonRef::Int64(_))
 }
 
 /// The filter that such servers find a document by fastest: FerretDB 1 reads the whole collection for any other.
-fn by_ids(mut ids: Vec<RawBson>) -> RawDocumentBuf {
-    match ids.len() {
-        1 => by_id(ids.remove(0)),
-        _ => rawdoc! { "_id": { "$in": RawArrayBuf::from_iter(ids) } },
+fn by_ids(ids: &[RawBsonRef<'_>]) -> RawDocumentBuf {
+    match *ids {
+        [id] => by_id(id.into()),
+        _ => rawdoc! { "_id": { "$in": ids.iter().copied().map(RawBson::from).collect::<RawArrayBuf>() } },
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use handfast_mql::{Code, Filter};
 
 use super::state::{Collection, Hinted, IdKey, IndexState, Stored};
-use crate::selection::{Candidate, check_bounds, named_ids};
+use crate::selection::{Candidate, check_bounds, named_keys};
 use crate::{Error, Find, Hint, Result};
 
 /// Documents taken from a map at a time: each time costs a search.
@@ -71,7 +71,7 @@ impl Way {
                 Err(Error::command(Code::BadValue, text))
             }
             Some(Hinted::Natural { backwards }) => Ok(Way::Scan { collection, after: None, backwards, done: false }),
-            Some(Hinted::Id) | None => Ok(match named_ids(filter) {
+            Some(Hinted::Id) | None => Ok(match named_keys(filter) {
                 Some(ids) => Way::Ids { collection, ids: ids.into_iter().map(IdKey::from).collect() },
                 None => Way::Scan { collection, after: None, backwards: false, done: false },
             }),

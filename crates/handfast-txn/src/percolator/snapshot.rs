@@ -24,9 +24,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
-use handfast_mql::filter::{Comparison, Predicate};
-use handfast_mql::{Code, Filter, key};
-use handfast_store::selection::{Candidate, Given, Selection, check_bounds};
+use handfast_mql::{Code, key};
+use handfast_store::selection::{Candidate, Given, Selection, check_bounds, named_ids};
 use handfast_store::{
     BatchLimit, CommitTimestamp, Cursor, Error as StoreError, Find, Namespace, Page, Result as StoreResult, Snapshot,
     StoreExt,
@@ -208,7 +207,8 @@ impl Snapshot for Reader {
         }
         check_bounds(&request)?;
         let selection = Selection::compile(&request, &self.0.core.sources)?;
-        if let (Some(ids), None) = (ids(selection.filter()), &request.hint) {
+        if let (Some(ids), None) = (named_ids(selection.filter()), &request.hint) {
+            let ids = ids.into_iter().map(RawBson::from).collect();
             let documents = self.0.by_ids(&request.namespace, ids).await?;
             let candidates = documents.into_iter().map(|document| Ok(Candidate::from(document)));
             return Ok(selection.cursor(candidates, Given::default()));
@@ -226,17 +226,6 @@ impl Snapshot for Reader {
         }
         Ok(scan.selection.cursor(candidates.into_iter(), Given { filtered: true, sorted: false }))
     }
-}
-
-/// The `_id`s of all documents that can match, if the filter names them.
-fn ids(filter: &Filter) -> Option<Vec<RawBson>> {
-    filter.predicates("_id").find_map(|predicate| match predicate {
-        Predicate::Compare(Comparison::Equal, operand) => Some(vec![operand.value().into()]),
-        Predicate::In(choices) if choices.patterns().is_empty() => {
-            Some(choices.values().iter().map(|choice| choice.value().into()).collect())
-        }
-        _ => None,
-    })
 }
 
 /// The parts of a query, in their order.

@@ -17,7 +17,7 @@ use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_loop;
 use handfast_store::index::{ID_INDEX_NAME, Index, same_key};
 use handfast_store::page::{Filling, Paged};
-use handfast_store::selection::{Selection, check_bounds, named_ids};
+use handfast_store::selection::{Selection, check_bounds, named_keys};
 use handfast_store::{
     BatchLimit, Cursor, Error as StoreError, Find, Hint, IndexSpec, Page, Result as StoreResult, Snapshot, Sources,
     blocking_if, insertion,
@@ -75,7 +75,7 @@ pub(super) async fn open(
 
 /// The written documents that can match: those that the filter names by `_id`, or all.
 fn candidates(selection: &Selection, writes: &Writes) -> Vec<Arc<RawDocumentBuf>> {
-    match named_ids(selection.filter()) {
+    match named_keys(selection.filter()) {
         Some(ids) => ids.iter().filter_map(|id| writes.get(&id[..])?.document.clone()).collect(),
         None => writes.values().filter_map(|written| written.document.clone()).collect(),
     }
