@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_history::Expectation;
 use handfast_mql::Code;
 use handfast_sim::{DatabaseClient, Floors, Isolation, Order, RunOptions, Workload, WorkloadKind, run};
@@ -184,18 +184,7 @@ async fn apply_again(engine: Arc<Local>, mut writes: WriteSet) -> StoreResult<Co
 
 struct GrantAll;
 
-#[async_trait]
-impl Claims for GrantAll {
-    async fn claim(
-        &self,
-        _: &Namespace,
-        _: RawBsonRef<'_>,
-        _: Option<&RawDocument>,
-        _: &dyn Snapshot,
-    ) -> StoreResult<()> {
-        Ok(())
-    }
-}
+impl Claims for GrantAll {}
 
 /// What is newest, under the name of a snapshot.
 struct Latest {

@@ -11,17 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bson::{RawBson, rawdoc};
+use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_store::{
-    AtomicStore, Cursor, DocumentStore, Error as StoreError, Find, Namespace, Result as StoreResult, Sources, StoreExt,
-    Ticket,
+    AtomicStore, Cursor, DocumentStore, Error as StoreError, Find, Result as StoreResult, Sources, StoreExt, Ticket,
 };
 
 use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
 use crate::transaction::room::Room;
 use crate::{
-    Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Result, Transaction, TransactionId,
+    Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Place, Result, Transaction, TransactionId,
     TransactionOptions,
 };
 
@@ -29,8 +28,7 @@ use crate::{
 const BACKOFF_FIRST: Duration = Duration::from_micros(500);
 /// The longest pause.
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
-/// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns, and
-/// what the transaction has claimed already is not to be kept from others for its sake.
+/// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns.
 const LINE_MAX: Duration = Duration::from_secs(5);
 
 /// A store with transactions. Clones are the same database.
@@ -238,7 +236,7 @@ impl Database {
         let give_up = clock.elapsed().saturating_add(options.retry_time);
         let (mut attempt, mut wanted) = (0, Vec::new());
         loop {
-            let transaction = self.begin_attempt(&options, attempt, &wanted).await?;
+            let transaction = self.begin_attempt(&options, attempt, wanted).await?;
             let error = match run(transaction.clone()).await {
                 Ok(value) => match transaction.clone().commit().await {
                     Ok(_) => return Ok(value),
@@ -268,7 +266,7 @@ impl Database {
         &self,
         options: &TransactionOptions,
         attempt: u32,
-        wanted: &[(Namespace, RawBson)],
+        wanted: Vec<Place>,
     ) -> Result<Transaction> {
         if !wanted.is_empty() {
             let (shared, patience) = (Arc::clone(&self.shared), LINE_MAX.min(options.lifetime / 2));

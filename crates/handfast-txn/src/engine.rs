@@ -113,12 +113,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Begins a transaction, whose claims nobody respects any more after the deadline.
     async fn begin(&self, deadline: Duration) -> StoreResult<Start>;
 
-    /// Begins a transaction that ran into others before, with claims on the documents that it is going to write again: waits
-    /// in line for each, and takes the snapshot after that. None if the engine has no lines to wait in.
+    /// Begins a transaction that was refused a document before, with claims on what it [wanted](Claims::wanted): waits in
+    /// line for all of it, and takes the snapshot after that. None if the engine has no lines to wait in.
     ///
     /// # Cancellation
-    /// What was claimed is given up, and whoever is next has its turn.
-    async fn begin_in_turn(&self, _deadline: Duration, _wanted: &[(Namespace, RawBson)]) -> StoreResult<Option<Start>> {
+    /// The claims or the places in the lines are given up, and whoever is next has its turn.
+    async fn begin_in_turn(&self, _deadline: Duration, _wanted: Vec<Place>) -> StoreResult<Option<Start>> {
         Ok(None)
     }
 
@@ -176,19 +176,31 @@ pub struct Start {
 /// What a transaction commits: a batch whose ticket is the transaction's name.
 pub type WriteSet = AtomicBatch;
 
+/// Where a document is: its namespace, and its `_id` as a [key](handfast_mql::key::encode).
+pub type Place = (Namespace, Vec<u8>);
+
 /// Documents that a transaction is going to write.
 #[async_trait]
 pub trait Claims: Send + Sync {
-    /// Claims a document, given as the transaction's snapshot has it, and the snapshot: so that of two writers the second one learns at
-    /// once, not at its commit. A claim that is granted promises nothing: the commit decides.
+    /// Claims a document, given as the transaction's snapshot has it, and the snapshot: so that of two writers the second
+    /// one learns at once, not at its commit. A claim that is granted promises nothing: the commit decides. Without an
+    /// implementation every claim is granted.
     ///
     /// # Errors
     /// `WriteConflict` (112) if another transaction has a claim on it, or has changed it since the snapshot.
     async fn claim(
         &self,
-        namespace: &Namespace,
-        id: RawBsonRef<'_>,
-        seen: Option<&RawDocument>,
-        snapshot: &dyn Snapshot,
-    ) -> StoreResult<()>;
+        _namespace: &Namespace,
+        _id: RawBsonRef<'_>,
+        _seen: Option<&RawDocument>,
+        _snapshot: &dyn Snapshot,
+    ) -> StoreResult<()> {
+        Ok(())
+    }
+
+    /// After a refused claim, what the transaction will want if it is run again: the document that it was refused, and
+    /// those that it has.
+    fn wanted(&self) -> Vec<Place> {
+        Vec::new()
+    }
 }

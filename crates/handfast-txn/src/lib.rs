@@ -10,7 +10,7 @@ pub mod percolator;
 pub mod transaction;
 
 pub use database::{Counts, Database, WeakDatabase};
-pub use engine::{Claims, Engine, Holder, Indexes, Start, WriteSet};
+pub use engine::{Claims, Engine, Holder, Indexes, Place, Start, WriteSet};
 pub use error::{Error, Result};
 pub use id::{Outcome, TransactionId};
 pub use local::Local;

@@ -9,8 +9,8 @@
 //! The table of claims only makes the second writer of a document fail early. It is not what keeps transactions apart:
 //! the store's check at the commit is. So a claim that is lost, or taken over after its deadline, costs nothing but work.
 //!
-//! A transaction that was refused a document and is run again stands in line for it, and begins with a claim on it. It holds
-//! nothing else meanwhile. (Whoever wants several claims them in one order that all keep.)
+//! A transaction that was refused a document and is run again stands in line for it and for what it had before, and begins
+//! with claims on all of it. It holds nothing while it waits.
 //!
 //! Invariants: no claim outlives its transaction; a commit is applied once per ticket.
 
@@ -20,14 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBson, rawdoc};
+use bson::rawdoc;
 use handfast_store::{
-    AtomicStore, CommitTimestamp, DocumentStore, Namespace, Result as StoreResult, Sources, StoreExt, Ticket,
-    ticket::Recorded,
+    AtomicStore, CommitTimestamp, DocumentStore, Result as StoreResult, Sources, StoreExt, Ticket, ticket::Recorded,
 };
 
 use self::claims::{Holder, Table};
-use crate::{Engine, Outcome, Start, TransactionId, WriteSet};
+use crate::{Engine, Outcome, Place, Start, TransactionId, WriteSet};
 
 /// Transactions on a store that commits batches.
 pub struct Local {
@@ -63,7 +62,7 @@ impl Engine for Local {
         self.begin_with(self.table.holder(self.store.clone(), deadline)).await
     }
 
-    async fn begin_in_turn(&self, deadline: Duration, wanted: &[(Namespace, RawBson)]) -> StoreResult<Option<Start>> {
+    async fn begin_in_turn(&self, deadline: Duration, wanted: Vec<Place>) -> StoreResult<Option<Start>> {
         let holder = self.table.holder(self.store.clone(), deadline);
         holder.reserve(wanted).await;
         self.begin_with(holder).await.map(Some)

@@ -66,7 +66,7 @@ use handfast_mql::Code;
 use handfast_store::index::Index;
 use handfast_store::{
     CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, Error as StoreError, IndexInfo, IndexSpec,
-    ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Snapshot, Sources,
+    ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Sources,
 };
 
 use self::committer::{Committer, Prepared};
@@ -266,18 +266,7 @@ impl Engine for Percolator {
 /// Nothing is claimed before the commit: the prewrites decide.
 struct Unclaimed;
 
-#[async_trait]
-impl Claims for Unclaimed {
-    async fn claim(
-        &self,
-        _: &Namespace,
-        _: RawBsonRef<'_>,
-        _: Option<&RawDocument>,
-        _: &dyn Snapshot,
-    ) -> StoreResult<()> {
-        Ok(())
-    }
-}
+impl Claims for Unclaimed {}
 
 /// Whether there is an array in a document, at any depth.
 fn has_array(document: &RawDocument) -> bool {

@@ -36,7 +36,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bson::RawBson;
 use handfast_mql::Code;
 use handfast_store::{
     AtomicBatch, CommitTimestamp, Error as StoreError, Namespace, Read, Result as StoreResult, Snapshot,
@@ -47,7 +46,7 @@ use self::reads::Reads;
 use self::room::Taken;
 use crate::database::Shared;
 use crate::error::is_transient;
-use crate::{Claims, Error, Isolation, Result, Start, TransactionId, TransactionOptions};
+use crate::{Claims, Error, Isolation, Place, Result, Start, TransactionId, TransactionOptions};
 
 /// A handle on a transaction.
 #[derive(Clone)]
@@ -63,9 +62,8 @@ struct Inner {
     named: AtomicBool,
     /// When its time is over, on the clock of the database's sources.
     deadline: Duration,
-    /// After a refused claim: the document. Not those that it had claimed before: to hold them while it stands in line for this
-    /// one would keep them from everybody.
-    wanted: Mutex<Vec<(Namespace, RawBson)>>,
+    /// After a refused claim: what to claim before it is run again.
+    wanted: Mutex<Vec<Place>>,
     /// One request that writes at a time.
     turn: tokio::sync::Mutex<()>,
     phase: Mutex<Phase>,
@@ -115,12 +113,12 @@ impl Transaction {
         Ok(Transaction::open(shared, options, deadline, start))
     }
 
-    /// Begins again what was refused some documents, once nobody else is going to write them. None if that takes longer than
-    /// this, or if the engine cannot tell.
+    /// Begins again what was refused a document, once nobody else is going to write what it wants. None if that takes
+    /// longer than this, or if the engine cannot tell.
     pub(crate) async fn begin_in_turn(
         shared: Arc<Shared>,
         options: TransactionOptions,
-        wanted: &[(Namespace, RawBson)],
+        wanted: Vec<Place>,
         patience: Duration,
     ) -> Result<Option<Self>> {
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
@@ -197,8 +195,8 @@ impl Transaction {
         }
     }
 
-    /// The document that it was refused; none if it was not.
-    pub(crate) fn wanted(&self) -> Vec<(Namespace, RawBson)> {
+    /// The document that it was refused, and those that it wrote; none if it was not refused one.
+    pub(crate) fn wanted(&self) -> Vec<Place> {
         std::mem::take(&mut self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -296,15 +294,13 @@ impl Inner {
         let by_conflict = matches!(&ended, Ended::RolledBack(Some(_)));
         let before = std::mem::replace(&mut *phase, Phase::Ended(ended));
         drop(phase);
+        if let (true, Phase::Open(open)) = (by_conflict, &before) {
+            *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = open.claims.wanted();
+        }
         // The claims go with it, outside of the lock.
         drop(before);
         self.shared.counts.rolled_back(by_conflict);
         self.give_back();
-    }
-
-    fn refused(&self, namespace: &Namespace, id: &RawBson) {
-        let wanted = vec![(namespace.clone(), id.clone())];
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
     }
 
     /// Its outcome is known: if nobody else can ask for it, its session can go on.

@@ -74,11 +74,7 @@ impl Inner {
         })?;
         if let Some((claims, snapshot)) = claims {
             // Without a write of its own, what the transaction sees is what the snapshot has.
-            let claimed = claims.claim(namespace, id.as_raw_bson_ref(), before, &*snapshot).await;
-            if claimed.is_err() {
-                self.refused(namespace, &id);
-            }
-            claimed?;
+            claims.claim(namespace, id.as_raw_bson_ref(), before, &*snapshot).await?;
         }
         let indexes = self.indexes_of_write(namespace, after.as_deref()).await?;
         if let Some(after) = &after {

@@ -30,10 +30,10 @@ impl Setting {
 
     /// Somebody who reserves these documents.
     fn waits(&self, ids: &[i32]) -> Waiting<'_> {
-        let wanted: Vec<_> = ids.iter().map(|id| (self.namespace.clone(), RawBson::Int32(*id))).collect();
+        let wanted = ids.iter().map(|id| place(&self.namespace, RawBsonRef::Int32(*id))).collect();
         Box::pin(async move {
             let holder = self.holder();
-            holder.reserve(&wanted).await;
+            holder.reserve(wanted).await;
             holder
         })
     }
@@ -44,7 +44,7 @@ impl Setting {
     }
 
     fn is_empty(&self) -> bool {
-        lock(&self.table.claims).by_place.is_empty()
+        lock(&self.table.lines).is_empty()
     }
 }
 
@@ -62,6 +62,19 @@ async fn what_nobody_has_is_not_waited_for() {
     let holder = begun(&mut setting.waits(&[1, 2, 1])).unwrap();
     assert!(setting.may_claim(&holder, 1).await && !setting.may_claim(&setting.holder(), 2).await);
     drop(holder);
+    assert!(setting.is_empty());
+}
+
+#[tokio::test]
+async fn a_refused_transaction_wants_what_it_had_and_what_it_was_refused() {
+    let setting = Setting::new();
+    let (first, second) = (setting.holder(), setting.holder());
+    assert!(setting.may_claim(&first, 1).await && setting.may_claim(&second, 2).await);
+    assert!(second.wanted().is_empty(), "it was refused nothing");
+    assert!(!setting.may_claim(&second, 1).await);
+    let wanted = [2, 1].map(|id| place(&setting.namespace, RawBsonRef::Int32(id)));
+    assert_eq!(second.wanted(), wanted);
+    drop((first, second));
     assert!(setting.is_empty());
 }
 
@@ -95,6 +108,21 @@ async fn whoever_gives_up_is_passed_over_before_and_after_it_was_called() {
 }
 
 #[tokio::test]
+async fn whoever_waits_holds_nothing() {
+    let setting = Setting::new();
+    let first = begun(&mut setting.waits(&[1])).unwrap();
+    let mut both = setting.waits(&[1, 2]);
+    assert!(begun(&mut both).is_none());
+    let other = setting.holder();
+    assert!(setting.may_claim(&other, 2).await, "nobody has it yet");
+    drop(first);
+    assert!(begun(&mut both).is_none(), "the other one has 2");
+    drop(other);
+    drop(begun(&mut both).unwrap());
+    assert!(setting.is_empty());
+}
+
+#[tokio::test]
 async fn those_who_want_the_same_in_another_order_do_not_wait_in_a_circle() {
     let setting = Setting::new();
     let first = begun(&mut setting.waits(&[1, 2])).unwrap();
@@ -107,14 +135,54 @@ async fn those_who_want_the_same_in_another_order_do_not_wait_in_a_circle() {
 }
 
 #[tokio::test]
+async fn whoever_was_passed_over_often_enough_has_its_documents_kept() {
+    let setting = Setting::new();
+    let mut passing = begun(&mut setting.waits(&[1])).unwrap();
+    let busy = begun(&mut setting.waits(&[2])).unwrap();
+    let mut both = setting.waits(&[1, 2]);
+    assert!(begun(&mut both).is_none());
+    for passed in 0..1000 {
+        let mut next = setting.waits(&[1]);
+        assert!(begun(&mut next).is_none());
+        drop(passing);
+        let Some(holder) = begun(&mut next) else {
+            assert!(passed >= 10, "not kept free at once: {passed}");
+            assert!(!setting.may_claim(&setting.holder(), 1).await, "kept from newcomers too");
+            drop(busy);
+            drop(begun(&mut both).unwrap());
+            drop(begun(&mut next).unwrap());
+            assert!(setting.is_empty());
+            return;
+        };
+        passing = holder;
+    }
+    panic!("it waits for ever");
+}
+
+#[tokio::test]
+async fn what_was_kept_for_one_who_gives_up_goes_to_the_next() {
+    let setting = Setting::new();
+    let busy = begun(&mut setting.waits(&[2])).unwrap();
+    let mut both = setting.waits(&[1, 2]);
+    assert!(begun(&mut both).is_none());
+    let mut next = setting.waits(&[1]);
+    while let Some(holder) = begun(&mut next) {
+        drop(holder);
+        next = setting.waits(&[1]);
+    }
+    drop(both);
+    drop((begun(&mut next).unwrap(), busy));
+    assert!(setting.is_empty());
+}
+
+#[tokio::test]
 async fn a_long_wait_leaves_no_trace() {
     let setting = Setting::new();
     let holder = begun(&mut setting.waits(&[1])).unwrap();
     for _ in 0..100 {
         assert!(begun(&mut setting.waits(&[1])).is_none());
     }
-    let waiting = lock(&setting.table.claims).by_place.values().map(|claim| claim.waiting.len()).sum::<usize>();
-    assert!(waiting <= 1, "{waiting} that have given up");
+    assert_eq!(lock(&setting.table.lines).waiting(), 0, "those that have given up");
     drop(holder);
     assert!(setting.is_empty());
 }
