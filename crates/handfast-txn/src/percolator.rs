@@ -56,6 +56,7 @@ mod rows;
 mod snapshot;
 mod unique;
 mod validation;
+mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;

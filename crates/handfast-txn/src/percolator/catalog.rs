@@ -32,9 +32,7 @@ use handfast_store::index::Index;
 use handfast_store::{Error as StoreError, IndexSpec, Namespace, Result as StoreResult};
 
 use super::row::Timestamp;
-
-/// The `_id` of the catalog.
-pub(super) const CATALOG: &str = "catalog";
+use super::whole::{Whole, number, signed};
 
 /// Tells an index from all others there ever were, also of the same name.
 pub(super) type IndexId = [u8; 16];
@@ -137,17 +135,6 @@ impl Catalog {
         self.of(|kept| kept.id == id).next().is_some()
     }
 
-    /// Whether another version has the same indexes.
-    pub(super) fn is_same(&self, other: &Catalog) -> bool {
-        let entries = |catalog: &Catalog| catalog.indexes.iter().map(entry).collect::<Vec<_>>();
-        entries(self) == entries(other)
-    }
-
-    /// The version after this one, not changed yet.
-    pub(super) fn next(&self) -> Catalog {
-        Catalog { version: self.version + 1, indexes: self.indexes.clone() }
-    }
-
     /// Adds an index, in force from this version on.
     pub(super) fn add(&mut self, id: IndexId, namespace: Namespace, index: Arc<Index>, state: State, now: Timestamp) {
         self.indexes.push(Kept { id, namespace, index, state, from: self.version, until: None, alive: now });
@@ -171,13 +158,26 @@ impl Catalog {
     pub(super) fn forget(&mut self, pick: impl Fn(&Kept) -> bool) {
         self.indexes.retain(|kept| !(kept.is_dropped() && pick(kept)));
     }
+}
 
-    /// From its document.
-    ///
-    /// # Errors
-    /// `InternalError` (1) if it is not what Handfast writes.
-    pub(super) fn from_document(document: &RawDocument) -> StoreResult<Self> {
-        let version = number(document, "v")?;
+impl Whole for Catalog {
+    const NAME: &'static str = "catalog";
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn next(&self) -> Self {
+        Catalog { version: self.version + 1, indexes: self.indexes.clone() }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let entries = |catalog: &Catalog| catalog.indexes.iter().map(entry).collect::<Vec<_>>();
+        entries(self) == entries(other)
+    }
+
+    fn from_document(document: &RawDocument) -> StoreResult<Self> {
+        let version = number(document, "v").map_err(damaged)?;
         let mut indexes = Vec::new();
         for entry in document.get_array("indexes").map_err(damaged)? {
             let RawBsonRef::Document(entry) = entry.map_err(damaged)? else { return Err(damaged("an index is none")) };
@@ -186,10 +186,9 @@ impl Catalog {
         Ok(Catalog { version, indexes })
     }
 
-    /// Its document.
-    pub(super) fn to_document(&self) -> RawDocumentBuf {
+    fn to_document(&self) -> RawDocumentBuf {
         let indexes: RawArrayBuf = self.indexes.iter().map(|kept| bson::RawBson::Document(entry(kept))).collect();
-        rawdoc! { "_id": CATALOG, "v": signed(self.version), "indexes": indexes }
+        rawdoc! { "_id": Catalog::NAME, "v": signed(self.version), "indexes": indexes }
     }
 }
 
@@ -227,7 +226,7 @@ fn kept(entry: &RawDocument) -> StoreResult<Kept> {
         other => return Err(damaged(format_args!("an index is in the state '{other}'"))),
     };
     let until = match entry.get("until").map_err(damaged)? {
-        Some(_) => Some(number(entry, "until")?),
+        Some(_) => Some(number(entry, "until").map_err(damaged)?),
         None => None,
     };
     Ok(Kept {
@@ -235,23 +234,15 @@ fn kept(entry: &RawDocument) -> StoreResult<Kept> {
         namespace: Namespace::new(database, collection)?,
         index: Arc::new(Index::compile(spec)?),
         state,
-        from: number(entry, "from")?,
+        from: number(entry, "from").map_err(damaged)?,
         until,
-        alive: Timestamp(number(entry, "alive")?),
+        alive: Timestamp(number(entry, "alive").map_err(damaged)?),
     })
 }
 
 /// An index's id as BSON has it.
 pub(super) fn uuid(id: IndexId) -> Binary {
     Binary { subtype: BinarySubtype::Uuid, bytes: id.to_vec() }
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-fn number(document: &RawDocument, name: &str) -> StoreResult<u64> {
-    u64::try_from(document.get_i64(name).map_err(damaged)?).map_err(damaged)
 }
 
 fn damaged(why: impl std::fmt::Display) -> StoreError {

@@ -2,20 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use bson::rawdoc;
-use handfast_mql::Code;
-use handfast_store::{
-    Error as StoreError, ErrorClass, Insert, Namespace, Result as StoreResult, StoreExt, Update, UpdateSpec,
-    UpdateStatement,
-};
+use handfast_store::{Namespace, Result as StoreResult};
 
-use super::catalog::{CATALOG, Catalog, IndexId};
+use super::catalog::{Catalog, IndexId};
 use super::core::{Core, conflict, lock};
-
-/// The collection of the catalog, in the engine's own database.
-const COLLECTION: &str = "catalog";
-/// Attempts at a change of the catalog: others have changed it each time, or an answer got lost.
-const ATTEMPTS_MAX: usize = 64;
 
 /// The catalog as it was read last.
 #[derive(Default)]
@@ -63,17 +53,20 @@ impl Core {
 
     /// The catalog as it is in the store.
     pub(super) async fn newest_catalog(&self) -> StoreResult<Arc<Catalog>> {
-        let found = self.rows.store.find_one(&namespace()?, rawdoc! { "_id": CATALOG }).await?;
-        let read = Arc::new(found.map_or(Ok(Catalog::default()), |document| Catalog::from_document(&document))?);
-        let mut newest = lock(&self.definitions.newest);
-        if read.version > newest.version {
-            *newest = Arc::clone(&read);
-        }
+        let read = Arc::new(self.rows.whole::<Catalog>().await?);
+        self.learn_catalog(&read);
         Ok(read)
     }
 
-    /// Changes the catalog, and puts the change in force. The function may be called several times, on what is there then:
-    /// also on what it has made of it before, if the answer to that got lost. What it leaves as it is is not written.
+    fn learn_catalog(&self, read: &Arc<Catalog>) {
+        let mut newest = lock(&self.definitions.newest);
+        if read.version > newest.version {
+            *newest = Arc::clone(read);
+        }
+    }
+
+    /// Changes the catalog, and puts the change in force. The function may be called several times, as that of
+    /// [`change_whole`](super::rows::Rows::change_whole).
     ///
     /// # Errors
     /// Those of the store: it may be changed, and in force or not. Those of the function.
@@ -81,43 +74,14 @@ impl Core {
         &self,
         change: impl Fn(&mut Catalog) -> StoreResult<T> + Send + Sync,
     ) -> StoreResult<T> {
-        for _ in 0..ATTEMPTS_MAX {
-            let before = self.newest_catalog().await?;
-            let mut next = before.next();
-            let answer = change(&mut next)?;
-            let is_same = next.is_same(&before);
-            if is_same || self.replace_catalog(before.version, &next).await? {
-                // What is there may be so since an answer got lost, and not be announced.
-                let version = if is_same { before.version } else { next.version };
-                if version > 0 {
-                    self.oracle.announce(version).await?;
-                }
-                return Ok(answer);
-            }
+        let (answer, catalog) = self.rows.change_whole::<Catalog, T>(change).await?;
+        let catalog = Arc::new(catalog);
+        self.learn_catalog(&catalog);
+        // What is there may be so since an answer got lost, and not be announced.
+        if catalog.version > 0 {
+            self.oracle.announce(catalog.version).await?;
         }
-        Err(conflict("the catalog of indexes was changed by others again and again"))
-    }
-
-    /// Puts a version in the place of the one before; `false` if another one is there, or if the answer got lost.
-    async fn replace_catalog(&self, before: u64, next: &Catalog) -> StoreResult<bool> {
-        let (namespace, document) = (namespace()?, next.to_document());
-        let result = if before == 0 {
-            let outcome = self.rows.store.insert(Insert::new(namespace, vec![document])).await;
-            outcome.map(|outcome| (outcome.inserted > 0, outcome.errors))
-        } else {
-            let version = i64::try_from(before).unwrap_or(i64::MAX);
-            let filter = rawdoc! { "_id": CATALOG, "v": version };
-            let statement = UpdateStatement::one(filter, UpdateSpec::Document(document));
-            let outcome = self.rows.store.update(Update::new(namespace, vec![statement])).await;
-            outcome.map(|outcome| (outcome.matched > 0, outcome.errors))
-        };
-        match result.map(|(is_there, errors)| (is_there, errors.into_iter().next())) {
-            Ok((is_there, None)) => Ok(is_there),
-            Ok((_, Some(refused))) if refused.error.code() == Code::DuplicateKey => Ok(false),
-            Ok((_, Some(refused))) => Err(refused.error),
-            Err(error) if error.class() == ErrorClass::TransientNetwork => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(answer)
     }
 
     /// Whether what a transaction relied on is still so in a version that is in force now.
@@ -137,8 +101,4 @@ impl Core {
             Some((namespace, _)) => Err(conflict(format_args!("the unique indexes of {namespace} have changed"))),
         }
     }
-}
-
-fn namespace() -> Result<Namespace, StoreError> {
-    Namespace::new(super::DATABASE, COLLECTION)
 }
