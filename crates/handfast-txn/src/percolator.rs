@@ -22,6 +22,7 @@
 //! | what became of a transaction | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes`, `rename` |
 //! | what others have left | `resolver`, `cleaner` |
+//! | history for whoever still reads it | `keeper`, `leases` |
 //!
 //! # The question of seed 2
 //!
@@ -46,6 +47,8 @@ mod committer;
 mod core;
 mod definitions;
 mod indexes;
+mod keeper;
+mod leases;
 mod options;
 mod oracle;
 mod records;
@@ -79,7 +82,7 @@ use self::snapshot::Reader;
 use crate::{Claims, Engine, Holder, Indexes, Outcome, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;
-pub use options::{CLEANING_INTERVAL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, RETENTION};
+pub use options::{CLEANING_INTERVAL, LEASE_TTL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, RETENTION};
 pub use oracle::AHEAD_MAX;
 
 /// The database of what the engine keeps for itself.
@@ -116,6 +119,15 @@ impl Percolator {
     /// Those of the store. What was done stays done.
     pub async fn clean(&self) -> StoreResult<Cleaned> {
         self.core.clean().await
+    }
+
+    /// Has history kept for the snapshots of this process that are old, and gives that up when they are gone. Done by itself
+    /// now and then, and before a read that needs it.
+    ///
+    /// # Errors
+    /// Those of the store: a snapshot that stays without is read until history is forgotten, and then is too old.
+    pub async fn keep_history(&self) -> StoreResult<()> {
+        self.core.keep().await
     }
 
     /// Returns once no commit of this process has anything left to do.
@@ -212,6 +224,7 @@ impl Engine for Percolator {
 
     async fn flush(&self) -> StoreResult<()> {
         self.idle().await;
+        self.core.keep().await?;
         self.core.rows.store.flush().await
     }
 

@@ -151,7 +151,7 @@ impl Rules {
     }
 
     pub(crate) fn collect(self, row: &Row, safe: Timestamp) -> Collected {
-        match row::collect(row, safe) {
+        match row::collect(row, safe.into()) {
             Collected::Change(mut left) if self.is(Mutant::RecordDroppedEarly) => {
                 left.rolled_back.clear();
                 Collected::Change(left)

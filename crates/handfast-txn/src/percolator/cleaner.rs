@@ -4,8 +4,9 @@
 //! resolved; then rows forget what is below the safe point. A commit record must outlive the locks that point at it: if a
 //! lock from below the safe point is still there after the first part, nothing is forgotten in this pass.
 //!
-//! The safe point is so far back that nothing sent by a transaction from below it can arrive any more, and that nobody
-//! reads there: see [`PercolatorOptions::retention`](super::PercolatorOptions::retention).
+//! The safe point is so far back that nothing sent by a transaction from below it can arrive any more
+//! ([`PercolatorOptions::retention`](super::PercolatorOptions::retention)), and that nobody reads there
+//! ([`keeper`](super::keeper)).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use handfast_store::{BatchLimit, Cursor, Find, Namespace, Result as StoreResult,
 
 use super::core::Core;
 use super::resolver::Resolved;
-use super::row::{Collected, Key, Revision, Row, Step, Timestamp, collect};
+use super::row::{Collected, Key, Revision, Row, SafePoint, Step, Timestamp, collect};
 use super::rows::unchecked;
 
 /// Rows that are read at a time.
@@ -38,16 +39,16 @@ impl Core {
     /// One pass over all collections.
     pub(super) async fn clean(&self) -> StoreResult<Cleaned> {
         let now = self.oracle.next().await?;
-        let safe = now.minus(self.options.retention);
+        let safe = self.safe_point(now).await?;
         let mut cleaned = Cleaned::default();
         let oldest = self.resolve_all(&mut cleaned).await?;
         self.clean_catalog(now).await?;
-        if oldest.is_none_or(|oldest| oldest >= safe) {
-            cleaned.collected += self.remove_orphans(safe).await?;
+        if oldest.is_none_or(|oldest| oldest >= safe.messages) {
+            cleaned.collected += self.remove_orphans(safe.readers).await?;
             for namespace in self.namespaces().await? {
                 cleaned.collected += self.collect(&namespace, safe).await?;
             }
-            let before = now.minus(self.options.outcome_retention.max(self.options.retention));
+            let before = now.minus(self.options.outcome_retention).min(safe.messages);
             cleaned.forgotten = self.remove_records(before).await?;
         }
         Ok(cleaned)
@@ -103,7 +104,7 @@ impl Core {
         Ok(oldest)
     }
 
-    async fn collect(&self, namespace: &Namespace, safe: Timestamp) -> StoreResult<u64> {
+    async fn collect(&self, namespace: &Namespace, safe: SafePoint) -> StoreResult<u64> {
         let filter = rawdoc! { "$or": [
             { "_hf.old": { "$exists": true } }, { "_hf.rb": { "$exists": true } }, { "_hf.del": { "$exists": true } },
         ] };

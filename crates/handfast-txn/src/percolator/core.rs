@@ -10,6 +10,7 @@ use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, Sour
 use tokio::sync::watch;
 
 use super::definitions::Definitions;
+use super::keeper::Keeper;
 use super::options::PercolatorOptions;
 use super::oracle::Oracle;
 use super::row::{Key, Timestamp};
@@ -31,13 +32,21 @@ pub(super) struct Core {
     pub(super) oracle: Oracle,
     pub(super) background: Background,
     /// The snapshots that are read here, by their timestamp: those of transactions are their start.
-    open: Mutex<BTreeMap<Timestamp, Weak<PercolatorSnapshot>>>,
+    pub(super) open: Mutex<BTreeMap<Timestamp, Open>>,
+    pub(super) keeper: Keeper,
     finished: Mutex<Bounded<Timestamp, ()>>,
     outcomes: Mutex<Bounded<TransactionId, Fate>>,
     /// The indexes that the engine keeps itself.
     pub(super) definitions: Definitions,
     /// Collections that have been seen to have no unique index in the store.
     checked: Mutex<HashSet<Namespace>>,
+}
+
+/// A snapshot that is read here.
+pub(super) struct Open {
+    /// When it began, on this process's stopwatch.
+    pub(super) begun: Duration,
+    snapshot: Weak<PercolatorSnapshot>,
 }
 
 /// What became of a transaction's commit, as far as this process knows.
@@ -61,6 +70,7 @@ impl Core {
             oracle,
             background: Background::default(),
             open: Mutex::default(),
+            keeper: Keeper::default(),
             finished: Mutex::new(Bounded::new(FINISHED_MAX)),
             outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
             definitions: Definitions::default(),
@@ -77,18 +87,20 @@ impl Core {
         let begun = self.elapsed();
         let at = self.oracle.next().await?;
         let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun));
-        lock(&self.open).insert(at, Arc::downgrade(&snapshot));
+        lock(&self.open).insert(at, Open { begun, snapshot: Arc::downgrade(&snapshot) });
+        self.start_keeping();
         Ok(snapshot)
     }
 
     /// Nobody reads the snapshot any more.
     pub(super) fn leave(&self, at: Timestamp) {
         lock(&self.open).remove(&at);
+        self.keeper.left();
     }
 
     /// The snapshot of this timestamp, if somebody still holds it.
     pub(super) fn entered(&self, at: Timestamp) -> Option<Arc<PercolatorSnapshot>> {
-        lock(&self.open).get(&at)?.upgrade()
+        lock(&self.open).get(&at)?.snapshot.upgrade()
     }
 
     pub(super) fn is_checked(&self, namespace: &Namespace) -> bool {

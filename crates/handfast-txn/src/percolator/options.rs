@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const LOCK_TTL: Duration = Duration::from_secs(5);
 /// How long after its start nothing that a transaction sent can arrive any more, and no reader needs what was there before.
 pub const RETENTION: Duration = Duration::from_secs(600);
+/// How long history is kept for the old snapshots of a process without a sign of life from it.
+pub const LEASE_TTL: Duration = Duration::from_secs(60);
 /// How long the outcomes of transactions that have a name are kept.
 pub const OUTCOME_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often what is left behind is looked for.
@@ -17,9 +19,12 @@ pub struct PercolatorOptions {
     /// How long a lock is respected without a sign of life from its transaction. A third of it is how often a commit that
     /// takes long gives one.
     pub lock_ttl: Duration,
-    /// How far back readers can look, and how long rollback records and tombstones are kept. A transaction sends nothing
-    /// later than half of this after its start, and what is sent arrives within the other half, or never.
+    /// How long history is kept for everybody, and rollback records and tombstones. A transaction locks nothing later than
+    /// half of this after its start, and what is sent arrives within the other half, or never. A process that reads a snapshot
+    /// for longer than half of this takes a lease.
     pub retention: Duration,
+    /// How long such a lease is respected without a sign of life from its process, who gives one three times as often.
+    pub lease_ttl: Duration,
     /// How long outcomes of transactions with a name and results of requests with tickets are kept, at least `retention`:
     /// longer than anybody sends a request again, or asks. After that a transaction counts as rolled back.
     pub outcome_retention: Duration,
@@ -33,6 +38,7 @@ impl Default for PercolatorOptions {
         PercolatorOptions {
             lock_ttl: LOCK_TTL,
             retention: RETENTION,
+            lease_ttl: LEASE_TTL,
             outcome_retention: OUTCOME_RETENTION,
             cleaning_interval,
         }

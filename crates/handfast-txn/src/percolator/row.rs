@@ -115,6 +115,22 @@ impl From<Timestamp> for CommitTimestamp {
     }
 }
 
+/// Up to where rows may forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SafePoint {
+    /// Nothing arrives any more of a transaction that began before this.
+    pub messages: Timestamp,
+    /// Nobody reads before this, which is no later.
+    pub readers: Timestamp,
+}
+
+impl From<Timestamp> for SafePoint {
+    /// The same for both.
+    fn from(both: Timestamp) -> Self {
+        SafePoint { messages: both, readers: both }
+    }
+}
+
 /// Where a row is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {

@@ -86,6 +86,13 @@ impl PercolatorSnapshot {
         }
     }
 
+    /// The row as the store has it.
+    async fn read(&self, key: &Key) -> StoreResult<Row> {
+        let row = self.core.rows.read(key).await?;
+        self.core.check_kept(self).await?;
+        Ok(row)
+    }
+
     /// What the snapshot has of a row.
     async fn judged(&self, key: &Key, row: Row) -> StoreResult<Option<RawDocumentBuf>> {
         let row = self.settled(key, row).await?;
@@ -96,15 +103,17 @@ impl PercolatorSnapshot {
         }
     }
 
-    /// The row once it can be read in the snapshot: waits for transactions that may commit before that.
+    /// The row, which was still there when it was read, once it can be read in the snapshot: waits for transactions that may
+    /// commit before that.
     ///
     /// # Errors
     /// `SnapshotTooOld` (239), `WriteConflict` (112) for a transaction that does not end.
     async fn settled(&self, key: &Key, mut row: Row) -> StoreResult<Row> {
-        let mut pause = PAUSE_FIRST;
+        let (mut pause, mut is_as_given) = (PAUSE_FIRST, true);
         for _ in 0..LOOKS_MAX {
             match read_at(&row, self.at) {
-                Seen::Document(_) | Seen::Nothing => {}
+                Seen::Document(_) | Seen::Nothing if is_as_given => {}
+                Seen::Document(_) | Seen::Nothing => self.core.check_kept(self).await?,
                 Seen::TooOld => return Err(too_old(&key)),
                 Seen::Locked(_) => {
                     row = match self.core.resolve(key, row).await? {
@@ -115,11 +124,9 @@ impl PercolatorSnapshot {
                             self.core.rows.read(key).await?
                         }
                     };
+                    is_as_given = false;
                     continue;
                 }
-            }
-            if self.age() > self.core.options.retention / 2 {
-                return Err(too_old(&"the snapshot"));
             }
             self.learn(key, &row);
             return Ok(row);
@@ -131,7 +138,7 @@ impl PercolatorSnapshot {
     pub(super) async fn version(&self, key: &Key) -> StoreResult<Option<(Timestamp, RawDocumentBuf)>> {
         let row = match self.known(key) {
             Some(row) => row,
-            None => self.core.rows.read(key).await?,
+            None => self.read(key).await?,
         };
         let row = self.settled(key, row).await?;
         let version = row.versions().find(|version| version.commit <= self.at);
@@ -153,6 +160,7 @@ impl PercolatorSnapshot {
                 let row = Row::from_document(&document)?;
                 read.insert(encoded(row.id.as_raw_bson_ref()), row);
             }
+            self.core.check_kept(self).await?;
         }
         let mut documents = Vec::new();
         for key in keys {
@@ -180,7 +188,7 @@ pub(super) fn encoded(id: RawBsonRef<'_>) -> Vec<u8> {
     bytes
 }
 
-fn too_old(what: &dyn std::fmt::Display) -> StoreError {
+pub(super) fn too_old(what: &dyn std::fmt::Display) -> StoreError {
     let text =
         format!("the version of {what} that the transaction needs is not kept any more: run the transaction again");
     StoreError::command(Code::SnapshotTooOld, text)
@@ -293,6 +301,7 @@ impl Scan {
             }
             if !self.is_exhausted {
                 let page = self.cursor.next_page(READ_AHEAD).await?;
+                self.snapshot.core.check_kept(&self.snapshot).await?;
                 self.is_exhausted = page.exhausted;
                 self.ready = page.documents.into();
                 continue;

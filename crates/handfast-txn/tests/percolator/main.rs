@@ -11,6 +11,7 @@
 mod building;
 mod costs;
 mod crash_points;
+mod leases;
 mod outcomes;
 mod rules;
 mod steps;

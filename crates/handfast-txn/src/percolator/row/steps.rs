@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bson::RawDocumentBuf;
 
-use super::{Body, Key, Lock, RECORDS_MAX, Revision, Row, Timestamp, VERSION_BYTES_MAX, VERSIONS_MAX, Version};
+use super::{
+    Body, Key, Lock, RECORDS_MAX, Revision, Row, SafePoint, Timestamp, VERSION_BYTES_MAX, VERSIONS_MAX, Version,
+};
 
 /// What a step makes of a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -248,29 +250,32 @@ pub enum Collected {
     Nothing,
 }
 
-/// Forgets what nobody needs who began at the safe point or after it. Before, all locks of transactions that began below
-/// it have been resolved, in all rows: the versions that are forgotten here are what those locks ask for.
-pub fn collect(row: &Row, safe: Timestamp) -> Collected {
+/// Forgets what is below the safe point. Before, all locks of transactions have been resolved, in all rows, of which nothing
+/// arrives any more: the versions that are forgotten here are what those locks ask for.
+pub fn collect(row: &Row, safe: SafePoint) -> Collected {
     if matches!(row.revision, Revision::Missing | Revision::Plain)
-        || row.lock.as_ref().is_some_and(|lock| lock.start < safe)
+        || row.lock.as_ref().is_some_and(|lock| lock.start < safe.messages)
     {
         return Collected::Same;
     }
     let mut left = row.clone();
-    let needed = match row.versions().position(|version| version.commit <= safe) {
+    let needed = match row.versions().position(|version| version.commit <= safe.readers) {
         Some(newest) => newest,
         None => row.old.len(),
     };
     left.old.truncate(needed);
-    left.rolled_back.retain(|start| *start >= safe);
-    let is_gone = left.visible.body == Body::Deleted && left.visible.commit <= safe;
+    // Readers who are let down by these are let down without them.
+    let is_evidence = |version: &Version| version.body == Body::Cut && version.commit <= safe.messages;
+    while left.old.pop_if(|version| is_evidence(version)).is_some() {}
+    left.rolled_back.retain(|start| *start >= safe.messages);
+    let is_gone = left.visible.body == Body::Deleted && left.visible.commit <= safe.readers;
     let is_idle = left.lock.is_none() && left.old.is_empty() && left.rolled_back.is_empty();
     // What made the row can still be sent once more so long as its start, the row's first revision, is above.
-    let is_settled = matches!(left.revision, Revision::At(revision) if revision < safe.0);
+    let is_settled = matches!(left.revision, Revision::At(revision) if revision < safe.messages.0);
     if is_gone && is_idle && is_settled {
         return Collected::Nothing;
     }
-    if left == *row { Collected::Same } else { Collected::Change(left.next(safe)) }
+    if left == *row { Collected::Same } else { Collected::Change(left.next(safe.messages)) }
 }
 
 impl Key {

@@ -280,7 +280,7 @@ fn a_row_full_of_records_takes_no_more_locks() {
 #[test]
 fn collections() {
     let three = || after_commits(missing(), [10, 20, 30].into_iter(), &nobody);
-    let versions = |safe| match collect(&three(), Timestamp(safe)) {
+    let versions = |safe| match collect(&three(), Timestamp(safe).into()) {
         Collected::Same => 4,
         Collected::Change(row) => row.versions().count(),
         Collected::Nothing => 0,
@@ -288,12 +288,12 @@ fn collections() {
     assert_eq!([5, 11, 20, 21, 31, 99].map(versions), [4, 3, 3, 2, 1, 1]);
 
     // What was cut is not read wrongly.
-    let Collected::Change(left) = collect(&three(), Timestamp(21)) else { panic!() };
+    let Collected::Change(left) = collect(&three(), Timestamp(21).into()) else { panic!() };
     assert_eq!(read_at(&left, Timestamp(20)), Seen::TooOld);
     assert_eq!(read_at(&left, Timestamp(21)), Seen::Document(&bob(20)));
 
     // Records of rollbacks, from the safe point on.
-    let kept = |safe| match collect(&row(given_up()), Timestamp(safe)) {
+    let kept = |safe| match collect(&row(given_up()), Timestamp(safe).into()) {
         Collected::Same => 1,
         Collected::Change(row) => row.rolled_back.len(),
         Collected::Nothing => panic!(),
@@ -301,9 +301,37 @@ fn collections() {
     assert_eq!([7, 8].map(kept), [1, 0]);
 
     // Nothing of a row with a lock that should have been resolved.
-    assert_eq!(collect(&row(locked()), Timestamp(8)), Collected::Same);
-    assert_eq!(collect(&missing(), Timestamp(8)), Collected::Same);
-    assert_eq!(collect(&row(bob(10)), Timestamp(8)), Collected::Same);
+    assert_eq!(collect(&row(locked()), Timestamp(8).into()), Collected::Same);
+    assert_eq!(collect(&missing(), Timestamp(8).into()), Collected::Same);
+    assert_eq!(collect(&row(bob(10)), Timestamp(8).into()), Collected::Same);
+}
+
+/// Who still reads keeps versions, and what can be told of them; not the records of who decided what.
+#[test]
+fn readers_keep_versions_and_not_evidence() {
+    let safe = |readers| SafePoint { messages: Timestamp(99), readers: Timestamp(readers) };
+    let three = after_commits(missing(), [10, 20, 30].into_iter(), &nobody);
+    let Collected::Change(left) = collect(&three, safe(21)) else { panic!() };
+    assert_eq!(left.versions().count(), 2);
+    assert_eq!(read_at(&left, Timestamp(21)), Seen::Document(&bob(20)));
+    assert_eq!(read_at(&left, Timestamp(20)), Seen::TooOld);
+
+    let Collected::Change(left) = collect(&row(given_up()), safe(0)) else { panic!() };
+    assert_eq!((left.rolled_back, left.old.len()), (vec![], 0));
+
+    let many = after_commits(missing(), (10..70).step_by(2), &nobody);
+    let Collected::Change(left) = collect(&many, safe(0)) else { panic!() };
+    assert_eq!(left.old.len(), VERSIONS_MAX);
+    for at in 10..80 {
+        assert_eq!(read_at(&left, Timestamp(at)), read_at(&many, Timestamp(at)));
+    }
+
+    let lock = Lock { body: Body::Deleted, ..put(40, 0) };
+    let Ok(Step::Change(locked)) = prewrite(&three, &lock) else { panic!() };
+    let Ok(Step::Change(gone)) = commit(&locked, Timestamp(40), Timestamp(41), &nobody) else { panic!() };
+    let Collected::Change(left) = collect(&gone, safe(40)) else { panic!() };
+    assert_eq!(read_at(&left, Timestamp(40)), Seen::Document(&bob(30)));
+    assert_eq!(collect(&gone, safe(41)), Collected::Nothing);
 }
 
 #[test]
@@ -313,12 +341,12 @@ fn a_tombstone_goes_when_nobody_can_need_it() {
     let Ok(Step::Change(gone)) = commit(&locked, Timestamp(20), Timestamp(21), &nobody) else { panic!() };
     assert_eq!(gone.to_document().iter().count(), 2);
     assert_eq!(read_at(&gone, Timestamp(21)), Seen::Nothing);
-    assert!(matches!(collect(&gone, Timestamp(20)), Collected::Change(_)));
-    assert_eq!(collect(&gone, Timestamp(21)), Collected::Nothing);
+    assert!(matches!(collect(&gone, Timestamp(20).into()), Collected::Change(_)));
+    assert_eq!(collect(&gone, Timestamp(21).into()), Collected::Nothing);
     // One whose maker may still send the request that made it stays.
     let Ok(Step::Change(noted)) = rollback(&missing(), Timestamp(30), true) else { panic!() };
-    assert_eq!(collect(&noted, Timestamp(30)), Collected::Same);
-    assert_eq!(collect(&noted, Timestamp(31)), Collected::Nothing);
+    assert_eq!(collect(&noted, Timestamp(30).into()), Collected::Same);
+    assert_eq!(collect(&noted, Timestamp(31).into()), Collected::Nothing);
 }
 
 /// A step that somebody tries on a row.
@@ -328,7 +356,8 @@ enum Try {
     Commit(usize),
     RollBack(usize, bool),
     Renew(usize),
-    Collect,
+    /// All that nobody needs, who began below what was read last, or at all.
+    Collect(bool),
 }
 
 fn tries() -> impl Strategy<Value = Vec<Try>> {
@@ -337,7 +366,7 @@ fn tries() -> impl Strategy<Value = Vec<Try>> {
         4 => (0..6_usize).prop_map(Try::Commit),
         2 => (0..6_usize, any::<bool>()).prop_map(|(of, record)| Try::RollBack(of, record)),
         1 => (0..6_usize).prop_map(Try::Renew),
-        1 => Just(Try::Collect),
+        1 => any::<bool>().prop_map(Try::Collect),
     ];
     proptest::collection::vec(one, 1..60)
 }
@@ -353,6 +382,7 @@ proptest! {
         let mut decided = [Status::Unheard; 6];
         let mut readings: Vec<(Timestamp, Option<RawDocumentBuf>)> = Vec::new();
         let mut safe = Timestamp(0);
+        let mut kept = None;
         let start = |of: usize| Timestamp(100 + 10 * of as u64);
         for step in tries {
             now += 1;
@@ -369,9 +399,13 @@ proptest! {
                     rollback(&current, start(of), record).ok()
                 }
                 Try::Renew(of) => renew(&current, start(of), Duration::from_secs(now)).ok(),
-                Try::Collect => {
+                Try::Collect(keeps) => {
                     safe = current.lock.as_ref().map_or(Timestamp(now), |lock| lock.start);
-                    match collect(&current, safe) {
+                    if keeps {
+                        kept = kept.or(readings.last().map(|(at, _)| *at));
+                    }
+                    let readers = kept.map_or(safe, |at| safe.min(at));
+                    match collect(&current, SafePoint { messages: safe, readers }) {
                         Collected::Change(row) => Some(Step::Change(row)),
                         Collected::Same => None,
                         Collected::Nothing => break,
@@ -394,7 +428,8 @@ proptest! {
                 match read_at(&current, *at) {
                     Seen::Document(document) => prop_assert_eq!(Some(document), seen.as_ref()),
                     Seen::Nothing => prop_assert!(seen.is_none()),
-                    Seen::TooOld => {}
+                    // Fewer versions than are kept, whoever reads them.
+                    Seen::TooOld => prop_assert!(kept.is_none_or(|kept| *at < kept)),
                     Seen::Locked(lock) => prop_assert!(lock.start <= *at),
                 }
             }

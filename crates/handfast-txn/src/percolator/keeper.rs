@@ -1,0 +1,205 @@
+//! History is kept for whoever reads it, in whatever process.
+//!
+//! ```text
+//! age of a snapshot     0 ............ retention/2 .................. retention ......................
+//! what keeps it         nothing is forgotten that soon                                                 the lease alone
+//!                                      a lease is taken: by the oracle still before this ^
+//! its reads             by the stopwatch           and a look at the lease after each
+//! ```
+//!
+//! A short transaction costs nothing. A process with a snapshot older than half of the retention takes a lease
+//! ([`super::leases`]), gives signs of life, and gives it up when the snapshot is gone.
+//!
+//! # Why nobody reads a hole
+//!
+//! A collector fetches a timestamp, then reads the leases, takes those away that are dead, and forgets what is below both
+//! the timestamp minus the retention and the oldest lease that is left.
+//!
+//! - *Taken in time.* After a lease is there, its process fetches a timestamp. If that is no more than the retention above the
+//!   snapshot, then so was that of every collector that read the leases before, and it has left the snapshot alone;
+//!   whoever reads them later finds the lease. If it is more, the snapshot is given up.
+//! - *Looked at afterwards.* Whoever reads in an old snapshot looks, when he has the rows, whether the lease is still there. If
+//!   it is, nothing that he needed had been forgotten when he read: a collector takes the lease away first.
+//! - *Lost.* A process that was slow finds its lease gone and takes a new one, in time or not, as above.
+//!
+//! None of this compares two clocks, or trusts in a stopwatch: those say when it is time for a lease, and for how long a dead
+//! process holds others up.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use handfast_store::Result as StoreResult;
+use tokio::sync::Notify;
+
+use super::core::{Core, conflict, lock};
+use super::leases::{LeaseId, Leases, Watched};
+use super::row::{SafePoint, Timestamp};
+use super::snapshot::{PercolatorSnapshot, too_old};
+
+/// Attempts at a lease: others have taken it away each time, or it was too late for the oldest snapshot.
+const ATTEMPTS_MAX: usize = 8;
+/// The shortest time between two looks whether a lease is needed.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// What a process does for its old snapshots, and what it knows of those of others.
+#[derive(Default)]
+pub(super) struct Keeper {
+    /// A lease that may be in the store. Who changes it, holds this lock.
+    entered: tokio::sync::Mutex<Option<LeaseId>>,
+    held: Mutex<Option<Held>>,
+    /// Snapshots below this may have been forgotten.
+    floor: AtomicU64,
+    watched: Mutex<Watched>,
+    /// A snapshot is gone while there was a lease.
+    changed: Arc<Notify>,
+    is_started: AtomicBool,
+}
+
+/// A lease that was taken in time.
+#[derive(Clone, Copy)]
+struct Held {
+    id: LeaseId,
+    /// Back to here; in the store it reaches no less far back.
+    at: Timestamp,
+}
+
+impl Keeper {
+    fn held(&self) -> Option<Held> {
+        *lock(&self.held)
+    }
+
+    fn hold(&self, held: Option<Held>) {
+        *lock(&self.held) = held;
+    }
+
+    fn floor(&self) -> Timestamp {
+        Timestamp(self.floor.load(Ordering::SeqCst))
+    }
+
+    /// A snapshot is not read any more.
+    pub(super) fn left(&self) {
+        if self.held().is_some() {
+            self.changed.notify_one();
+        }
+    }
+}
+
+impl Core {
+    /// Whether all that was read in a snapshot up to now was still there. To be asked after each reading from the store.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` (239) if it may not have been; those of the store.
+    pub(super) async fn check_kept(&self, snapshot: &PercolatorSnapshot) -> StoreResult<()> {
+        if !self.is_old(snapshot.begun) {
+            return Ok(());
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            if snapshot.at < self.keeper.floor() {
+                break;
+            }
+            let held = self.keeper.held().filter(|held| held.at <= snapshot.at);
+            if let Some(held) = held
+                && self.rows.whole::<Leases>().await?.keeps(held.id, snapshot.at)
+            {
+                return Ok(());
+            }
+            self.keep().await?;
+        }
+        Err(too_old(&"the snapshot"))
+    }
+
+    /// Whether a snapshot that began then is no longer kept for its youth.
+    fn is_old(&self, begun: Duration) -> bool {
+        self.elapsed().saturating_sub(begun) > self.options.retention / 2
+    }
+
+    /// The oldest snapshot to keep, if one is old enough to need a lease.
+    fn oldest_to_keep(&self) -> Option<Timestamp> {
+        let open = lock(&self.open);
+        let mut kept = open.range(self.keeper.floor()..);
+        let oldest = *kept.clone().next()?.0;
+        kept.any(|(_, open)| self.is_old(open.begun)).then_some(oldest)
+    }
+
+    /// Takes a lease if a snapshot needs one, gives a sign of life if there is one, gives it up if it is not needed.
+    ///
+    /// # Errors
+    /// Those of the store: to be tried again.
+    pub(super) async fn keep(&self) -> StoreResult<()> {
+        let mut entered = self.keeper.entered.lock().await;
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(at) = self.oldest_to_keep() else { return self.give_up(&mut entered).await };
+            if let Some(held) = self.keeper.held().filter(|held| held.at <= at) {
+                // Before it is so in the store, where it may be so although the answer gets lost.
+                self.keeper.hold(Some(Held { at, ..held }));
+                if self.rows.change_whole(|leases: &mut Leases| Ok(leases.renew(held.id, at))).await?.0 {
+                    return Ok(());
+                }
+                self.keeper.hold(None);
+                *entered = None;
+            }
+            let id = *entered.get_or_insert_with(|| self.sources.uuid());
+            let ttl = self.options.lease_ttl;
+            self.rows.change_whole(|leases: &mut Leases| leases.take(id, at, ttl)).await?;
+            let now = self.oracle.next().await?;
+            self.keeper.floor.fetch_max(now.minus(self.options.retention).0, Ordering::SeqCst);
+            if at >= self.keeper.floor() {
+                self.keeper.hold(Some(Held { id, at }));
+                return Ok(());
+            }
+        }
+        Err(conflict("a lease on old snapshots was taken away by others again and again"))
+    }
+
+    async fn give_up(&self, entered: &mut Option<LeaseId>) -> StoreResult<()> {
+        let Some(id) = *entered else { return Ok(()) };
+        self.keeper.hold(None);
+        let leave = |leases: &mut Leases| {
+            leases.leave(id);
+            Ok(())
+        };
+        self.rows.change_whole(leave).await?;
+        *entered = None;
+        Ok(())
+    }
+
+    /// Up to where nobody needs anything any more, for a timestamp that was fetched before. Takes dead leases away.
+    pub(super) async fn safe_point(&self, now: Timestamp) -> StoreResult<SafePoint> {
+        let asked = self.elapsed();
+        let mut leases: Leases = self.rows.whole().await?;
+        let dead = lock(&self.keeper.watched).dead(&leases, asked, self.elapsed());
+        if !dead.is_empty() {
+            tracing::warn!(
+                leases = dead.len(),
+                "processes with old snapshots give no sign of life: history is not kept for them"
+            );
+            let remove = |leases: &mut Leases| {
+                leases.remove(&dead);
+                Ok(())
+            };
+            leases = self.rows.change_whole(remove).await?.1;
+        }
+        let messages = now.minus(self.options.retention);
+        let readers = leases.oldest().map_or(messages, |oldest| oldest.min(messages));
+        Ok(SafePoint { messages, readers })
+    }
+
+    /// Looks again and again whether a lease is needed, until the engine is gone. Called within a runtime.
+    pub(super) fn start_keeping(self: &Arc<Self>) {
+        if self.keeper.is_started.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let interval = (self.options.lease_ttl / 3).min(self.options.retention / 8).max(INTERVAL_MIN);
+        let (core, changed): (Weak<Core>, _) = (Arc::downgrade(self), Arc::clone(&self.keeper.changed));
+        tokio::spawn(async move {
+            loop {
+                let _ = tokio::time::timeout(interval, changed.notified()).await;
+                let Some(core) = core.upgrade() else { return };
+                if let Err(error) = core.keep().await {
+                    tracing::warn!(%error, "no lease on old snapshots: it is tried again");
+                }
+            }
+        });
+    }
+}
