@@ -27,6 +27,21 @@ import servers  # noqa: E402
 
 TABLE = HERE / "differences.md"
 JUDGED = ("handfast", "mongodb")
+LANGUAGE = HERE.parent.parent / "crates" / "handfast-mql" / "src"
+OPERATOR = r"\$[a-z][A-Za-z0-9]*"
+# Names in the language's sources that no script has to ask for.
+NOT_ASKED = {
+    # refused by name, as the documentation of the language says
+    "$accumulator", "$array", "$changeStream", "$changeStreamSplitLargeEvent", "$collStats", "$currentOp", "$densify", "$fill",
+    "$function", "$geoIntersects", "$geoNear", "$geoWithin", "$indexStats", "$jsonSchema", "$listLocalSessions",
+    "$listSampledQueries", "$listSearchIndexes", "$listSessions", "$meta", "$near", "$nearSphere", "$planCacheStats",
+    "$querySettings", "$rankFusion", "$sampleRate", "$score", "$scoreFusion", "$search", "$searchMeta", "$setWindowFields",
+    "$shardedDataDistribution", "$vectorSearch", "$where", "$within",
+    # parts of a reference to a document, and fields in examples
+    "$ref", "$db", "$fee", "$path", "$price", "$tags",
+    # on no collection: a script's short line always names one
+    "$documents",
+}
 TRIES_MAX = 3
 SOCKET_MILLISECONDS = 20_000
 
@@ -34,7 +49,7 @@ SOCKET_MILLISECONDS = 20_000
 def main():
     options = arguments()
     cases = [case for path in sorted((HERE / "scripts").glob("*.script")) for case in scripts.read_script(path)]
-    problems = check_table(cases, options.write)
+    problems = check_table(cases, options.write) + not_asked_for()
     if options.only:
         cases = [case for case in cases if any(f"{case.script}/{case.title}".startswith(only) for only in options.only)]
     if not cases:
@@ -54,6 +69,16 @@ def main():
     for problem in problems:
         print("FAILED", problem)
     return 1 if problems else 0
+
+
+def not_asked_for():
+    """Operators that the language has and no script uses, and exceptions that are none any more, as lines."""
+    sources = [path.read_text() for path in LANGUAGE.rglob("*.rs") if "tests" not in path.parts and path.stem != "tests"]
+    known = {name for source in sources for name in re.findall(f'"({OPERATOR})"', source)}
+    asked = {name for path in (HERE / "scripts").glob("*.script") for name in re.findall(OPERATOR, path.read_text())}
+    return [f"no script asks for {name}" for name in sorted(known - asked - NOT_ASKED)] + [
+        f"{name} need not be in NOT_ASKED" for name in sorted(NOT_ASKED & asked | NOT_ASKED - known)
+    ]
 
 
 def arguments():

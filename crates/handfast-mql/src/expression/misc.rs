@@ -22,9 +22,12 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
     match name {
         "$rand" => {
-            if !matches!(argument, RawBsonRef::Document(document) if document.is_empty())
-                && !matches!(argument, RawBsonRef::Array(array) if array.is_empty())
-            {
+            let is_empty = match argument {
+                RawBsonRef::Document(document) => document.is_empty(),
+                RawBsonRef::Array(array) => array.is_empty(),
+                _ => return Err(Error::new(Code(10065), "invalid parameter: expected an object ($rand)")),
+            };
+            if !is_empty {
                 return Err(Error::new(Code(3_040_501), "$rand does not currently accept arguments"));
             }
             Ok(Some(Node::form(Rand)))

@@ -205,7 +205,8 @@ fn chance_comes_from_the_seed() {
     let first = evaluate(doc! { "$rand": {} }, doc! {}).unwrap().unwrap();
     assert_eq!(Some(first.clone()), evaluate(doc! { "$rand": {} }, doc! {}).unwrap());
     assert!((0.0..1.0).contains(&first.as_f64().unwrap()));
-    check_error(doc! { "$rand": 1 }, doc! {}, 3040501);
+    check_error(doc! { "$rand": { "a": 1 } }, doc! {}, 3040501);
+    check_error(doc! { "$rand": 1 }, doc! {}, 10065);
 }
 
 #[test]

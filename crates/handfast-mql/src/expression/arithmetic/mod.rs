@@ -361,8 +361,13 @@ fn bit_not<'a>(value: Value<'a>) -> Result<Value<'a>> {
         None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => Ok(Value::NULL),
         Some(RawBsonRef::Int32(number)) => Ok((!number).into()),
         Some(RawBsonRef::Int64(number)) => Ok((!number).into()),
+        Some(_) if number_of(&value).is_some() => {
+            let text = format!("$bitNot only supports int and long, not: {}.", value.type_name());
+            Err(Error::new(Code::TypeMismatch, text))
+        }
         Some(_) => {
-            Err(Error::new(Code(28_765), format!("$bitNot only supports int and long, not {}", value.type_name())))
+            let text = format!("$bitNot only supports numeric types, not {}", value.type_name());
+            Err(Error::new(Code(28_765), text))
         }
     }
 }

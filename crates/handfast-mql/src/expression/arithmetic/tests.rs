@@ -139,7 +139,8 @@ fn bits() {
     gives(doc! { "$bitNot": 5_i64 }, -6_i64);
     gives(doc! { "$bitAnd": [1, null] }, Bson::Null);
     check_error(doc! { "$bitAnd": [1, 1.0] }, doc! {}, 14);
-    check_error(doc! { "$bitNot": 1.0 }, doc! {}, 28765);
+    check_error(doc! { "$bitNot": 1.0 }, doc! {}, 14);
+    check_error(doc! { "$bitNot": "1" }, doc! {}, 28765);
 }
 
 #[test]
