@@ -10,7 +10,7 @@ use handfast_store::conformance::{self, Report, Subject};
 use handfast_store::{DocumentStore, Sources};
 
 use crate::ferretdb::FerretDb;
-use crate::support::Handfast;
+use crate::support::{Handfast, skipped};
 
 /// `handfast serve`, with its data in a directory.
 #[test]
@@ -36,7 +36,7 @@ fn ext_conformance_of_ferretdb() {
 fn ext_conformance_of_mongodb() {
     let Ok(uri) = std::env::var("HANDFAST_TEST_MONGODB_URI") else {
         // No package registry has one: whoever has a MongoDB runs this.
-        println!("skipped: HANDFAST_TEST_MONGODB_URI names no MongoDB");
+        skipped("HANDFAST_TEST_MONGODB_URI names no MongoDB");
         return;
     };
     let (report, about) = conform(&uri, false);

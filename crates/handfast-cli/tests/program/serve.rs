@@ -1,5 +1,6 @@
 //! `handfast serve`: what it says, how it stops, and what stops it from starting.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
@@ -179,7 +180,7 @@ fn a_directory_that_may_not_be_written_is_one_line() -> Result<()> {
         Err(error) => {
             let missing = format!("the program cannot be run as another user here: {error}");
             assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing}");
-            println!("skipped: {missing}");
+            writeln!(std::io::stderr(), "skipped: {missing}")?;
         }
     }
     Ok(())
