@@ -5,14 +5,26 @@
 use std::io::ErrorKind;
 
 use handfast_embedded::Error as Embedded;
+use handfast_patterns::Error as Pattern;
 use handfast_server::Error as Server;
+use handfast_store::Applied;
 
 /// What to do, if anything can be said.
 pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(|cause| {
         let of_server = cause.downcast_ref::<Server>().and_then(about_addresses);
-        of_server.or_else(|| cause.downcast_ref::<Embedded>().and_then(about_directories))
+        let of_directory = cause.downcast_ref::<Embedded>().and_then(about_directories);
+        let of_pattern = cause.downcast_ref::<Pattern>().and_then(about_steps);
+        of_server.or(of_directory).or(of_pattern)
     })
+}
+
+/// Every step of a pattern can be repeated.
+fn about_steps(error: &Pattern) -> Option<&'static str> {
+    match error.applied() {
+        Applied::Maybe => Some("whether that was done is not known: the same command again does nothing twice"),
+        Applied::No => None,
+    }
 }
 
 fn about_addresses(error: &Server) -> Option<&'static str> {

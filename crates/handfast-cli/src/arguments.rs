@@ -4,6 +4,7 @@
 //! [`configuration`]). A flag's field name is its key there.
 
 mod measure;
+mod pattern;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -15,6 +16,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde::Serialize;
 
 pub(crate) use self::measure::{BankArguments, BenchArguments, BenchFlags, ProcessFlags, SubjectFlags};
+pub(crate) use self::pattern::*;
 pub(crate) use self::users::{PasswordFlags, UserArguments, UserFlags};
 use crate::configuration::{self, Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
 
@@ -101,6 +103,51 @@ pub(crate) enum Command {
         handfast bank --lost-replies 5 --isolation serializable --history run.jsonl --json"
     )]
     Bank(Box<BankArguments>),
+
+    /// Look at a queue of jobs, and put right what went wrong in it
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast jobs status --data /srv/handfast --database shop\n  \
+        handfast jobs list --database shop --state failed --store mongodb://127.0.0.1:27017\n  \
+        handfast jobs retry --all --data /srv/handfast --database shop"
+    )]
+    Jobs(JobsArguments),
+
+    /// Look at a ledger, count its books again, and put right what went wrong in it
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast ledger status --data /srv/handfast --database bank\n  \
+        handfast ledger verify --database bank --store mongodb://127.0.0.1:27017"
+    )]
+    Ledger(LedgerArguments),
+
+    /// Look at two-phase transactions, and bring to their end what was left behind
+    #[command(
+        subcommand,
+        name = "twophase",
+        after_help = "Examples:\n  \
+        handfast twophase status --data /srv/handfast --database bank\n  \
+        handfast twophase recover --database bank --store mongodb://127.0.0.1:27017"
+    )]
+    TwoPhase(TwoPhaseArguments),
+
+    /// Look at fields that are copied into other documents, and bring them up to date
+    #[command(
+        subcommand,
+        after_help = "Example:\n  handfast sync verify --data /srv/handfast --database site --collection users \\\n    \
+        --link comments:user:name=userName"
+    )]
+    Sync(SyncArguments),
+
+    /// Look at trees of documents that change as a whole, and remove what was left behind
+    #[command(
+        subcommand,
+        after_help = "Example:\n  \
+        handfast versions status --data /srv/handfast --database shop --collection items --root catalogue"
+    )]
+    Versions(VersionsArguments),
 
     /// Measure the store or the server against a baseline in the same run
     #[command(

@@ -13,13 +13,13 @@ use std::future::Future;
 
 use anyhow::Context;
 
-use crate::arguments::{CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags, UserArguments};
+use crate::arguments::{AnyStoreFlags, CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags, UserArguments};
 use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
 use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::logging;
 use crate::shutdown::{STOPPING, Shutdown};
-use crate::{bank, bench};
+use crate::{bank, bench, pattern};
 
 /// Runs a command.
 pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
@@ -60,6 +60,11 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
             let (settings, console) = prepare(open)?;
             block_on(until_stopped(user::run(&settings, &arguments, console)))
         }
+        Command::Jobs(arguments) => pattern::jobs(&arguments),
+        Command::Ledger(arguments) => pattern::ledger(&arguments),
+        Command::TwoPhase(arguments) => pattern::two_phase(&arguments),
+        Command::Sync(arguments) => pattern::sync(&arguments),
+        Command::Versions(arguments) => pattern::versions(&arguments),
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings)?;
             config::run(&configuration, Console::new(arguments.common.output))
@@ -84,22 +89,38 @@ fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration,
     })
 }
 
-/// The settings of a command that opens a data directory, and starts its log: of errors, unless somebody asked for more,
-/// because its own report is enough.
+/// The settings of a command that opens a data directory, and starts its log.
 fn prepare(flags: &OpenFlags) -> Result<(Settings, Console), Mistake> {
     let mut given = Given::default();
     given.add(&flags.store)?;
     given.add(&flags.log)?;
-    let configuration = Configuration::load(flags.common.config.as_deref(), given)?;
+    let configuration = load_quietly(&flags.common, given)?;
+    Ok((configuration.settings, Console::new(flags.common.output)))
+}
+
+/// The same for a command that opens a data directory or another server.
+pub(crate) fn prepare_any(flags: &AnyStoreFlags) -> Result<(Configuration, Console), Mistake> {
+    let mut given = Given::default();
+    given.add(&flags.store)?;
+    given.add(&flags.remote)?;
+    given.add(&flags.log)?;
+    let configuration = load_quietly(&flags.common, given)?;
+    Ok((configuration, Console::new(flags.common.output)))
+}
+
+/// Reads the configuration and starts the log: of errors, unless somebody asked for more, because the command's own report is
+/// enough.
+fn load_quietly(common: &CommonFlags, given: Given) -> Result<Configuration, Mistake> {
+    let configuration = Configuration::load(common.config.as_deref(), given)?;
     let level = match configuration.origin("log-level") {
         Origin::Default => LogLevel::Warn,
         _ => configuration.settings.log_level,
     };
     logging::start(configuration.settings.log_format, level);
-    Ok((configuration.settings, Console::new(flags.common.output)))
+    Ok(configuration)
 }
 
-fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
+pub(crate) fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let result = runtime.block_on(work);
     // Whoever asked to stop does not wait for what runs on a thread of its own and cannot be interrupted.
@@ -109,7 +130,7 @@ fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result
 
 /// Runs to the end, or until somebody asks to stop: then the work is dropped where it waits, which undoes what is
 /// half done.
-async fn until_stopped<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
+pub(crate) async fn until_stopped<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
     let shutdown = Shutdown::listen(|| write_remark(STOPPING)).context("cannot listen for signals")?;
     tokio::select! {
         result = work => result,

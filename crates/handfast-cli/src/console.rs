@@ -4,12 +4,14 @@
 //! people at a terminal.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::advice;
 use crate::arguments::OutputFlags;
+use crate::listing::Listing;
 
 #[cfg(test)]
 mod tests;
@@ -39,10 +41,47 @@ impl Console {
         }
     }
 
+    /// Prints a list: a table, or a line of JSON for each of its rows.
+    pub(crate) fn list(self, listing: &Listing) -> io::Result<()> {
+        if self.json {
+            let mut lines = String::new();
+            for line in listing.lines() {
+                lines.push_str(&serde_json::to_string(line)?);
+                lines.push('\n');
+            }
+            write_out(lines.as_bytes())?;
+        } else if !self.quiet {
+            write_out(format!("{}\n", listing.table()).as_bytes())?;
+        }
+        if listing.has_more() {
+            self.remark("there are more: --limit shows them");
+        }
+        Ok(())
+    }
+
+    /// Says something beside a report.
+    pub(crate) fn remark(self, text: &str) {
+        if !self.quiet {
+            write_remark(text);
+        }
+    }
+
+    /// A sign that something is done of which nobody knows how far it is; it draws only for people.
+    pub(crate) fn spinner(self, what: &'static str) -> ProgressBar {
+        let style = ProgressStyle::with_template(&format!("{what} {{spinner}} {{elapsed}}"));
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let bar = ProgressBar::with_draw_target(None, self.target()).with_style(style);
+        bar.enable_steady_tick(TICK);
+        bar
+    }
+
+    fn target(self) -> ProgressDrawTarget {
+        let shown = !self.quiet && !self.json && io::stderr().is_terminal();
+        if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
+    }
+
     /// A progress bar; it draws only for people. A length of 0 is a spinner that counts.
     pub(crate) fn progress(self, what: &'static str, unit: &'static str, length: u64) -> ProgressBar {
-        let shown = !self.quiet && !self.json && io::stderr().is_terminal();
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let (length, template) = match length {
             0 => (None, format!("{what} {{spinner}} {{human_pos}} {unit} {{per_sec}} {{elapsed}} {{msg}}")),
             _ => (
@@ -51,9 +90,12 @@ impl Console {
             ),
         };
         let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        ProgressBar::with_draw_target(length, target).with_style(style)
+        ProgressBar::with_draw_target(length, self.target()).with_style(style)
     }
 }
+
+/// How often a spinner turns that nobody moves.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Writes to standard output. A reader that went away (`| head`) is no error.
 pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {

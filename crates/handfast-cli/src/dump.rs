@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::arguments::Selection;
 
 pub(crate) use read::{find_sources, restore};
-pub(crate) use write::{count_documents, dump, find_collections};
+pub(crate) use write::{count_documents, dump, find_collections, listed};
 
 /// What was written or read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

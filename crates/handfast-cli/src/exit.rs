@@ -58,7 +58,10 @@ fn is_damage(cause: &(dyn std::error::Error + 'static)) -> bool {
     use handfast_embedded::Error as Embedded;
 
     let embedded = cause.downcast_ref::<Embedded>();
-    let store = cause.downcast_ref::<handfast_store::Error>();
+    let store = cause.downcast_ref::<handfast_store::Error>().or_else(|| match cause.downcast_ref() {
+        Some(handfast_patterns::Error::Store(error)) => Some(error),
+        _ => None,
+    });
     embedded.is_some_and(|error| matches!(error, Embedded::Damaged { .. } | Embedded::Corrupt(_)))
         || store.is_some_and(|error| error.code() == Code::DataCorruptionDetected)
 }

@@ -7,11 +7,13 @@ use anyhow::{anyhow, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mongodb::{Capability, ConnectOptions, Server};
 use handfast_mql::Code;
-use handfast_store::{DocumentStore, Sources};
+use handfast_store::{DocumentStore, Namespace, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use tracing::warn;
 
 use crate::configuration::{Configuration, ConnectionString, Mistake, Origin, Settings};
+use crate::dump::listed;
+use crate::exit::Usage;
 
 /// What only the embedded store has: its settings, which are of no use beside another server.
 const EMBEDDED: [&str; 6] =
@@ -75,6 +77,37 @@ impl Opened {
                 store.close().await?;
             }
             Place::Server(_) => self.database.flush().await?,
+        }
+        Ok(())
+    }
+}
+
+/// A store as it is, without transactions over it: for what changes one document at a time.
+pub(crate) struct Plain {
+    pub(crate) store: Arc<dyn DocumentStore>,
+    /// The directory, if it is one.
+    embedded: Option<EmbeddedStore>,
+}
+
+impl Plain {
+    /// Opens what the settings name: the data directory, which must be there and in which nothing expires meanwhile, or a server.
+    pub(crate) async fn open(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
+        let settings = &configuration.settings;
+        check(configuration)?;
+        let sources = bounded(sources, settings);
+        if let Some(uri) = &settings.store {
+            let (store, _) = connect(uri, settings.sole_writer, sources).await?;
+            return Ok(Plain { store, embedded: None });
+        }
+        let embedded = open_existing(settings, sources).await?;
+        Ok(Plain { store: Arc::new(embedded.clone()), embedded: Some(embedded) })
+    }
+
+    /// Returns once nothing is under way any more.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        drop(self.store);
+        if let Some(embedded) = self.embedded {
+            embedded.close().await?;
         }
         Ok(())
     }
@@ -159,4 +192,23 @@ pub(crate) fn options(settings: &Settings) -> Options {
         expiry_interval: Some(settings.expiry_interval.0),
         ..Options::default()
     }
+}
+
+/// A collection that a flag names.
+pub(crate) fn namespace(database: &str, collection: &str, flag: &str) -> anyhow::Result<Namespace> {
+    Namespace::new(database, collection)
+        .map_err(|error| Usage(format!("--database or {flag}: {}", error.message())).into())
+}
+
+/// That a collection which a flag names is there.
+pub(crate) async fn ensure_there(store: &dyn DocumentStore, namespace: &Namespace, flag: &str) -> anyhow::Result<()> {
+    let (database, collection) = (namespace.database(), namespace.collection());
+    let databases = store.list_databases().await?;
+    let there = databases.iter().any(|name| name == database);
+    ensure!(there, "--database: there is no database '{database}'; {}", listed(&databases));
+    let collections = store.list_collections(database).await?;
+    let collections: Vec<String> = collections.into_iter().map(|info| info.name).collect();
+    let there = collections.iter().any(|name| name == collection);
+    ensure!(there, "{flag}: there is no collection '{collection}' in {database}; {}", listed(&collections));
+    Ok(())
 }

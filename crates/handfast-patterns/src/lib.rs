@@ -2,6 +2,7 @@
 
 mod error;
 pub mod exactly_once;
+mod fields;
 pub mod job_queue;
 pub mod ledger;
 mod runner;
@@ -14,6 +15,7 @@ pub mod versioned_tree;
 
 pub use error::{Error, Result};
 pub use exactly_once::{Change, ExactlyOnce, Outcome, Token, TwoStep};
+pub use fields::FieldNames;
 pub use job_queue::{JobContext, JobError, JobQueue, JobQueueOptions, NewJob, Worker, WorkerOptions};
 pub use ledger::{Ledger, LedgerOptions, NewAccount, NewEntry};
 pub use runner::{Round, Runner, RunnerCounts, RunnerOptions};

@@ -7,12 +7,14 @@ fn the_definition_is_sound() {
 
 #[test]
 fn every_command_shows_an_example() {
-    let root = definition();
-    for command in root.get_subcommands().chain([&root]) {
-        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        assert!(after.contains("Example"), "{} has no example", command.get_name());
-        assert!(after.contains(&format!("handfast {}", command.get_name())) || command.get_name() == "handfast");
-    }
+    check_examples(&definition(), "handfast");
+}
+
+/// Of a command, called so, and of the commands in it.
+fn check_examples(command: &clap::Command, called: &str) {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    assert!(after.contains("Example") && after.contains(called), "`{called}` has no example");
+    command.get_subcommands().for_each(|inner| check_examples(inner, &format!("{called} {}", inner.get_name())));
 }
 
 #[test]

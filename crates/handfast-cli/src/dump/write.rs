@@ -50,7 +50,7 @@ pub(crate) async fn find_collections(store: &dyn DocumentStore, selection: &Sele
 }
 
 /// What there is instead, in a line that people can read.
-fn listed(names: &[String]) -> String {
+pub(crate) fn listed(names: &[String]) -> String {
     match names.len() {
         0 => "there is none".to_owned(),
         1 => format!("there is {}", names[0]),

@@ -5,6 +5,7 @@ mod computation;
 mod configuration;
 mod directory;
 mod history;
+mod patterns;
 mod serve;
 mod support;
 mod users;

@@ -84,6 +84,8 @@ pub struct Depth {
     pub scheduled: u64,
     /// Jobs that workers have.
     pub processing: u64,
+    /// Those of them whose workers have been silent for longer than the lease.
+    pub silent: u64,
     /// Dead letters.
     pub failed: u64,
     /// How long the job has been due that has been due for longest.
@@ -137,6 +139,21 @@ impl JobQueue {
         sources: Sources,
         options: JobQueueOptions,
     ) -> Result<Self> {
+        let queue = JobQueue::attach(store, namespace, sources, options)?;
+        queue.jobs.create_indexes(queue.indexes()?).await?;
+        Ok(queue)
+    }
+
+    /// The same queue for those who only look: creates no indexes.
+    ///
+    /// # Errors
+    /// Settings that make no sense.
+    pub fn attach(
+        store: Arc<dyn DocumentStore>,
+        namespace: Namespace,
+        sources: Sources,
+        options: JobQueueOptions,
+    ) -> Result<Self> {
         let Backoff { jitter, .. } = options.backoff;
         if options.lease.is_zero() || !(0.0..=1.0).contains(&jitter) {
             return Err(Error::invalid("a job queue needs a lease, and a jitter from 0 to 1"));
@@ -144,9 +161,7 @@ impl JobQueue {
         if options.attempts_max == 0 || options.crashes_max == 0 {
             return Err(Error::invalid("a job needs at least one attempt, and one crash to be given up for"));
         }
-        let queue = JobQueue { jobs: Steps::new(store, namespace), sources, options: Arc::new(options) };
-        queue.jobs.create_indexes(queue.indexes()?).await?;
-        Ok(queue)
+        Ok(JobQueue { jobs: Steps::new(store, namespace), sources, options: Arc::new(options) })
     }
 
     fn indexes(&self) -> Result<Vec<IndexSpec>> {
@@ -314,6 +329,7 @@ impl JobQueue {
             due: self.jobs.count(&due).await?,
             scheduled: self.jobs.count(&todo(doc! { "$gt": now })).await?,
             processing: self.jobs.count(&doc! { &fields.state: JobState::Processing.name() }).await?,
+            silent: self.jobs.count(&requests::silent(fields, self.ago(self.options.lease))).await?,
             failed: self.jobs.count(&doc! { &fields.state: JobState::Failed.name() }).await?,
             oldest_due: oldest.map(|job| Duration::from_millis(u64::try_from(age(job.run_at)).unwrap_or(0))),
         })

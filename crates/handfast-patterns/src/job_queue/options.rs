@@ -6,6 +6,7 @@ use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document};
 use serde::Serialize;
 
+use crate::fields::field_names;
 use crate::runner::jittered;
 use crate::{Error, Result};
 
@@ -65,73 +66,47 @@ impl Backoff {
     }
 }
 
-/// Names of fields.
-#[derive(Clone, Debug)]
-pub struct JobFields {
-    /// When it was enqueued.
-    pub ts: String,
-    /// Where it is.
-    pub state: String,
-    /// Which handler it is for.
-    pub kind: String,
-    /// What the handler gets.
-    pub details: String,
-    /// Who has it, or had it: `{name, ts, claim}`.
-    pub worker: String,
-    /// 1 until it is done or given up.
-    pub undone: String,
-    /// Failures.
-    pub attempts: String,
-    /// Times that its worker fell silent.
-    pub crashes: String,
-    /// Larger goes first.
-    pub priority: String,
-    /// Not before.
-    pub run_at: String,
-    /// Why it failed last.
-    pub error: String,
-    /// What its handler returned.
-    pub result: String,
-    /// How far its handler says it is.
-    pub progress: String,
-    /// When it was done or given up, by the store's clock.
-    pub finished_at: String,
-    /// Somebody wants it canceled while a worker has it.
-    pub cancel: String,
-    /// No other undone job has this key.
-    pub unique: String,
-    /// No other job has this key, done or not.
-    pub unique_window: String,
-    /// Jobs of one key are done one after the other.
-    pub order: String,
-    /// The key of the order, while a worker has the job.
-    pub running: String,
-}
-
-impl Default for JobFields {
-    fn default() -> Self {
-        let name = str::to_owned;
-        JobFields {
-            ts: name("ts"),
-            state: name("state"),
-            kind: name("type"),
-            details: name("details"),
-            worker: name("worker"),
-            undone: name("undone"),
-            attempts: name("attempts"),
-            crashes: name("crashes"),
-            priority: name("priority"),
-            run_at: name("runAt"),
-            error: name("error"),
-            result: name("result"),
-            progress: name("progress"),
-            finished_at: name("finishedAt"),
-            cancel: name("cancel"),
-            unique: name("unique"),
-            unique_window: name("uniqueWindow"),
-            order: name("order"),
-            running: name("running"),
-        }
+field_names! {
+    /// Names of fields.
+    pub struct JobFields {
+        /// When it was enqueued.
+        ts: "ts",
+        /// Where it is.
+        state: "state",
+        /// Which handler it is for.
+        kind: "type",
+        /// What the handler gets.
+        details: "details",
+        /// Who has it, or had it: `{name, ts, claim}`.
+        worker: "worker",
+        /// 1 until it is done or given up.
+        undone: "undone",
+        /// Failures.
+        attempts: "attempts",
+        /// Times that its worker fell silent.
+        crashes: "crashes",
+        /// Larger goes first.
+        priority: "priority",
+        /// Not before.
+        run_at: "runAt",
+        /// Why it failed last.
+        error: "error",
+        /// What its handler returned.
+        result: "result",
+        /// How far its handler says it is.
+        progress: "progress",
+        /// When it was done or given up, by the store's clock.
+        finished_at: "finishedAt",
+        /// Somebody wants it canceled while a worker has it.
+        cancel: "cancel",
+        /// No other undone job has this key.
+        unique: "unique",
+        /// No other job has this key, done or not.
+        unique_window: "uniqueWindow",
+        /// Jobs of one key are done one after the other.
+        order: "order",
+        /// The key of the order, while a worker has the job.
+        running: "running",
     }
 }
 

@@ -202,6 +202,21 @@ impl Ledger {
         sources: Sources,
         options: LedgerOptions,
     ) -> Result<Self> {
+        let ledger = Ledger::attach(store, entries, sources, options)?;
+        ledger.create_indexes().await?;
+        Ok(ledger)
+    }
+
+    /// The same ledger for those who only look: creates no indexes.
+    ///
+    /// # Errors
+    /// Settings that make no sense.
+    pub fn attach(
+        store: Arc<dyn DocumentStore>,
+        entries: Namespace,
+        sources: Sources,
+        options: LedgerOptions,
+    ) -> Result<Self> {
         if options.attempts_max == 0 || options.pause_first.is_zero() || options.pause_longest.is_zero() {
             return Err(Error::invalid("a ledger needs at least one attempt, and pauses"));
         }
@@ -212,9 +227,7 @@ impl Ledger {
         }
         let entries = Steps::new(store, entries);
         let (accounts, holds) = (entries.at(accounts), entries.at(holds));
-        let ledger = Ledger { entries, accounts, holds, sources, options: Arc::new(options) };
-        ledger.create_indexes().await?;
-        Ok(ledger)
+        Ok(Ledger { entries, accounts, holds, sources, options: Arc::new(options) })
     }
 
     /// What is committed is in the first index alone.

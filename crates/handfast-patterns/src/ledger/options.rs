@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::fields::field_names;
+
 /// Settings of [`Ledger`](super::Ledger).
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
@@ -45,91 +47,59 @@ impl Default for LedgerOptions {
     }
 }
 
-/// Names of fields.
-#[derive(Clone, Debug)]
-pub struct LedgerFields {
-    /// Of an entry: when it was posted.
-    pub ts: String,
-    /// Of an entry: whether it can still change.
-    pub proc: String,
-    /// Of an entry: whether it counts.
-    pub state: String,
-    /// Of an entry: what it changes.
-    pub changes: String,
-    /// Of a change: the `_id` of the account.
-    pub account: String,
-    /// Of a change: what it is called, `deposit` or `withdraw` unless said otherwise.
-    pub kind: String,
-    /// Of a change: how much, in the smallest unit of the asset.
-    pub value: String,
-    /// Of a change and of an account: which currency, or whatever is counted.
-    pub asset: String,
-    /// Of a change: its place among the changes of the account. Of a cache: the place that it stands on.
-    pub seq_id: String,
-    /// Of a change: the balance of the account at its place, once the entry is committed.
-    pub cached_balance: String,
-    /// Of a change: what it holds of the account, or (negative) frees. Only where it is not 0.
-    pub hold: String,
-    /// Of a change: what is held of the account at its place, once the entry is committed. Only where it is not 0.
-    pub cached_held: String,
-    /// Of an entry: whatever the caller wants to remember.
-    pub metadata: String,
-    /// Of an entry: why it was canceled, or why it takes another one back.
-    pub reason: String,
-    /// Of an entry: the `_id` of the committed one that it takes back.
-    pub reverses: String,
-    /// Of an entry: the `_id` of the authorisation that it resolves.
-    pub resolves: String,
-    /// Of an entry: the `_id` of the one that is being canceled.
-    pub cancels: String,
-    /// Of an authorisation: whom the amount is for, and how much: `{account, value}`.
-    pub authorises: String,
-    /// Of an authorisation: when it expires.
-    pub expires_at: String,
-    /// Of an announcement of an authorisation that expires: its `_id`.
-    pub entry: String,
-    /// Of an account: `{balance, seqId}`, and what is held if that is not 0.
-    pub cache: String,
-    /// Of a cache: the balance.
-    pub balance: String,
-    /// Of a cache: what is held.
-    pub held: String,
-    /// Of an account: no entry may take what is available below it.
-    pub minimum: String,
-    /// Of an account with a sequence: the last place that was drawn.
-    pub last_seq_id: String,
-}
-
-impl Default for LedgerFields {
-    fn default() -> Self {
-        let name = str::to_owned;
-        LedgerFields {
-            ts: name("ts"),
-            proc: name("proc"),
-            state: name("state"),
-            changes: name("changes"),
-            account: name("account"),
-            kind: name("type"),
-            value: name("value"),
-            asset: name("asset"),
-            seq_id: name("seqId"),
-            cached_balance: name("cachedBal"),
-            hold: name("hold"),
-            cached_held: name("cachedHeld"),
-            metadata: name("metadata"),
-            reason: name("reason"),
-            reverses: name("reverses"),
-            resolves: name("resolves"),
-            cancels: name("cancels"),
-            authorises: name("authorises"),
-            expires_at: name("expiresAt"),
-            entry: name("entry"),
-            cache: name("cache"),
-            balance: name("balance"),
-            held: name("held"),
-            minimum: name("minimum"),
-            last_seq_id: name("lastSeqId"),
-        }
+field_names! {
+    /// Names of fields.
+    pub struct LedgerFields {
+        /// Of an entry: when it was posted.
+        ts: "ts",
+        /// Of an entry: whether it can still change.
+        proc: "proc",
+        /// Of an entry: whether it counts.
+        state: "state",
+        /// Of an entry: what it changes.
+        changes: "changes",
+        /// Of a change: the `_id` of the account.
+        account: "account",
+        /// Of a change: what it is called, `deposit` or `withdraw` unless said otherwise.
+        kind: "type",
+        /// Of a change: how much, in the smallest unit of the asset.
+        value: "value",
+        /// Of a change and of an account: which currency, or whatever is counted.
+        asset: "asset",
+        /// Of a change: its place among the changes of the account. Of a cache: the place that it stands on.
+        seq_id: "seqId",
+        /// Of a change: the balance of the account at its place, once the entry is committed.
+        cached_balance: "cachedBal",
+        /// Of a change: what it holds of the account, or (negative) frees. Only where it is not 0.
+        hold: "hold",
+        /// Of a change: what is held of the account at its place, once the entry is committed. Only where it is not 0.
+        cached_held: "cachedHeld",
+        /// Of an entry: whatever the caller wants to remember.
+        metadata: "metadata",
+        /// Of an entry: why it was canceled, or why it takes another one back.
+        reason: "reason",
+        /// Of an entry: the `_id` of the committed one that it takes back.
+        reverses: "reverses",
+        /// Of an entry: the `_id` of the authorisation that it resolves.
+        resolves: "resolves",
+        /// Of an entry: the `_id` of the one that is being canceled.
+        cancels: "cancels",
+        /// Of an authorisation: whom the amount is for, and how much: `{account, value}`.
+        authorises: "authorises",
+        /// Of an authorisation: when it expires.
+        expires_at: "expiresAt",
+        /// Of an announcement of an authorisation that expires: its `_id`.
+        entry: "entry",
+        /// Of an account: `{balance, seqId}`, and what is held if that is not 0.
+        cache: "cache",
+        /// Of a cache: the balance.
+        balance: "balance",
+        /// Of a cache: what is held.
+        held: "held",
+        /// Of an account: no entry may take what is available below it.
+        minimum: "minimum",
+        /// Of an account with a sequence: the last place that was drawn.
+        last_seq_id: "lastSeqId",
     }
 }
 

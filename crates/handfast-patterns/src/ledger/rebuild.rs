@@ -39,10 +39,19 @@ impl Ledger {
     /// # Errors
     /// As [`Ledger::rebuild`].
     pub async fn rebuild_all(&self) -> Result<Rebuilt> {
+        self.rebuild_all_telling(|_| ()).await
+    }
+
+    /// The same; it is told what has been rebuilt so far after each account.
+    ///
+    /// # Errors
+    /// As [`Ledger::rebuild`].
+    pub async fn rebuild_all_telling(&self, tell: impl Fn(&Rebuilt)) -> Result<Rebuilt> {
         let mut rebuilt = Rebuilt::default();
         for id in self.account_ids().await? {
             if let Some(account) = self.known(id).await? {
                 self.rebuild_account(&account, &mut rebuilt).await?;
+                tell(&rebuilt);
             }
         }
         Ok(rebuilt)

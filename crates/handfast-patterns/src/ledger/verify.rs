@@ -250,6 +250,14 @@ impl Ledger {
     /// # Errors
     /// Those of the store.
     pub async fn verify_all(&self) -> Result<Verified> {
+        self.verify_all_telling(|_| ()).await
+    }
+
+    /// The same; now and then it is told what has been verified so far.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn verify_all_telling(&self, tell: impl Fn(&Verified)) -> Result<Verified> {
         let mut verified = Verified::default();
         let mut pages = self.entries.pages(&bson::Document::new(), PAGE).await?;
         loop {
@@ -265,10 +273,12 @@ impl Ledger {
                     Err(error) => verified.found(Finding::Unreadable { what: error.to_string() }),
                 }
             }
+            tell(&verified);
         }
         for id in self.account_ids().await? {
             if let Some(account) = self.known(id).await? {
                 self.verify_account(&account, &mut verified).await?;
+                tell(&verified);
             }
         }
         Ok(verified)

@@ -197,21 +197,39 @@ impl SyncFlag {
         sources: Sources,
         options: SyncFlagOptions,
     ) -> Result<Self> {
+        let flag = SyncFlag::attach(store, mains, sources, options)?;
+        flag.create_indexes().await?;
+        Ok(flag)
+    }
+
+    /// The same for those who only look: creates no indexes.
+    ///
+    /// # Errors
+    /// As [`SyncFlag::open`], but for the store's.
+    pub fn attach(
+        store: Arc<dyn DocumentStore>,
+        mains: Namespace,
+        sources: Sources,
+        options: SyncFlagOptions,
+    ) -> Result<Self> {
         link::check_all(&options.links)?;
         if options.tokens_max == 0 {
             return Err(Error::invalid(
                 "tokens_max must be at least 1: what is forgotten at once can be applied twice",
             ));
         }
-        let flag = SyncFlag { mains: Steps::new(store, mains), sources, options: Arc::new(options) };
+        Ok(SyncFlag { mains: Steps::new(store, mains), sources, options: Arc::new(options) })
+    }
+
+    async fn create_indexes(&self) -> Result<()> {
         let sparse =
             |field: &String| raw(&doc! { field: 1 }).map(|key| IndexSpec { sparse: true, ..IndexSpec::new(key) });
-        flag.mains.create_indexes([sparse(&flag.fields().syncing)?]).await?;
-        for link in &flag.options.links {
+        self.mains.create_indexes([sparse(&self.fields().syncing)?]).await?;
+        for link in &self.options.links {
             let found = IndexSpec::new(raw(&doc! { &link.foreign_key: 1, &link.version: 1 })?);
-            flag.copies(link).create_indexes([found, sparse(&link.syncing)?]).await?;
+            self.copies(link).create_indexes([found, sparse(&link.syncing)?]).await?;
         }
-        Ok(flag)
+        Ok(())
     }
 
     /// The steps that make sense within an open transaction: what they do is there if and only if it commits.

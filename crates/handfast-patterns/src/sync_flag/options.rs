@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Link;
+use crate::fields::field_names;
 
 /// Settings of [`SyncFlag`](super::SyncFlag).
 #[derive(Clone, Debug)]
@@ -31,27 +32,16 @@ impl SyncFlagOptions {
     }
 }
 
-/// Names of fields of main documents.
-#[derive(Clone, Debug)]
-pub struct SyncFields {
-    /// The flag: when the change was made that is under way, by the store's clock.
-    pub syncing: String,
-    /// How often it has been changed.
-    pub version: String,
-    /// It is to be deleted.
-    pub deleted: String,
-    /// The last changes.
-    pub tokens: String,
-}
-
-impl Default for SyncFields {
-    fn default() -> Self {
-        let name = str::to_owned;
-        SyncFields {
-            syncing: name("syncing"),
-            version: name("syncVersion"),
-            deleted: name("syncDeleted"),
-            tokens: name("syncTokens"),
-        }
+field_names! {
+    /// Names of fields of main documents.
+    pub struct SyncFields {
+        /// The flag: when the change was made that is under way, by the store's clock.
+        syncing: "syncing",
+        /// How often it has been changed.
+        version: "syncVersion",
+        /// It is to be deleted.
+        deleted: "syncDeleted",
+        /// The last changes.
+        tokens: "syncTokens",
     }
 }

@@ -49,6 +49,7 @@ mod requests;
 mod state;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,7 @@ pub use options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
 pub use plan::{PARTICIPANTS_MAX, Participant, Plan, Transfer};
 pub use record::Record;
 pub use state::{Event, NoState, State};
+pub use verify::{Finding, StateCount, TwoPhaseStatus, Verified};
 
 use crate::steps::{Added, Steps, raw};
 use crate::{Error, Result};
@@ -157,22 +159,38 @@ impl TwoPhase {
         sources: Sources,
         options: TwoPhaseOptions,
     ) -> Result<Self> {
+        let two_phase = TwoPhase::attach(store, transactions, sources, options)?;
+        two_phase.create_indexes().await?;
+        Ok(two_phase)
+    }
+
+    /// The same transactions for those who only look: creates no indexes.
+    ///
+    /// # Errors
+    /// Settings without a name for the application, or of nothing to remember.
+    pub fn attach(
+        store: Arc<dyn DocumentStore>,
+        transactions: Namespace,
+        sources: Sources,
+        options: TwoPhaseOptions,
+    ) -> Result<Self> {
         if options.application.is_empty() || options.finished_max == 0 {
             return Err(Error::invalid(
                 "two-phase commit needs a name for the application, and finished_max of at least 1",
             ));
         }
-        let two_phase = TwoPhase { transactions: Steps::new(store, transactions), sources, options: Arc::new(options) };
-        let Fields { state, last_modified, pending, .. } = two_phase.fields();
-        two_phase.transactions.create_indexes([IndexSpec::new(raw(&doc! { state: 1, last_modified: 1 })?)]).await?;
-        let under_way = IndexSpec {
-            partial_filter: Some(raw(&two_phase.under_way())?),
-            ..IndexSpec::new(raw(&doc! { pending: 1 })?)
-        };
-        for namespace in two_phase.collections() {
-            two_phase.transactions.at(namespace.clone()).create_indexes([under_way.clone()]).await?;
+        Ok(TwoPhase { transactions: Steps::new(store, transactions), sources, options: Arc::new(options) })
+    }
+
+    async fn create_indexes(&self) -> Result<()> {
+        let Fields { state, last_modified, pending, .. } = self.fields();
+        self.transactions.create_indexes([IndexSpec::new(raw(&doc! { state: 1, last_modified: 1 })?)]).await?;
+        let under_way =
+            IndexSpec { partial_filter: Some(raw(&self.under_way())?), ..IndexSpec::new(raw(&doc! { pending: 1 })?) };
+        for namespace in self.collections() {
+            self.transactions.at(namespace.clone()).create_indexes([under_way.clone()]).await?;
         }
-        Ok(two_phase)
+        Ok(())
     }
 
     /// The same on another store. Within an open transaction only [`TwoPhase::begin`] makes sense: then the two-phase

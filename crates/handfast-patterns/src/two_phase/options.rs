@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use handfast_store::Namespace;
 
+use crate::fields::field_names;
+
 /// Settings of [`TwoPhase`](super::TwoPhase).
 #[derive(Clone, Debug)]
 pub struct TwoPhaseOptions {
@@ -74,45 +76,28 @@ impl Default for PendingFields {
     }
 }
 
-/// Names of fields.
-#[derive(Clone, Debug)]
-pub struct Fields {
-    /// Of a transaction: where it is.
-    pub state: String,
-    /// Of a transaction: when its state changed, by the store's clock.
-    pub last_modified: String,
-    /// Of a transaction: who works on it.
-    pub application: String,
-    /// Of a transaction: why it was canceled.
-    pub reason: String,
-    /// Of a transfer: the `_id` of the account that pays.
-    pub source: String,
-    /// Of a transfer: the `_id` of the account that is paid.
-    pub destination: String,
-    /// Of a transfer: how much.
-    pub value: String,
-    /// Of a transaction that is no transfer: what it does.
-    pub participants: String,
-    /// Of a participant: ids of the transactions that are under way.
-    pub pending: String,
-    /// Of a participant: ids of transactions that are finished, the last ones.
-    pub finished: String,
-}
-
-impl Default for Fields {
-    fn default() -> Self {
-        let name = str::to_owned;
-        Fields {
-            state: name("state"),
-            last_modified: name("lastModified"),
-            application: name("application"),
-            reason: name("reason"),
-            source: name("source"),
-            destination: name("destination"),
-            value: name("value"),
-            participants: name("participants"),
-            pending: name("pendingTransactions"),
-            finished: name("finishedTransactions"),
-        }
+field_names! {
+    /// Names of fields.
+    pub struct Fields {
+        /// Of a transaction: where it is.
+        state: "state",
+        /// Of a transaction: when its state changed, by the store's clock.
+        last_modified: "lastModified",
+        /// Of a transaction: who works on it.
+        application: "application",
+        /// Of a transaction: why it was canceled.
+        reason: "reason",
+        /// Of a transfer: the `_id` of the account that pays.
+        source: "source",
+        /// Of a transfer: the `_id` of the account that is paid.
+        destination: "destination",
+        /// Of a transfer: how much.
+        value: "value",
+        /// Of a transaction that is no transfer: what it does.
+        participants: "participants",
+        /// Of a participant: ids of the transactions that are under way.
+        pending: "pendingTransactions",
+        /// Of a participant: ids of transactions that are finished, the last ones.
+        finished: "finishedTransactions",
     }
 }

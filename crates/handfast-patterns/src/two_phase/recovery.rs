@@ -98,7 +98,7 @@ impl TwoPhase {
         Ok(())
     }
 
-    fn pending<'a>(&self, document: &'a Document) -> impl Iterator<Item = &'a Bson> {
+    pub(super) fn pending<'a>(&self, document: &'a Document) -> impl Iterator<Item = &'a Bson> {
         document.get_array(&self.fields().pending).into_iter().flatten()
     }
 

@@ -158,20 +158,37 @@ impl VersionedTree {
         sources: Sources,
         options: VersionedTreeOptions,
     ) -> Result<Self> {
+        let tree = VersionedTree::attach(store, nodes, sources, options)?;
+        tree.create_indexes().await?;
+        Ok(tree)
+    }
+
+    /// The same tree for those who only look: creates no indexes.
+    ///
+    /// # Errors
+    /// Settings that make no sense.
+    pub fn attach(
+        store: Arc<dyn DocumentStore>,
+        nodes: Namespace,
+        sources: Sources,
+        options: VersionedTreeOptions,
+    ) -> Result<Self> {
         options.check()?;
         let beside = |suffix: &str| Namespace::new(nodes.database(), format!("{}.{suffix}", nodes.collection()));
         let writes = options.writes.clone().map_or_else(|| beside("writes"), Ok)?;
         let pins = options.pins.clone().map_or_else(|| beside("pins"), Ok)?;
         let nodes = Steps::new(store, nodes);
         let (writes, pins) = (nodes.at(writes), nodes.at(pins));
-        let tree = VersionedTree { nodes, writes, pins, sources, options: Arc::new(options) };
-        let TreeFields { item, version, tree: root, ts, .. } = tree.fields();
+        Ok(VersionedTree { nodes, writes, pins, sources, options: Arc::new(options) })
+    }
+
+    async fn create_indexes(&self) -> Result<()> {
+        let TreeFields { item, version, tree: root, ts, .. } = self.fields();
         let new = |key: Document| raw(&key).map(IndexSpec::new);
         let one_of_each = IndexSpec { unique: true, ..new(doc! { item: 1, version: 1 })? };
-        tree.nodes.create_indexes([one_of_each, new(doc! { root: 1, version: 1 })?]).await?;
-        tree.writes.create_indexes([new(doc! { root: 1, ts: 1 })?]).await?;
-        tree.pins.create_indexes([new(doc! { root: 1 })?]).await?;
-        Ok(tree)
+        self.nodes.create_indexes([one_of_each, new(doc! { root: 1, version: 1 })?]).await?;
+        self.writes.create_indexes([new(doc! { root: 1, ts: 1 })?]).await?;
+        self.pins.create_indexes([new(doc! { root: 1 })?]).await
     }
 
     /// Another tree of the same collection.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bson::Bson;
 use handfast_store::Namespace;
 
+use crate::fields::field_names;
 use crate::{Error, Result};
 
 /// Settings of [`VersionedTree`](super::VersionedTree).
@@ -60,49 +61,31 @@ impl VersionedTreeOptions {
     }
 }
 
-/// Names of fields.
-#[derive(Clone, Debug)]
-pub struct TreeFields {
-    /// Of a node: which item it is a version of.
-    pub item: String,
-    /// Of a node: which version.
-    pub version: String,
-    /// Of a node: the item id of its root.
-    pub tree: String,
-    /// Of a node: from this version on there is no such item.
-    pub deleted: String,
-    /// Of a root: where its version is.
-    pub state: String,
-    /// Of a root: the version that it was made from.
-    pub base: String,
-    /// Of a root: there are numbers below it that were abandoned.
-    pub gaps: String,
-    /// Of a root: when it was written, by the writer's clock. Of writes and pins: the last sign of life, by the store's.
-    pub ts: String,
-    /// Of a root: which attempt to prune it has marked it.
-    pub mark: String,
-    /// Of a write: a fresh id, by which its writer knows it.
-    pub write: String,
-    /// Of a pin: the name of the version.
-    pub name: String,
-}
-
-impl Default for TreeFields {
-    fn default() -> Self {
-        let name = str::to_owned;
-        TreeFields {
-            item: name("itemId"),
-            version: name("version"),
-            tree: name("tree"),
-            deleted: name("deleted"),
-            state: name("versionState"),
-            base: name("versionBase"),
-            gaps: name("versionGaps"),
-            ts: name("versionTs"),
-            mark: name("versionMark"),
-            write: name("write"),
-            name: name("name"),
-        }
+field_names! {
+    /// Names of fields.
+    pub struct TreeFields {
+        /// Of a node: which item it is a version of.
+        item: "itemId",
+        /// Of a node: which version.
+        version: "version",
+        /// Of a node: the item id of its root.
+        tree: "tree",
+        /// Of a node: from this version on there is no such item.
+        deleted: "deleted",
+        /// Of a root: where its version is.
+        state: "versionState",
+        /// Of a root: the version that it was made from.
+        base: "versionBase",
+        /// Of a root: there are numbers below it that were abandoned.
+        gaps: "versionGaps",
+        /// Of a root: when it was written, by the writer's clock. Of writes and pins: the last sign of life, by the store's.
+        ts: "versionTs",
+        /// Of a root: which attempt to prune it has marked it.
+        mark: "versionMark",
+        /// Of a write: a fresh id, by which its writer knows it.
+        write: "write",
+        /// Of a pin: the name of the version.
+        name: "name",
     }
 }
 

@@ -1,6 +1,7 @@
 //! Two-phase commit: the seed's walk-through document by document, every crash point, and many applications at once.
 
 mod killed;
+mod verified;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -382,6 +383,7 @@ async fn eight_applications_beside_hasty_recoveries() {
     world.clock.advance(HOUR);
     while begun.recover(100).await.unwrap().more {}
     begun.repair(100).await.unwrap();
+    assert_eq!(begun.verify(2, |_| ()).await.unwrap().findings, []);
 
     let accounts = all(&world, "accounts").await;
     assert!(

@@ -1,0 +1,175 @@
+//! `handfast ledger`.
+
+use super::*;
+
+/// What to do with a ledger.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerArguments {
+    /// Count the entries, and say how long the oldest one waits to be committed
+    #[command(after_help = "Example:\n  handfast ledger status --data /srv/handfast --database bank")]
+    Status {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+    },
+    /// List the entries that are not committed, the oldest first
+    #[command(after_help = "Example:\n  handfast ledger list --data /srv/handfast --database bank --limit 100")]
+    List {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        #[command(flatten)]
+        limit: LimitFlags,
+    },
+    /// List the accounts with the balances in their documents
+    #[command(after_help = "Example:\n  handfast ledger accounts --data /srv/handfast --database bank")]
+    Accounts {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        #[command(flatten)]
+        limit: LimitFlags,
+    },
+    /// Show an entry with all its fields
+    #[command(after_help = "Example:\n  handfast ledger show order-7 --data /srv/handfast --database bank")]
+    Show {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// Its _id: a text, a number, an ObjectId, or Extended JSON
+        id: Id,
+    },
+    /// Show what accounts have, counted from their last final balance
+    #[command(after_help = "Example:\n  handfast ledger balance ann bob --data /srv/handfast --database bank")]
+    Balance {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// The _ids of the accounts
+        #[arg(id = "named", value_name = "ACCOUNT", required = true)]
+        accounts: Vec<Id>,
+    },
+    /// Show the changes of an account, the last page of them
+    #[command(
+        after_help = "Example:\n  handfast ledger statement ann --before 481 --data /srv/handfast --database bank"
+    )]
+    Statement {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// The _id of the account
+        account: Id,
+        /// The page before this place instead
+        #[arg(long, value_name = "PLACE", conflicts_with = "after", value_parser = clap::value_parser!(i64).range(1..))]
+        before: Option<i64>,
+        /// The page after this place instead; 0 is the beginning
+        #[arg(long, value_name = "PLACE", value_parser = clap::value_parser!(i64).range(0..))]
+        after: Option<i64>,
+        /// Changes of a page
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
+        limit: u32,
+    },
+    /// Commit entries whose turn it is, and free authorisations whose time is over
+    #[command(
+        visible_alias = "commit",
+        after_help = "Example:\n  handfast ledger reconcile --data /srv/handfast --database bank"
+    )]
+    Reconcile {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// How long a place that was drawn from a sequence waits for its entry
+        #[arg(long, value_name = "TIME", default_value = "60s")]
+        abandoned_after: Span,
+    },
+    /// Take entries back: one that is not committed counts for nothing, a committed one gets a reversal
+    #[command(after_help = "Example:\n  \
+        handfast ledger cancel order-7 --reason 'paid twice' --data /srv/handfast --database bank")]
+    Cancel {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// Their _ids
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<Id>,
+        /// Why: it is kept with the entry
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Count everything again from the first entry on, and compare it with what is written
+    #[command(after_help = "Exit code 3 if anything is not as it must be.\n\n\
+        Examples:\n  \
+        handfast ledger verify --data /srv/handfast --database bank\n  \
+        handfast ledger verify ann --data /srv/handfast --database bank --json")]
+    Verify {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// These accounts alone [default: all, every entry, and the sums over the whole ledger]
+        #[arg(id = "named", value_name = "ACCOUNT")]
+        accounts: Vec<Id>,
+        /// Entries need not add up to zero: the ledger was opened so
+        #[arg(long)]
+        single_entry: bool,
+    },
+    /// Count balances again from the first entry on, and write those that are missing or wrong
+    #[command(after_help = "Examples:\n  \
+        handfast ledger rebuild --data /srv/handfast --database bank\n  \
+        handfast ledger rebuild ann bob --data /srv/handfast --database bank")]
+    Rebuild {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// These accounts alone [default: all]
+        #[arg(id = "named", value_name = "ACCOUNT")]
+        accounts: Vec<Id>,
+    },
+    /// Write all entries as JSON Lines or CSV
+    #[command(after_help = "Examples:\n  \
+        handfast ledger export --data /srv/handfast --database bank > entries.jsonl\n  \
+        handfast ledger export --format csv --to entries.csv --data /srv/handfast --database bank")]
+    Export {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// How they are written
+        #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
+        format: LedgerFormat,
+        /// Into this file, which must not be there [default: standard output]
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+}
+
+/// Which ledger.
+#[derive(Args, Debug)]
+pub(crate) struct LedgerFlags {
+    #[command(flatten)]
+    pub(crate) open: AnyStoreFlags,
+    /// The collection of the entries
+    #[arg(long, value_name = "NAME", default_value = "tx")]
+    pub(crate) collection: String,
+    /// The collection of the accounts
+    #[arg(long, value_name = "NAME", default_value = "account")]
+    pub(crate) accounts: String,
+    /// The collection that says which authorisations expire
+    #[arg(long, value_name = "NAME", default_value = "hold")]
+    pub(crate) holds: String,
+}
+
+/// How entries are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LedgerFormat {
+    /// The document of each entry as relaxed Extended JSON, one a line
+    Jsonl,
+    /// Each change of each entry, one a line, with a header
+    Csv,
+}
+
+impl LedgerArguments {
+    /// Which ledger it is about.
+    pub(crate) fn ledger(&self) -> &LedgerFlags {
+        match self {
+            LedgerArguments::Status { ledger }
+            | LedgerArguments::List { ledger, .. }
+            | LedgerArguments::Accounts { ledger, .. }
+            | LedgerArguments::Show { ledger, .. }
+            | LedgerArguments::Balance { ledger, .. }
+            | LedgerArguments::Statement { ledger, .. }
+            | LedgerArguments::Reconcile { ledger, .. }
+            | LedgerArguments::Cancel { ledger, .. }
+            | LedgerArguments::Verify { ledger, .. }
+            | LedgerArguments::Rebuild { ledger, .. }
+            | LedgerArguments::Export { ledger, .. } => ledger,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Lists: a table for people, a line of JSON each for programs.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Characters of one cell; the rest is cut. The whole of it is in JSON, and in `show`.
+const CELL_CHARACTERS_MAX: usize = 60;
+
+/// A list that is being made.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    heading: Vec<String>,
+    rows: Vec<Vec<String>>,
+    lines: Vec<Value>,
+    more: bool,
+}
+
+impl Listing {
+    pub(crate) fn new(heading: &[&str]) -> Self {
+        let heading = heading.iter().map(|cell| (*cell).to_owned()).collect();
+        Listing { heading, rows: Vec::new(), lines: Vec::new(), more: false }
+    }
+
+    /// Adds what is one row for people, and one line for programs.
+    pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = String>, line: Value) {
+        self.rows.push(cells.into_iter().map(|cell| cut(&cell)).collect());
+        self.lines.push(line);
+    }
+
+    /// Keeps as many as were asked for; one more was looked for, to know whether there is.
+    #[must_use]
+    pub(crate) fn bounded(mut self, limit: u32) -> Self {
+        let limit = limit as usize;
+        self.more = self.rows.len() > limit;
+        self.rows.truncate(limit);
+        self.lines.truncate(limit);
+        self
+    }
+
+    /// Whether there was more than was asked for.
+    pub(crate) fn has_more(&self) -> bool {
+        self.more
+    }
+
+    pub(crate) fn lines(&self) -> &[Value] {
+        &self.lines
+    }
+
+    /// The table; `none` if it is empty.
+    pub(crate) fn table(&self) -> String {
+        if self.rows.is_empty() {
+            return "none".to_owned();
+        }
+        let all = || std::iter::once(&self.heading).chain(&self.rows);
+        let mut widths = vec![0; self.heading.len()];
+        for row in all() {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let line = |row: &Vec<String>| {
+            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            cells.join("  ").trim_end().to_owned()
+        };
+        all().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// One line of at most so many characters.
+fn cut(cell: &str) -> String {
+    let line = cell.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(CELL_CHARACTERS_MAX) {
+        None => line,
+        Some((end, _)) => format!("{}..", &line[..end]),
+    }
+}
+
+/// A length of time for people: the two largest units of it.
+pub(crate) fn age(age: Duration) -> String {
+    let rounded = match age.as_secs() {
+        0 => Duration::from_millis(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        seconds => Duration::from_secs(seconds),
+    };
+    let text = humantime::format_duration(rounded).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}

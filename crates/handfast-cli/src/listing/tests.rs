@@ -1,0 +1,24 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn columns_are_aligned_and_long_cells_cut() {
+    let mut listing = Listing::new(&["id", "why"]);
+    listing.push(["1".to_owned(), "short\nlines".to_owned()], json!(1));
+    listing.push(["order-7".to_owned(), "ä".repeat(70)], json!(2));
+    listing.push(["9".to_owned(), String::new()], json!(3));
+    let listing = listing.bounded(2);
+    assert!(listing.has_more());
+    assert_eq!(listing.lines(), [json!(1), json!(2)]);
+    assert_eq!(listing.table(), format!("id       why\n1        short lines\norder-7  {}..", "ä".repeat(60)));
+    assert_eq!(Listing::new(&["id"]).table(), "none");
+}
+
+#[test]
+fn ages_have_two_units() {
+    let shown = [(0, "0s"), (950, "950ms"), (61_950, "1m 1s"), (86_400_000 + 3_600_000 + 5_000, "1day 1h")];
+    for (millis, text) in shown {
+        assert_eq!(age(Duration::from_millis(millis)), text);
+    }
+}

@@ -1,0 +1,145 @@
+//! The commands of the patterns: look at what the patterns have left in a store, and put it right.
+//!
+//! A command opens the store as it is, without transactions over it, and finds its collection; one that is not there, or holds
+//! something else, is refused before anything is done. Who only looks creates no indexes. What a command needs to know of the
+//! application (names of fields, leases) is said by flags.
+
+mod jobs;
+mod ledger;
+mod subject;
+mod sync;
+pub(crate) mod two_phase;
+mod versions;
+
+use std::future::Future;
+
+use handfast_patterns::{FieldNames, Round};
+use serde_json::json;
+
+use self::subject::Subject;
+use crate::arguments::{
+    AnyStoreFlags, JobsArguments, LedgerArguments, Renamed, SyncArguments, TwoPhaseArguments, VersionsArguments,
+};
+use crate::command::{block_on, prepare_any, until_stopped};
+use crate::console::Console;
+use crate::exit::{Exit, Usage};
+use crate::listing::Listing;
+
+/// Items of one round of a recovery: a round is short, and the progress moves.
+const BATCH: u32 = 100;
+
+/// `handfast jobs`.
+pub(crate) fn jobs(arguments: &JobsArguments) -> anyhow::Result<Exit> {
+    let queue = arguments.queue();
+    run(&queue.open, &queue.collection, |subject, console| jobs::run(subject, arguments, console))
+}
+
+/// `handfast ledger`.
+pub(crate) fn ledger(arguments: &LedgerArguments) -> anyhow::Result<Exit> {
+    let ledger = arguments.ledger();
+    run(&ledger.open, &ledger.collection, |subject, console| ledger::run(subject, arguments, console))
+}
+
+/// `handfast twophase`.
+pub(crate) fn two_phase(arguments: &TwoPhaseArguments) -> anyhow::Result<Exit> {
+    let transactions = arguments.transactions();
+    run(&transactions.open, &transactions.collection, |subject, console| two_phase::run(subject, arguments, console))
+}
+
+/// `handfast sync`.
+pub(crate) fn sync(arguments: &SyncArguments) -> anyhow::Result<Exit> {
+    let sync = arguments.sync();
+    run(&sync.open, &sync.collection, |subject, console| sync::run(subject, arguments, console))
+}
+
+/// `handfast versions`.
+pub(crate) fn versions(arguments: &VersionsArguments) -> anyhow::Result<Exit> {
+    let tree = arguments.tree();
+    run(&tree.open, &tree.collection, |subject, console| versions::run(subject, arguments, console))
+}
+
+/// Opens a collection, works on it, and closes the store, however the work ended.
+fn run<F>(flags: &AnyStoreFlags, collection: &str, work: impl FnOnce(Subject, Console) -> F) -> anyhow::Result<Exit>
+where
+    F: Future<Output = anyhow::Result<Exit>>,
+{
+    let (configuration, console) = prepare_any(flags)?;
+    block_on(until_stopped(async {
+        let (subject, open) = Subject::open(&configuration, &flags.database, collection).await?;
+        let result = work(subject, console).await;
+        open.close().await?;
+        result
+    }))
+}
+
+/// The names of fields, as flags change them.
+pub(crate) fn fields<N: FieldNames>(renamed: &[Renamed]) -> anyhow::Result<N> {
+    let mut names = N::default();
+    for Renamed { default, name } in renamed {
+        if !names.rename(default, name) {
+            let known = N::DEFAULTS.join(", ");
+            return Err(Usage(format!("--field: there is no field '{default}'; there are {known}")).into());
+        }
+    }
+    Ok(names)
+}
+
+/// Rounds one after the other, as long as they get further.
+async fn rounds(
+    console: Console,
+    what: &'static str,
+    unit: &'static str,
+    round: impl AsyncFn(u32) -> handfast_patterns::Result<Round>,
+) -> anyhow::Result<Round> {
+    let bar = console.progress(what, unit, 0);
+    let mut all = Round::default();
+    loop {
+        let Round { done, failed, more } = round(BATCH).await?;
+        // What failed is tried again by the next round, and counts once.
+        all = Round { done: all.done + done, failed, more };
+        bar.inc(done);
+        // A round of nothing but failures would be followed by the same one.
+        if !more || done == 0 {
+            bar.finish_and_clear();
+            return Ok(all);
+        }
+    }
+}
+
+/// What rounds came to. What failed for a single one is in the log.
+fn report_rounds(console: Console, did: &str, unit: &str, round: Round) -> anyhow::Result<Exit> {
+    let Round { done, failed, .. } = round;
+    let text = || match failed {
+        0 => format!("{did} {done} {unit}"),
+        _ => format!("{did} {done} {unit}; {failed} failed, the log says why: run it again"),
+    };
+    console.report(text, &json!({ "done": done, "failed": failed }))?;
+    Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
+}
+
+/// What became of each of several items; good if all of it was what was asked for.
+struct Fates {
+    listing: Listing,
+    exit: Exit,
+}
+
+impl Fates {
+    fn new() -> Self {
+        Fates { listing: Listing::new(&["id", "outcome"]), exit: Exit::Good }
+    }
+
+    /// `asked` says whether it is what was asked for.
+    fn push(&mut self, id: &bson::Bson, asked: bool, outcome: impl Into<String>) {
+        let outcome = outcome.into();
+        let line = json!({ "id": crate::id::extended(id), "done": asked, "outcome": outcome });
+        self.listing.push([crate::id::shown(id), outcome], line);
+        if !asked {
+            self.exit = Exit::Failed;
+        }
+    }
+
+    fn report(&self, console: Console) -> anyhow::Result<Exit> {
+        console.list(&self.listing)?;
+        Ok(self.exit)
+    }
+}

@@ -1,0 +1,200 @@
+//! `handfast sync`: main documents, and the copies of their fields.
+
+use anyhow::{Context as _, Result};
+use bson::{Bson, Document};
+use handfast_patterns::sync_flag::{Audit, Main, MainState, StaleCopy, Staleness, SyncFields};
+use handfast_patterns::{Link, OnDelete, SyncFlag, SyncFlagOptions};
+use serde_json::{Value, json};
+
+use super::{Subject, fields, report_rounds, rounds};
+use crate::arguments::{LimitFlags, LinkOnDelete, LinkText, SyncArguments, SyncFlags};
+use crate::console::Console;
+use crate::exit::Exit;
+use crate::id::{Id, extended, shown as id};
+use crate::listing::{Listing, age};
+
+/// Documents that are read at a time.
+const PAGE: u32 = 500;
+
+pub(super) async fn run(subject: Subject, arguments: &SyncArguments, console: Console) -> Result<Exit> {
+    let options = options(&subject, arguments.sync()).await?;
+    let copies = Copies { subject, options };
+    match arguments {
+        SyncArguments::Status { .. } => copies.status(console).await,
+        SyncArguments::List { limit, .. } => copies.list(*limit, console).await,
+        SyncArguments::Show { id, .. } => copies.show(id, console).await,
+        SyncArguments::Sweep { .. } => copies.sweep(console).await,
+        SyncArguments::Verify { limit, .. } => copies.verify(*limit, console).await,
+        SyncArguments::Repair { .. } => copies.repair(console).await,
+        SyncArguments::Backfill { .. } => copies.backfill(console).await,
+    }
+}
+
+async fn options(subject: &Subject, flags: &SyncFlags) -> Result<SyncFlagOptions> {
+    let mut links = Vec::new();
+    for link in &flags.links {
+        links.push(read_link(subject, link).await?);
+    }
+    Ok(SyncFlagOptions {
+        abandoned_after: flags.abandoned_after.0,
+        fields: fields::<SyncFields>(&flags.open.fields)?,
+        ..SyncFlagOptions::new(links)
+    })
+}
+
+async fn read_link(subject: &Subject, text: &LinkText) -> Result<Link> {
+    let LinkText { collection, key, fields, on_delete, version, syncing } = text;
+    let mut link = Link::new(subject.beside(collection, "--link").await?, key);
+    for (main, copy) in fields {
+        link = link.field(main, copy);
+    }
+    let version = version.clone().unwrap_or_else(|| format!("{key}Version"));
+    let syncing = syncing.clone().unwrap_or_else(|| format!("{key}Syncing"));
+    Ok(link.with_fields(version, syncing).on_delete(match on_delete {
+        LinkOnDelete::Unset => OnDelete::Unset,
+        LinkOnDelete::Remove => OnDelete::Remove,
+        LinkOnDelete::Keep => OnDelete::Keep,
+    }))
+}
+
+struct Copies {
+    subject: Subject,
+    options: SyncFlagOptions,
+}
+
+impl Copies {
+    /// To look at.
+    fn look(&self) -> Result<SyncFlag> {
+        let Subject { store, sources, namespace } = &self.subject;
+        Ok(SyncFlag::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
+    }
+
+    /// To change something.
+    async fn open(&self) -> Result<SyncFlag> {
+        let Subject { store, sources, namespace } = &self.subject;
+        Ok(SyncFlag::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
+    }
+
+    async fn status(&self, console: Console) -> Result<Exit> {
+        let Staleness { mains, copies, oldest } = self.look()?.staleness().await?;
+        let mut text = vec![
+            self.subject.namespace.to_string(),
+            format!("  main documents not carried  {mains:>10}"),
+            format!("  copies not settled          {copies:>10}"),
+        ];
+        if let Some(oldest) = oldest {
+            text.push(format!("the oldest for {}: for so long at most some copy has been out of date", age(oldest)));
+            text.push("next: `sync list` shows them, `sync sweep` carries what was left behind".to_owned());
+        }
+        let json = json!({
+            "collection": self.subject.namespace.to_string(),
+            "mains": mains,
+            "copies": copies,
+            "oldest_seconds": oldest.map(|oldest| oldest.as_secs_f64()),
+        });
+        console.report(|| text.join("\n"), &json)?;
+        Ok(Exit::Good)
+    }
+
+    async fn list(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
+        let mut listing = Listing::new(&["id", "state", "for", "version"]);
+        for main in self.look()?.list(limit.and_one()).await? {
+            let since = main.since.map(|since| age(self.subject.since(since))).unwrap_or_default();
+            listing.push([id(&main.id), main.state.to_string(), since, main.version.to_string()], line(&main));
+        }
+        console.list(&listing.bounded(limit.limit))?;
+        Ok(Exit::Good)
+    }
+
+    async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
+        let main = self.look()?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
+        let since = main.since.map(|since| age(self.subject.since(since))).unwrap_or_default();
+        let remark = match main.state {
+            MainState::Settled | MainState::Gone => {
+                format!("version {}: every copy has it, or says that it may not", main.version)
+            }
+            MainState::Syncing => format!("version {} is being carried to its copies, for {since}", main.version),
+            MainState::Deleting => format!("it is to be deleted, and its copies are being told, for {since}"),
+        };
+        self.subject.show(console, &wanted.0, Some(remark)).await?;
+        Ok(Exit::Good)
+    }
+
+    async fn sweep(&self, console: Console) -> Result<Exit> {
+        let flag = self.open().await?;
+        let round = rounds(console, "sweep", "documents", |batch| flag.sweep(batch)).await?;
+        report_rounds(console, "settled", "documents", round)
+    }
+
+    async fn verify(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
+        let bar = console.spinner("verify");
+        let mut stale = Listing::new(&["collection", "id", "main", "why", "is", "should be"]);
+        let keep = limit.limit as usize;
+        let tell = |copy: StaleCopy| {
+            if stale.lines().len() < keep {
+                let (is, should_be) = (json_of(&copy.found), json_of(&copy.expected));
+                let line = json!({
+                    "kind": copy.why.to_string(),
+                    "collection": copy.target.to_string(),
+                    "_id": extended(&copy.id),
+                    "main": extended(&copy.main),
+                    "found": is,
+                    "expected": should_be,
+                });
+                let cells = [copy.target.to_string(), id(&copy.id), id(&copy.main), copy.why.to_string()];
+                stale.push(cells.into_iter().chain([is.to_string(), should_be.to_string()]), line);
+            }
+        };
+        let audit = self.look()?.drift(PAGE, tell).await?;
+        bar.finish_and_clear();
+        console.report(
+            || text(audit, &stale),
+            &json!({
+                "clean": audit.stale == 0,
+                "copies": audit.copies,
+                "in_flight": audit.in_flight,
+                "findings": stale.lines(),
+                "findings_count": audit.stale,
+            }),
+        )?;
+        Ok(if audit.stale == 0 { Exit::Good } else { Exit::GuaranteeBroken })
+    }
+
+    async fn repair(&self, console: Console) -> Result<Exit> {
+        let bar = console.spinner("repair");
+        let round = self.open().await?.repair(PAGE).await?;
+        bar.finish_and_clear();
+        report_rounds(console, "repaired", "copies", round)
+    }
+
+    async fn backfill(&self, console: Console) -> Result<Exit> {
+        let bar = console.spinner("backfill");
+        let round = self.open().await?.backfill(PAGE).await?;
+        bar.finish_and_clear();
+        report_rounds(console, "carried", "main documents", round)
+    }
+}
+
+fn json_of(document: &Document) -> Value {
+    extended(&Bson::Document(document.clone()))
+}
+
+fn line(main: &Main) -> Value {
+    json!({
+        "_id": extended(&main.id),
+        "state": main.state.name(),
+        "since": main.since.map(|since| extended(&Bson::DateTime(since))),
+        "version": main.version,
+    })
+}
+
+fn text(audit: Audit, stale: &Listing) -> String {
+    let mut lines = vec![format!("compared {} copies, {} of them are being changed", audit.copies, audit.in_flight)];
+    if audit.stale == 0 {
+        lines.push("everything is as it must be".to_owned());
+        return lines.join("\n");
+    }
+    lines.push(stale.table());
+    lines.push(format!("{} copies differ and no flag says so; next: `sync repair` puts them right", audit.stale));
+    lines.join("\n")
+}

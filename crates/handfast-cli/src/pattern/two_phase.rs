@@ -1,0 +1,340 @@
+//! `handfast twophase`: transactions of several documents, step by step, and what became of them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bson::{Bson, doc};
+use handfast_patterns::two_phase::{
+    Accounts, Cancel, Fields, Finding, Outcome, PendingFields, Plan, Record, State, StateCount, TwoPhaseOptions,
+    TwoPhaseStatus, Verified,
+};
+use handfast_patterns::{Round, TwoPhase};
+use handfast_store::Namespace;
+use serde_json::{Value, json};
+
+use super::{BATCH, Fates, Subject, fields, report_rounds, rounds};
+use crate::arguments::{AccountFlags, LimitFlags, TwoPhaseArguments, TwoPhaseFlags};
+use crate::console::Console;
+use crate::exit::{Exit, Usage};
+use crate::id::{Id, extended, shown as id};
+use crate::listing::{Listing, age};
+
+/// Participants of a page that is verified or repaired.
+const PAGE: u32 = 500;
+
+/// The collection of the accounts, if nobody says so.
+pub(crate) const ACCOUNTS: &str = "accounts";
+
+/// Findings in a report for people; JSON has as many as the library keeps.
+const FINDINGS_SHOWN_MAX: usize = 20;
+
+pub(super) async fn run(subject: Subject, arguments: &TwoPhaseArguments, console: Console) -> Result<Exit> {
+    let options = options(&subject, arguments.transactions()).await?;
+    let states: Vec<_> = State::ALL.into_iter().map(State::name).collect();
+    subject.ensure_holds("two-phase transactions", doc! { &options.fields.state: { "$in": states } }).await?;
+    let transactions = Transactions { subject, options };
+    match arguments {
+        TwoPhaseArguments::Status { .. } => transactions.status(console).await,
+        TwoPhaseArguments::List { states, limit, .. } => {
+            let states: Vec<State> = states.iter().map(|state| (*state).into()).collect();
+            transactions.list(&states, *limit, console).await
+        }
+        TwoPhaseArguments::Show { id, .. } => transactions.show(id, console).await,
+        TwoPhaseArguments::Recover { .. } => transactions.recover(console).await,
+        TwoPhaseArguments::Run { ids, all: false, .. } => transactions.run(ids, console).await,
+        TwoPhaseArguments::Run { all: true, .. } => transactions.run_all(console).await,
+        TwoPhaseArguments::Cancel { ids, reason, .. } => transactions.cancel(ids, reason, console).await,
+        TwoPhaseArguments::Compensate { id, by, .. } => transactions.compensate(id, by, console).await,
+        TwoPhaseArguments::Verify { .. } => transactions.verify(console).await,
+        TwoPhaseArguments::Purge { older, .. } => transactions.purge(older.0, console).await,
+    }
+}
+
+async fn options(subject: &Subject, flags: &TwoPhaseFlags) -> Result<TwoPhaseOptions> {
+    ensure!(!flags.application.is_empty(), Usage("--application must not be empty".to_owned()));
+    let mut participants = Vec::new();
+    for collection in &flags.participants {
+        participants.push(subject.beside(collection, "--participants").await?);
+    }
+    let collection = flags.accounts.accounts.as_deref().unwrap_or(ACCOUNTS);
+    Ok(TwoPhaseOptions {
+        application: flags.application.clone(),
+        accounts: accounts(subject.beside(collection, "--accounts").await?, &flags.accounts),
+        participants,
+        abandoned_after: flags.abandoned_after.0,
+        finished_max: flags.finished_max,
+        fields: fields::<Fields>(&flags.open.fields)?,
+    })
+}
+
+/// How accounts look, as the flags say.
+pub(crate) fn accounts(namespace: Namespace, flags: &AccountFlags) -> Accounts {
+    let AccountFlags { balance_field, overdraft, pending_credits, pending_debits, .. } = flags;
+    let default = Accounts::new(namespace);
+    let pending = pending_credits.clone().zip(pending_debits.clone());
+    Accounts {
+        balance: balance_field.clone().unwrap_or(default.balance),
+        overdraft: *overdraft,
+        pending: pending.map(|(credits, debits)| PendingFields { credits, debits }),
+        namespace: default.namespace,
+    }
+}
+
+struct Transactions {
+    subject: Subject,
+    options: TwoPhaseOptions,
+}
+
+impl Transactions {
+    /// To look at.
+    fn look(&self) -> Result<TwoPhase> {
+        let Subject { store, sources, namespace } = &self.subject;
+        Ok(TwoPhase::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
+    }
+
+    /// To change something.
+    async fn open(&self) -> Result<TwoPhase> {
+        let Subject { store, sources, namespace } = &self.subject;
+        Ok(TwoPhase::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
+    }
+
+    async fn status(&self, console: Console) -> Result<Exit> {
+        let TwoPhaseStatus { states, abandoned } = self.look()?.status().await?;
+        let mut text = vec![self.subject.namespace.to_string()];
+        for StateCount { state, count, oldest } in &states {
+            let oldest = oldest.filter(|_| !state.is_final()).map(|oldest| format!("the oldest for {}", age(oldest)));
+            text.push(
+                format!("  {:<10}{count:>10}  {}", state.name(), oldest.unwrap_or_default()).trim_end().to_owned(),
+            );
+        }
+        if abandoned > 0 {
+            let after = age(self.options.abandoned_after);
+            text.push(format!("{abandoned} were left alone for longer than {after}"));
+            text.push("next: `twophase recover` brings them to their end".to_owned());
+        }
+        if states.iter().any(|state| state.state == State::Initial && state.count > 0) {
+            text.push(
+                "next: a worker of the application carries out the initial ones, or `twophase run --all`".to_owned(),
+            );
+        }
+        let state = |StateCount { state, count, oldest }: &StateCount| json!({ "state": state.name(), "count": count, "oldest_seconds": oldest.map(|oldest| oldest.as_secs_f64()) });
+        let json = json!({
+            "collection": self.subject.namespace.to_string(),
+            "states": states.iter().map(state).collect::<Vec<_>>(),
+            "abandoned": abandoned,
+        });
+        console.report(|| text.join("\n"), &json)?;
+        Ok(Exit::Good)
+    }
+
+    async fn list(&self, states: &[State], limit: LimitFlags, console: Console) -> Result<Exit> {
+        let states = match states {
+            [] => &[State::Pending, State::Applied, State::Canceling, State::Initial],
+            states => states,
+        };
+        let transactions = self.look()?;
+        let mut listing = Listing::new(&["id", "state", "for", "application", "what", "reason"]);
+        for state in states {
+            for record in transactions.list(*state, limit.and_one()).await? {
+                listing.push(self.cells(&record), line(&record));
+            }
+        }
+        console.list(&listing.bounded(limit.limit))?;
+        Ok(Exit::Good)
+    }
+
+    fn cells(&self, record: &Record) -> [String; 6] {
+        [
+            id(&record.id),
+            record.state.to_string(),
+            age(self.subject.since(record.last_modified)),
+            record.application.clone().unwrap_or_default(),
+            what(record),
+            record.reason.clone().unwrap_or_default(),
+        ]
+    }
+
+    async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
+        let record = self.look()?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
+        self.subject.show(console, &wanted.0, Some(self.remark(&record))).await?;
+        Ok(Exit::Good)
+    }
+
+    /// What the state of a transaction means, and what can be done.
+    fn remark(&self, record: &Record) -> String {
+        let since = age(self.subject.since(record.last_modified));
+        match record.state {
+            State::Initial => format!("nobody works on it, for {since}: `twophase run` carries it out"),
+            State::Pending | State::Applied | State::Canceling => {
+                let by = record.application.as_deref().unwrap_or("somebody");
+                format!("{by} works on it, since {since}: `twophase recover` brings it to its end if it was left alone")
+            }
+            State::Done => format!("done {since} ago: `twophase compensate` takes it back"),
+            State::Canceled => {
+                format!("canceled {since} ago: {}", record.reason.as_deref().unwrap_or("nobody has said why"))
+            }
+        }
+    }
+
+    async fn recover(&self, console: Console) -> Result<Exit> {
+        let transactions = self.open().await?;
+        let mut round = rounds(console, "recover", "transactions", |batch| transactions.recover(batch)).await?;
+        let repaired = transactions.repair(PAGE).await?;
+        if repaired.done > 0 {
+            console.remark(&format!("took back {} updates that had arrived late", repaired.done));
+        }
+        round.failed += repaired.failed;
+        report_rounds(console, "brought to their end:", "transactions", round)
+    }
+
+    async fn run(&self, ids: &[Id], console: Console) -> Result<Exit> {
+        let transactions = self.open().await?;
+        let mut fates = Fates::new();
+        for Id(wanted) in ids {
+            let (asked, outcome) = fate(&transactions.run(wanted.clone()).await?);
+            fates.push(wanted, asked, outcome);
+        }
+        fates.report(console)
+    }
+
+    async fn run_all(&self, console: Console) -> Result<Exit> {
+        let transactions = self.open().await?;
+        let all = rounds(console, "run", "transactions", async |batch| {
+            let mut round = Round::default();
+            while round.done < u64::from(batch) && transactions.run_next().await?.is_some() {
+                round.done += 1;
+            }
+            Ok(Round { more: round.done >= u64::from(batch), ..round })
+        });
+        report_rounds(console, "brought to their end:", "transactions", all.await?)
+    }
+
+    async fn cancel(&self, ids: &[Id], reason: &str, console: Console) -> Result<Exit> {
+        let transactions = self.open().await?;
+        let mut fates = Fates::new();
+        for Id(wanted) in ids {
+            let (asked, outcome) = match transactions.cancel(wanted.clone(), reason).await? {
+                Cancel::Canceled => (true, "canceled"),
+                Cancel::TooLate => (false, "is applied: `twophase compensate` takes it back"),
+                Cancel::TakenOver => (false, "another application is rolling it back"),
+                Cancel::Missing => (false, "is not there"),
+            };
+            fates.push(wanted, asked, outcome);
+        }
+        fates.report(console)
+    }
+
+    async fn compensate(&self, wanted: &Id, by: &Id, console: Console) -> Result<Exit> {
+        let transactions = self.open().await?;
+        transactions.compensate(wanted.0.clone(), by.0.clone()).await?;
+        let mut fates = Fates::new();
+        let (asked, outcome) = fate(&transactions.run(by.0.clone()).await?);
+        fates.push(&by.0, asked, outcome);
+        fates.report(console)
+    }
+
+    async fn verify(&self, console: Console) -> Result<Exit> {
+        let bar = console.progress("verify", "participants", 0);
+        let tell = |so_far: &Verified| bar.set_position(so_far.participants);
+        let verified = self.look()?.verify(PAGE, tell).await?;
+        bar.finish_and_clear();
+        console.report(|| text(&verified), &findings(&verified))?;
+        Ok(if verified.is_clean() { Exit::Good } else { Exit::GuaranteeBroken })
+    }
+
+    async fn purge(&self, older: Duration, console: Console) -> Result<Exit> {
+        let transactions = self.open().await?;
+        let round = rounds(console, "purge", "transactions", async |batch| {
+            let done = transactions.purge(older, batch).await?;
+            Ok(Round { done, failed: 0, more: done >= u64::from(BATCH) })
+        });
+        report_rounds(console, "removed", "transactions", round.await?)
+    }
+}
+
+/// Whether it is what was asked for, and what it is.
+fn fate(outcome: &Outcome) -> (bool, String) {
+    match outcome {
+        Outcome::Done => (true, "done".to_owned()),
+        Outcome::Canceled { reason } => (false, format!("canceled: {reason}")),
+        Outcome::TakenOver { by } => (false, format!("{} works on it", by.as_deref().unwrap_or("another application"))),
+        Outcome::Missing => (false, "is not there".to_owned()),
+    }
+}
+
+fn what(record: &Record) -> String {
+    match &record.plan {
+        Ok(Plan::Transfer(transfer)) => {
+            format!("{} from {} to {}", transfer.value, id(&transfer.source), id(&transfer.destination))
+        }
+        Ok(Plan::General(participants)) => format!("{} participants", participants.len()),
+        Err(what) => what.clone(),
+    }
+}
+
+fn line(record: &Record) -> Value {
+    let transfer = match &record.plan {
+        Ok(Plan::Transfer(transfer)) => json!({
+            "source": extended(&transfer.source),
+            "destination": extended(&transfer.destination),
+            "value": transfer.value,
+        }),
+        _ => Value::Null,
+    };
+    json!({
+        "_id": extended(&record.id),
+        "state": record.state.name(),
+        "lastModified": extended(&Bson::DateTime(record.last_modified)),
+        "application": record.application,
+        "reason": record.reason,
+        "transfer": transfer,
+        "what": what(record),
+    })
+}
+
+fn text(verified: &Verified) -> String {
+    let Verified { participants, applied, findings, findings_count } = verified;
+    let mut lines = vec![format!(
+        "looked at {participants} participants with transactions under way, {applied} applied transactions"
+    )];
+    lines.extend(findings.iter().take(FINDINGS_SHOWN_MAX).map(|finding| format!("  {finding}")));
+    if findings.len() > FINDINGS_SHOWN_MAX {
+        lines.push(format!("  and {} more: --json has them", findings_count - FINDINGS_SHOWN_MAX as u64));
+    }
+    if findings.iter().any(|finding| matches!(finding, Finding::Over { .. })) {
+        lines.push("next: `twophase recover` takes back updates that arrived late".to_owned());
+    }
+    lines.push(match findings_count {
+        0 => "everything is as it must be".to_owned(),
+        count => format!("{count} findings"),
+    });
+    lines.join("\n")
+}
+
+fn findings(verified: &Verified) -> Value {
+    let finding = |finding: &Finding| {
+        let (kind, namespace, participant, transaction) = match finding {
+            Finding::Over { namespace, participant, transaction, .. } => ("over", namespace, participant, transaction),
+            Finding::Unknown { namespace, participant, transaction } => {
+                ("unknown", namespace, participant, transaction)
+            }
+            Finding::Lacking { namespace, participant, transaction } => {
+                ("lacking", namespace, participant, transaction)
+            }
+        };
+        json!({
+            "kind": kind,
+            "collection": namespace.to_string(),
+            "participant": extended(participant),
+            "transaction": extended(transaction),
+            "text": finding.to_string(),
+        })
+    };
+    json!({
+        "clean": verified.is_clean(),
+        "participants": verified.participants,
+        "applied": verified.applied,
+        "findings": verified.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings_count": verified.findings_count,
+    })
+}

@@ -1,0 +1,267 @@
+//! `handfast versions`: a tree of documents that changes as a whole, and its history.
+
+use anyhow::{Context as _, Result, ensure};
+use bson::{Bson, doc};
+use handfast_patterns::VersionedTree;
+use handfast_patterns::versioned_tree::{
+    Difference, Keep, Node, Orphan, OrphanOf, PrunePlan, Standing, TreeFields, Version, VersionState,
+    VersionedTreeOptions,
+};
+use handfast_store::Namespace;
+use serde_json::{Value, json};
+
+use super::{Subject, fields, report_rounds, rounds};
+use crate::arguments::{LimitFlags, VersionsArguments, VersionsFlags};
+use crate::console::{Console, write_out};
+use crate::exit::{Exit, Usage};
+use crate::id::{extended, shown as id};
+use crate::listing::{Listing, age};
+use crate::store::namespace;
+
+pub(super) async fn run(subject: Subject, arguments: &VersionsArguments, console: Console) -> Result<Exit> {
+    let flags = arguments.tree();
+    let options = options(&subject, flags)?;
+    let fields = &options.fields;
+    let node = doc! { &fields.item: { "$exists": true }, &fields.version: { "$exists": true } };
+    subject.ensure_holds("nodes of trees", node).await?;
+    let tree = Tree { subject, options };
+    match arguments {
+        VersionsArguments::Status { .. } => tree.status(console).await,
+        VersionsArguments::List { writing: false, limit, .. } => tree.list(*limit, console).await,
+        VersionsArguments::List { writing: true, limit, .. } => tree.list_writing(*limit, console).await,
+        VersionsArguments::Show { version, .. } => tree.show(*version, console).await,
+        VersionsArguments::Diff { before, after, limit, .. } => tree.diff(*before, *after, *limit, console).await,
+        VersionsArguments::Sweep { dry_run: true, limit, .. } => tree.orphans(*limit, console).await,
+        VersionsArguments::Sweep { dry_run: false, .. } => tree.sweep(flags, console).await,
+        VersionsArguments::Prune { keep_last, keep_newer, dry_run, .. } => {
+            let keep = Keep { last: *keep_last, newer_than: keep_newer.map(|newer| newer.0) };
+            if *dry_run { tree.plan(keep, console).await } else { tree.prune(keep, flags, console).await }
+        }
+        VersionsArguments::Export { version, .. } => tree.export(*version, console).await,
+    }
+}
+
+fn options(subject: &Subject, flags: &VersionsFlags) -> Result<VersionedTreeOptions> {
+    let VersionsFlags { open, root, writes, pins, lease, pin_lease, .. } = flags;
+    let beside = |name: &Option<String>, flag: &str| -> Result<Option<Namespace>> {
+        name.as_ref().map(|name| namespace(subject.namespace.database(), name, flag)).transpose()
+    };
+    let default = VersionedTreeOptions::new(root.0.clone());
+    Ok(VersionedTreeOptions {
+        lease: lease.map_or(default.lease, |lease| lease.0),
+        pin_lease: pin_lease.map_or(default.pin_lease, |lease| lease.0),
+        writes: beside(writes, "--writes")?,
+        pins: beside(pins, "--pins")?,
+        fields: fields::<TreeFields>(&open.fields)?,
+        ..default
+    })
+}
+
+/// That a lease was said: a shorter one than that of the application takes what is in use.
+fn ensure_said(said: bool, flag: &str) -> Result<()> {
+    let why = "a shorter one than that of the application takes what is in use";
+    ensure!(said, Usage(format!("this needs {flag}, as the application has it: {why}")));
+    Ok(())
+}
+
+struct Tree {
+    subject: Subject,
+    options: VersionedTreeOptions,
+}
+
+impl Tree {
+    /// To look at.
+    fn look(&self) -> Result<VersionedTree> {
+        let Subject { store, sources, namespace } = &self.subject;
+        Ok(VersionedTree::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
+    }
+
+    /// To change something.
+    async fn open(&self) -> Result<VersionedTree> {
+        let Subject { store, sources, namespace } = &self.subject;
+        Ok(VersionedTree::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
+    }
+
+    async fn status(&self, console: Console) -> Result<Exit> {
+        let Standing { newest, versions, writing, silent, abandoned, pins } = self.look()?.standing().await?;
+        let root = id(&self.options.root);
+        let mut text = vec![
+            format!("{} of {}", root, self.subject.namespace),
+            format!("  newest     {:>10}", newest.map_or("none".to_owned(), |newest| newest.to_string())),
+            format!("  versions   {versions:>10}"),
+            format!("  writing    {writing:>10}"),
+            format!("  abandoned  {abandoned:>10}  numbers that were given up and are remembered"),
+            format!("  pins       {pins:>10}  versions that readers hold, and names"),
+        ];
+        if silent > 0 {
+            let lease = age(self.options.lease);
+            text.push(format!("{silent} writers are silent for longer than {lease}"));
+            text.push("next: `versions sweep --dry-run` shows what they left, `versions sweep` removes it".to_owned());
+        }
+        let json = json!({
+            "collection": self.subject.namespace.to_string(),
+            "root": extended(&self.options.root),
+            "newest": newest,
+            "versions": versions,
+            "writing": writing,
+            "silent": silent,
+            "abandoned": abandoned,
+            "pins": pins,
+        });
+        console.report(|| text.join("\n"), &json)?;
+        Ok(Exit::Good)
+    }
+
+    async fn list(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
+        let tree = self.look()?;
+        let names = tree.names().await?;
+        let mut listing = Listing::new(&["version", "state", "base", "age", "names"]);
+        for version in tree.versions(limit.and_one()).await? {
+            let Version { version: number, state, base, ts, .. } = version;
+            let names: Vec<_> =
+                names.iter().filter(|(_, named)| *named == number).map(|(name, _)| name.as_str()).collect();
+            let cells = [
+                number.to_string(),
+                state.name().to_owned(),
+                base.to_string(),
+                age(self.subject.since(ts)),
+                names.join(", "),
+            ];
+            let date = extended(&Bson::DateTime(ts));
+            let line = json!({ "version": number, "state": state.name(), "base": base, "ts": date, "names": names });
+            listing.push(cells, line);
+        }
+        console.list(&listing.bounded(limit.limit))?;
+        Ok(Exit::Good)
+    }
+
+    async fn list_writing(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
+        let mut listing = Listing::new(&["version", "base", "silent for"]);
+        for write in self.look()?.writing(limit.and_one()).await? {
+            let cells = [write.version.to_string(), write.base.to_string(), age(self.subject.since(write.ts))];
+            let date = extended(&Bson::DateTime(write.ts));
+            listing.push(cells, json!({ "version": write.version, "base": write.base, "ts": date }));
+        }
+        console.list(&listing.bounded(limit.limit))?;
+        Ok(Exit::Good)
+    }
+
+    async fn show(&self, number: i64, console: Console) -> Result<Exit> {
+        let tree = self.look()?;
+        let Some(version) = tree.show(number).await? else {
+            let writing = tree.writing(u32::MAX).await?.iter().any(|write| write.version == number);
+            ensure!(!writing, "version {number} is being written: its root is not there yet");
+            anyhow::bail!("there is no version {number} of {}", id(&self.options.root));
+        };
+        let root = extended(&Bson::Document(version.root.clone()));
+        let json = json!({
+            "version": number,
+            "state": version.state.name(),
+            "base": version.base,
+            "ts": extended(&Bson::DateTime(version.ts)),
+            "root": root,
+        });
+        let (base, since) = (version.base, age(self.subject.since(version.ts)));
+        let text = || {
+            let root = serde_json::to_string_pretty(&root).unwrap_or_else(|_| root.to_string());
+            format!("{root}\nversion {number}, made from {base}, {since} ago: {}", meaning(version.state))
+        };
+        console.report(text, &json)?;
+        Ok(Exit::Good)
+    }
+
+    async fn diff(&self, before: i64, after: i64, limit: LimitFlags, console: Console) -> Result<Exit> {
+        let mut listing = Listing::new(&["item", "what", "before", "after"]);
+        let differences = self.look()?.diff(before, after).await?;
+        for difference in differences.iter().take(limit.and_one() as usize) {
+            let Difference { item, before, after } = difference;
+            let (before, after) = (before.as_ref().map(content), after.as_ref().map(content));
+            let what = match (&before, &after) {
+                (None, _) => "added",
+                (_, None) => "removed",
+                _ => "changed",
+            };
+            let cell = |content: &Option<Value>| content.as_ref().map(ToString::to_string).unwrap_or_default();
+            let cells = [id(item), what.to_owned(), cell(&before), cell(&after)];
+            listing.push(cells, json!({ "item": extended(item), "what": what, "before": before, "after": after }));
+        }
+        console.list(&listing.bounded(limit.limit))?;
+        Ok(Exit::Good)
+    }
+
+    async fn orphans(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
+        let mut listing = Listing::new(&["item", "version", "of"]);
+        for Orphan { item, version, of } in self.look()?.orphans(limit.and_one()).await? {
+            let of = match of {
+                OrphanOf::SilentWrite => "a silent writer",
+                OrphanOf::AbandonedVersion => "an abandoned version",
+                OrphanOf::Nobody => "nobody",
+            };
+            let line = json!({ "item": extended(&item), "version": version, "of": of });
+            listing.push([id(&item), version.to_string(), of.to_owned()], line);
+        }
+        console.list(&listing.bounded(limit.limit))?;
+        Ok(Exit::Good)
+    }
+
+    async fn sweep(&self, flags: &VersionsFlags, console: Console) -> Result<Exit> {
+        ensure_said(flags.lease.is_some(), "--lease")?;
+        ensure_said(flags.pin_lease.is_some(), "--pin-lease")?;
+        let tree = self.open().await?;
+        let round = rounds(console, "sweep", "items", |batch| tree.sweep(batch)).await?;
+        report_rounds(console, "dealt with", "versions and nodes that were left behind", round)
+    }
+
+    async fn plan(&self, keep: Keep, console: Console) -> Result<Exit> {
+        let PrunePlan { versions, kept, nodes } = self.look()?.plan_prune(keep).await?;
+        let text = || {
+            let (go, stay) = (versions.len(), kept.len());
+            format!("{go} versions would go, and {nodes} nodes that only they use; {stay} versions would stay")
+        };
+        console.report(text, &json!({ "versions": versions, "kept": kept, "nodes": nodes }))?;
+        Ok(Exit::Good)
+    }
+
+    async fn prune(&self, keep: Keep, flags: &VersionsFlags, console: Console) -> Result<Exit> {
+        ensure_said(flags.pin_lease.is_some(), "--pin-lease")?;
+        let tree = self.open().await?;
+        let round = rounds(console, "prune", "versions", |batch| tree.prune(keep, batch)).await?;
+        report_rounds(console, "removed", "versions and nodes", round)
+    }
+
+    async fn export(&self, version: Option<i64>, console: Console) -> Result<Exit> {
+        let (tree, root) = (self.look()?, id(&self.options.root));
+        let snapshot = match version {
+            Some(version) => {
+                tree.at(version).await?.with_context(|| format!("there is no version {version} of {root}"))?
+            }
+            None => tree.newest().await?.with_context(|| format!("{root} has no version"))?,
+        };
+        let bar = console.spinner("export");
+        let mut nodes = snapshot.all().await?;
+        bar.finish_and_clear();
+        nodes.sort_by_cached_key(|node| id(&node.item));
+        let root =
+            Node { item: self.options.root.clone(), version: snapshot.version(), content: snapshot.root().clone() };
+        for node in std::iter::once(&root).chain(&nodes) {
+            let line = json!({ "item": extended(&node.item), "version": node.version, "content": content(node) });
+            write_out(format!("{line}\n").as_bytes())?;
+        }
+        Ok(Exit::Good)
+    }
+}
+
+fn content(node: &Node) -> Value {
+    extended(&Bson::Document(node.content.clone()))
+}
+
+fn meaning(state: VersionState) -> &'static str {
+    match state {
+        VersionState::Writing => "it is being written",
+        VersionState::Committed => "it can be read",
+        VersionState::Pruning => "it is to be pruned, unless a reader uses it",
+        VersionState::Pruned => "it cannot be read any more, and its nodes are being removed",
+        VersionState::Cleared => "it was pruned",
+        VersionState::Abandoned => "it was given up, and never was a part of the tree",
+    }
+}

@@ -1,0 +1,231 @@
+//! Looking at everything: how many transactions are where, and whether participants carry what transactions say.
+
+use std::fmt;
+use std::time::Duration;
+
+use bson::{Bson, doc};
+use handfast_store::Namespace;
+
+use super::{Record, State, TwoPhase, requests};
+use crate::Result;
+use crate::steps::Steps;
+
+/// Findings that are kept; more are only counted.
+const FINDINGS_MAX: usize = 1000;
+
+/// Transactions in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateCount {
+    /// The state.
+    pub state: State,
+    /// How many.
+    pub count: u64,
+    /// How long ago the one came there that came first.
+    pub oldest: Option<Duration>,
+}
+
+/// How the transactions are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TwoPhaseStatus {
+    /// Each state, in the order of [`State::ALL`].
+    pub states: Vec<StateCount>,
+    /// Those under way that were left alone for longer than [`abandoned_after`](super::TwoPhaseOptions::abandoned_after).
+    pub abandoned: u64,
+}
+
+/// A participant that is not as its transaction says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// It has the update of a transaction that is over, and should not: a request arrived late. [`TwoPhase::repair`] takes the
+    /// update back.
+    Over {
+        /// Where the participant is.
+        namespace: Namespace,
+        /// Its `_id`.
+        participant: Bson,
+        /// The `_id` of the transaction.
+        transaction: Bson,
+        /// Where the transaction is.
+        state: State,
+    },
+    /// It has the update of a transaction that is not there: one that was removed too early, or that is kept elsewhere.
+    Unknown {
+        /// Where the participant is.
+        namespace: Namespace,
+        /// Its `_id`.
+        participant: Bson,
+        /// The `_id` of the transaction.
+        transaction: Bson,
+    },
+    /// It does not have the update of a transaction that is applied: somebody else has changed it.
+    Lacking {
+        /// Where the participant is.
+        namespace: Namespace,
+        /// Its `_id`.
+        participant: Bson,
+        /// The `_id` of the transaction.
+        transaction: Bson,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Over { namespace, participant, transaction, state } => {
+                write!(
+                    f,
+                    "{namespace} {participant} still has the update of transaction {transaction}, which is {state}"
+                )
+            }
+            Finding::Unknown { namespace, participant, transaction } => {
+                write!(f, "{namespace} {participant} has the update of transaction {transaction}, which is not there")
+            }
+            Finding::Lacking { namespace, participant, transaction } => {
+                write!(f, "{namespace} {participant} lacks the update of transaction {transaction}, which is applied")
+            }
+        }
+    }
+}
+
+/// What was verified.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verified {
+    /// Participants that transactions are under way in.
+    pub participants: u64,
+    /// Transactions that are applied and not done.
+    pub applied: u64,
+    /// What is not as it must be: at most 1000 of them.
+    pub findings: Vec<Finding>,
+    /// How many there are.
+    pub findings_count: u64,
+}
+
+impl Verified {
+    /// Whether everything is as it must be.
+    pub fn is_clean(&self) -> bool {
+        self.findings_count == 0
+    }
+
+    fn found(&mut self, finding: Finding) {
+        self.findings_count += 1;
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+impl TwoPhase {
+    /// How many transactions are in which state.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn status(&self) -> Result<TwoPhaseStatus> {
+        let (fields, now) = (self.fields(), self.sources.clock.now());
+        let mut states = Vec::with_capacity(State::ALL.len());
+        for state in State::ALL {
+            let count = self.transactions.count(&doc! { &fields.state: state.name() }).await?;
+            let oldest = self.list(state, 1).await?;
+            let age = |record: &Record| now.timestamp_millis().saturating_sub(record.last_modified.timestamp_millis());
+            let oldest = oldest.first().map(|first| Duration::from_millis(u64::try_from(age(first)).unwrap_or(0)));
+            states.push(StateCount { state, count, oldest });
+        }
+        let abandoned = requests::abandoned(fields, self.ago(self.options.abandoned_after));
+        Ok(TwoPhaseStatus { states, abandoned: self.transactions.count(&abandoned).await? })
+    }
+
+    /// Looks at all participants that transactions are under way in, and at all transactions that are applied, `page` at a time,
+    /// and tells after each page what has been verified so far. Nothing is changed. It may run beside anything: what is found is
+    /// looked at a second time.
+    ///
+    /// # Errors
+    /// Those of the store; a transaction that is none.
+    pub async fn verify(&self, page: u32, tell: impl Fn(&Verified)) -> Result<Verified> {
+        let mut verified = Verified::default();
+        for namespace in self.collections() {
+            let documents = self.transactions.at(namespace.clone());
+            let mut pages = documents.pages(&self.under_way(), page).await?;
+            loop {
+                let found = pages.next().await?;
+                if found.is_empty() {
+                    break;
+                }
+                for document in found {
+                    verified.participants += 1;
+                    let participant = document.get("_id").cloned().unwrap_or(Bson::Null);
+                    for transaction in self.pending(&document) {
+                        self.verify_mark(&documents, &participant, transaction, &mut verified).await?;
+                    }
+                }
+                tell(&verified);
+            }
+        }
+        let applied = doc! { &self.fields().state: State::Applied.name() };
+        let mut pages = self.transactions.pages(&applied, page).await?;
+        loop {
+            let found = pages.next().await?;
+            if found.is_empty() {
+                return Ok(verified);
+            }
+            for document in found {
+                verified.applied += 1;
+                self.verify_applied(&Record::read(&self.transactions, &document, self.fields())?, &mut verified)
+                    .await?;
+            }
+            tell(&verified);
+        }
+    }
+
+    /// A transaction is over only after its participants were released, and begins before they are touched: so a mark that is still
+    /// there after that was seen should not be.
+    async fn verify_mark(
+        &self,
+        documents: &Steps,
+        participant: &Bson,
+        transaction: &Bson,
+        verified: &mut Verified,
+    ) -> Result<()> {
+        let record = self.show(transaction.clone()).await?;
+        if record.as_ref().is_some_and(|record| !record.state.is_final()) {
+            return Ok(());
+        }
+        let marked = doc! { "_id": participant.clone(), &self.fields().pending: transaction.clone() };
+        if documents.find_one(&marked).await?.is_none() {
+            return Ok(());
+        }
+        let (namespace, participant, transaction) =
+            (documents.namespace().clone(), participant.clone(), transaction.clone());
+        verified.found(match record {
+            Some(record) => Finding::Over { namespace, participant, transaction, state: record.state },
+            None => Finding::Unknown { namespace, participant, transaction },
+        });
+        Ok(())
+    }
+
+    /// Every participant of an applied transaction has the update, or has had it, and remembers that unless it has forgotten
+    /// the oldest ones.
+    async fn verify_applied(&self, record: &Record, verified: &mut Verified) -> Result<()> {
+        let fields = self.fields();
+        for participant in self.participants(record)? {
+            let documents = self.transactions.at(participant.namespace.clone());
+            let full = format!("{}.{}", fields.finished, self.options.finished_max.saturating_sub(1));
+            let lacking = doc! {
+                "_id": participant.id.clone(),
+                &fields.pending: { "$ne": record.id.clone() },
+                &fields.finished: { "$ne": record.id.clone() },
+                full: { "$exists": false },
+            };
+            let still_applied = async || {
+                let now = self.show(record.id.clone()).await?;
+                Ok::<_, crate::Error>(now.is_some_and(|now| now.state == State::Applied))
+            };
+            if documents.find_one(&lacking).await?.is_some() && still_applied().await? {
+                verified.found(Finding::Lacking {
+                    namespace: participant.namespace,
+                    participant: participant.id,
+                    transaction: record.id.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
