@@ -216,7 +216,7 @@ async fn run(seed: u64, rounds: u64) -> u64 {
                 assert_eq!(one.deleted, memory.delete(request).await.unwrap().deleted);
             }
             _ => {
-                compared += u64::from(compare(&embedded, &memory, &dice, &format!("seed {seed}, round {round}")).await)
+                compared += u64::from(compare(&embedded, &memory, &dice, &format!("seed {seed}, round {round}")).await);
             }
         }
     }
