@@ -91,7 +91,8 @@ impl Core {
             while let Some(rows) = next_rows(&mut *locked, &namespace).await? {
                 for (key, row) in rows {
                     let start = row.lock.as_ref().map_or(Timestamp::default(), |lock| lock.start);
-                    match self.resolve(&key, row).await? {
+                    // The others come by themselves.
+                    match self.resolve_one(&key, row).await?.0 {
                         Resolved::Free(_) => cleaned.resolved += 1,
                         Resolved::Alive => {
                             cleaned.alive += 1;

@@ -28,9 +28,9 @@ use super::core::{Core, Fate, conflict};
 use super::definitions::Relied;
 use super::oracle::Moment;
 use super::records::Record;
-use super::resolver::Resolved;
+use super::resolver::{Resolved, release};
 use super::row::{
-    self, Body, Key, Lock, NotCommitted, Refused, Row, Seen, Timestamp, commit, prewrite, read_at, renew, rollback,
+    self, Body, Key, Lock, NotCommitted, Refused, Row, Seen, Timestamp, commit, prewrite, read_at, renew,
 };
 use super::rows::{RefusedStep, unchecked};
 use super::snapshot::PercolatorSnapshot;
@@ -228,21 +228,11 @@ impl Committer {
 
     /// Takes the locks away. A record keeps a request that may still arrive, or be tried again, from locking the primary.
     async fn roll_back(&self, touched: &[bool], in_doubt: bool) {
-        let start = self.start();
-        let mut tasks = JoinSet::new();
-        for (place, (key, _)) in self.locks.iter().enumerate() {
-            let record = in_doubt && place == 0;
-            if !touched[place] && !record {
-                continue;
-            }
-            let (core, key) = (Arc::clone(&self.core), key.clone());
-            tasks.spawn(async move {
-                let step = |row: &Row| rollback(row, start, record);
-                // What is left is found by others, and rolled back when its time is over.
-                let _ = core.rows.apply(&key, None, step, unchecked).await;
-            });
-        }
-        while tasks.join_next().await.is_some() {}
+        let record = |place| in_doubt && place == 0;
+        let keys = self.locks.iter().enumerate().map(|(place, (key, _))| (place, key));
+        let locked = keys.filter(|(place, _)| touched[*place] || record(*place));
+        let locked = locked.map(|(place, key)| (key.clone(), record(place))).collect();
+        release(&self.core.rows, self.start(), locked).await;
     }
 
     /// The timestamp of the commit, at which everything that was read still is as it was, and the indexes are.

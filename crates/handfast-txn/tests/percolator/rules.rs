@@ -2,8 +2,8 @@
 
 use bson::{DateTime, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{DocumentStore, Find, MemoryStore, Sources, StoreExt};
+use handfast_store::decorator::{Fault, Faulty, Metered, Operation, Plan};
+use handfast_store::{DocumentStore, Find, Insert, MemoryStore, Sources, StoreExt};
 use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionOptions};
 use std::sync::Arc;
 use std::time::Duration;
@@ -328,6 +328,40 @@ async fn nothing_is_left_behind() {
         assert!(hidden.keys().all(|name| ["v", "c", "s", "p"].contains(&name.as_str())), "{hidden}");
     }
     assert_eq!(bank.balances().await, (10 - 12 * 7, 2 + 12 * 7));
+}
+
+/// The primary's lock names all other rows: whoever meets one lock of a dead process takes all of them away, without looking
+/// through the collection. Two requests for each row, and a timestamp.
+#[tokio::test]
+async fn whoever_gives_a_transaction_up_takes_all_its_locks_away() {
+    const ROWS: i32 = 50;
+    let bank = Bank::of_the_seed().await;
+    let stopping = stepped(bank.store.clone());
+    let dying = bank.process_over(stopping.clone());
+    let inserting = tokio::spawn(async move {
+        let rows = (0..ROWS).map(|number| rawdoc! { "_id": number, "balance": 0 }).collect();
+        dying.insert(Insert::new(accounts(), rows)).await
+    });
+    let locked = async || bank.hidden().await.iter().filter(|hidden| hidden.contains_key("lock")).count();
+    while locked().await < ROWS as usize {
+        assert!(stopped(&stopping, || inserting.is_finished()).await);
+        stopping.release();
+    }
+    inserting.abort();
+    bank.clock.advance(LOCK_TIME);
+
+    let metered = Arc::new(Metered::new(bank.store.clone(), bank.sources.clock.clone()));
+    let reader = bank.process_over(metered.clone());
+    let tx = reader.begin().await.unwrap();
+    assert_eq!(tx.find_one(&accounts(), rawdoc! { "_id": ROWS / 2 }).await.unwrap(), None);
+    tx.abort();
+    reader.flush().await.unwrap();
+    assert_eq!(locked().await, 0);
+    let report = metered.report();
+    let started = |operation| report.iter().find(|of| of.operation == operation).map_or(0, |of| of.started);
+    let (finds, updates) = (started(Operation::Find), started(Operation::Update));
+    // The row and its primary are read once before.
+    assert!(finds <= ROWS as u64 + 2 && updates <= ROWS as u64 + 2, "{finds} finds, {updates} updates");
 }
 
 /// Two that each write what the other one read: serializable, one of them is run again.
