@@ -158,8 +158,11 @@ pub(crate) enum Command {
     )]
     Bench(BenchArguments),
 
-    /// Copy a data directory to another one, byte for byte consistent
-    #[command(after_help = "Example:\n  handfast backup --data /srv/handfast --to /backup/handfast-monday")]
+    /// Copy all data, as it is at one moment: of a data directory, or of a server while it runs
+    #[command(after_help = "A running server makes the backup itself, under NAME in its --backup-directory.\n\n\
+        Examples:\n  \
+        handfast backup --data /srv/handfast --to /backup/handfast-monday\n  \
+        handfast backup --uri mongodb://admin@db.example.org/ monday")]
     Backup(Box<BackupArguments>),
 
     /// Add, change, remove and list the users of a data directory
@@ -290,6 +293,10 @@ pub(crate) struct ServerFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) insecure: Option<bool>,
+    /// Let clients with the role root make backups in this directory while the server runs (`handfast backup --uri`);
+    /// created if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) backup_directory: Option<PathBuf>,
     /// Listen on a Unix socket too
     #[arg(long, value_name = "PATH")]
     pub(crate) unix_socket: Option<PathBuf>,
@@ -515,5 +522,11 @@ pub(crate) struct BackupArguments {
     pub(crate) open: OpenFlags,
     /// Directory to write to; created, and refused if it holds anything
     #[arg(long, value_name = "DIR")]
-    pub(crate) to: PathBuf,
+    pub(crate) to: Option<PathBuf>,
+    /// What a running server is to call its backup
+    #[arg(value_name = "NAME", conflicts_with = "StoreFlags")]
+    pub(crate) name: Option<String>,
+    /// The running server (mongodb://..). A password is safer in the variable: others can see a command line [env: HANDFAST_URI]
+    #[arg(long, value_name = "URI", requires = "name", conflicts_with = "to")]
+    pub(crate) uri: Option<ConnectionString>,
 }

@@ -38,6 +38,12 @@ pub(crate) const DEFAULT_FILE: &str = "handfast.toml";
 /// The variable that names the file, when no flag does.
 const FILE_VARIABLE: &str = "HANDFAST_CONFIG";
 
+/// The variable that names a running server to the commands that ask one, when no flag does.
+pub(crate) const URI_VARIABLE: &str = "HANDFAST_URI";
+
+/// How the names of all our variables begin.
+pub(crate) const PREFIX: &str = "HANDFAST_";
+
 /// Who set a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {

@@ -8,6 +8,7 @@
 
 mod advice;
 mod arguments;
+mod backups;
 mod bank;
 mod bench;
 mod command;

@@ -11,13 +11,21 @@ use handfast_store::{DocumentStore, Namespace, Sources};
 use handfast_txn::{Database, PercolatorOptions};
 use tracing::warn;
 
+use crate::backups::Backups;
 use crate::configuration::{Configuration, ConnectionString, Mistake, Origin, Settings};
 use crate::dump::listed;
 use crate::exit::Usage;
 
 /// What only the embedded store has: its settings, which are of no use beside another server.
-const EMBEDDED: [&str; 6] =
-    ["data", "cache-bytes", "write-buffer-bytes", "journal-bytes", "snapshot-bytes", "expiry-interval"];
+const EMBEDDED: [&str; 7] = [
+    "data",
+    "cache-bytes",
+    "write-buffer-bytes",
+    "journal-bytes",
+    "snapshot-bytes",
+    "expiry-interval",
+    "backup-directory",
+];
 
 /// A database, and where its documents are.
 pub(crate) struct Opened {
@@ -51,6 +59,17 @@ impl Opened {
         let options = PercolatorOptions { outcome_retention, ..PercolatorOptions::default() };
         let database = Database::percolator(store, sources, options)?;
         Ok(Opened { database, place: Place::Server(server) })
+    }
+
+    /// What makes backups while the documents are served, if a setting says where to.
+    pub(crate) fn backups(&self, configuration: &Configuration) -> anyhow::Result<Option<Backups>> {
+        match (&self.place, &configuration.settings.backup_directory) {
+            (Place::Directory { path, store }, Some(directory)) => {
+                Backups::open(store.clone(), path, directory, configuration).map(Some)
+            }
+            // A setting for backups of a server is refused before.
+            (Place::Server(_), _) | (_, None) => Ok(None),
+        }
     }
 
     /// Where the documents are, for people.

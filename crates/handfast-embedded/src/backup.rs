@@ -58,9 +58,12 @@ fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_
     }
     let unfinished = unfinished(destination);
     if unfinished.exists() {
+        // Only a copy that nobody is at work on, and never what is none.
+        drop(directory::lock(&unfinished)?);
         fs::remove_dir_all(&unfinished).map_err(|error| failed("removing an unfinished copy beside", error))?;
     }
     let locked = Arc::new(directory::lock(&unfinished)?);
+    let half_made = HalfMade(&unfinished);
     let mut opened = directory::open(&locked, options)?;
     let mut copying = Copying { engine: &opened.engine, last: LastBatch::default(), done: Backup::default() };
     copying.last.timestamp = snapshot.timestamp();
@@ -78,7 +81,18 @@ fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_
         sync_directory(parent(destination))
     };
     rename().map_err(|error| failed("renaming the copy to", error))?;
+    std::mem::forget(half_made);
     Ok(done)
+}
+
+/// A copy that is removed unless it becomes whole: a disk that it has filled is not to stay full.
+struct HalfMade<'p>(&'p Path);
+
+impl Drop for HalfMade<'_> {
+    fn drop(&mut self) {
+        // Why the copy failed is told; what is left of it after all, the next one of this name removes.
+        let _ = fs::remove_dir_all(self.0);
+    }
 }
 
 fn parent(path: &Path) -> &Path {

@@ -7,6 +7,7 @@ use bson::RawDocumentBuf;
 use bson::raw::cstr;
 use handfast_store::{DocumentStore, Result, Sources};
 use mongodb::Client;
+use mongodb::options::ConnectionString;
 
 use crate::capability::Capability;
 use crate::command::Command;
@@ -39,8 +40,7 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     let parsed = options::parse(uri)?;
     let address = options::shown(uri)?;
     let majority_timeout = parsed.write_concern.as_ref().and_then(|concern| concern.w_timeout);
-    let client = Client::with_options(options::client_options(parsed).await?);
-    let client = client.map_err(|error| of_driver(error, Effect::Nothing))?;
+    let client = client(parsed).await?;
 
     let hello = client.database("admin").run_raw_command(Command::new(cstr!("hello"), 1).done()).await;
     let hello = hello.map_err(|error| of_driver(error, Effect::Nothing))?;
@@ -62,6 +62,12 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     }
     let judged = JudgedStore::new(direct, sources);
     Ok(Connection { store: Arc::new(Placed::new(judged)), server })
+}
+
+/// The driver's client for a connection string.
+pub(crate) async fn client(parsed: ConnectionString) -> Result<Client> {
+    let client = Client::with_options(options::client_options(parsed).await?);
+    client.map_err(|error| of_driver(error, Effect::Nothing))
 }
 
 fn two_writers(server: &Server) -> handfast_store::Error {

@@ -55,6 +55,7 @@
 //! a primary is the only one: a deposed primary that does not know it yet answers reads with what it has, up to ten seconds
 //! long, with `majority` as with any read concern but the slow `linearizable`.
 
+mod admin;
 mod batch;
 mod capability;
 mod command;
@@ -72,6 +73,7 @@ mod remote;
 mod reply;
 mod server;
 
+pub use admin::run_admin_command;
 pub use capability::{Capabilities, Capability};
 pub use concern::Deployment;
 pub use connection::{Connection, connect};

@@ -79,6 +79,7 @@ codes! {
     NotExactValueField = 111,
     WriteConflict = 112,
     CommandNotSupported = 115,
+    ConflictingOperationInProgress = 117,
     NamespaceNotSharded = 118,
     DocumentValidationFailure = 121,
     ReadConcernMajorityNotAvailableYet = 134,

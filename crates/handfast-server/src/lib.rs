@@ -25,6 +25,7 @@
 
 mod arguments;
 pub mod auth;
+pub mod backup;
 mod batches;
 mod cluster_time;
 mod commands;
@@ -53,6 +54,7 @@ pub mod tls;
 mod transactions;
 mod writer;
 
+pub use backup::{BackedUp, Backup, BackupName};
 pub use error::{Error, Result};
 pub use listeners::Listeners;
 pub use metrics::Metrics;

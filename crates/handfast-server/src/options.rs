@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use handfast_store::Durability;
@@ -9,6 +10,7 @@ use handfast_txn::TransactionOptions;
 use handfast_txn::options::LIFETIME_MAX;
 use handfast_wire::{Compressor, Limits};
 
+use crate::backup::Backup;
 pub use crate::cursors::CursorLimits;
 use crate::tls::Tls;
 
@@ -133,6 +135,8 @@ pub struct Options {
     pub slow_operation: Duration,
     /// Whether tests may tell the server to do things wrong, with `configureFailPoint`.
     pub test_commands: bool,
+    /// What makes copies of everything when somebody with the role `root` says `handfastBackup`; none: it is refused.
+    pub backup: Option<Arc<dyn Backup>>,
     /// What `getCmdLineOpts` shows.
     pub command_line: Vec<String>,
 }
@@ -154,6 +158,7 @@ impl Default for Options {
             shutdown_grace: Duration::from_secs(10),
             slow_operation: Duration::from_millis(100),
             test_commands: false,
+            backup: None,
             command_line: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use handfast_server::auth::Users;
-use handfast_server::{Address, Listeners, Options, Server, Tls, TlsFile};
+use handfast_server::{Address, Backup, Listeners, Options, Server, Tls, TlsFile};
 use handfast_store::Sources;
 use serde_json::json;
 use tracing::warn;
@@ -44,7 +44,8 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
         check_users(&Users::new(Arc::new(opened.database.clone())), configuration, &listen).await?;
     }
 
-    let server = Server::new(listeners, Options { tls, ..options(settings) }, opened.database.clone());
+    let backup = opened.backups(configuration)?.map(|backups| Arc::new(backups) as Arc<dyn Backup>);
+    let server = Server::new(listeners, Options { tls, backup, ..options(settings) }, opened.database.clone());
     let handle = server.shutdown_handle();
     announce(settings, server.addresses(), &opened, console)?;
     let mut serving = tokio::spawn(server.run());

@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tls_client_ca: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) backup_directory: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unix_socket: Option<PathBuf>,
     pub(crate) topology: Topology,
     pub(crate) replica_set: String,
@@ -56,8 +58,8 @@ pub(crate) struct Settings {
 }
 
 /// The settings that have no default: absent until somebody sets them.
-pub(crate) const OPTIONAL: [&str; 6] =
-    ["store", "unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
+pub(crate) const OPTIONAL: [&str; 7] =
+    ["store", "backup-directory", "unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
 
 impl Default for Settings {
     /// What the libraries say where they say something, so that there is one place for each number.
@@ -83,6 +85,7 @@ impl Default for Settings {
             tls_certificate: None,
             tls_key: None,
             tls_client_ca: None,
+            backup_directory: None,
             unix_socket: None,
             topology: Topology::ReplicaSet,
             replica_set: handfast_server::options::REPLICA_SET.to_owned(),
@@ -165,8 +168,8 @@ impl Settings {
         if let Some(store) = &self.store {
             store.check()?;
         }
-        let Settings { unix_socket, tls_certificate, tls_key, tls_client_ca, .. } = self;
-        let paths = [unix_socket, tls_certificate, tls_key, tls_client_ca].map(Option::as_ref);
+        let Settings { backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca, .. } = self;
+        let paths = [backup_directory, unix_socket, tls_certificate, tls_key, tls_client_ca].map(Option::as_ref);
         let mut paths = paths.into_iter().flatten().chain([&self.data]);
         let texts = [Some(&self.listen), Some(&self.replica_set), self.advertise.as_ref()];
         if paths.any(|path| path.as_os_str().is_empty()) || texts.into_iter().flatten().any(String::is_empty) {

@@ -76,14 +76,14 @@ fn a_port_takes_the_host_that_is_in_force() {
 fn values_read_the_same_from_file_environment_and_flag() {
     let file = "data = '/d'\ndurability = 'memory'\ncache-bytes = 2097152\nwrite-buffer-bytes = '2MiB'\n\
                 journal-bytes = '1GiB'\nsnapshot-bytes = '4MiB'\nsort-bytes = '5MiB'\nexpiry-interval = '2m'\n\
-                listen = 'localhost:0'\nauth = true\ntls-certificate = '/c'\ntls-key = '/k'\ntls-client-ca = '/a'\ninsecure = true\nunix-socket = '/s'\ntopology = 'replica-set'\n\
+                listen = 'localhost:0'\nauth = true\ntls-certificate = '/c'\ntls-key = '/k'\ntls-client-ca = '/a'\ninsecure = true\nbackup-directory = '/b'\nunix-socket = '/s'\ntopology = 'replica-set'\n\
                 replica-set = 'rs'\nadvertise = 'db:1'\nmax-connections = 7\nmax-cursors = 8\n\
                 request-bytes = '1GiB'\nreply-bytes = '2GiB'\nconnection-timeout = '1h'\n\
                 cursor-timeout = '90s'\ntransaction-lifetime = '5m'\ntransaction-bytes = '64MiB'\noutcome-retention = '48h'\nshutdown-timeout = '500ms'\nslow-operation = '0s'\ntest-commands = true\n\
                 store = 'mongodb://h:1'\nsole-writer = true\nlog-format = 'json'\nlog-level = 'debug'";
     let flags = "--data /d --durability memory --cache-bytes 2MiB --write-buffer-bytes 2097152 --journal-bytes 1GiB \
                  --snapshot-bytes 4MiB --sort-bytes 5120KiB --expiry-interval 120s --listen localhost:0 --auth --tls-certificate /c --tls-key /k --tls-client-ca /a \
-                 --insecure --unix-socket /s --topology replica-set --replica-set rs --advertise db:1 \
+                 --insecure --backup-directory /b --unix-socket /s --topology replica-set --replica-set rs --advertise db:1 \
                  --max-connections 7 --max-cursors 8 --request-bytes 1GiB --reply-bytes 2048MiB \
                  --connection-timeout 60m --cursor-timeout 1m30s \
                  --transaction-lifetime 300s --transaction-bytes 65536KiB --outcome-retention 2days --shutdown-timeout 500ms --slow-operation 0ms --test-commands --store mongodb://h:1 --sole-writer --log-format json --log-level debug";

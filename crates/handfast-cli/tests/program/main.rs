@@ -1,5 +1,6 @@
 //! The real program, run as people run it.
 
+mod backup;
 mod bank;
 mod computation;
 mod configuration;

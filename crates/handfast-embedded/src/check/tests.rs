@@ -145,6 +145,44 @@ async fn a_backup_is_whole_and_leaves_the_store_in_use() {
 }
 
 #[tokio::test]
+async fn a_backup_removes_what_a_killed_one_left_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    build(&directory.path().join("store")).await;
+    let store = open(&directory.path().join("store")).await;
+    let (copy, beside) = (directory.path().join("copy"), directory.path().join("copy.unfinished"));
+    // Somebody's own.
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::write(beside.join("letter"), "dear").unwrap();
+    let error = store.backup(&copy).await.unwrap_err();
+    assert!(error.message().contains("copy.unfinished"), "{error}");
+    assert_eq!(std::fs::read(beside.join("letter")).unwrap(), b"dear");
+    std::fs::remove_dir_all(&beside).unwrap();
+    // Another process is at work on it.
+    let locked = directory::lock(&beside).unwrap();
+    let error = store.backup(&copy).await.unwrap_err();
+    assert_eq!(error.code(), handfast_mql::Code::IllegalOperation, "{error}");
+    drop(locked);
+    // And was killed.
+    assert_eq!(store.backup(&copy).await.unwrap().documents, 20);
+    assert!(!beside.exists());
+}
+
+#[tokio::test]
+async fn a_backup_that_fails_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    build(&directory.path().join("store")).await;
+    change(&directory.path().join("store"), Keyspace::Documents, |mut value| {
+        value.reverse();
+        Some(value)
+    });
+    let store = open(&directory.path().join("store")).await;
+    let error = store.backup(directory.path().join("copy")).await.unwrap_err();
+    assert_eq!(error.code(), handfast_mql::Code::DataCorruptionDetected);
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["store"]);
+}
+
+#[tokio::test]
 async fn a_damaged_document_does_not_keep_those_of_other_collections_from_expiring() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;

@@ -1,7 +1,7 @@
 //! Lost requests and lost replies: what the error says, what really happened, and that nothing was sent twice.
 
 use bson::{RawDocumentBuf, rawdoc};
-use handfast_mongodb::{ConnectOptions, Connection};
+use handfast_mongodb::{ConnectOptions, Connection, run_admin_command};
 use handfast_server::Topology;
 use handfast_store::{
     Applied, BatchLimit, Delete, DeleteStatement, DocumentStore, ErrorClass, Find, FindAndModify, Insert, Modification,
@@ -129,4 +129,18 @@ async fn a_request_of_several_commands_that_breaks_in_the_middle_is_in_doubt() {
     );
     let error = connection.store.insert_one(&c(), rawdoc! { "_id": "one" }).await.expect_err("refused");
     assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::No));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_is_sent_once_and_a_lost_answer_leaves_it_open() {
+    let server = TestServer::start(Topology::Standalone).await;
+    let proxy = Proxy::before(&server).await;
+    let reply = run_admin_command(&proxy.uri(), rawdoc! { "ping": 1 }).await.expect("an answer");
+    assert_eq!(reply.get_f64("ok").ok(), Some(1.0));
+    let refused = run_admin_command(&proxy.uri(), rawdoc! { "noSuchCommand": 1 }).await.expect_err("no such command");
+    assert_eq!((refused.code(), refused.applied()), (handfast_mql::Code::CommandNotFound, Applied::No), "{refused:?}");
+    let count = proxy.once("ping", Act::LoseReply);
+    let lost = run_admin_command(&proxy.uri(), rawdoc! { "ping": 1 }).await.expect_err("a lost answer");
+    assert_eq!((lost.class(), lost.applied()), (ErrorClass::TransientNetwork, Applied::Maybe), "{lost:?}");
+    assert_eq!(*count.lock().expect("not poisoned"), 1);
 }

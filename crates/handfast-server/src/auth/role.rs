@@ -38,12 +38,14 @@ pub enum Action {
     Control,
     /// Reads `admin.system.users`.
     ReadUsers,
+    /// Has everything copied to where backups are.
+    BackUp,
 }
 
 impl Action {
     /// It is about the server, not about a database.
     fn is_of_server(self) -> bool {
-        matches!(self, ListDatabases | Monitor | Control | ReadUsers)
+        matches!(self, ListDatabases | Monitor | Control | ReadUsers | BackUp)
     }
 }
 
@@ -66,6 +68,8 @@ impl Action {
             Monitor => &["serverStatus", "top", "hostInfo", "getCmdLineOpts", "getLog", "getParameter", "inprog"],
             Control => &["killop", "killAnySession"],
             ReadUsers => &["find"],
+            // What MongoDB asks of who opens a backup cursor.
+            BackUp => &["fsync"],
         }
     }
 }
@@ -141,6 +145,7 @@ const KINDS: &[Kind] = &[
             Monitor,
             Control,
             ReadUsers,
+            BackUp,
         ],
     },
 ];

@@ -33,6 +33,7 @@ mod get_log;
 mod get_more;
 mod get_parameter;
 mod grant_roles;
+mod handfast_backup;
 mod hello;
 mod host_info;
 mod insert;
@@ -214,6 +215,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     get_more::COMMAND,
     get_parameter::COMMAND,
     grant_roles::GRANT,
+    handfast_backup::COMMAND,
     hello::COMMAND,
     host_info::COMMAND,
     insert::COMMAND,

@@ -1,3 +1,4 @@
+mod backup;
 mod documents;
 mod fail_points;
 mod outcome;

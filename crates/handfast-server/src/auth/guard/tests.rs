@@ -79,6 +79,7 @@ async fn what_each_command_needs() {
         ("admin", rawdoc! { "getCmdLineOpts": 1 }, "000011"),
         ("admin", rawdoc! { "killOp": 1, "op": 1 }, "000001"),
         ("admin", rawdoc! { "killAllSessions": [] }, "000001"),
+        ("admin", rawdoc! { "handfastBackup": "x" }, "000001"),
         ("shop", rawdoc! { "createUser": "x", "pwd": "x", "roles": ["read"] }, "000101"),
         ("shop", rawdoc! { "updateUser": "x", "roles": ["readWrite"] }, "000101"),
         ("shop", rawdoc! { "grantRolesToUser": "x", "roles": ["read"] }, "000101"),

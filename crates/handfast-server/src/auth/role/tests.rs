@@ -37,6 +37,9 @@ fn what_each_role_allows() {
         ("clusterAdmin", "admin", Find, "shop", false),
         ("root", "admin", ReadUsers, "admin", true),
         ("root", "admin", Write, "local", true),
+        ("clusterAdmin", "admin", BackUp, "", false),
+        ("dbOwner", "admin", BackUp, "", false),
+        ("root", "admin", BackUp, "", true),
     ] {
         assert_eq!(allows(role, on, action, database), expected, "{role}@{on} {action:?} {database}");
     }

@@ -1,0 +1,94 @@
+//! Backups of the data directory that is being served: what `handfastBackup` asks for, carried out.
+//!
+//! Copies are made one after the other: each reads and writes as fast as the disk lets it, and two of the same name must not
+//! meet. A copy that has begun is finished, whoever asked for it goes away.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use async_trait::async_trait;
+use handfast_embedded::EmbeddedStore;
+use handfast_mql::Code;
+use handfast_server::{BackedUp, Backup, BackupName};
+use handfast_store::{Error, Result};
+use tokio::sync::Mutex;
+
+use crate::configuration::Configuration;
+
+/// The setting that says where they are made.
+const KEY: &str = "backup-directory";
+
+/// Makes backups in a directory.
+#[derive(Debug)]
+pub(crate) struct Backups {
+    store: EmbeddedStore,
+    directory: PathBuf,
+    /// Held by the copy that is being made.
+    turn: Arc<Mutex<()>>,
+}
+
+impl Backups {
+    /// Makes the directory if it is not there, for its owner alone: documents will be in it, and the keys of users.
+    pub(crate) fn open(
+        store: EmbeddedStore,
+        data: &Path,
+        directory: &Path,
+        configuration: &Configuration,
+    ) -> anyhow::Result<Self> {
+        let wrong = |reason: String| configuration.mistake(KEY, reason);
+        let unusable = |error| anyhow!(wrong(format!("{}: {error}", directory.display())).to_string());
+        let real_directory = real(directory).map_err(unusable)?;
+        if real_directory.starts_with(real(data).map_err(unusable)?) {
+            let text = format!("{} is in the data directory, which holds nothing else", directory.display());
+            return Err(wrong(text).into());
+        }
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&real_directory);
+        made.map_err(unusable)?;
+        Ok(Backups { store, directory: real_directory, turn: Arc::default() })
+    }
+}
+
+/// The whole path without symbolic links, as far as it leads to what is there.
+fn real(path: &Path) -> std::io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let there = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    let resolved = there.and_then(|(ancestor, real)| Some(real.join(path.strip_prefix(ancestor).ok()?)));
+    Ok(resolved.unwrap_or(path))
+}
+
+#[async_trait]
+impl Backup for Backups {
+    async fn back_up(&self, name: &BackupName) -> Result<BackedUp> {
+        let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
+            let text = "another backup is being made; ask again when it is whole";
+            return Err(Error::command(Code::ConflictingOperationInProgress, text));
+        };
+        let path = self.directory.join(name.as_str());
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::command(Code::InternalError, format!("{}: {error}", path.display()))),
+            Ok(_) => {
+                let text = format!("there is a backup '{name}' already; choose another name");
+                return Err(Error::command(Code::NamespaceExists, text));
+            }
+        }
+        let store = self.store.clone();
+        let copying = tokio::spawn(async move {
+            let _turn = turn;
+            let copied = store.backup(&path).await?;
+            Ok(BackedUp {
+                path: path.to_string_lossy().into_owned(),
+                documents: copied.documents,
+                entries: copied.entries,
+                bytes: copied.bytes,
+            })
+        });
+        let broken_off = |error| Error::command(Code::InternalError, format!("the backup was broken off: {error}"));
+        copying.await.map_err(broken_off)?
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,18 @@
+use super::*;
+
+#[test]
+fn a_path_is_resolved_as_far_as_it_is_there() {
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("data")).unwrap();
+    std::os::unix::fs::symlink(root.join("data"), root.join("link")).unwrap();
+    for (path, expected) in [
+        ("data", "data"),
+        ("link", "data"),
+        ("link/backups/new", "data/backups/new"),
+        ("data/../backups", "backups"),
+        ("other/backups", "other/backups"),
+    ] {
+        assert_eq!(real(&root.join(path)).unwrap(), root.join(expected), "{path}");
+    }
+}
