@@ -13,8 +13,10 @@ use std::future::Future;
 
 use anyhow::Context;
 
-use crate::arguments::{AnyStoreFlags, CheckSubject, Command, CommonFlags, OpenFlags, SettingFlags, UserArguments};
-use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings};
+use crate::arguments::{
+    AnyStoreFlags, CheckSubject, Command, CommonFlags, OpenFlags, OutputFlags, SettingFlags, UserArguments,
+};
+use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings, unknown_variables};
 use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::logging;
@@ -44,7 +46,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
             let (settings, console) = prepare(&arguments.open)?;
             block_on(until_stopped(dump::restore(&settings, &arguments, console)))
         }
-        Command::Bank(arguments) => block_on(until_stopped(bank::run(*arguments))),
+        Command::Bank(arguments) => {
+            // The workers of a run are told what they are by the one that has looked already.
+            if arguments.child.is_none() {
+                remark_on_variables(arguments.output);
+            }
+            block_on(until_stopped(bank::run(*arguments)))
+        }
         Command::Bench(arguments) => block_on(until_stopped(bench::run(&arguments))),
         Command::Backup(arguments) => {
             let (settings, console) = prepare(&arguments.open)?;
@@ -74,8 +82,16 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
     }
 }
 
+/// Says of which variables nobody should believe that they count.
+fn remark_on_variables(output: OutputFlags) {
+    if !output.quiet {
+        unknown_variables().iter().for_each(|remark| write_remark(remark));
+    }
+}
+
 /// The configuration of a command that takes all settings.
 fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration, Mistake> {
+    remark_on_variables(common.output);
     let SettingFlags { store, remote, server, port, log } = flags;
     let mut given = Given::default();
     given.add(store)?;
@@ -111,6 +127,7 @@ pub(crate) fn prepare_any(flags: &AnyStoreFlags) -> Result<(Configuration, Conso
 /// Reads the configuration and starts the log: of errors, unless somebody asked for more, because the command's own report is
 /// enough.
 fn load_quietly(common: &CommonFlags, given: Given) -> Result<Configuration, Mistake> {
+    remark_on_variables(common.output);
     let configuration = Configuration::load(common.config.as_deref(), given)?;
     let level = match configuration.origin("log-level") {
         Origin::Default => LogLevel::Warn,

@@ -20,6 +20,7 @@ mod given;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod unknown;
 mod value;
 
 use std::collections::BTreeMap;
@@ -98,9 +99,15 @@ pub(crate) enum Mistake {
     Flags { reason: String },
 }
 
+/// A remark on each variable of the environment that looks like a setting and is none.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let variables = std::env::vars_os();
+    unknown::remarks(variables.map(|(name, value)| [name, value].map(|text| text.to_string_lossy().into_owned())))
+}
+
 /// The environment variable of a key.
 pub(crate) fn variable(key: &str) -> String {
-    format!("HANDFAST_{}", key.replace('-', "_").to_uppercase())
+    format!("{PREFIX}{}", key.replace('-', "_").to_uppercase())
 }
 
 /// What is in force, and why.

@@ -17,6 +17,7 @@ use handfast_store::Clock;
 
 use super::client::{Client, load};
 use super::report::Measurement;
+use crate::configuration::PREFIX;
 
 /// From the start of the process to its answer to a `hello`, in milliseconds, on an empty directory.
 const START_MILLIS_PROMISED: f64 = 50.0;
@@ -50,7 +51,7 @@ impl Serve {
         // Nothing else that configures it.
         command.current_dir(scratch).stdin(Stdio::null()).stdout(Stdio::piped());
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("HANDFAST_") {
+            if name.to_string_lossy().starts_with(PREFIX) {
                 command.env_remove(name);
             }
         }

@@ -129,3 +129,22 @@ fn completions_and_manual_pages_come_from_the_same_definitions() -> anyhow::Resu
     assert_one_line(&output, 1, "cannot write manual pages to new/man1/handfast.1");
     Ok(())
 }
+
+#[test]
+fn a_variable_that_is_no_setting_is_remarked_on() -> anyhow::Result<()> {
+    let scratch = Scratch::new("unknown-variable")?;
+    let remark = "handfast: the environment variable HANDFAST_CACH_BYTES is no setting and has no effect; did you mean HANDFAST_CACHE_BYTES?";
+    let bank = ["bank", "--accounts", "2", "--transfers", "1", "--workers", "1"];
+    for (arguments, code) in [(&["config"][..], 0), (&["check", "--data", "nowhere"], 1), (&bank, 0)] {
+        for (quiet, expected) in [(&[][..], 1), (&["--quiet"], 0)] {
+            let output = handfast(&scratch, arguments).args(quiet).env("HANDFAST_CACH_BYTES", "1GiB").output()?;
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+            assert_eq!(stderr.lines().filter(|line| *line == remark).count(), expected, "{arguments:?}: {stderr}");
+        }
+    }
+    // Whose output becomes part of something else says nothing.
+    let output = handfast(&scratch, &["completions", "bash"]).env("HANDFAST_CACH_BYTES", "1GiB").output()?;
+    assert!(output.stderr.is_empty(), "{output:?}");
+    Ok(())
+}

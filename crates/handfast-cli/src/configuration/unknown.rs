@@ -1,0 +1,52 @@
+//! Variables that look like settings and are none: nobody is to believe that they are in force.
+//!
+//! They are remarked on, not refused: other programs put variables of such names into an environment, too. Kubernetes and
+//! Docker describe a service `handfast` with `HANDFAST_PORT=tcp://10.0.0.1:27017`, `HANDFAST_SERVICE_HOST` and the like,
+//! in every container beside it.
+
+use super::{FILE_VARIABLE, PREFIX, URI_VARIABLE, keys, variable};
+
+/// What this project's own tests and tools read.
+const OF_TESTS: [&str; 9] = ["BINARY", "CASES", "FLIPS", "KILL", "MODEL", "ORDERS", "SIM_", "TEST_", "WRITE_DOCS"];
+/// What describes a service of this name to its neighbours.
+const OF_NEIGHBOURS: [&str; 4] = ["ENV_", "NAME", "PORT_", "SERVICE_"];
+/// The short form that `serve` takes as a flag alone.
+const PORT: &str = "PORT";
+/// Names that are less alike than this (Jaro-Winkler, 1 is the same) are not suggested.
+const ALIKE_MIN: f64 = 0.85;
+
+/// A remark on each variable that would be taken for a setting. A variable is its name and its value.
+pub(super) fn remarks(variables: impl Iterator<Item = [String; 2]>) -> Vec<String> {
+    let mut known: Vec<String> = keys().iter().map(|key| variable(key)).collect();
+    known.extend([FILE_VARIABLE, URI_VARIABLE].map(str::to_owned));
+    let mut remarks: Vec<String> = variables.filter_map(|[name, value]| remark(&name, &value, &known)).collect();
+    remarks.sort();
+    remarks
+}
+
+fn remark(name: &str, value: &str, known: &[String]) -> Option<String> {
+    let rest = name.strip_prefix(PREFIX)?;
+    let is_of = |prefixes: &[&str]| prefixes.iter().any(|prefix| rest.starts_with(prefix));
+    let is_address = rest == PORT && value.contains("://");
+    if known.iter().any(|known| known == name) || is_of(&OF_TESTS) || is_of(&OF_NEIGHBOURS) || is_address {
+        return None;
+    }
+    let advice = match alike(name, known) {
+        _ if rest == PORT => "use HANDFAST_LISTEN (HOST:PORT)".to_owned(),
+        Some(meant) => format!("did you mean {meant}?"),
+        None => "`handfast config` prints all there are".to_owned(),
+    };
+    Some(format!("the environment variable {name} is no setting and has no effect; {advice}"))
+}
+
+/// The known name that is most like this one.
+fn alike<'k>(name: &str, known: &'k [String]) -> Option<&'k String> {
+    let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_uppercase();
+    let name = rest(name);
+    let rated = known.iter().map(|known| (strsim::jaro_winkler(&rest(known), &name), known));
+    let best = rated.max_by(|one, other| one.0.total_cmp(&other.0));
+    best.filter(|(alike, _)| *alike >= ALIKE_MIN).map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests;
