@@ -154,7 +154,7 @@ pub(crate) enum Command {
         subcommand,
         after_help = "Examples:\n  \
         handfast bench store\n  \
-        handfast bench serve --clients 16 --json"
+        handfast bench serve --json"
     )]
     Bench(BenchArguments),
 
@@ -517,6 +517,7 @@ pub(crate) struct RestoreArguments {
 
 /// `handfast backup`.
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("target").args(["to", "name"]).required(true))]
 pub(crate) struct BackupArguments {
     #[command(flatten)]
     pub(crate) open: OpenFlags,

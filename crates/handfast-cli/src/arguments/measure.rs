@@ -66,7 +66,7 @@ pub(crate) enum BenchArguments {
     #[command(after_help = "Example:\n  handfast bench store --clients 64 --seconds 5 --rounds 5")]
     Store(BenchFlags),
     /// The server against an echo of the same messages
-    #[command(after_help = "Example:\n  handfast bench serve --clients 16 --seconds 5")]
+    #[command(after_help = "Example:\n  handfast bench serve --seconds 5 --strict")]
     Serve(BenchFlags),
     /// Transfers in transactions: against the engine, between few accounts, through the server, against SQLite
     #[command(after_help = "SQLite is there if the program was built with --features sqlite.\n\n\
@@ -80,9 +80,9 @@ pub(crate) enum BenchArguments {
 /// How much is measured.
 #[derive(Args, Debug)]
 pub(crate) struct BenchFlags {
-    /// Tasks or connections at once
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) clients: u16,
+    /// Tasks or connections at once; promises are for the default [default: 64, of the server 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) clients: Option<u16>,
     /// Documents that are read and updated
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) documents: u64,
@@ -121,6 +121,9 @@ pub(crate) struct SubjectFlags {
     /// A directory on the disk to measure; a scratch directory is made in it and removed
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) directory: PathBuf,
+    /// End with exit code 3 if a promise is missed
+    #[arg(long)]
+    pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
 }

@@ -19,6 +19,7 @@ use handfast_store::{DocumentStore, Namespace, Sources};
 use handfast_txn::Database;
 use indicatif::ProgressBar;
 
+use self::report::Promised;
 use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags, SubjectFlags};
 use crate::console::Console;
 use crate::exit::Exit;
@@ -35,10 +36,33 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
 }
 
 /// What is compared with its baseline.
+#[derive(Clone, Copy)]
 enum Subject {
     Store,
     Server,
     Transactions,
+}
+
+impl Subject {
+    /// Tasks or connections that its promises are for, and that it is measured with unless another number is given.
+    fn clients(self) -> u16 {
+        match self {
+            Subject::Store | Subject::Transactions => 64,
+            Subject::Server => 16,
+        }
+    }
+}
+
+/// What may be promised of a case: nothing, where it is measured with another number of clients than the promises are for.
+#[derive(Clone, Copy)]
+struct Promises {
+    apply: bool,
+}
+
+impl Promises {
+    fn ratio(self, ratio: f64) -> Option<f64> {
+        self.apply.then_some(ratio)
+    }
 }
 
 /// What every measurement needs: where, by which clock, and how it is told.
@@ -71,7 +95,9 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
     let embedded = EmbeddedStore::open(scratch.path.join("store"), sources.clone(), options).await?;
     let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
-    let plan = store_plan(flags);
+    let clients = flags.clients.unwrap_or(subject.clients());
+    let promises = Promises { apply: clients == subject.clients() };
+    let plan = store_plan(flags, usize::from(clients), promises);
     let comparisons = match subject {
         Subject::Store => {
             store::run(&plan, Arc::clone(&sources.clock), shared, &scratch.path.join("bare"), &progress).await?
@@ -79,10 +105,11 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
         Subject::Server => {
             let serving = Serving::start(&embedded, &sources).await?;
             let serve_plan = serve::Plan {
-                connections: usize::from(flags.clients),
+                connections: usize::from(clients),
                 documents: flags.documents,
                 seconds: flags.seconds,
                 rounds: usize::from(flags.rounds),
+                promises,
             };
             let document = |id| plan.document(id);
             let comparisons =
@@ -112,7 +139,13 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
     embedded.close().await?;
     bar.finish_and_clear();
     console.report(|| report::table(&comparisons), &comparisons)?;
-    Ok(Exit::Good)
+    Ok(exit(&comparisons, flags.subject.strict))
+}
+
+/// A missed promise is marked, and is the run's failure only for who says so: machines differ.
+fn exit(cases: &[impl Promised], strict: bool) -> Exit {
+    let any_missed = cases.iter().any(|case| case.missed().is_some());
+    if strict && any_missed { Exit::GuaranteeBroken } else { Exit::Good }
 }
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {
@@ -127,12 +160,13 @@ async fn run_process(flags: &ProcessFlags) -> Result<Exit> {
     let measured = process::run(&plan, sources.clock, &scratch.path, &document, &progress).await?;
     bar.finish_and_clear();
     console.report(|| report::measurements(&measured), &measured)?;
-    Ok(Exit::Good)
+    Ok(exit(&measured, flags.subject.strict))
 }
 
-fn store_plan(flags: &BenchFlags) -> store::Plan {
+fn store_plan(flags: &BenchFlags, tasks: usize, promises: Promises) -> store::Plan {
     store::Plan {
-        tasks: usize::from(flags.clients),
+        tasks,
+        promises,
         documents: flags.documents,
         document_bytes: flags.subject.document_bytes,
         seconds: flags.seconds,

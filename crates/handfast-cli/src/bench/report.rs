@@ -26,6 +26,8 @@ pub(crate) struct Comparison {
     pub(crate) baseline_processor_us: f64,
     /// The ratio to reach, where one is promised.
     pub(crate) promised: Option<f64>,
+    /// Whether it is reached.
+    pub(crate) kept: Option<bool>,
     /// The baseline's median latency in microseconds: on a busy machine medians say more than rates, which hold every
     /// moment in which somebody else had the processor.
     pub(crate) baseline_p50_us: f64,
@@ -49,15 +51,17 @@ impl Comparison {
         promised: Option<f64>,
     ) -> Self {
         let (rate, baseline_rate) = (subject.rate(), baseline.rate());
+        let ratio = if baseline_rate > 0.0 { rate / baseline_rate } else { 0.0 };
         Comparison {
             case: case.to_owned(),
             baseline: baseline_name.to_owned(),
             rate,
             baseline_rate,
-            ratio: if baseline_rate > 0.0 { rate / baseline_rate } else { 0.0 },
+            ratio,
             processor_us: microseconds(subject.processor()),
             baseline_processor_us: microseconds(baseline.processor()),
             promised,
+            kept: promised.map(|promised| ratio >= promised),
             baseline_p50_us: microseconds(baseline.latency(0.5)),
             p50_us: microseconds(subject.latency(0.5)),
             p99_us: microseconds(subject.latency(0.99)),
@@ -84,6 +88,8 @@ pub(crate) struct Measurement {
     pub(crate) unit: &'static str,
     /// The value to stay under.
     pub(crate) promised: f64,
+    /// Whether it is stayed under.
+    pub(crate) kept: bool,
     /// How it was measured.
     pub(crate) note: String,
 }
@@ -91,7 +97,8 @@ pub(crate) struct Measurement {
 impl Measurement {
     /// A value and its bound.
     pub(crate) fn new(case: &str, value: f64, unit: &'static str, promised: f64) -> Self {
-        Measurement { case: case.to_owned(), value, unit, promised, note: String::new() }
+        let kept = value < promised;
+        Measurement { case: case.to_owned(), value, unit, promised, kept, note: String::new() }
     }
 
     /// Adds how it was measured.
@@ -101,19 +108,57 @@ impl Measurement {
     }
 }
 
+/// What may have a promise.
+pub(crate) trait Promised {
+    /// What the promise is about, and how far it was missed; none if it is kept, or if there is none.
+    fn missed(&self) -> Option<String>;
+}
+
+impl Promised for Comparison {
+    fn missed(&self) -> Option<String> {
+        let promised = self.promised.filter(|_| self.kept == Some(false))?;
+        let Comparison { case, baseline, ratio, .. } = self;
+        Some(format!("{case}: {ratio:.3} of {baseline}, at least {promised:.3} is promised"))
+    }
+}
+
+impl Promised for Measurement {
+    fn missed(&self) -> Option<String> {
+        let Measurement { case, value, unit, promised, kept, .. } = self;
+        (!kept).then(|| format!("{case}: {value:.1} {unit}, less than {promised:.0} {unit} is promised"))
+    }
+}
+
+/// How a promise stands in a table.
+fn mark(kept: Option<bool>) -> String {
+    match kept {
+        None => "",
+        Some(true) => "yes",
+        Some(false) => "MISSED",
+    }
+    .to_owned()
+}
+
+/// A table, and a line for each promise that was missed.
+fn with_missed(table: String, cases: &[impl Promised]) -> String {
+    let missed = cases.iter().filter_map(Promised::missed).map(|missed| format!("MISSED  {missed}\n"));
+    table + &missed.collect::<String>()
+}
+
 /// One line a measurement, aligned.
 pub(crate) fn measurements(measurements: &[Measurement]) -> String {
-    let mut lines = vec![["case", "value", "unit", "promised", "measured"].map(str::to_owned)];
+    let mut lines = vec![["case", "value", "unit", "promised", "kept", "measured"].map(str::to_owned)];
     for measurement in measurements {
         lines.push([
             measurement.case.clone(),
             format!("{:.1}", measurement.value),
             measurement.unit.to_owned(),
             format!("< {:.0}", measurement.promised),
+            mark(Some(measurement.kept)),
             measurement.note.clone(),
         ]);
     }
-    aligned(&lines)
+    with_missed(aligned(&lines), measurements)
 }
 
 /// One line a comparison, aligned.
@@ -125,6 +170,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
         "per s".to_owned(),
         "ratio".to_owned(),
         "promised".to_owned(),
+        "kept".to_owned(),
         "processor us".to_owned(),
         "baseline p50 us".to_owned(),
         "p50 us".to_owned(),
@@ -140,6 +186,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
             format!("{:.0}", comparison.baseline_rate),
             format!("{:.2}", comparison.ratio),
             comparison.promised.map(|ratio| format!(">= {ratio:.2}")).unwrap_or_default(),
+            mark(comparison.kept),
             format!("{:.1} / {:.1}", comparison.processor_us, comparison.baseline_processor_us),
             format!("{:.1}", comparison.baseline_p50_us),
             format!("{:.1}", comparison.p50_us),
@@ -148,7 +195,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
             comparison.note.clone(),
         ]);
     }
-    aligned(&lines)
+    with_missed(aligned(&lines), comparisons)
 }
 
 /// Cells under each other.
@@ -171,3 +218,6 @@ fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
 fn microseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
+
+#[cfg(test)]
+mod tests;

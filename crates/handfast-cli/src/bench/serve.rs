@@ -12,6 +12,7 @@ use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
+use super::Promises;
 use super::client::{Client, load, read_frame};
 use super::measure::{Series, round};
 use super::report::Comparison;
@@ -23,6 +24,7 @@ pub(crate) struct Plan {
     pub(crate) documents: u64,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
+    pub(super) promises: Promises,
 }
 
 /// Answers each frame with `reply`, whatever it says.
@@ -58,7 +60,8 @@ pub(crate) async fn run(
     load(server, plan.documents, document).await?;
     let mut comparisons = Vec::new();
     progress("find by _id through the server");
-    comparisons.push(compare(plan, &clock, server, "find by _id, server", Some(0.6), find_command).await?);
+    let promised = plan.promises.ratio(0.6);
+    comparisons.push(compare(plan, &clock, server, "find by _id, server", promised, find_command).await?);
     progress("update by _id through the server");
     comparisons.push(compare(plan, &clock, server, "update by _id ($inc), server", None, update_command).await?);
     Ok(comparisons)

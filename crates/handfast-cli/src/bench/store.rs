@@ -11,6 +11,7 @@ use handfast_store::{
     UpdateStatement,
 };
 
+use super::Promises;
 use super::bare::Bare;
 use super::measure::{Series, round};
 use super::report::Comparison;
@@ -31,6 +32,7 @@ pub(crate) struct Plan {
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
     pub(crate) cache_bytes: u64,
+    pub(super) promises: Promises,
 }
 
 impl Plan {
@@ -133,7 +135,7 @@ async fn inserts(
     }
     let (case, promised) = if index { ("insert, one index", 0.4) } else { ("insert", 0.6) };
     let syncs = bare.syncs() - syncs_before;
-    Ok(Comparison::new(case, &subject, "bare group commit", &baseline, Some(promised))
+    Ok(Comparison::new(case, &subject, "bare group commit", &baseline, plan.promises.ratio(promised))
         .with_note(format!("{} tasks; baseline syncs {syncs}", plan.tasks)))
 }
 
@@ -200,7 +202,7 @@ async fn finds(
             .await?,
         );
     }
-    Ok(Comparison::new("find by _id", &subject, "bare point read", &baseline, Some(0.5))
+    Ok(Comparison::new("find by _id", &subject, "bare point read", &baseline, plan.promises.ratio(0.5))
         .with_note(format!("{documents} documents of {} bytes", plan.document_bytes)))
 }
 

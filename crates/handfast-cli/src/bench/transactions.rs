@@ -95,7 +95,7 @@ impl Bench<'_> {
             subject.push(measured);
         }
         counts = since(counts, self.database.counts());
-        let promised = (tasks == self.plan.tasks).then_some(0.5);
+        let promised = self.plan.promises.ratio(0.5).filter(|_| tasks == self.plan.tasks);
         let name = format!("transfer, {tasks} clients");
         Ok(Comparison::new(&name, &subject, "bare batch of four writes", &baseline, promised).with_note(format!(
             "{} batches and {:.3} syncs a transfer; {}",
@@ -129,7 +129,8 @@ impl Bench<'_> {
             conflicts.conflicts += hot.conflicts;
         }
         let name = format!("transfer, {HOT_ACCOUNTS} hot accounts, {} clients", self.plan.tasks);
-        let comparison = Comparison::new(&name, &subject, "uniform transfers", &baseline, Some(1.0 / 3.0));
+        let comparison =
+            Comparison::new(&name, &subject, "uniform transfers", &baseline, self.plan.promises.ratio(1.0 / 3.0));
         Ok(comparison.with_note(aborts(conflicts)))
     }
 

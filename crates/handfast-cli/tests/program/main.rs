@@ -2,6 +2,7 @@
 
 mod backup;
 mod bank;
+mod bench;
 mod computation;
 mod configuration;
 mod directory;
