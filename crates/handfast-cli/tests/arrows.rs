@@ -1,7 +1,7 @@
 //! The arrows between crates, as ARCHITECTURE.md draws them, against the manifests and `Cargo.lock`.
 //!
-//! Two tables of that file are read: who may use whom (crates of this workspace, direct and not for tests only), and
-//! what a crate must not reach through any chain of dependencies. Direct dependencies come from `cargo metadata
+//! Three tables of that file are read: who may use whom (crates of this workspace, direct and not for tests only), what a
+//! crate must not reach through any chain of dependencies, and who may use certain crates from outside. Direct dependencies come from `cargo metadata
 //! --no-deps`, which needs no network and no downloaded crates; chains come from `Cargo.lock`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,9 @@ type Members = BTreeMap<String, Member>;
 /// The chains: every package of `Cargo.lock` with its dependencies, versions left out.
 type Lock = BTreeMap<String, BTreeSet<String>>;
 
+/// Crates from outside, each with the members that may depend on it directly.
+type Direct = BTreeMap<String, BTreeSet<String>>;
+
 /// `from` never reaches `targets`, chains through `except` apart.
 struct Never {
     from: String,
@@ -49,6 +52,7 @@ fn the_workspace_keeps_to_its_architecture() -> Result<()> {
     let lock = parse_lock(&std::fs::read_to_string(root.join("Cargo.lock"))?)?;
     let mut offences = check_arrows(&parse_arrows(&architecture)?, &members);
     offences.extend(check_never(&parse_never(&architecture)?, &members, &lock));
+    offences.extend(check_direct(&parse_direct(&architecture)?, &members));
     ensure!(offences.is_empty(), "ARCHITECTURE.md forbids:\n{}", offences.join("\n"));
     Ok(())
 }
@@ -86,6 +90,19 @@ fn check_never(rules: &[Never], members: &Members, lock: &Lock) -> Vec<String> {
         };
         if let Some(chain) = chain_to(rule, member, members, lock) {
             offences.push(format!("{} reaches what it never may: {}", rule.from, chain.join(" -> ")));
+        }
+    }
+    offences
+}
+
+/// What the third table says, of dependencies for tests too.
+fn check_direct(direct: &Direct, members: &Members) -> Vec<String> {
+    let mut offences = Vec::new();
+    for (name, member) in members {
+        for target in member.normal.union(&member.development) {
+            if direct.get(target).is_some_and(|allowed| !allowed.contains(name)) {
+                offences.push(format!("{name} -> {target}: it has no row for that"));
+            }
         }
     }
     offences
@@ -186,6 +203,18 @@ fn parse_never(text: &str) -> Result<Vec<Never>> {
     Ok(rules)
 }
 
+fn parse_direct(text: &str) -> Result<Direct> {
+    let mut direct = Direct::new();
+    for row in table_rows(text, "direct")? {
+        let [targets, users] = row.as_slice() else { bail!("a row of direct has two cells: {row:?}") };
+        let users: BTreeSet<String> = names(users).map(str::to_owned).collect();
+        for target in names(targets) {
+            ensure!(direct.insert(target.to_owned(), users.clone()).is_none(), "{target} has two rows");
+        }
+    }
+    Ok(direct)
+}
+
 #[cfg(test)]
 mod the_check_itself_can_fail {
     use super::*;
@@ -206,6 +235,12 @@ mod the_check_itself_can_fail {
 | handfast-mql | getrandom | bson |
 | handfast-store | fjall | nothing |
 <!-- never: end -->
+<!-- direct: begin -->
+| crate from outside | directly used by |
+| --- | --- |
+| dice | handfast-store |
+| cards, coins | nothing |
+<!-- direct: end -->
 ";
 
     const LOCK: &str = r#"
@@ -241,6 +276,7 @@ dependencies = ["getrandom 0.3.1"]
         let members = parse_metadata(&serde_json::json!({ "packages": packages })).unwrap();
         let mut offences = check_arrows(&parse_arrows(TABLES).unwrap(), &members);
         offences.extend(check_never(&parse_never(TABLES).unwrap(), &members, &parse_lock(LOCK).unwrap()));
+        offences.extend(check_direct(&parse_direct(TABLES).unwrap(), &members));
         assert_eq!(offences, expected);
     }
 
@@ -253,6 +289,7 @@ dependencies = ["getrandom 0.3.1"]
                 ("handfast-mql", "proptest", Some("dev")),
                 ("handfast-store", "handfast-mql", None),
                 ("handfast-store", "handfast-embedded", Some("dev")),
+                ("handfast-store", "dice", None),
                 ("handfast-cli", "handfast-embedded", None),
             ],
             &[],
@@ -279,6 +316,9 @@ dependencies = ["getrandom 0.3.1"]
             &[("handfast-mql", "proptest", None)],
             &["handfast-mql reaches what it never may: handfast-mql -> proptest -> getrandom"],
         );
+        // Chance from outside, by who may not, and in tests.
+        check(&[("handfast-mql", "dice", None)], &["handfast-mql -> dice: it has no row for that"]);
+        check(&[("handfast-store", "coins", Some("dev"))], &["handfast-store -> coins: it has no row for that"]);
         // A direct one.
         check(
             &[("handfast-store", "fjall", None)],

@@ -4,6 +4,7 @@ use bson::rawdoc;
 use handfast_wire::{Compressor, Flags, OpMsg, compressed};
 
 use super::*;
+use crate::frame::timer_now;
 use crate::testing::{Look, TestServer};
 
 /// A ping with this much beside it, as a message.
@@ -50,12 +51,12 @@ async fn before_a_login_nothing_inflates_to_more() {
 #[tokio::test(start_paused = true)]
 async fn silence_is_short_before_a_login() {
     let mut server = TestServer::guarded();
-    let started = tokio::time::Instant::now();
+    let started = timer_now();
     // Says nothing.
     assert!(server.connect().receive().await.is_none());
     assert_eq!(started.elapsed().as_secs(), LOGIN_TIME.as_secs());
     // Says hello, and nothing more.
-    let started = tokio::time::Instant::now();
+    let started = timer_now();
     let mut client = server.connect();
     client.run("admin", rawdoc! { "hello": 1 }).await;
     assert!(client.receive().await.is_none());
@@ -67,14 +68,14 @@ async fn silence_is_short_before_a_login() {
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
     // Begins a login, and does not end it.
-    let started = tokio::time::Instant::now();
+    let started = timer_now();
     let payload = crate::testing::binary("n,,n=ann,r=nonce");
     let start = rawdoc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload };
     client.run("admin", start).await;
     assert!(client.receive().await.is_none());
     assert_eq!(started.elapsed().as_secs(), LOGIN_TIME.as_secs());
     // A message that has begun.
-    let started = tokio::time::Instant::now();
+    let started = timer_now();
     let mut client = server.connect();
     client.send_bytes(&[1]).await;
     assert!(client.receive().await.is_none());

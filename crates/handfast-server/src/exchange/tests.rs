@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
 
 use super::*;
+use crate::frame::timer_now;
 use crate::lock::lock;
 use crate::options::{ConnectionLimits, Options};
 use crate::testing::{Look, TestClient, TestServer, TinyStore, batch, cursor_id, error_of};
@@ -328,7 +329,7 @@ async fn a_handshake_that_streams() {
     let version = reply.get_document("topologyVersion").unwrap().to_owned();
     let hello = rawdoc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 10_000 };
     client.send(Flags { exhaust_allowed: true, ..PLAIN }, "admin", hello, &[]).await;
-    let began = tokio::time::Instant::now();
+    let began = timer_now();
     for beat in 1..=3 {
         let (_, flags, reply) = client.receive().await.unwrap();
         assert!(flags.more_to_come && reply.flag("isWritablePrimary"));
@@ -352,7 +353,7 @@ async fn a_handshake_does_not_stream_as_fast_as_it_can() {
     let (_, flags, reply) = client.receive().await.unwrap();
     assert!(!flags.more_to_come);
     assert_eq!(reply.get_document("topologyVersion").unwrap(), &*known);
-    let began = tokio::time::Instant::now();
+    let began = timer_now();
     client.send(streaming, "admin", hello(known.clone()), &[]).await;
     for beat in 1..=5 {
         let (_, flags, _) = client.receive().await.unwrap();
@@ -360,7 +361,7 @@ async fn a_handshake_does_not_stream_as_fast_as_it_can() {
     }
     let mut patient = server.connect();
     let long = rawdoc! { "hello": 1, "topologyVersion": known, "maxAwaitTimeMS": 10_000_000_000_i64 };
-    let began = tokio::time::Instant::now();
+    let began = timer_now();
     patient.run("admin", long).await;
     assert!(began.elapsed() <= 61 * SECOND);
 }
@@ -374,7 +375,7 @@ async fn a_read_ends_when_its_client_goes() {
     tokio::time::sleep(SECOND).await;
     assert_eq!(server.shared.operations.list().len(), 1);
     drop(client.stream);
-    let began = tokio::time::Instant::now();
+    let began = timer_now();
     client.served.await.unwrap();
     assert!(began.elapsed() < SECOND);
     assert_eq!(server.shared.operations.list().len(), 0);
@@ -408,13 +409,13 @@ async fn slow_and_silent_clients_are_closed() {
     let mut server = TestServer::tiny();
     let times = ConnectionLimits::default();
     let idle = server.connect();
-    let began = tokio::time::Instant::now();
+    let began = timer_now();
     is_closed(idle).await;
     assert!(began.elapsed() >= times.idle_timeout);
 
     let mut stalled = server.connect();
     stalled.send_bytes(&ping(1)[..17]).await;
-    let began = tokio::time::Instant::now();
+    let began = timer_now();
     is_closed(stalled).await;
     assert!(began.elapsed() >= times.stall_timeout && began.elapsed() < 2 * times.stall_timeout);
 

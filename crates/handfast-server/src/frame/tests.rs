@@ -95,7 +95,7 @@ async fn a_message_that_trickles_is_given_up() {
         }
         sent
     });
-    let began = tokio::time::Instant::now();
+    let began = timer_now();
     let mut frames = reader(server);
     assert!(matches!(frames.next(&Reserve::new(1 << 20)).await, Err(ReadError::TooSlow(_))));
     assert!(began.elapsed() <= 31 * SECOND);
@@ -193,7 +193,7 @@ async fn each_wait_has_a_deadline_of_its_own() {
     let bytes = message("hello");
     let mut frames = reader(server);
     let reserve = Reserve::new(1 << 20);
-    let begun = Instant::now();
+    let begun = timer_now();
     tokio::spawn(async move {
         // Longer than a stall, shorter than idle; then a stall that ends in time.
         for (pause, part) in [(90, &bytes[..]), (90, &bytes[..1]), (9, &bytes[1..])] {

@@ -41,6 +41,7 @@ impl Clock for SystemClock {
 ///
 /// # Errors
 /// The operating system gives none.
+#[expect(clippy::disallowed_methods, reason = "this is the source that everything else takes its randomness from")]
 pub fn os_random_bytes(buffer: &mut [u8]) -> std::io::Result<()> {
     getrandom::fill(buffer).map_err(std::io::Error::from)
 }
