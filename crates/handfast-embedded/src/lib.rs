@@ -1,10 +1,4 @@
-//! The embedded document store: one directory, nothing to install.
-//!
-//! Read [`engine`](mod@engine) for what lies underneath, [`format`](mod@format) for what is stored, `directory` for how
-//! a store is opened, `committer` for how it is written, `read` for how it is queried, `check` for how it is proven
-//! whole. [`EmbeddedStore`] puts them together behind the contract of `handfast_store`.
-//!
-//! What it is not: a store for several processes at once, or for several machines.
+#![doc = include_str!("../README.md")]
 
 mod backup;
 mod catalog;
