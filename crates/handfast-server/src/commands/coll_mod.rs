@@ -27,19 +27,12 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("collMod");
     let index = arguments.document("index")?;
-    arguments.unsupported(&[
-        "cappedMax",
-        "cappedSize",
-        "changeStreamPreAndPostImages",
-        "dryRun",
-        "expireAfterSeconds",
-        "pipeline",
-        "timeseries",
-        "validationAction",
-        "validationLevel",
-        "validator",
-        "viewOn",
-    ])?;
+    // As in `create`: what it is about is named, not what describes it further.
+    arguments.unsupported(&["viewOn", "pipeline"])?;
+    arguments.unsupported(&["timeseries", "expireAfterSeconds"])?;
+    arguments.unsupported(&["cappedSize", "cappedMax"])?;
+    arguments.unsupported(&["validator", "validationAction", "validationLevel"])?;
+    arguments.unsupported(&["changeStreamPreAndPostImages", "dryRun"])?;
     arguments.finish()?;
     let index = index.map(read_index).transpose()?;
     let document = call.store().modify_collection(ModifyCollection { namespace, index }).await?;

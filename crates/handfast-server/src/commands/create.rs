@@ -25,21 +25,12 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("create");
     arguments.simple_collation()?;
-    arguments.unsupported(&[
-        "capped",
-        "changeStreamPreAndPostImages",
-        "clusteredIndex",
-        "encryptedFields",
-        "expireAfterSeconds",
-        "max",
-        "pipeline",
-        "size",
-        "timeseries",
-        "validationAction",
-        "validationLevel",
-        "validator",
-        "viewOn",
-    ])?;
+    // What a kind of collection is asked for with comes before what only describes it further: the first is named.
+    arguments.unsupported(&["viewOn", "pipeline"])?;
+    arguments.unsupported(&["timeseries", "clusteredIndex", "expireAfterSeconds"])?;
+    arguments.unsupported(&["capped", "size", "max"])?;
+    arguments.unsupported(&["validator", "validationAction", "validationLevel"])?;
+    arguments.unsupported(&["changeStreamPreAndPostImages", "encryptedFields"])?;
     // About how a storage engine keeps the data; the key that every collection has on _id.
     arguments.ignored(&["storageEngine", "indexOptionDefaults", "autoIndexId", "idIndex"])?;
     arguments.finish()?;

@@ -354,9 +354,17 @@ async fn collections_come_and_go() {
     let mut server = TestServer::tiny();
     let mut client = server.connect();
     client.run("d", rawdoc! { "create": "c" }).await;
-    assert_eq!(client.refused("d", rawdoc! { "create": "x", "capped": true, "size": 1 }).await.0, 238);
-    assert_eq!(client.refused("d", rawdoc! { "create": "x", "validator": {} }).await.0, 238);
-    assert_eq!(client.refused("d", rawdoc! { "create": "x", "timeseries": {} }).await.0, 238);
+    for (command, named) in [
+        (rawdoc! { "create": "x", "pipeline": [], "viewOn": "c" }, "create.viewOn"),
+        (rawdoc! { "create": "x", "size": 1, "max": 1, "capped": true }, "create.capped"),
+        (rawdoc! { "create": "x", "validationLevel": "strict", "validator": {} }, "create.validator"),
+        (rawdoc! { "create": "x", "expireAfterSeconds": 1, "timeseries": {} }, "create.timeseries"),
+        (rawdoc! { "collMod": "c", "pipeline": [], "viewOn": "c" }, "collMod.viewOn"),
+        (rawdoc! { "collMod": "c", "validationAction": "warn", "validator": {} }, "collMod.validator"),
+    ] {
+        let expected = (238, "NotImplemented".to_owned(), format!("the option '{named}' is not supported"));
+        assert_eq!(client.refused("d", command).await, expected);
+    }
     let reply = client.run("admin", rawdoc! { "renameCollection": "d.c", "to": "d.e" }).await;
     assert_eq!(reply, rawdoc! { "ok": 1.0 });
     let reply = client.run("d", rawdoc! { "drop": "e" }).await;
