@@ -87,7 +87,8 @@ impl Sources {
         Sources { clock, random, ids, stage_bytes_max: STAGE_BYTES_MAX, start }
     }
 
-    /// A clock that stands at [`ManualClock::START`], and chance and ids that follow from the seed alone.
+    /// A clock that stands at [`ManualClock::START`], and chance and ids that follow from the seed alone. Whoever opens a store
+    /// again that is kept takes another seed: documents without an `_id` would get those of the run before.
     pub fn seeded(seed: u64) -> Self {
         Sources::manual(seed).0
     }

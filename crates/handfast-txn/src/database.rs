@@ -14,7 +14,8 @@ use std::time::Duration;
 use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_store::{
-    AtomicStore, Cursor, DocumentStore, Error as StoreError, Find, Result as StoreResult, Sources, StoreExt, Ticket,
+    AtomicStore, CommitTimestamp, Cursor, DocumentStore, Error as StoreError, Find, Result as StoreResult, Sources,
+    StoreExt, Ticket,
 };
 
 use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
@@ -127,10 +128,17 @@ impl Counters {
 }
 
 impl Shared {
-    /// A name that no other transaction has.
-    pub(crate) fn take_id(&self) -> TransactionId {
+    /// A name that no other transaction has, for one whose snapshot is of this moment.
+    pub(crate) fn take_id(&self, at: CommitTimestamp) -> TransactionId {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.pop().unwrap_or_else(|| TransactionId { session: self.sources.uuid(), number: 1 })
+        sessions.pop().unwrap_or_else(|| TransactionId { session: self.new_session(at), number: 1 })
+    }
+
+    /// A session that has no record. Chance alone does not make it so: whoever opens a store again with the seed of an earlier
+    /// run draws what was drawn then, and a commit under a name that has a record is answered with that record and not done.
+    /// But whatever left a record was committed later than its session was made, so that now is later.
+    fn new_session(&self, at: CommitTimestamp) -> [u8; 16] {
+        (u128::from_be_bytes(self.sources.uuid()) ^ u128::from(at.0)).to_be_bytes()
     }
 
     /// The databases of the store, without what the engine keeps for itself.

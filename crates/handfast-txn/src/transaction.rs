@@ -128,7 +128,7 @@ impl Transaction {
     }
 
     fn open(shared: Arc<Shared>, options: TransactionOptions, deadline: Duration, start: Start) -> Self {
-        let id = options.id.unwrap_or_else(|| shared.take_id());
+        let id = options.id.unwrap_or_else(|| shared.take_id(start.snapshot.timestamp()));
         shared.counts.begun();
         let open = Open {
             snapshot: start.snapshot,

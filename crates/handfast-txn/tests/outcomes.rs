@@ -1,12 +1,13 @@
 //! What became of a transaction, asked by its id: after others, after a restart, and whatever is done to the clock.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{DateTime, rawdoc};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_store::{ManualClock, MemoryStore, Namespace, Sources, StoreExt};
-use handfast_txn::{Database, Outcome};
+use handfast_txn::{Database, Outcome, PercolatorOptions};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -54,6 +55,45 @@ async fn who_keeps_the_id_can_ask_after_others_and_after_a_restart() {
     // The others, whom nobody can ask for, share a record, and so do those after the restart.
     let records = Namespace::new("config", "transactions").unwrap();
     assert_eq!(database.count_matching(&records, rawdoc! {}).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn the_seed_of_an_earlier_run_gives_no_name_of_an_earlier_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = Arc::new(MemoryStore::new(Sources::seeded(9)));
+    for engine in ["local", "percolator"] {
+        let open = async || match engine {
+            "local" => {
+                let store =
+                    EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::default()).await.unwrap();
+                Database::local(store, Sources::seeded(1))
+            }
+            _ => {
+                let options = PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() };
+                Database::percolator(kept.clone(), Sources::seeded(1), options).unwrap()
+            }
+        };
+        let mut names = Vec::new();
+        for run in 0..3 {
+            let database = open().await;
+            // As many sessions at once, and transactions one after the other in one session.
+            let both = [database.begin().await.unwrap(), database.begin().await.unwrap()];
+            for (place, tx) in both.into_iter().enumerate() {
+                names.push(tx.id());
+                tx.insert_one(&items(), rawdoc! { "_id": format!("{run} {place}") }).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            for number in 0..3 {
+                let tx = database.begin().await.unwrap();
+                tx.insert_one(&items(), rawdoc! { "_id": format!("{run} in turn {number}") }).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            let expected = 5 * (run + 1);
+            assert_eq!(database.count_matching(&items(), rawdoc! {}).await.unwrap(), expected, "{engine}, run {run}");
+        }
+        let distinct: std::collections::BTreeSet<_> = names.iter().map(|name| name.session).collect();
+        assert_eq!(distinct.len(), names.len(), "{engine}");
+    }
 }
 
 #[tokio::test]
