@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Code, Error, Result},
-    expression::{Value, object::merge},
+    error::Result,
+    expression::{Value, object::merge_value},
     key,
     number::Number,
     order,
@@ -216,22 +216,4 @@ fn add_to_set(seen: &mut HashSet<Vec<u8>>, values: &mut RawArrayBuf, value: RawB
         values.push(value);
         *bytes += identity_bytes + STATE_BYTES + bytes_of(value);
     }
-}
-
-fn merge_value(merged: &mut RawDocumentBuf, value: &Value<'_>) -> Result<()> {
-    if value.is_nullish() {
-        return Ok(());
-    }
-    let Some(document) = value.as_document() else {
-        return Err(Error::new(
-            Code(40_400),
-            format!(
-                "$mergeObjects requires object inputs, but input {} is of type {}",
-                value.show(),
-                value.type_name()
-            ),
-        ));
-    };
-    *merged = merge(merged, document)?;
-    Ok(())
 }

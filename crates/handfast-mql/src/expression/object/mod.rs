@@ -15,51 +15,42 @@ use crate::error::{Code, Error, Result};
 pub(crate) const FUNCTIONS: &[Function] = &[Function::many("$mergeObjects", Arity::AtLeast(0), merge_objects)];
 
 fn merge_objects<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
+    let mut merged = RawDocumentBuf::new();
     // One argument that is an array merges its items.
     if let [only] = &arguments[..]
         && let Some(array) = only.as_array()
     {
-        let mut merged = Merged::default();
         for item in value::items(array) {
-            merged.add(&Value::Ref(item?))?;
+            merge_value(&mut merged, &Value::Ref(item?))?;
         }
-        return merged.finish();
+    } else {
+        for argument in &arguments {
+            merge_value(&mut merged, argument)?;
+        }
     }
-    let mut merged = Merged::default();
-    for argument in &arguments {
-        merged.add(argument)?;
-    }
-    merged.finish()
+    Ok(merged.into())
 }
 
-/// Documents merged field by field: a field that comes again keeps its place and takes the new value.
-#[derive(Default)]
-struct Merged {
-    document: RawDocumentBuf,
-}
-
-impl Merged {
-    fn add(&mut self, value: &Value<'_>) -> Result<()> {
-        if value.is_nullish() {
-            return Ok(());
-        }
-        let Some(document) = value.as_document() else {
-            return Err(Error::new(
-                Code(40_400),
-                format!(
-                    "$mergeObjects requires object inputs, but input {} is of type {}",
-                    value.show(),
-                    value.type_name()
-                ),
-            ));
-        };
-        self.document = merge(&self.document, document)?;
-        Ok(())
+/// Lays the fields of a value over what is merged already: a field that comes again keeps its place and takes the new value.
+///
+/// # Errors
+/// 40400: the value is neither a document nor null nor missing.
+pub(crate) fn merge_value(merged: &mut RawDocumentBuf, value: &Value<'_>) -> Result<()> {
+    if value.is_nullish() {
+        return Ok(());
     }
-
-    fn finish<'a>(self) -> Result<Value<'a>> {
-        Ok(self.document.into())
-    }
+    let Some(document) = value.as_document() else {
+        return Err(Error::new(
+            Code(40_400),
+            format!(
+                "$mergeObjects requires object inputs, but input {} is of type {}",
+                value.show(),
+                value.type_name()
+            ),
+        ));
+    };
+    *merged = merge(merged, document)?;
+    Ok(())
 }
 
 /// `left` with the fields of `right` over it.
