@@ -1,4 +1,5 @@
-//! An engine whose syncs, or batches, fail when told to, or which fails or dies at one step of many.
+//! An engine whose syncs, or batches, fail when told to, or which fails or dies at one step of many; and which tells when it
+//! has synced, so that a test can keep what a loss of power would leave.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ pub(crate) struct FaultyEngine {
     /// What changes the disk is a step: an applied batch, one handed over, a sync.
     steps: AtomicU64,
     fault: Mutex<Option<Fault>>,
+    after_sync: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 /// What happens at one step. After it, every step fails.
@@ -36,7 +38,13 @@ impl FaultyEngine {
             fail_batches: AtomicBool::new(false),
             steps: AtomicU64::new(0),
             fault: Mutex::new(None),
+            after_sync: Mutex::new(None),
         }
+    }
+
+    /// Calls this after each sync, before anybody is answered.
+    pub(crate) fn after_each_sync(&self, call: impl Fn() + Send + 'static) {
+        *self.after_sync.lock().unwrap() = Some(Box::new(call));
     }
 
     /// Counts steps from 0 again, and has this happen at one of them.
@@ -83,7 +91,11 @@ impl Engine for FaultyEngine {
         if self.fail_syncs.load(Ordering::Relaxed) {
             return Err(failed("syncing"));
         }
-        self.step("syncing", || self.inner.sync())
+        self.step("syncing", || self.inner.sync())?;
+        if let Some(call) = &*self.after_sync.lock().unwrap() {
+            call();
+        }
+        Ok(())
     }
 
     fn view(&self) -> Arc<dyn View> {

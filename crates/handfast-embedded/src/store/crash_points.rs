@@ -24,7 +24,7 @@ use crate::{Options, directory};
 /// The writes of the scenario, each in a session of its own.
 const WRITES: u8 = 8;
 
-fn open_faulty(path: &Path, options: Options) -> (Arc<FaultyEngine>, EmbeddedStore) {
+pub(super) fn open_faulty(path: &Path, options: Options) -> (Arc<FaultyEngine>, EmbeddedStore) {
     let locked = Arc::new(directory::lock(path).unwrap());
     let opened = directory::open(&locked, &options).unwrap();
     let engine = Arc::new(FaultyEngine::new(opened.engine));

@@ -6,6 +6,8 @@ mod contract;
 mod crash_points;
 mod open;
 #[cfg(test)]
+mod power_loss;
+#[cfg(test)]
 pub(crate) mod tests;
 
 use std::sync::Arc;

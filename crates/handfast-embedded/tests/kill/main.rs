@@ -12,6 +12,9 @@
 //! first time.
 //!
 //! That the test can fail is shown by a store that acknowledges before it syncs: it must lose something.
+//!
+//! A kill leaves what the operating system was given, synced or not, and four tasks that write sync for a fifth. What a loss
+//! of power leaves after each single request, of the catalog too, is the question of `src/store/power_loss.rs`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
