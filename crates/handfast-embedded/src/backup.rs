@@ -9,14 +9,15 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::Options;
-use handfast_store::blocking;
+use handfast_store::{CommitTimestamp, blocking};
 
+use crate::Options;
+use crate::chain::Chain;
 use crate::committer::Snapshot;
 use crate::directory::{self, sync_directory};
 use crate::engine::{Direction, Engine, Keyspace, Readiness, View, Write};
 use crate::error::{Error, Result};
-use crate::format::{LastBatch, MetadataKey, StoredDocument, Verify, open_index_entry, open_metadata};
+use crate::format::{MetadataKey, StoredDocument, Verify, open_index_entry, open_metadata};
 use crate::store::EmbeddedStore;
 
 /// Bytes of one batch of the copy.
@@ -65,14 +66,14 @@ fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_
     let locked = Arc::new(directory::lock(&unfinished)?);
     let half_made = HalfMade(&unfinished);
     let mut opened = directory::open(&locked, options)?;
-    let mut copying = Copying { engine: &opened.engine, last: LastBatch::default(), done: Backup::default() };
-    copying.last.timestamp = snapshot.timestamp();
+    let timestamp = snapshot.timestamp();
+    let mut copying = Copying { engine: &opened.engine, chain: opened.chain, timestamp, done: Backup::default() };
     for keyspace in Keyspace::ALL {
         copying.keyspace(snapshot, keyspace)?;
     }
-    let Copying { last, done, .. } = copying;
+    let Copying { chain, done, .. } = copying;
     opened.engine.sync()?;
-    opened.witness.note(last.number)?;
+    opened.witness.note(chain.numbers())?;
     opened.witness.sync()?;
     drop(opened);
     drop(locked);
@@ -107,7 +108,9 @@ fn unfinished(destination: &Path) -> PathBuf {
 
 struct Copying<'e> {
     engine: &'e dyn Engine,
-    last: LastBatch,
+    chain: Chain,
+    /// That of the snapshot.
+    timestamp: CommitTimestamp,
     done: Backup,
 }
 
@@ -155,17 +158,10 @@ impl Copying<'_> {
         Ok(batch)
     }
 
-    fn apply(&mut self, mut batch: Vec<Write>) -> Result<()> {
+    fn apply(&mut self, batch: Vec<Write>) -> Result<()> {
         while self.engine.readiness()? == Readiness::Busy {
             std::thread::park_timeout(crate::committer::BUSY_PAUSE);
         }
-        self.last.number += 1;
-        self.last.sequence = self.engine.next_sequence();
-        batch.push(Write {
-            keyspace: Keyspace::Metadata,
-            key: MetadataKey::LastBatch.encode(),
-            value: Some(self.last.encode()),
-        });
-        self.engine.apply(batch)
+        self.chain.apply(self.engine, self.timestamp, batch)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use handfast_mql::Code;
-use handfast_store::{Applied, ErrorClass};
+use handfast_store::{Applied, ErrorClass, Namespace};
 
 /// What the functions about directories return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -30,6 +30,17 @@ pub enum Error {
     NoStore {
         /// The directory.
         directory: PathBuf,
+    },
+    /// Copy the directory to where it may be written to: the storage engine opens its files for writing, also those that
+    /// it only reads.
+    #[error(
+        "the directory {directory} cannot be written to ({source}), which the storage engine needs even to read it"
+    )]
+    NotWritable {
+        /// The store's directory.
+        directory: PathBuf,
+        /// The error of the operating system.
+        source: std::sync::Arc<std::io::Error>,
     },
     /// Take a newer program.
     #[error(
@@ -104,6 +115,22 @@ impl Error {
         }
     }
 
+    /// What is wrong, without saying that it is damage.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Error::Corrupt(what) => what.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Says whose records are damaged.
+    pub(crate) fn of(self, namespace: &Namespace) -> Self {
+        match self {
+            Error::Corrupt(what) => Error::Corrupt(format!("{namespace}: {what}")),
+            other => other,
+        }
+    }
+
     fn code(&self) -> Code {
         match self {
             Error::Corrupt(_) | Error::Damaged { .. } => Code::DataCorruptionDetected,
@@ -111,7 +138,7 @@ impl Error {
             Error::NewerFormat { .. } | Error::NotAStore { .. } | Error::NoStore { .. } => Code::UnsupportedFormat,
             Error::Closed => Code::InterruptedAtShutdown,
             Error::InUse { .. } => Code::IllegalOperation,
-            Error::Stopped(_) | Error::Io { .. } | Error::Engine(_) => Code::InternalError,
+            Error::Stopped(_) | Error::Io { .. } | Error::NotWritable { .. } | Error::Engine(_) => Code::InternalError,
         }
     }
 

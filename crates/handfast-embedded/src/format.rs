@@ -235,25 +235,28 @@ pub(crate) struct LastBatch {
     pub(crate) number: u64,
     /// The last commit in it.
     pub(crate) timestamp: CommitTimestamp,
-    /// The engine's own number of the batch is this or very little more; the engine's checksum does not cover it.
+    /// The number that the engine gave the batch is this or very little more; no checksum of the engine covers it.
     pub(crate) sequence: u64,
+    /// The number that the engine gave the batch before; 0 if the journal does not have that one.
+    pub(crate) before: u64,
 }
 
 impl LastBatch {
     pub(crate) fn encode(self) -> Vec<u8> {
-        let content = [self.number.to_le_bytes(), self.timestamp.0.to_le_bytes(), self.sequence.to_le_bytes()].concat();
+        let content = [self.number, self.timestamp.0, self.sequence, self.before].map(u64::to_le_bytes).concat();
         metadata_value(&MetadataKey::LastBatch.encode(), &content)
     }
 
     pub(crate) fn decode(value: &[u8]) -> Result<Self> {
         let key = MetadataKey::LastBatch.encode();
         let content = open_metadata(&key, value)?;
-        let [number, timestamp, sequence] =
+        let [number, timestamp, sequence, before] =
             content.as_chunks::<8>().0.try_into().map_err(|_| Error::Corrupt(describe(Keyspace::Metadata, &key)))?;
         Ok(LastBatch {
             number: u64::from_le_bytes(number),
             timestamp: CommitTimestamp(u64::from_le_bytes(timestamp)),
             sequence: u64::from_le_bytes(sequence),
+            before: u64::from_le_bytes(before),
         })
     }
 }

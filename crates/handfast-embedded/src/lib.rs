@@ -2,6 +2,7 @@
 
 mod backup;
 mod catalog;
+mod chain;
 mod check;
 mod committer;
 mod directory;
@@ -11,6 +12,7 @@ mod format;
 mod keys;
 mod options;
 mod read;
+mod salvage;
 mod store;
 mod write;
 
@@ -18,4 +20,5 @@ pub use backup::Backup;
 pub use check::{CheckReport, Finding, Progress, Repair, check};
 pub use error::{Error, Result};
 pub use options::{JOURNAL_BYTES_MIN, Options, SEALED_BUFFERS_MAX};
+pub use salvage::{Salvage, SalvagedPage};
 pub use store::{Costs, EmbeddedStore};

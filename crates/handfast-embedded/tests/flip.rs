@@ -1,7 +1,8 @@
 //! Bits are flipped in the files of a store; every answer must be right, or say that data is damaged.
 //!
 //! `HANDFAST_FLIPS` says how many (default 40, 2,000 in continuous integration). Each flip is made in a copy of the
-//! directory; then the store is opened and every document is read, by a scan and by an index.
+//! directory; then the store is opened and every document is read, by a scan and by an index. A flip in what was synced of
+//! the journal must be reported when the store is opened, whichever byte it hits.
 //!
 //! That the test can fail is shown by a store that does not verify its checksums, on bytes that were changed past the
 //! engine's own checksums.
@@ -38,11 +39,17 @@ async fn open(path: &Path) -> Result<EmbeddedStore, Error> {
     EmbeddedStore::open(path, Sources::seeded(1), options()).await
 }
 
-/// A store whose documents are in data files and, the last ones, in the journal alone.
-async fn build(path: &Path) {
+/// A store with an index.
+async fn make(path: &Path) -> EmbeddedStore {
     let store = open(path).await.unwrap();
     let indexes = vec![IndexSpec::new(rawdoc! { "a": 1 })];
     store.create_indexes(CreateIndexes { namespace: namespace(), indexes }).await.unwrap();
+    store
+}
+
+/// A store whose documents are in data files and, the last ones, in the journal alone.
+async fn build(path: &Path) {
+    let store = make(path).await;
     let documents: Vec<_> = (0..DOCUMENTS).map(document).collect();
     for part in documents.chunks(100) {
         let outcome = store.insert(Insert::new(namespace(), part.to_vec())).await.unwrap();
@@ -51,6 +58,10 @@ async fn build(path: &Path) {
     store.close().await.unwrap();
     // Opening again cuts the zeros that the journal is laid out with.
     open(path).await.unwrap().close().await.unwrap();
+}
+
+fn flips() -> u64 {
+    std::env::var("HANDFAST_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(40)
 }
 
 fn files(path: &Path) -> Vec<(PathBuf, u64)> {
@@ -86,14 +97,15 @@ async fn read(store: &EmbeddedStore, hint: Option<&str>) -> Result<Vec<RawDocume
 #[derive(Debug, PartialEq)]
 enum Answer {
     Right,
-    Reported,
+    ReportedAtOpen,
+    ReportedByRead,
     Wrong(String),
 }
 
 async fn ask(path: &Path, expected: &[RawDocumentBuf]) -> Answer {
     let store = match open(path).await {
         Ok(store) => store,
-        Err(Error::Damaged { .. } | Error::Corrupt(_) | Error::NewerFormat { .. }) => return Answer::Reported,
+        Err(Error::Damaged { .. } | Error::Corrupt(_) | Error::NewerFormat { .. }) => return Answer::ReportedAtOpen,
         Err(error) => return Answer::Wrong(format!("opening: {error}")),
     };
     let mut answer = Answer::Right;
@@ -103,7 +115,7 @@ async fn ask(path: &Path, expected: &[RawDocumentBuf]) -> Answer {
             Ok(documents) => {
                 return Answer::Wrong(format!("{} of {} documents by {hint:?}", documents.len(), expected.len()));
             }
-            Err(error) if error.code() == Code::DataCorruptionDetected => answer = Answer::Reported,
+            Err(error) if error.code() == Code::DataCorruptionDetected => answer = Answer::ReportedByRead,
             // The catalog was lost with a metadata record that could not be read: the hint says so.
             Err(error) => return Answer::Wrong(format!("reading by {hint:?}: {error}")),
         }
@@ -118,7 +130,7 @@ async fn ask(path: &Path, expected: &[RawDocumentBuf]) -> Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_flipped_bit_is_harmless_or_reported() {
-    let flips: u64 = std::env::var("HANDFAST_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(40);
+    let flips = flips();
     let original = tempfile::tempdir().unwrap();
     build(original.path()).await;
     let expected: Vec<_> = (0..DOCUMENTS).map(document).collect();
@@ -132,21 +144,70 @@ async fn every_flipped_bit_is_harmless_or_reported() {
         let (path, length) = &files[(random.next_u64() % files.len() as u64) as usize];
         let offset = random.next_u64() % length;
         let bit = random.next_u64() % 8;
-        let damaged = tempfile::tempdir().unwrap();
-        copy(original.path(), damaged.path()).unwrap();
-        let target = damaged.path().join(path.strip_prefix(original.path()).unwrap());
-        let mut bytes = fs::read(&target).unwrap();
-        bytes[offset as usize] ^= 1 << bit;
-        fs::write(&target, bytes).unwrap();
-        match ask(damaged.path(), &expected).await {
-            Answer::Right => {}
-            Answer::Reported => reported += 1,
-            Answer::Wrong(what) => wrong.push(format!("bit {bit} of byte {offset} of {}: {what}", path.display())),
-        }
+        let damaged = flipped(original.path(), path, offset as usize, bit as u8);
+        let what = match (ask(damaged.path(), &expected).await, is_journal(path)) {
+            (Answer::Right, false) => continue,
+            (Answer::ReportedByRead, false) | (Answer::ReportedAtOpen, _) => {
+                reported += 1;
+                continue;
+            }
+            (answer @ (Answer::Right | Answer::ReportedByRead), true) => format!("not reported at open: {answer:?}"),
+            (Answer::Wrong(what), _) => what,
+        };
+        wrong.push(format!("bit {bit} of byte {offset} of {}: {what}", path.display()));
     }
     println!("{flips} flips in {} files: {reported} reported, the others harmless", files.len());
     assert!(wrong.is_empty(), "{} of {flips} flips gave a wrong answer:\n{}", wrong.len(), wrong.join("\n"));
     assert!(reported > 0, "no flip was noticed: this test cannot fail");
+}
+
+/// A copy of a store in which one bit of a file is another.
+fn flipped(original: &Path, file: &Path, offset: usize, bit: u8) -> tempfile::TempDir {
+    let damaged = tempfile::tempdir().unwrap();
+    copy(original, damaged.path()).unwrap();
+    let target = damaged.path().join(file.strip_prefix(original).unwrap());
+    let mut bytes = fs::read(&target).unwrap();
+    bytes[offset] ^= 1 << bit;
+    fs::write(&target, bytes).unwrap();
+    damaged
+}
+
+fn is_journal(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jnl")
+}
+
+/// The journal of a store that has one file of it.
+fn journal_of(path: &Path) -> PathBuf {
+    files(path).into_iter().map(|(path, _)| path).find(|path| is_journal(path)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flip_in_whichever_byte_of_the_journal_is_reported_at_open() {
+    let original = tempfile::tempdir().unwrap();
+    let store = make(original.path()).await;
+    for n in 0..5 {
+        store.insert(Insert::new(namespace(), vec![document(n)])).await.unwrap();
+    }
+    store.close().await.unwrap();
+    let journal = journal_of(original.path());
+    let bytes = fs::read(&journal).unwrap();
+    let end = end_of_batches(&bytes);
+    assert!(bytes[end..].iter().all(|&byte| byte == 0), "behind the batches there is what the file was laid out with");
+    // Without it copies are quicker.
+    fs::OpenOptions::new().write(true).open(&journal).unwrap().set_len(end as u64).unwrap();
+    let expected: Vec<_> = (0..5).map(document).collect();
+    assert_eq!(ask(original.path(), &expected).await, Answer::Right);
+    // All bytes where time is no matter.
+    for offset in (0..end).step_by(end.div_ceil(flips() as usize).max(1)) {
+        let damaged = flipped(original.path(), &journal, offset, (offset % 8) as u8);
+        assert_eq!(ask(damaged.path(), &expected).await, Answer::ReportedAtOpen, "byte {offset} of {end}");
+    }
+    // Behind its end the journal holds nothing, so a bit there damages nothing.
+    fs::OpenOptions::new().write(true).open(&journal).unwrap().set_len(end as u64 + 100).unwrap();
+    for offset in [end, end + 50, end + 99] {
+        let damaged = flipped(original.path(), &journal, offset, 0);
+        assert_eq!(ask(damaged.path(), &expected).await, Answer::Right, "laid out, byte {offset} behind {end}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,8 +218,7 @@ async fn a_flip_in_the_synced_part_of_the_journal_is_reported_and_repaired_with_
         store.insert(Insert::new(namespace(), vec![document(n)])).await.unwrap();
     }
     store.close().await.unwrap();
-    let (journal, _) =
-        files(directory.path()).into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "jnl")).unwrap();
+    let journal = journal_of(directory.path());
     let mut bytes = fs::read(&journal).unwrap();
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
     // A page of zeros among synced commits: the engine alone would open with fewer records, without a word.
@@ -184,9 +244,7 @@ const CHANGES: i32 = 700;
 
 /// A store in whose journal a document is overwritten, or deleted, directly after it was written; what is left at the end.
 async fn build_of_changes(path: &Path) -> Vec<RawDocumentBuf> {
-    let store = open(path).await.unwrap();
-    let indexes = vec![IndexSpec::new(rawdoc! { "a": 1 })];
-    store.create_indexes(CreateIndexes { namespace: namespace(), indexes }).await.unwrap();
+    let store = make(path).await;
     let mut left = std::collections::BTreeMap::new();
     for n in 0..CHANGES {
         let id = n / 2 % 20;
@@ -210,6 +268,18 @@ async fn build_of_changes(path: &Path) -> Vec<RawDocumentBuf> {
 
 /// Where each batch of a journal begins.
 fn batches(journal: &[u8]) -> Vec<usize> {
+    let mut places = places(journal);
+    places.pop();
+    places
+}
+
+/// Where the last batch of a journal ends.
+fn end_of_batches(journal: &[u8]) -> usize {
+    places(journal).pop().unwrap()
+}
+
+/// Where each batch begins, and where the last one ends.
+fn places(journal: &[u8]) -> Vec<usize> {
     let number = |at: usize| u32::from_le_bytes(journal[at..at + 4].try_into().unwrap()) as usize;
     let (mut starts, mut at) = (Vec::new(), 0);
     while journal.get(at) == Some(&1) {
@@ -222,16 +292,18 @@ fn batches(journal: &[u8]) -> Vec<usize> {
         }
         at += 13;
     }
+    starts.push(at);
     starts
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_flipped_bit_of_a_batch_header_is_harmless_or_reported() {
+async fn every_flipped_bit_of_a_batch_header_is_reported_at_open_and_a_number_is_put_right() {
     const HEADER_BITS: usize = 13 * 8;
+    /// Those of the engine's number of the batch, which no checksum of the engine covers.
+    const NUMBER_BITS: std::ops::Range<usize> = 5 * 8..HEADER_BITS;
     let original = tempfile::tempdir().unwrap();
     let expected = build_of_changes(original.path()).await;
-    let (journal, _) =
-        files(original.path()).into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "jnl")).unwrap();
+    let journal = journal_of(original.path());
     let bytes = fs::read(&journal).unwrap();
     let starts = batches(&bytes);
     assert!(starts.len() >= CHANGES as usize, "{} batches", starts.len());
@@ -241,21 +313,23 @@ async fn every_flipped_bit_of_a_batch_header_is_harmless_or_reported() {
     assert_eq!(sequence(overwritten) & 512, 0);
     let deleted = starts[starts.len() - CHANGES as usize + 44];
     let last = *starts.last().unwrap();
-    let (mut reported, mut wrong) = (0, Vec::new());
+    let mut wrong = Vec::new();
     for (start, what) in [(overwritten, "overwritten"), (deleted, "deleted"), (last, "last")] {
         for bit in 0..HEADER_BITS {
-            let damaged = tempfile::tempdir().unwrap();
-            copy(original.path(), damaged.path()).unwrap();
-            let mut bytes = bytes.clone();
-            bytes[start + bit / 8] ^= 1 << (bit % 8);
-            fs::write(damaged.path().join(journal.strip_prefix(original.path()).unwrap()), bytes).unwrap();
-            match ask(damaged.path(), &expected).await {
-                Answer::Right => {}
-                Answer::Reported => reported += 1,
-                Answer::Wrong(found) => wrong.push(format!("bit {bit} of the header of the {what} batch: {found}")),
+            let damaged = flipped(original.path(), &journal, start + bit / 8, (bit % 8) as u8);
+            let answer = ask(damaged.path(), &expected).await;
+            // Some are enough to see that all come back.
+            if answer == Answer::ReportedAtOpen && NUMBER_BITS.contains(&bit) && bit % 16 == 0 {
+                let report = check(damaged.path(), Sources::seeded(1), options(), Repair::Yes, |_| {}).await.unwrap();
+                assert!(report.repaired.iter().all(|text| text.contains("put the number")), "{:?}", report.repaired);
+                assert_eq!(ask(damaged.path(), &expected).await, Answer::Right, "bit {bit} of the {what} batch");
+                let report = check(damaged.path(), Sources::seeded(1), options(), Repair::No, |_| {}).await.unwrap();
+                assert!(report.is_clean(), "{:?}", report.findings);
+            }
+            if answer != Answer::ReportedAtOpen {
+                wrong.push(format!("bit {bit} of the header of the {what} batch: {answer:?}"));
             }
         }
     }
-    assert!(wrong.is_empty(), "{} flips gave a wrong answer:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(reported > 0, "no flip was noticed: this test cannot fail");
+    assert!(wrong.is_empty(), "{} flips were not reported at open:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -1,16 +1,19 @@
 //! Looks at every record.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use bson::RawDocument;
 use handfast_store::Namespace;
 
 use super::{CheckReport, Progress, Remedy};
 use crate::catalog::{Catalog, Collection, CollectionIndex};
-use crate::engine::{Direction, Keyspace, Range, View, after_prefix, prefix_range};
+use crate::engine::{Direction, Keyspace, Met, Rest, View, Walk, prefix_range};
 use crate::format::{
-    CollectionId, MetadataKey, StoredDocument, Verify, collection_prefix, describe, document_key, index_key,
+    CollectionId, IndexId, MetadataKey, StoredDocument, Verify, collection_prefix, describe, document_key, index_key,
     index_prefix, open_index_entry,
 };
-use crate::keys;
+use crate::{keys, salvage};
 
 /// Records between two reports of progress.
 const PROGRESS_RECORDS: u64 = 10_000;
@@ -20,6 +23,8 @@ struct Scrub<'s> {
     report: &'s mut CheckReport,
     progress: &'s mut dyn FnMut(&Progress),
     at: Progress,
+    /// Indexes of the collection in which an entry could not be looked up, with the reason.
+    lookups: BTreeMap<IndexId, String>,
 }
 
 pub(super) fn scrub(view: &dyn View, catalog: &Catalog, report: &mut CheckReport, progress: &mut dyn FnMut(&Progress)) {
@@ -28,10 +33,11 @@ pub(super) fn scrub(view: &dyn View, catalog: &Catalog, report: &mut CheckReport
         documents * (1 + collection.indexes.len() as u64)
     });
     let at = Progress { records_expected: expected.sum(), ..Progress::default() };
-    let mut scrub = Scrub { view, report, progress, at };
+    let mut scrub = Scrub { view, report, progress, at, lookups: BTreeMap::new() };
     for collection in catalog.collections() {
         scrub.report.collections += 1;
         scrub.at.stage = collection.namespace.to_string();
+        scrub.lookups.clear();
         scrub.documents(collection, catalog);
         for index in collection.indexes.iter().filter(|index| index.complete) {
             scrub.entries(collection, index);
@@ -50,40 +56,44 @@ impl Scrub<'_> {
     }
 
     fn documents(&mut self, collection: &Collection, catalog: &Catalog) {
-        let (mut documents, mut bytes, mut whole) = (0, 0, true);
-        for row in
-            self.view.range(Keyspace::Documents, prefix_range(&collection_prefix(collection.id)), Direction::Forward)
-        {
+        let namespace = &collection.namespace;
+        let (mut documents, mut bytes, mut whole) = (0, 0, 0);
+        let range = prefix_range(&collection_prefix(collection.id));
+        for met in Walk::new(self.view, Rest::new(Keyspace::Documents, range)) {
             self.step();
-            let (key, value) = match row {
-                Ok(row) => row,
-                Err(error) => {
-                    whole = false;
-                    let text = format!("{}: documents cannot be read from here on: {error}", collection.namespace);
+            let (key, value) = match met {
+                Met::Row(key, value) => (key, value),
+                Met::Hole(hole) => {
+                    let text = format!("{namespace}: {}", salvage::describe(self.view, &hole));
                     self.report.find(Remedy::None, text);
-                    break;
+                    self.report.mark_unreadable(namespace);
+                    continue;
                 }
             };
             documents += 1;
             match StoredDocument::open(&key, value, Verify::Checksums) {
                 Ok(stored) => {
+                    whole += 1;
                     bytes += stored.bytes().len() as u64;
                     self.document(collection, &key, &stored);
                 }
                 Err(error) => {
-                    whole = false;
-                    self.report.find(Remedy::None, format!("{}: {error}", collection.namespace));
+                    self.report.find(Remedy::None, error.of(namespace).words());
+                    self.report.mark_unreadable(namespace);
                 }
             }
         }
         self.report.documents += documents;
         let counted = catalog.counts(collection.id);
-        if whole && (counted.documents, counted.bytes) != (documents, bytes) {
+        if self.report.unreadable.contains(namespace) {
+            let text = format!("{namespace}: {whole} of {} documents can be read", counted.documents);
+            self.report.find(Remedy::None, text);
+        } else if (counted.documents, counted.bytes) != (documents, bytes) {
             let text = format!(
-                "{}: {} documents of {} bytes were counted, there are {documents} of {bytes}",
-                collection.namespace, counted.documents, counted.bytes
+                "{namespace}: {} documents of {} bytes were counted, there are {documents} of {bytes}",
+                counted.documents, counted.bytes
             );
-            self.report.find(Remedy::Count(collection.namespace.clone()), text);
+            self.report.find(Remedy::Count(namespace.clone()), text);
         }
     }
 
@@ -132,7 +142,10 @@ impl Scrub<'_> {
                     let text = format!("an entry is missing: {}", describe(Keyspace::Indexes, &key));
                     self.index_finding(&collection.namespace, index, &text);
                 }
-                Err(error) => self.index_finding(&collection.namespace, index, &error.to_string()),
+                // What cannot be read is found with the entries, unless all of them can be read one after the other.
+                Err(error) => {
+                    self.lookups.entry(index.id).or_insert(error.words());
+                }
             }
         }
     }
@@ -144,28 +157,32 @@ impl Scrub<'_> {
     }
 
     fn entries(&mut self, collection: &Collection, index: &CollectionIndex) {
+        let namespace = &collection.namespace;
         let mut before: Option<(Vec<u8>, Vec<u8>)> = None;
+        let mut lookup = self.lookups.remove(&index.id);
         let range = prefix_range(&index_prefix(collection.id, index.id));
-        for row in self.view.range(Keyspace::Indexes, range, Direction::Forward) {
+        for met in Walk::new(self.view, Rest::new(Keyspace::Indexes, range)) {
             self.step();
-            let (key, value) = match row {
-                Ok(row) => row,
-                Err(error) => {
-                    let text = format!("entries cannot be read from here on: {error}");
-                    return self.index_finding(&collection.namespace, index, &text);
+            let (key, value) = match met {
+                Met::Row(key, value) => (key, value),
+                Met::Hole(hole) => {
+                    lookup = None;
+                    let text = format!("entries cannot be read ({})", hole.causes.join(", "));
+                    self.index_finding(namespace, index, &text);
+                    continue;
                 }
             };
             self.report.entries += 1;
             let (encoded, id_key) = match open_index_entry(&key, &value, Verify::Checksums) {
                 Ok(parts) => parts,
                 Err(error) => {
-                    self.index_finding(&collection.namespace, index, &error.to_string());
+                    self.index_finding(namespace, index, &error.words());
                     continue;
                 }
             };
             if let Some(text) = self.entry(collection, index, encoded, id_key) {
                 let text = format!("{}: {text}", describe(Keyspace::Indexes, &key));
-                self.index_finding(&collection.namespace, index, &text);
+                self.index_finding(namespace, index, &text);
             }
             if let Some((before, before_id)) = &before
                 && index.spec().unique
@@ -173,19 +190,35 @@ impl Scrub<'_> {
                 && *before_id != id_key
             {
                 let text = format!("two documents share the unique key of {}", describe(Keyspace::Indexes, &key));
-                self.index_finding(&collection.namespace, index, &text);
+                self.index_finding(namespace, index, &text);
             }
             before = Some((encoded.to_vec(), id_key.to_vec()));
+        }
+        if let Some(text) = lookup {
+            self.index_finding(namespace, index, &format!("entries cannot be looked up: {text}"));
         }
     }
 
     /// What is wrong with an entry.
-    fn entry(&self, collection: &Collection, index: &CollectionIndex, encoded: &[u8], id_key: &[u8]) -> Option<String> {
+    fn entry(
+        &mut self,
+        collection: &Collection,
+        index: &CollectionIndex,
+        encoded: &[u8],
+        id_key: &[u8],
+    ) -> Option<String> {
         let key = document_key(collection.id, id_key)?;
         match self.view.get(Keyspace::Documents, &key) {
             Ok(None) => Some("there is no such document".to_owned()),
-            // What is wrong with a document is found with the documents.
-            Err(_) => None,
+            // What cannot be read is found with the documents, unless all of them can be read one after the other.
+            Err(error) => {
+                if !self.report.unreadable.contains(&collection.namespace) {
+                    let text = format!("documents cannot be looked up by their _id: {}", error.words());
+                    self.report.find(Remedy::None, format!("{}: {text}", collection.namespace));
+                    self.report.mark_unreadable(&collection.namespace);
+                }
+                None
+            }
             Ok(Some(value)) => {
                 let stored = StoredDocument::open(&key, value, Verify::Checksums).ok()?;
                 let held = index.index.keys(stored.document().ok()?).ok()?;
@@ -197,27 +230,39 @@ impl Scrub<'_> {
     /// Keys under numbers that no collection has. What is dropped and not yet removed is known.
     fn strays(&mut self, catalog: &Catalog) {
         for keyspace in [Keyspace::Documents, Keyspace::Indexes] {
-            let mut range: Range = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-            while let Some(row) = self.view.range(keyspace, range.clone(), Direction::Forward).next() {
-                // What cannot be read was found above.
-                let Ok((key, _)) = row else {
+            let mut from: Option<u32> = None;
+            loop {
+                let start = from.map_or(Bound::Unbounded, |from| Bound::Included(from.to_be_bytes().to_vec()));
+                let mut rows = self.view.range(keyspace, (start, Bound::Unbounded), Direction::Forward);
+                let next = match rows.next() {
+                    Some(Ok((key, _))) => self.stray(catalog, keyspace, &key),
+                    // What cannot be read was found above; behind it is another collection.
+                    Some(Err(_)) => {
+                        let known = catalog.collections().map(|collection| collection.id.0);
+                        known.filter(|&id| from.is_none_or(|from| id > from)).min()
+                    }
+                    None => None,
+                };
+                let Some(next) = next else {
                     break;
                 };
-                let Some(number) = key.first_chunk::<4>() else {
-                    self.report.find(Remedy::None, format!("a key is too short: {}", describe(keyspace, &key)));
-                    break;
-                };
-                let id = CollectionId(u32::from_be_bytes(*number));
-                let known = catalog.by_id(id).is_some() || catalog.dropped.contains(&MetadataKey::Dropped(id));
-                if !known {
-                    let text = format!("keys belong to no collection, the first is {}", describe(keyspace, &key));
-                    self.report.find(Remedy::None, text);
-                }
-                match after_prefix(number) {
-                    std::ops::Bound::Excluded(next) => range.0 = std::ops::Bound::Included(next),
-                    _ => break,
-                }
+                from = Some(next);
             }
         }
+    }
+
+    /// Looks at the first key of a number. Returns the next number, if there may be one.
+    fn stray(&mut self, catalog: &Catalog, keyspace: Keyspace, key: &[u8]) -> Option<u32> {
+        let Some(number) = key.first_chunk::<4>() else {
+            self.report.find(Remedy::None, format!("a key is too short: {}", describe(keyspace, key)));
+            return None;
+        };
+        let number = u32::from_be_bytes(*number);
+        let id = CollectionId(number);
+        if catalog.by_id(id).is_none() && !catalog.dropped.contains(&MetadataKey::Dropped(id)) {
+            let text = format!("keys belong to no collection, the first is {}", describe(keyspace, key));
+            self.report.find(Remedy::None, text);
+        }
+        number.checked_add(1)
     }
 }

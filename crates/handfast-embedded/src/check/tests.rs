@@ -1,5 +1,8 @@
 //! What a check finds, and what a repair does about it: records are changed behind the store's back.
 
+mod blocks;
+mod files;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,8 +13,6 @@ use super::{CheckReport, Remedy, Repair, check};
 use crate::Options;
 use crate::directory;
 use crate::engine::{Direction, Engine, Keyspace, Write, prefix_range};
-use crate::format::LastBatch;
-use crate::format::MetadataKey;
 use crate::store::tests::{all, find_all, namespace, open};
 
 async fn build(path: &Path) {
@@ -29,17 +30,11 @@ fn change(path: &Path, keyspace: Keyspace, new: impl FnOnce(Vec<u8>) -> Option<V
     let mut opened = directory::open(&locked, &Options::small()).unwrap();
     let row = opened.engine.view().range(keyspace, prefix_range(&[]), Direction::Forward).next();
     let (key, value) = row.unwrap().unwrap();
-    let batch = LastBatch {
-        number: opened.last.number + 1,
-        sequence: opened.engine.next_sequence(),
-        timestamp: opened.last.timestamp,
-    };
-    let last =
-        Write { keyspace: Keyspace::Metadata, key: MetadataKey::LastBatch.encode(), value: Some(batch.encode()) };
     let write = Write { keyspace, key: key.to_vec(), value: new(value.to_vec()) };
-    opened.engine.apply(vec![write, last]).unwrap();
+    let timestamp = opened.chain.last.timestamp;
+    opened.chain.apply(&opened.engine, timestamp, vec![write]).unwrap();
     opened.engine.sync().unwrap();
-    opened.witness.note(batch.number).unwrap();
+    opened.witness.note(opened.chain.numbers()).unwrap();
 }
 
 async fn look(path: &Path, repair: Repair) -> CheckReport {

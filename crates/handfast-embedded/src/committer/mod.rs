@@ -38,10 +38,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::Options;
 use crate::catalog::Catalog;
+use crate::chain::Chain;
 use crate::directory::witness::Witness;
-use crate::engine::{Engine, Keyspace, Readiness, View, Write};
+use crate::engine::{Engine, Readiness, View};
 use crate::error::{Error, Result};
-use crate::format::{CollectionId, LastBatch, MetadataKey, Verify};
+use crate::format::{CollectionId, Verify};
 use crate::write::target::Latest;
 
 pub(crate) use conflicts::Deletions;
@@ -171,11 +172,12 @@ impl Shared {
 
 impl Committer {
     /// Starts the thread.
-    pub(crate) fn start(engine: Arc<dyn Engine>, witness: Witness, last: LastBatch, options: &Options) -> Result<Self> {
+    pub(crate) fn start(engine: Arc<dyn Engine>, witness: Witness, chain: Chain, options: &Options) -> Result<Self> {
         let verify = if options.verify_checksums { Verify::Checksums } else { Verify::Nothing };
         let view = engine.view();
         let catalog = Arc::new(Catalog::load(view.as_ref())?);
-        let latest = Latest { timestamp: last.timestamp, view, catalog: catalog.clone() };
+        let timestamp = chain.last.timestamp;
+        let latest = Latest { timestamp, view, catalog: catalog.clone() };
         let publisher = Publisher::new(latest.clone(), engine.written_bytes());
         let shared = Arc::new(Shared {
             engine: engine.clone(),
@@ -192,11 +194,11 @@ impl Committer {
             engine,
             shared: shared.clone(),
             witness,
-            last,
-            timestamp: last.timestamp,
+            chain,
+            timestamp,
             staged: Staged::default(),
             catalog,
-            deletions: Deletions::new(last.timestamp, options.deletions_max),
+            deletions: Deletions::new(timestamp, options.deletions_max),
             images: Images::new(options.read_log_bytes_max),
             changes: HashMap::new(),
             dirty: false,
@@ -270,7 +272,7 @@ struct State {
     engine: Arc<dyn Engine>,
     shared: Arc<Shared>,
     witness: Witness,
-    last: LastBatch,
+    chain: Chain,
     timestamp: CommitTimestamp,
     staged: Staged,
     /// What the engine holds, without what is staged.
@@ -391,21 +393,10 @@ impl State {
         while self.engine.readiness()? == Readiness::Busy {
             std::thread::park_timeout(BUSY_PAUSE);
         }
-        let batch = LastBatch {
-            number: self.last.number + 1,
-            timestamp: self.timestamp,
-            sequence: self.engine.next_sequence(),
-        };
-        let mut writes = self.staged.drain();
-        writes.push(Write {
-            keyspace: Keyspace::Metadata,
-            key: MetadataKey::LastBatch.encode(),
-            value: Some(batch.encode()),
-        });
+        let writes = self.staged.drain();
         self.dirty = true;
         self.unpublished = true;
-        self.engine.apply(writes)?;
-        self.last = batch;
+        self.chain.apply(self.engine.as_ref(), self.timestamp, writes)?;
         self.view = self.engine.view();
         let latest = Latest { timestamp: self.timestamp, view: self.view.clone(), catalog: self.catalog.clone() };
         *self.shared.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
@@ -427,7 +418,7 @@ impl State {
             self.engine.sync()?;
             self.shared.syncs.fetch_add(1, Ordering::Relaxed);
             self.dirty = false;
-            self.witness.note(self.last.number)?;
+            self.witness.note(self.chain.numbers())?;
         }
         if self.unpublished {
             self.publish();

@@ -21,7 +21,7 @@ fn start(path: &std::path::Path) -> (Arc<FaultyEngine>, Committer) {
     let locked = Arc::new(directory::lock(path).unwrap());
     let opened = directory::open(&locked, &options).unwrap();
     let engine = Arc::new(FaultyEngine::new(opened.engine));
-    let committer = Committer::start(engine.clone(), opened.witness, opened.last, &options).unwrap();
+    let committer = Committer::start(engine.clone(), opened.witness, opened.chain, &options).unwrap();
     (engine, committer)
 }
 

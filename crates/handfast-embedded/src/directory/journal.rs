@@ -7,7 +7,7 @@
 //! item    2 | kind u8 | compression u8 | map u64 | key length u16 | length u32 | stored length u32 | key | value
 //! ```
 //!
-//! Every batch of ours holds its number ([`LastBatch`]); numbers have no gap. So this is told apart:
+//! Every batch of ours holds its number ([`LastBatch`](crate::format::LastBatch)); numbers have no gap. So this is told apart:
 //!
 //! - a *torn end*: whole batches, among them every one that the witness knows to be synced, then something else. A crash
 //!   of the machine leaves that: of what was written since the last sync any part may be on the disk, in any order, so
@@ -15,25 +15,26 @@
 //! - *damage*: a place that cannot be read, or a gap in the numbers, before the end of what was synced; a journal file
 //!   that is missing. Opening is refused; a repair drops everything from that place on, and says so.
 //!
+//! Of all bytes that were synced only `sequence` is outside of the engine's checksums. The next batch holds it too, and the
+//! witness that of the last synced one ([`crate::chain`]): a repair puts it right again, and drops nothing. Of the last
+//! batches, which were not known to be synced, it must be about what we asked for.
+//!
 //! Source: fjall 3.1.13, `journal/entry.rs` and `journal/batch_reader.rs`.
 
+mod reader;
+
 use std::fs;
-use std::io::{self, Read, Seek as _, Write as _};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{SeekFrom, seek};
-
+use crate::chain::{BatchNumbers, Chain};
 use crate::error::{Error, Result};
-use crate::format::{LastBatch, MetadataKey};
+use reader::{Reader, SEQUENCE_OFFSET, count_batches, written};
 
 /// The engine numbers a batch in the moment it is applied; between our asking for the number and that moment, its
 /// threads can take some for flushes and merges, of which there are never as many as this.
 const SEQUENCE_SLACK: u64 = 1024;
-
-const TAG_START: u8 = 1;
-const TAG_ITEM: u8 = 2;
-const TAG_END: u8 = 3;
-const TRAILER: &[u8] = &[b'F', b'J', b'L', 3];
 
 /// What the journal holds.
 #[derive(Debug, Default)]
@@ -41,17 +42,25 @@ pub(crate) struct Journals {
     /// By number: the last is the one that was written to.
     files: Vec<JournalFile>,
     /// The last batch before the first problem, if there is any batch.
-    pub(crate) last: Option<LastBatch>,
-    /// The engine's number in the header of that batch. No checksum covers it.
-    last_sequence: u64,
+    last: Option<Placed>,
+    /// The one before it.
+    before_last: Option<Placed>,
     /// Where reading stopped before the end.
-    pub(crate) problem: Option<Problem>,
+    problem: Option<Problem>,
 }
 
 #[derive(Debug)]
 struct JournalFile {
     path: PathBuf,
     number: u64,
+}
+
+/// A batch, and where it begins.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    batch: Chain,
+    file: usize,
+    offset: u64,
 }
 
 /// A place where the journal is not as it was written.
@@ -65,10 +74,12 @@ pub(crate) struct Problem {
     what: String,
     /// Whole batches behind it.
     batches_behind: u64,
+    /// All that is wrong is the engine's number of the batch there, which is this one.
+    sequence: Option<u64>,
 }
 
-/// Reads all journal files of an engine's directory.
-pub(crate) fn read(engine: &Path) -> Result<Journals> {
+/// Reads all journal files of an engine's directory. `synced` is what the witness knows.
+pub(crate) fn read(engine: &Path, synced: BatchNumbers) -> Result<Journals> {
     let mut journals = Journals { files: list(engine)?, ..Journals::default() };
     for place in 0..journals.files.len() {
         let file = &journals.files[place];
@@ -81,29 +92,12 @@ pub(crate) fn read(engine: &Path) -> Result<Journals> {
             continue;
         }
         let gap = place > 0 && number != journals.files[place - 1].number + 1;
-        journals.read_file(place, &bytes, gap);
+        journals.read_file(place, &bytes, gap, synced);
+    }
+    if journals.problem.is_none() {
+        journals.check_last(synced, &[]);
     }
     Ok(journals)
-}
-
-/// The bytes of a file without the hole at its end. A journal file is laid out before it is written to: reading all of
-/// it would cost memory and time, and give zeros.
-fn written(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = fs::File::open(path)?;
-    let mut bytes = Vec::new();
-    let mut end = 0;
-    loop {
-        let start = match seek(&file, SeekFrom::Data(end)) {
-            Ok(start) => start,
-            // There is nothing but a hole.
-            Err(rustix::io::Errno::NXIO) => return Ok(bytes),
-            Err(error) => return Err(error.into()),
-        };
-        end = seek(&file, SeekFrom::Hole(start))?;
-        bytes.resize(usize::try_from(start).map_err(io::Error::other)?, 0);
-        file.seek(io::SeekFrom::Start(start))?;
-        Read::by_ref(&mut file).take(end - start).read_to_end(&mut bytes)?;
-    }
 }
 
 fn list(engine: &Path) -> Result<Vec<JournalFile>> {
@@ -122,43 +116,87 @@ fn list(engine: &Path) -> Result<Vec<JournalFile>> {
 }
 
 impl Journals {
-    fn read_file(&mut self, place: usize, bytes: &[u8], gap: bool) {
+    /// The last batch before the first problem, if there is any batch.
+    pub(crate) fn last(&self) -> Option<Chain> {
+        self.last.map(|last| last.batch)
+    }
+
+    fn read_file(&mut self, file: usize, bytes: &[u8], gap: bool, synced: BatchNumbers) {
         let mut reader = Reader { bytes, at: 0 };
-        let mut problem = gap.then(|| "a journal file before it is missing".to_owned());
-        while problem.is_none() && !reader.at_end() {
+        let mut wrong = gap.then(|| "a journal file before it is missing".to_owned());
+        while wrong.is_none() && !reader.at_end() {
             let start = reader.at;
-            match reader.batch().and_then(|read| self.follows(read.0, read.1).map(|()| read)) {
-                Ok((batch, sequence)) => (self.last, self.last_sequence) = (Some(batch), sequence),
+            let read = reader.batch().and_then(|batch| self.follows(batch).map(|()| batch));
+            match read {
+                Ok(batch) if self.check_by_next(batch, &bytes[start..]) => {
+                    self.before_last = self.last.replace(Placed { batch, file, offset: start as u64 });
+                }
+                Ok(_) => return,
                 Err(what) => {
                     reader.at = start;
-                    problem = Some(what);
+                    wrong = Some(what);
                 }
             }
         }
-        if let Some(what) = problem {
-            let offset = reader.at;
-            let batches_behind = count_batches(&bytes[offset..]);
-            self.problem = Some(Problem { file: place, offset: offset as u64, what, batches_behind });
+        let Some(what) = wrong else {
+            return;
+        };
+        let rest = &bytes[reader.at..];
+        if self.check_last(synced, rest) {
+            let batches_behind = count_batches(rest);
+            self.problem = Some(Problem { file, offset: reader.at as u64, what, batches_behind, sequence: None });
         }
     }
 
-    /// The engine replays a batch under the number in its header, so these numbers must stand in the order in which
-    /// the batches were written. The number that a batch holds itself, under its checksum, was asked for after the batch
-    /// before it had been applied: it is above the number of that one. A header whose number was changed within the slack
-    /// and did not reach it leaves the order as it was.
-    fn follows(&self, batch: LastBatch, sequence: u64) -> Result<(), String> {
-        if sequence < batch.sequence || sequence > batch.sequence.saturating_add(SEQUENCE_SLACK) {
-            return Err(format!("batch {} has sequence number {sequence} for {}", batch.number, batch.sequence));
+    /// Whether a batch comes after the last one.
+    fn follows(&self, next: Chain) -> Result<(), String> {
+        let (Some(Placed { batch: Chain { last, .. }, .. }), next) = (self.last, next.last) else {
+            return Ok(());
+        };
+        // A repair that had to drop what was before says so.
+        let is_next = next.number == last.number + 1 || (next.before == 0 && next.number > last.number);
+        if !is_next {
+            return Err(format!("batch {} follows batch {}", next.number, last.number));
         }
-        match self.last {
-            Some(last) if batch.number != last.number + 1 => {
-                Err(format!("batch {} follows batch {}", batch.number, last.number))
-            }
-            Some(last) if batch.timestamp < last.timestamp || batch.sequence <= self.last_sequence => {
-                Err(format!("batch {} is older than the one before it", batch.number))
-            }
-            _ => Ok(()),
+        if next.timestamp < last.timestamp || next.sequence <= last.sequence {
+            return Err(format!("batch {} is older than the one before it", next.number));
         }
+        Ok(())
+    }
+
+    /// Compares the engine's number of the last batch with what the next one says of it. Whether it is right.
+    fn check_by_next(&mut self, next: Chain, from_next_on: &[u8]) -> bool {
+        match next.last.before {
+            0 => self.check_last(BatchNumbers::default(), from_next_on),
+            before => self.check_sequence(Some(before), from_next_on),
+        }
+    }
+
+    /// Compares the engine's number of the last batch, behind which there is none, with what the witness says.
+    fn check_last(&mut self, synced: BatchNumbers, rest: &[u8]) -> bool {
+        let is_synced = |last: Placed| last.batch.last.number == synced.number && synced.sequence != 0;
+        let known = self.last.is_some_and(is_synced).then_some(synced.sequence);
+        self.check_sequence(known, rest)
+    }
+
+    /// The engine replays a batch under the number before it, so that must be what it was. Where nobody else knows it, it is
+    /// what was asked for before the batch was applied, or little more.
+    fn check_sequence(&mut self, known: Option<u64>, rest: &[u8]) -> bool {
+        let Some(Placed { batch: Chain { last, sequence }, file, offset }) = self.last else {
+            return true;
+        };
+        let is_about_right = last.sequence <= sequence && sequence <= last.sequence.saturating_add(SEQUENCE_SLACK);
+        if known.map_or(is_about_right, |known| known == sequence) {
+            return true;
+        }
+        let what = match known {
+            Some(known) => format!("batch {} has sequence number {sequence}, it was {known}", last.number),
+            None => format!("batch {} has sequence number {sequence} for {}", last.number, last.sequence),
+        };
+        self.last = self.before_last.take();
+        let batches_behind = 1 + count_batches(rest);
+        self.problem = Some(Problem { file, offset, what, batches_behind, sequence: known });
+        false
     }
 
     /// Whether opening may go on: there is no problem, or it is a torn end in which nothing synced was lost.
@@ -169,14 +207,9 @@ impl Journals {
         let Some(problem) = &self.problem else {
             return Ok(());
         };
-        let place = format!(
-            "the journal {} cannot be read from byte {} on ({})",
-            self.files[problem.file].path.display(),
-            problem.offset,
-            problem.what
-        );
-        match self.last {
-            Some(last) if last.number < witness => Err(format!(
+        let place = self.place(problem);
+        match self.last() {
+            Some(Chain { last, .. }) if last.number < witness => Err(format!(
                 "{place}; batch {witness} was synced, the last before that place is {}, {} whole ones are behind it",
                 last.number, problem.batches_behind
             )),
@@ -188,6 +221,17 @@ impl Journals {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The problem, for people, where nobody knows what was synced.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let problem = self.problem.as_ref()?;
+        Some(format!("{}; {} whole batches are behind that place", self.place(problem), problem.batches_behind))
+    }
+
+    fn place(&self, problem: &Problem) -> String {
+        let file = self.files[problem.file].path.display();
+        format!("the journal {file} cannot be read from byte {} on ({})", problem.offset, problem.what)
     }
 
     /// Cuts a torn end, which [`Journals::judge`] has let pass.
@@ -207,12 +251,19 @@ impl Journals {
         truncate(&file.path, problem.offset)
     }
 
-    /// Drops everything from the problem on, keeping copies beside the engine's files; returns what it did.
+    /// Mends the problem, and returns what it did: puts a number right that is known, or else drops everything from the
+    /// problem on, keeping copies beside the engine's files. There may be another problem behind a number that was put
+    /// right: read again.
     pub(crate) fn repair(&self) -> Result<Option<String>> {
         let Some(problem) = &self.problem else {
             return Ok(None);
         };
         let file = &self.files[problem.file];
+        if let Some(sequence) = problem.sequence {
+            put_sequence(&file.path, problem.offset, sequence)?;
+            let (path, offset, what) = (file.path.display(), problem.offset, &problem.what);
+            return Ok(Some(format!("put the number of a batch right in {path} at byte {offset} ({what})")));
+        }
         self.keep_copy(problem)?;
         truncate(&file.path, problem.offset)?;
         for later in &self.files[problem.file + 1..] {
@@ -226,7 +277,7 @@ impl Journals {
             problem.offset,
             problem.what,
             problem.batches_behind,
-            self.last.map_or(0, |last| last.number)
+            self.last().map_or(0, |batch| batch.last.number)
         )))
     }
 
@@ -252,92 +303,12 @@ fn truncate(path: &Path, bytes: u64) -> Result<()> {
     cut().map_err(|error| Error::io(format!("cutting {}", path.display()), error))
 }
 
-/// Whole batches anywhere in these bytes.
-fn count_batches(bytes: &[u8]) -> u64 {
-    let mut count = 0;
-    let mut at = 0;
-    while let Some(start) = bytes[at..].iter().position(|&byte| byte == TAG_START) {
-        let mut reader = Reader { bytes, at: at + start };
-        match reader.batch() {
-            Ok(_) => {
-                count += 1;
-                at = reader.at;
-            }
-            Err(_) => at += start + 1,
-        }
-    }
-    count
-}
-
-struct Reader<'b> {
-    bytes: &'b [u8],
-    at: usize,
-}
-
-impl<'b> Reader<'b> {
-    /// A journal file is laid out with zeros; after the last batch there is nothing else.
-    fn at_end(&self) -> bool {
-        // The first byte tells in all cases but the last, so this is not quadratic.
-        self.bytes.get(self.at).is_none_or(|&byte| byte == 0) && self.bytes[self.at..].iter().all(|&byte| byte == 0)
-    }
-
-    fn batch(&mut self) -> Result<(LastBatch, u64), String> {
-        self.expect(TAG_START, "the start of a batch")?;
-        let items = u32::from_le_bytes(self.array()?);
-        let sequence = u64::from_le_bytes(self.array()?);
-        let start = self.at;
-        let mut last = None;
-        for _ in 0..items {
-            let (key, value) = self.item()?;
-            if key == MetadataKey::LastBatch.encode() {
-                last = LastBatch::decode(value).ok().or(last);
-            }
-        }
-        let sum = xxhash_rust::xxh3::xxh3_64(&self.bytes[start..self.at]);
-        self.expect(TAG_END, "the end of a batch")?;
-        if u64::from_le_bytes(self.array()?) != sum {
-            return Err("the checksum of a batch is wrong".to_owned());
-        }
-        if self.take(TRAILER.len())? != TRAILER {
-            return Err("a batch does not end as it should".to_owned());
-        }
-        last.map(|last| (last, sequence)).ok_or_else(|| "a batch has no number".to_owned())
-    }
-
-    fn item(&mut self) -> Result<(&'b [u8], &'b [u8]), String> {
-        self.expect(TAG_ITEM, "an item of a batch")?;
-        let [_kind, compression] = self.array()?;
-        if compression != 0 {
-            return Err("an item is compressed, which this store never does".to_owned());
-        }
-        self.take(8)?;
-        let key_length = u16::from_le_bytes(self.array()?);
-        let length = u32::from_le_bytes(self.array()?);
-        let stored_length = u32::from_le_bytes(self.array()?);
-        if length != stored_length {
-            return Err("an item has two lengths".to_owned());
-        }
-        let key = self.take(usize::from(key_length))?;
-        let value = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
-        Ok((key, value))
-    }
-
-    fn expect(&mut self, tag: u8, what: &str) -> Result<(), String> {
-        match self.take(1)? {
-            [found] if *found == tag => Ok(()),
-            _ => Err(format!("{what} is not where it should be")),
-        }
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        let taken = self.take(N)?;
-        taken.try_into().map_err(|_| "the journal ends within a batch".to_owned())
-    }
-
-    fn take(&mut self, count: usize) -> Result<&'b [u8], String> {
-        let taken = self.at.checked_add(count).and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or_else(|| "the journal ends within a batch".to_owned())?;
-        self.at += count;
-        Ok(taken)
-    }
+/// Writes the engine's number of the batch that begins at an offset.
+fn put_sequence(path: &Path, offset: u64, sequence: u64) -> Result<()> {
+    let put = || {
+        let file = fs::OpenOptions::new().write(true).open(path)?;
+        file.write_all_at(&sequence.to_le_bytes(), offset + SEQUENCE_OFFSET)?;
+        file.sync_all()
+    };
+    put().map_err(|error| super::writing(path, error))
 }

@@ -3,15 +3,19 @@
 //! ```text
 //! DIR/FORMAT     one line: "handfast embedded store, format 1"; a directory without it is not ours
 //! DIR/lock       locked by the process that has the store open, and its number
-//! DIR/witness    the number of the last batch that was synced, kept apart from the journal
+//! DIR/witness    which batch was synced last, kept apart from the journal; the version, too
 //! DIR/engine/    the key-value engine's files; made as engine.new, so that a half-made one is never taken for whole
 //! ```
 //!
-//! The order of opening: look (nothing is written to a directory that is not ours), lock, compare the format, look over
-//! the engine's files (the engine would *remove* what it finds incomplete), read the journal through (the engine would
-//! *cut* what it cannot read), open the engine, compare the witness.
+//! The order of making one: lock, witness, FORMAT, engine; each is durable before the next is begun.
+//!
+//! The order of opening: look (nothing is written to a directory that is not ours), lock, compare the format, read the
+//! witness, look over the engine's files (the engine would *remove* what it finds incomplete), read the journal through (the
+//! engine would *cut* what it cannot read), open the engine, compare it with the witness.
 
+mod contents;
 mod empty;
+pub(crate) mod format_file;
 pub(crate) mod journal;
 mod lock;
 #[cfg(test)]
@@ -19,15 +23,18 @@ mod tests;
 pub(crate) mod witness;
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Options;
+use crate::chain::{BatchNumbers, Chain};
 use crate::engine::{Engine, FjallEngine, Keyspace};
 use crate::error::{Error, Result};
-use crate::format::{FORMAT_VERSION, LastBatch, MetadataKey};
+use crate::format::{LastBatch, MetadataKey};
+use contents::Contents;
+use journal::Journals;
 use lock::Lock;
 use witness::Witness;
 
@@ -36,7 +43,6 @@ const LOCK_FILE: &str = "lock";
 pub(crate) const WITNESS_FILE: &str = "witness";
 pub(crate) const ENGINE: &str = "engine";
 const ENGINE_UNFINISHED: &str = "engine.new";
-const FORMAT_LINE: &str = "handfast embedded store, format ";
 /// The engine's own map of maps is 0, then ours in the order of [`Keyspace`].
 const ENGINE_MAPS: u32 = 4;
 
@@ -51,30 +57,35 @@ pub(crate) struct Directory {
 pub(crate) struct Opened {
     pub(crate) engine: FjallEngine,
     pub(crate) witness: Witness,
-    pub(crate) last: LastBatch,
+    pub(crate) chain: Chain,
 }
 
 /// Locks a directory after making sure that it is ours; makes it if it is not there or empty.
 pub(crate) fn lock(path: &Path) -> Result<Directory> {
-    match fs::read_dir(path) {
-        Ok(mut entries) => {
-            let first = entries.next().transpose().map_err(|error| reading(path, error))?;
-            let format = path.join(FORMAT_FILE);
-            if first.is_some() && !format.try_exists().map_err(|error| reading(&format, error))? {
-                // A process that died while it made the directory leaves this one file, or nothing.
-                if !only_unfinished(path)? {
-                    return Err(Error::NotAStore { directory: path.to_owned() });
-                }
-            }
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            make(path).map_err(|error| writing(path, error))?;
-        }
-        Err(error) => return Err(reading(path, error)),
+    match contents::look(path)? {
+        Contents::Absent => make(path).map_err(|error| writing(path, error))?,
+        Contents::Unfinished => {}
+        Contents::Store => return lock_existing(path),
+        Contents::Other => return Err(Error::NotAStore { directory: path.to_owned() }),
     }
-    let lock = Lock::take(path, &path.join(LOCK_FILE))?;
-    check_format(path)?;
-    Ok(Directory { path: path.to_owned(), _lock: lock })
+    let directory = take(path)?;
+    // Another process may have made the store before this one got the lock.
+    if contents::look(path)? != Contents::Store {
+        begin(path)?;
+    }
+    format_file::require(path)?;
+    Ok(directory)
+}
+
+fn take(path: &Path) -> Result<Directory> {
+    Ok(Directory { path: path.to_owned(), _lock: Lock::take(path, &path.join(LOCK_FILE))? })
+}
+
+/// Makes a store without an engine. The file FORMAT comes last: where it is, a witness is missed.
+fn begin(path: &Path) -> Result<()> {
+    Witness::create(&path.join(WITNESS_FILE))?;
+    sync_directory(path).map_err(|error| writing(path, error))?;
+    format_file::write(path)
 }
 
 /// Makes a directory and those above it, durably: the name of each is in the one above. Nobody but the owner may look
@@ -101,53 +112,30 @@ fn holders_of_new(path: &Path) -> Vec<PathBuf> {
 
 /// Locks a directory that has a store, and makes none.
 pub(crate) fn lock_existing(path: &Path) -> Result<Directory> {
-    let format = path.join(FORMAT_FILE);
-    if format.try_exists().map_err(|error| reading(&format, error))? {
-        return lock(path);
-    }
-    match only_unfinished(path) {
-        Ok(false) => Err(Error::NotAStore { directory: path.to_owned() }),
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Err(Error::NoStore { directory: path.to_owned() })
-        }
-        Ok(true) => Err(Error::NoStore { directory: path.to_owned() }),
-        Err(error) => Err(error),
+    let directory = lock_to_check(path)?;
+    format_file::require(path)?;
+    Ok(directory)
+}
+
+/// Locks a directory that has a store, whatever its file FORMAT says.
+pub(crate) fn lock_to_check(path: &Path) -> Result<Directory> {
+    match contents::look(path)? {
+        Contents::Absent | Contents::Unfinished => Err(Error::NoStore { directory: path.to_owned() }),
+        Contents::Other => Err(Error::NotAStore { directory: path.to_owned() }),
+        Contents::Store => take(path).map_err(|error| not_writable(path, error)),
     }
 }
 
-fn only_unfinished(path: &Path) -> Result<bool> {
-    for entry in fs::read_dir(path).map_err(|error| reading(path, error))? {
-        let name = entry.map_err(|error| reading(path, error))?.file_name();
-        if name != format!("{FORMAT_FILE}.new").as_str() && name != LOCK_FILE {
-            return Ok(false);
+/// The engine opens its files for writing, also those that it only reads.
+fn not_writable(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Io { source, .. }
+            if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
+        {
+            Error::NotWritable { directory: path.to_owned(), source }
         }
+        other => other,
     }
-    Ok(true)
-}
-
-fn check_format(path: &Path) -> Result<()> {
-    let file = path.join(FORMAT_FILE);
-    let text = match fs::read(&file) {
-        // Damaged bytes are shown, too.
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let line = format!("{FORMAT_LINE}{FORMAT_VERSION}\n");
-            return write_whole(&file, line.as_bytes());
-        }
-        Err(error) => return Err(reading(&file, error)),
-    };
-    let version = text.trim_end().strip_prefix(FORMAT_LINE).and_then(|version| version.parse::<u32>().ok());
-    match version {
-        Some(version) if version > FORMAT_VERSION => {
-            Err(Error::NewerFormat { directory: path.to_owned(), found: version, known: FORMAT_VERSION })
-        }
-        Some(FORMAT_VERSION) => Ok(()),
-        _ => Err(damaged(path, format!("the file {FORMAT_FILE} is not readable: {:?}", shorten(&text)))),
-    }
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 /// Writes a file so that it is there with all its content or not at all.
@@ -170,40 +158,51 @@ pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
 
 /// Opens the engine in a locked directory, and refuses one from which something is missing.
 pub(crate) fn open(directory: &Arc<Directory>, options: &Options) -> Result<Opened> {
-    let path = directory.path.clone();
+    let path = &directory.path;
+    let witness = Witness::open(&path.join(WITNESS_FILE)).map_err(|error| as_damage(path, error))?;
+    let (engine, chain) = open_engine(directory, options, witness.synced())?;
+    Ok(Opened { engine, witness, chain })
+}
+
+/// Opens the engine, and refuses one from which something is missing that is known to be synced.
+pub(crate) fn open_engine(
+    directory: &Arc<Directory>,
+    options: &Options,
+    synced: BatchNumbers,
+) -> Result<(FjallEngine, Chain)> {
+    let path = &directory.path;
     let engine_path = path.join(ENGINE);
-    let witness = Witness::open(&path.join(WITNESS_FILE))?;
-    if !engine_path.try_exists().map_err(|error| reading(&engine_path, error))? {
-        if witness.number() > 0 {
-            let text = format!("the directory {ENGINE} is missing, and {} batches were written", witness.number());
-            return Err(damaged(&path, text));
+    if !is_there(&engine_path)? {
+        if synced.number > 0 {
+            let text = format!("the directory {ENGINE} is missing, and {} batches were written", synced.number);
+            return Err(damaged(path, text));
         }
-        create_engine(&path)?;
+        create_engine(path)?;
     }
-    check_maps(&path)?;
-    let journals = journal::read(&engine_path).map_err(|error| as_damage(&path, error))?;
-    journals.judge(witness.number()).map_err(|what| damaged(&path, what))?;
+    check_maps(path)?;
+    let journals = journal::read(&engine_path, synced).map_err(|error| as_damage(path, error))?;
+    journals.judge(synced.number).map_err(|what| damaged(path, what))?;
     journals.cut_torn_end()?;
     let engine =
-        FjallEngine::open(&engine_path, options, Some(directory.clone())).map_err(|error| as_damage(&path, error))?;
-    let last = last_batch(&engine).map_err(|error| as_damage(&path, error))?;
-    if last.number < witness.number() {
+        FjallEngine::open(&engine_path, options, Some(directory.clone())).map_err(|error| as_damage(path, error))?;
+    let chain = end_of_chain(&engine, &journals).map_err(|error| as_damage(path, error))?;
+    let last = chain.last.number;
+    if last < synced.number {
         return Err(damaged(
-            &path,
+            path,
             format!(
-                "batch {} was synced, the last that is there is {}: {} are missing from the end",
-                witness.number(),
-                last.number,
-                witness.number() - last.number
+                "batch {} was synced, the last that is there is {last}: {} are missing from the end",
+                synced.number,
+                synced.number - last
             ),
         ));
     }
-    Ok(Opened { engine, witness, last })
+    Ok((engine, chain))
 }
 
 fn create_engine(path: &Path) -> Result<()> {
     let unfinished = path.join(ENGINE_UNFINISHED);
-    if unfinished.try_exists().map_err(|error| reading(&unfinished, error))? {
+    if is_there(&unfinished)? {
         fs::remove_dir_all(&unfinished).map_err(|error| writing(&unfinished, error))?;
     }
     let create = || {
@@ -218,11 +217,10 @@ fn create_engine(path: &Path) -> Result<()> {
 /// of data files that `current` names, although the checksum of that list is in there, too. So look first.
 fn check_maps(path: &Path) -> Result<()> {
     let engine = path.join(ENGINE);
-    let present = |file: &Path| file.try_exists().map_err(|error| reading(file, error));
     let mut needed = vec![engine.join("version"), engine.join("lock")];
     needed.extend((0..ENGINE_MAPS).map(|map| engine.join("keyspaces").join(map.to_string()).join("current")));
     for file in needed {
-        if !present(&file)? {
+        if !is_there(&file)? {
             return Err(damaged(path, format!("the file {} is missing", file.display())));
         }
     }
@@ -247,7 +245,7 @@ fn check_file_list(path: &Path, map: &Path) -> Result<()> {
     let list_path = map.join(format!("v{}", u64::from_le_bytes(*number)));
     let list = match fs::read(&list_path) {
         Ok(list) => list,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(damaged(path, format!("the file {} is missing", list_path.display())));
         }
         Err(error) => return Err(reading(&list_path, error)),
@@ -258,19 +256,20 @@ fn check_file_list(path: &Path, map: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The last batch that the engine holds.
-pub(crate) fn last_batch(engine: &dyn Engine) -> Result<LastBatch> {
-    match engine.view().get(Keyspace::Metadata, &MetadataKey::LastBatch.encode())? {
-        Some(value) => LastBatch::decode(&value),
-        None => Ok(LastBatch::default()),
-    }
+/// The last batch that the engine holds, and what the journal knows of it.
+fn end_of_chain(engine: &dyn Engine, journals: &Journals) -> Result<Chain> {
+    let last = match engine.view().get(Keyspace::Metadata, &MetadataKey::LastBatch.encode())? {
+        Some(value) => LastBatch::decode(&value)?,
+        None => LastBatch::default(),
+    };
+    let in_journal = journals.last().filter(|batch| batch.last == last);
+    Ok(in_journal.unwrap_or(Chain { last, sequence: 0 }))
 }
 
-/// The number of the last batch that the engine holds, found by opening it and nothing else.
-pub(crate) fn last_in_engine(path: &Path) -> Result<u64> {
+/// The end of the chain, found by opening the engine and nothing else.
+pub(crate) fn find_end_of_chain(path: &Path, journals: &Journals) -> Result<Chain> {
     check_maps(path)?;
-    let engine = FjallEngine::open(&path.join(ENGINE), &Options::small(), None)?;
-    Ok(last_batch(&engine)?.number)
+    end_of_chain(&FjallEngine::open(&path.join(ENGINE), &Options::small(), None)?, journals)
 }
 
 /// Damage, with the directory and what to do.
@@ -283,6 +282,11 @@ fn as_damage(path: &Path, error: Error) -> Error {
         Error::Corrupt(what) => damaged(path, what),
         other => other,
     }
+}
+
+/// Whether there is a file or directory of this name.
+pub(crate) fn is_there(path: &Path) -> Result<bool> {
+    path.try_exists().map_err(|error| reading(path, error))
 }
 
 fn reading(path: &Path, error: std::io::Error) -> Error {

@@ -4,12 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use handfast_store::CommitTimestamp;
+
 use super::witness::Witness;
-use super::{ENGINE, FORMAT_FILE, WITNESS_FILE, holders_of_new, lock, open};
+use super::{ENGINE, FORMAT_FILE, LOCK_FILE, WITNESS_FILE, holders_of_new, lock, open};
 use crate::Options;
-use crate::engine::{Engine, Keyspace, Write};
+use crate::chain::BatchNumbers;
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::format::{LastBatch, MetadataKey};
 
 fn refused(path: &Path) -> Error {
     match lock(path).and_then(|directory| open(&Arc::new(directory), &Options::small())) {
@@ -22,13 +24,20 @@ fn refused(path: &Path) -> Error {
 fn fill(path: &Path, batches: u64) {
     let directory = Arc::new(lock(path).unwrap());
     let mut opened = open(&directory, &Options::small()).unwrap();
-    for number in opened.last.number + 1..=opened.last.number + batches {
-        let batch = LastBatch { number, sequence: opened.engine.next_sequence(), ..opened.last };
-        let write = |key: Vec<u8>, value| Write { keyspace: Keyspace::Metadata, key, value: Some(value) };
-        opened.engine.apply(vec![write(MetadataKey::LastBatch.encode(), batch.encode())]).unwrap();
+    for _ in 0..batches {
+        opened.chain.apply(&opened.engine, CommitTimestamp::default(), Vec::new()).unwrap();
         opened.engine.sync().unwrap();
-        opened.witness.note(number).unwrap();
+        opened.witness.note(opened.chain.numbers()).unwrap();
     }
+}
+
+/// The number of the last batch of a store that can be opened.
+fn last_number(path: &Path) -> u64 {
+    open(&Arc::new(lock(path).unwrap()), &Options::small()).unwrap().chain.last.number
+}
+
+fn batch(number: u64) -> BatchNumbers {
+    BatchNumbers { number, sequence: 100 + number }
 }
 
 #[test]
@@ -55,6 +64,7 @@ fn a_newer_format_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 1);
     fs::write(directory.path().join(FORMAT_FILE), "handfast embedded store, format 2\n").unwrap();
+    fs::write(directory.path().join(WITNESS_FILE), "as that version has it").unwrap();
     let error = refused(directory.path());
     assert!(matches!(error, Error::NewerFormat { found: 2, known: 1, .. }), "{error}");
     assert!(error.to_string().contains("use a newer handfast"), "{error}");
@@ -82,10 +92,10 @@ fn the_second_to_lock_is_told_who_was_first() {
 #[test]
 fn an_engine_that_was_half_made_is_made_again() {
     let directory = tempfile::tempdir().unwrap();
+    drop(lock(directory.path()).unwrap());
     fs::create_dir_all(directory.path().join("engine.new/keyspaces/1")).unwrap();
-    fs::write(directory.path().join(FORMAT_FILE), "handfast embedded store, format 1\n").unwrap();
     fill(directory.path(), 3);
-    assert_eq!(open(&Arc::new(lock(directory.path()).unwrap()), &Options::small()).unwrap().last.number, 3);
+    assert_eq!(last_number(directory.path()), 3);
 }
 
 #[test]
@@ -112,8 +122,7 @@ fn a_torn_end_is_cut_and_the_rest_is_there() {
     bytes.truncate(end);
     bytes.extend([1, 2, 0, 0, 0, 99, 0, 0, 0]);
     fs::write(&journal, bytes).unwrap();
-    let opened = open(&Arc::new(lock(directory.path()).unwrap()), &Options::small()).unwrap();
-    assert_eq!(opened.last.number, 5);
+    assert_eq!(last_number(directory.path()), 5);
 }
 
 #[test]
@@ -140,22 +149,116 @@ fn an_engine_that_is_gone_is_noticed() {
 fn a_witness_survives_a_torn_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(WITNESS_FILE);
+    Witness::create(&path).unwrap();
     let mut witness = Witness::open(&path).unwrap();
+    assert_eq!(witness.synced(), BatchNumbers::default());
     for number in [7, 8, 9] {
-        witness.note(number).unwrap();
+        witness.note(batch(number)).unwrap();
     }
-    assert_eq!(Witness::open(&path).unwrap().number(), 9);
+    assert_eq!(Witness::open(&path).unwrap().synced(), batch(9));
     let whole = fs::read(&path).unwrap();
-    for byte in 0..whole.len() {
+    let half = whole.len() / 2;
+    let slots = (0..32).chain(half..half + 32);
+    for byte in slots.chain([40, half - 1, whole.len() - 1]) {
         let mut torn = whole.clone();
         torn[byte] ^= 0x10;
         fs::write(&path, &torn).unwrap();
         let mut witness = Witness::open(&path).unwrap();
-        assert!([8, 9].contains(&witness.number()), "byte {byte}: {}", witness.number());
+        let known = witness.synced();
+        assert!([batch(8), batch(9)].contains(&known), "byte {byte}: {known:?}");
         // And it goes on from there.
-        witness.note(10).unwrap();
-        assert_eq!(Witness::open(&path).unwrap().number(), 10, "byte {byte}");
+        witness.note(batch(10)).unwrap();
+        assert_eq!(Witness::open(&path).unwrap().synced(), batch(10), "byte {byte}");
     }
+}
+
+/// What can become of a witness, beside a torn write.
+fn spoil_witness(path: &Path, how: usize) {
+    let bytes = fs::read(path).unwrap();
+    match how {
+        0 => fs::remove_file(path).unwrap(),
+        1 => fs::write(path, b"").unwrap(),
+        2 => fs::write(path, &bytes[..bytes.len() / 2]).unwrap(),
+        3 => fs::write(path, &bytes[..bytes.len() - 1]).unwrap(),
+        4 => fs::write(path, vec![0; bytes.len()]).unwrap(),
+        _ => {
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_witness_that_does_not_tell_is_damage() {
+    for how in 0..6 {
+        let directory = tempfile::tempdir().unwrap();
+        fill(directory.path(), 2);
+        spoil_witness(&directory.path().join(WITNESS_FILE), how);
+        let error = refused(directory.path());
+        assert!(matches!(error, Error::Damaged { .. }), "{how}: {error}");
+        assert!(error.to_string().contains("the file witness"), "{error}");
+        assert!(error.to_string().contains("handfast check"), "{error}");
+    }
+}
+
+#[test]
+fn there_is_a_witness_before_there_is_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    // Where it cannot be made, there is no store either.
+    fs::create_dir(directory.path().join(WITNESS_FILE)).unwrap();
+    assert!(matches!(refused(directory.path()), Error::Io { .. }));
+    assert!(!directory.path().join(FORMAT_FILE).exists());
+}
+
+#[test]
+fn whatever_a_crash_leaves_of_a_store_that_was_made_is_made_whole() {
+    let whole = tempfile::tempdir().unwrap();
+    fill(whole.path(), 0);
+    let content = |name: &str| fs::read(whole.path().join(name)).unwrap();
+    let (witness, format) = (content(WITNESS_FILE), content(FORMAT_FILE));
+    let states: [&[(&str, &[u8])]; 8] = [
+        &[],
+        &[(LOCK_FILE, b"")],
+        &[(LOCK_FILE, b"1\n"), (WITNESS_FILE, b"")],
+        &[(LOCK_FILE, b"1\n"), (WITNESS_FILE, &witness[..100])],
+        &[(LOCK_FILE, b"1\n"), (WITNESS_FILE, &witness)],
+        &[(LOCK_FILE, b"1\n"), (WITNESS_FILE, &witness), ("FORMAT.new", &format[..5])],
+        &[(LOCK_FILE, b"1\n"), (WITNESS_FILE, &witness), (FORMAT_FILE, &format)],
+        &[(LOCK_FILE, b"1\n"), (WITNESS_FILE, &witness), (FORMAT_FILE, &format), ("engine.new", b"")],
+    ];
+    for (number, state) in states.into_iter().enumerate() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, content) in state {
+            match *name {
+                "engine.new" => fs::create_dir(directory.path().join(name)).unwrap(),
+                _ => fs::write(directory.path().join(name), content).unwrap(),
+            }
+        }
+        fill(directory.path(), 2);
+        assert_eq!(last_number(directory.path()), 2, "state {number}");
+        assert_eq!(Witness::open(&directory.path().join(WITNESS_FILE)).unwrap().synced().number, 2);
+    }
+}
+
+#[test]
+fn a_lost_format_file_is_damage_of_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), 2);
+    fs::remove_file(directory.path().join(FORMAT_FILE)).unwrap();
+    for lost in ["nothing else", WITNESS_FILE] {
+        let _ = fs::remove_file(directory.path().join(lost));
+        let error = refused(directory.path());
+        assert!(matches!(&error, Error::Damaged { what, .. } if what.contains("FORMAT is missing")), "{error}");
+    }
+    assert!(!directory.path().join(FORMAT_FILE).exists(), "it is not made anew by itself");
+}
+
+#[test]
+fn a_flipped_bit_in_the_version_is_no_newer_version() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path(), 1);
+    fs::write(directory.path().join(FORMAT_FILE), "handfast embedded store, format 3\n").unwrap();
+    assert!(matches!(refused(directory.path()), Error::Damaged { .. }), "the witness knows better");
 }
 
 #[test]
@@ -187,7 +290,7 @@ fn torn_among_unsynced(synced: u64, noted: u64) -> Result<u64, Error> {
     }
     lock(directory.path())
         .and_then(|directory| open(&Arc::new(directory), &Options::small()))
-        .map(|opened| opened.last.number)
+        .map(|opened| opened.chain.last.number)
 }
 
 #[test]

@@ -1,76 +1,118 @@
-//! A second memory of how far the store has come: the number of the last synced batch, in a file of its own.
+//! A second memory of how far the store has come: which batch was synced last, in a file of its own.
 //!
 //! ```text
-//! slot 0, slot 1, written in turn:   "HFWITNES" | batch number u64 | crc32 of both
+//! two pages of 4096 bytes, written in turn     "HFWITNES" | format u32 | batch u64 | the engine's number of it u64
+//!                                              | crc32 of all that | zeros
 //! ```
 //!
-//! It is written after each sync of the journal, and not synced itself: a second sync would double the price of every
-//! commit. A torn write spoils one slot; the other still has the number before.
+//! It is made together with the store, both pages whole, before the file FORMAT says that there is a store. From then on
+//! pages are only written over where they are, so a torn write spoils one of them and the other still has the number
+//! before. A witness that is missing, too short, or without a whole page was damaged: then nobody can tell whether
+//! synced batches are missing, and the store is not opened until a repair was told to take what is there.
+//!
+//! A page is written after each sync of the journal, and not synced itself: a second sync would double the price of every
+//! commit.
 //!
 //! What it shows: synced batches that are missing from the end of the journal, or from data files, in every case but
 //! one. As it is written after the journal's sync, it never says more than was synced, so it never cries wolf.
 //!
 //! What it cannot show: after a *loss of power* the number may be some seconds old, so damage to the last seconds of
 //! the journal at the same time goes unseen; nor a directory that was replaced, as a whole, by an older copy.
+//!
+//! The version of the format is in it too, so that a file FORMAT that was damaged can be told from one that is newer.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use super::{write_whole, writing};
+use crate::chain::BatchNumbers;
 use crate::error::{Error, Result};
+use crate::format::FORMAT_VERSION;
 
 const MAGIC: &[u8; 8] = b"HFWITNES";
-const SLOT_BYTES: usize = 20;
+/// Each slot has a page to itself, so that no sector of a disk holds both.
+const PAGE_BYTES: usize = 4096;
+const SLOTS: usize = 2;
+const FILE_BYTES: usize = SLOTS * PAGE_BYTES;
+const CHECKED_BYTES: usize = 28;
+const SLOT_BYTES: usize = CHECKED_BYTES + 4;
 
 /// The open witness.
 pub(crate) struct Witness {
     path: PathBuf,
     file: File,
-    number: u64,
-    next_slot: u64,
+    synced: BatchNumbers,
+    next_slot: usize,
+}
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// The version of the format.
+    pub(super) format: u32,
+    pub(super) synced: BatchNumbers,
 }
 
 impl Witness {
-    /// Reads the file; one that is not there says 0.
+    /// Makes the file of a store that has no batch yet, durably but for its name in the directory.
+    pub(super) fn create(path: &Path) -> Result<()> {
+        let create = || {
+            let mut file = File::create(path)?;
+            file.write_all(&encode_file(BatchNumbers::default()))?;
+            file.sync_all()
+        };
+        create().map_err(|error| writing(path, error))
+    }
+
+    /// Puts a new file into the place of a damaged one: only a repair may, which says that nobody can tell what is gone.
+    pub(crate) fn replace(path: &Path, synced: BatchNumbers) -> Result<()> {
+        write_whole(path, &encode_file(synced))
+    }
+
+    /// Opens the file of a store.
+    ///
+    /// # Errors
+    /// `Corrupt`: it is not there, too short, or has no whole slot.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let failed = |error| Error::io(format!("opening {}", path.display()), error);
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        let slots = [read_slot(&mut file, 0).map_err(failed)?, read_slot(&mut file, 1).map_err(failed)?];
-        let number = slots.iter().flatten().copied().max().unwrap_or(0);
+        let slots = read(path)?;
+        let Some(Slot { synced, .. }) = newest(&slots) else {
+            return Err(damaged(path, "has no page that is as it was written"));
+        };
+        let file = OpenOptions::new().write(true).open(path);
+        let file = file.map_err(|error| Error::io(format!("opening {}", path.display()), error))?;
         // The next write goes where the newest number is not.
-        let next_slot = u64::from(slots[0] == Some(number));
-        Ok(Witness { path: path.to_owned(), file, number, next_slot })
+        let next_slot = usize::from(slots[0].is_some_and(|slot| slot.synced == synced));
+        Ok(Witness { path: path.to_owned(), file, synced, next_slot })
     }
 
     /// The last batch known to be synced.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+    pub(crate) fn synced(&self) -> BatchNumbers {
+        self.synced
     }
 
     /// Notes that everything up to a batch is synced.
-    pub(crate) fn note(&mut self, number: u64) -> Result<()> {
-        if number <= self.number {
+    pub(crate) fn note(&mut self, synced: BatchNumbers) -> Result<()> {
+        if synced.number <= self.synced.number {
             return Ok(());
         }
-        self.write(number)
+        self.write(synced)
     }
 
     /// Takes back what was noted: only a repair may, which has said what is gone.
-    pub(crate) fn reset(&mut self, number: u64) -> Result<()> {
-        self.write(number)?;
-        self.write(number)?;
+    pub(crate) fn reset(&mut self, synced: BatchNumbers) -> Result<()> {
+        self.write(synced)?;
+        self.write(synced)?;
         self.sync()
     }
 
-    fn write(&mut self, number: u64) -> Result<()> {
-        let failed = |error| Error::io(format!("writing {}", self.path.display()), error);
+    fn write(&mut self, synced: BatchNumbers) -> Result<()> {
         let mut write = || {
-            self.file.seek(SeekFrom::Start(self.next_slot * SLOT_BYTES as u64))?;
-            self.file.write_all(&encode(number))
+            self.file.seek(SeekFrom::Start((self.next_slot * PAGE_BYTES) as u64))?;
+            self.file.write_all(&Slot { format: FORMAT_VERSION, synced }.encode())
         };
-        write().map_err(failed)?;
-        self.number = number;
+        write().map_err(|error| writing(&self.path, error))?;
+        self.synced = synced;
         self.next_slot = 1 - self.next_slot;
         Ok(())
     }
@@ -81,25 +123,64 @@ impl Witness {
     }
 }
 
-fn encode(number: u64) -> [u8; SLOT_BYTES] {
-    let mut slot = [0; SLOT_BYTES];
-    slot[..8].copy_from_slice(MAGIC);
-    slot[8..16].copy_from_slice(&number.to_le_bytes());
-    let sum = crc32fast::hash(&slot[..16]);
-    slot[16..].copy_from_slice(&sum.to_le_bytes());
-    slot
+/// What a witness said last, without opening it; `None` if it is not there, or does not tell any more.
+pub(super) fn look(path: &Path) -> Result<Option<Slot>> {
+    match read(path) {
+        Ok(slots) => Ok(newest(&slots)),
+        Err(Error::Corrupt(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-fn read_slot(file: &mut File, slot: u64) -> std::io::Result<Option<u64>> {
-    let mut bytes = [0; SLOT_BYTES];
-    file.seek(SeekFrom::Start(slot * SLOT_BYTES as u64))?;
-    match file.read_exact(&mut bytes) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
-        Err(error) => return Err(error),
+fn newest(slots: &[Option<Slot>; SLOTS]) -> Option<Slot> {
+    slots.iter().flatten().max_by_key(|slot| slot.synced.number).copied()
+}
+
+/// The slots that are whole.
+fn read(path: &Path) -> Result<[Option<Slot>; SLOTS]> {
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|file| file.take(FILE_BYTES as u64).read_to_end(&mut bytes)) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(damaged(path, "is missing")),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(super::reading(path, error)),
+        Err(error) => return Err(damaged(path, &format!("cannot be read ({error})"))),
     }
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[8..16]);
-    let number = u64::from_le_bytes(number);
-    Ok((bytes == encode(number)).then_some(number))
+    if bytes.len() < FILE_BYTES {
+        return Err(damaged(path, &format!("has {} bytes of {FILE_BYTES}", bytes.len())));
+    }
+    Ok([Slot::decode(&bytes), Slot::decode(&bytes[PAGE_BYTES..])])
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Error::Corrupt(format!("the file {name}, which knows the last synced batch, {what}"))
+}
+
+impl Slot {
+    fn encode(self) -> [u8; SLOT_BYTES] {
+        let mut slot = [0; SLOT_BYTES];
+        slot[..8].copy_from_slice(MAGIC);
+        slot[8..12].copy_from_slice(&self.format.to_le_bytes());
+        slot[12..20].copy_from_slice(&self.synced.number.to_le_bytes());
+        slot[20..CHECKED_BYTES].copy_from_slice(&self.synced.sequence.to_le_bytes());
+        let sum = crc32fast::hash(&slot[..CHECKED_BYTES]);
+        slot[CHECKED_BYTES..].copy_from_slice(&sum.to_le_bytes());
+        slot
+    }
+
+    /// The slot at the beginning of these bytes, if it is what was written.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let slot = bytes.first_chunk::<SLOT_BYTES>()?;
+        let number = |at: usize| slot[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let format = u32::from_le_bytes(*slot[8..].first_chunk()?);
+        let decoded = Slot { format, synced: BatchNumbers { number: number(12)?, sequence: number(20)? } };
+        (decoded.encode() == *slot).then_some(decoded)
+    }
+}
+
+/// A whole file, both slots saying the same.
+fn encode_file(synced: BatchNumbers) -> Vec<u8> {
+    let mut page = Slot { format: FORMAT_VERSION, synced }.encode().to_vec();
+    page.resize(PAGE_BYTES, 0);
+    page.repeat(SLOTS)
 }

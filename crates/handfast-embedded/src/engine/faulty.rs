@@ -57,13 +57,13 @@ impl FaultyEngine {
         self.steps.load(Ordering::Relaxed)
     }
 
-    fn step(&self, what: &str, step: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn step<T>(&self, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
         let number = self.steps.fetch_add(1, Ordering::Relaxed);
         match &*self.fault.lock().unwrap() {
             Some(Fault { step: at, kind: FaultKind::CrashAfter(keep) }) if *at == number => {
-                step()?;
+                let done = step()?;
                 keep();
-                Ok(())
+                Ok(done)
             }
             Some(Fault { step: at, .. }) if *at <= number => Err(failed(what)),
             _ => step(),
@@ -76,7 +76,7 @@ fn failed(what: &str) -> Error {
 }
 
 impl Engine for FaultyEngine {
-    fn apply(&self, writes: Vec<Write>) -> Result<()> {
+    fn apply(&self, writes: Vec<Write>) -> Result<u64> {
         if self.fail_batches.load(Ordering::Relaxed) {
             return Err(failed("applying"));
         }

@@ -10,14 +10,15 @@
 //! - Its own setting for all write buffers together has no effect (3.1.13); the bound is the buffer size of each map
 //!   times the number of full ones that [`Engine::readiness`] lets wait.
 
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fjall::{AbstractTree, Database, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{AbstractTree, Database, KeyspaceCreateOptions, LsmError, PersistMode, Readable, SeqNo, Slice, Snapshot};
 
-use super::{Bytes, Direction, Engine, Keyspace, Range, Readiness, Rows, View, Write};
+use super::{Bytes, Direction, Engine, Hole, Keyspace, Range, Readiness, Rows, View, Write, holes};
 use crate::Options;
 use crate::directory::Directory;
 use crate::error::{Error, Result};
@@ -66,10 +67,23 @@ impl FjallEngine {
             Ok(FjallEngine { database, keyspaces, buffer_bytes_max, written_bytes: AtomicU64::new(0), directory })
         })
     }
+
+    /// Under which number a key was written last. The engine tells nobody which one it gave a batch, so what is in a write
+    /// buffer is asked.
+    fn sequence_of(&self, write: Option<(Keyspace, Vec<u8>)>) -> Result<u64> {
+        let Some((keyspace, key)) = write else {
+            return Err(Error::Engine("an empty batch has no number".to_owned()));
+        };
+        let tree = &self.keyspaces[keyspace as usize].tree;
+        let entry = guarded("reading a batch", || Ok(tree.get_internal_entry(&key, SeqNo::MAX)?))?;
+        let entry = entry.ok_or_else(|| Error::Engine("what was applied is not there".to_owned()))?;
+        Ok(entry.key.seqno)
+    }
 }
 
 impl Engine for FjallEngine {
-    fn apply(&self, writes: Vec<Write>) -> Result<()> {
+    fn apply(&self, writes: Vec<Write>) -> Result<u64> {
+        let last = writes.last().map(|write| (write.keyspace, write.key.clone()));
         guarded("applying a batch", || {
             let mut batch = self.database.batch().durability(None);
             let mut bytes = 0;
@@ -89,7 +103,8 @@ impl Engine for FjallEngine {
                 }
             }
             Ok(())
-        })
+        })?;
+        self.sequence_of(last)
     }
 
     fn hand_over(&self) -> Result<()> {
@@ -157,6 +172,37 @@ impl View for FjallView {
             Err(error) => Box::new(std::iter::once(Err(error))),
         }
     }
+
+    fn holes(&self, keyspace: Keyspace, range: Range) -> Vec<Hole> {
+        let version = self.keyspaces[keyspace as usize].tree.current_version();
+        let mut holes = Vec::new();
+        for file in version.iter_tables() {
+            let keys = &file.metadata.key_range;
+            let own = (Bound::Included(keys.min().to_vec()), Bound::Included(keys.max().to_vec()));
+            let Some(range) = holes::intersection(&range, &own) else {
+                continue;
+            };
+            let mut rows = file.range((range.0.clone().map(Slice::from), range.1.clone().map(Slice::from)));
+            let mut gathering = holes::Gathering::new(range);
+            // The iterator of a file goes on behind a block that it cannot read.
+            let mut failures_left = file.metadata.data_block_count + file.metadata.index_block_count;
+            loop {
+                match guarded("reading", || Ok(rows.next().transpose()?)) {
+                    Ok(Some(row)) => holes.extend(gathering.row(&row.key.user_key)),
+                    Ok(None) => break,
+                    Err(error) => {
+                        gathering.failure(format!("{}: {}", file.path.display(), error.words()));
+                        if failures_left == 0 {
+                            break;
+                        }
+                        failures_left -= 1;
+                    }
+                }
+            }
+            holes.extend(gathering.end());
+        }
+        holes::merged(holes)
+    }
 }
 
 fn is_empty((start, end): &Range) -> bool {
@@ -200,15 +246,17 @@ fn guarded<T>(what: &'static str, call: impl FnOnce() -> fjall::Result<T>) -> Re
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            Err(Error::Corrupt(format!("{what}: the storage engine gave up: {text}")))
+            tracing::debug!(what, text, "the storage engine panicked");
+            Err(Error::Corrupt(format!("{what}: the storage engine gave up on what is stored")))
         }
     }
 }
 
 fn translate(what: &'static str, error: fjall::Error) -> Error {
     use fjall::Error as E;
+    tracing::debug!(what, ?error, "the storage engine reports an error");
     match error {
-        E::Io(error) | E::Storage(fjall::LsmError::Io(error)) => match error.kind() {
+        E::Io(error) | E::Storage(LsmError::Io(error)) => match error.kind() {
             // What should be in a file is not: it was cut, or a length or a place in it is wrong.
             std::io::ErrorKind::UnexpectedEof
             | std::io::ErrorKind::InvalidData
@@ -217,12 +265,25 @@ fn translate(what: &'static str, error: fjall::Error) -> Error {
             _ => Error::io(what, error),
         },
         E::Poisoned => Error::Stopped(format!("{what}: an earlier write or sync of the storage engine failed")),
-        E::Storage(error) => Error::Corrupt(format!("{what}: {error:?}")),
-        E::JournalRecovery(_) | E::InvalidTrailer | E::InvalidTag(_) | E::Unrecoverable | E::Decompress(_) => {
-            Error::Corrupt(format!("{what}: {error:?}"))
+        E::Storage(error) => Error::Corrupt(format!("{what}: {}", in_words(&error))),
+        E::JournalRecovery(_) | E::InvalidTrailer | E::InvalidTag(_) => {
+            Error::Corrupt(format!("{what}: the journal is not laid out as it should be"))
         }
-        E::InvalidVersion(version) => Error::Corrupt(format!("{what}: unknown version {version:?} of the engine")),
+        E::Unrecoverable => Error::Corrupt(format!("{what}: {}", in_words(&LsmError::Unrecoverable))),
+        E::Decompress(kind) => Error::Corrupt(format!("{what}: {}", in_words(&LsmError::Decompress(kind)))),
+        E::InvalidVersion(_) => Error::Corrupt(format!("{what}: the file of the engine's version is not readable")),
         E::Locked => Error::Engine(format!("{what}: a cursor or snapshot of an earlier opening is still in use")),
         other => Error::Engine(format!("{what}: {other:?}")),
+    }
+}
+
+/// What is wrong with a data file.
+fn in_words(error: &LsmError) -> &'static str {
+    match error {
+        LsmError::ChecksumMismatch { .. } => "a block does not have the checksum that it was written with",
+        LsmError::Decompress(_) => "a block cannot be decompressed",
+        LsmError::Unrecoverable => "a file that is needed is missing, or is not what was written",
+        LsmError::InvalidVersion(_) => "a file is of a version that the engine does not know",
+        _ => "a block is not laid out as it should be",
     }
 }

@@ -15,6 +15,8 @@
 #[cfg(test)]
 pub(crate) mod faulty;
 mod fjall;
+mod holes;
+mod walk;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ use std::sync::Arc;
 use crate::error::Result;
 
 pub(crate) use self::fjall::FjallEngine;
+pub(crate) use self::holes::Hole;
+pub(crate) use self::walk::{Met, Rest, Unreadable, Walk};
 
 /// A key or a value as the engine gives it: shared, not copied.
 pub(crate) type Bytes = ::fjall::Slice;
@@ -75,6 +79,10 @@ pub(crate) trait View: Send + Sync {
     fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>>;
 
     fn range(&self, keyspace: Keyspace, range: Range, direction: Direction) -> Rows;
+
+    /// Which parts of a range damaged blocks of data files lie in; in their order, and apart from each other. Reads all
+    /// of the range in every data file.
+    fn holes(&self, keyspace: Keyspace, range: Range) -> Vec<Hole>;
 }
 
 /// Whether a batch can be applied now.
@@ -87,8 +95,9 @@ pub(crate) enum Readiness {
 
 /// The three maps.
 pub(crate) trait Engine: Send + Sync {
-    /// Applies all writes or none. They are seen at once, and durable after the next [`Engine::sync`].
-    fn apply(&self, writes: Vec<Write>) -> Result<()>;
+    /// Applies all writes or none. They are seen at once, and durable after the next [`Engine::sync`]. Returns the
+    /// sequence number under which the engine applied them; the last write must not remove its key.
+    fn apply(&self, writes: Vec<Write>) -> Result<u64>;
 
     /// Hands what was applied to the operating system: a kill of the process cannot take it back, a crash of the
     /// machine can.

@@ -54,7 +54,7 @@ pub(super) fn read(
     id: RawBsonRef<'_>,
 ) -> StoreResult<Option<RawDocumentBuf>> {
     let Some(key) = document_key(collection.id, &keys::of_id(id)) else { return Ok(None) };
-    let stored = reader.get(&key)?;
+    let stored = reader.get(&collection.namespace, &key)?;
     Ok(stored.map(|stored| stored.document().map(ToOwned::to_owned)).transpose()?)
 }
 

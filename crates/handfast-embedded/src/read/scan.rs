@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 
-use handfast_store::Result as StoreResult;
+use handfast_store::{Namespace, Result as StoreResult};
 
 use crate::catalog::{Collection, CollectionIndex};
 use crate::engine::{Direction, Keyspace, Range, View, prefix_range};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::format::{
     INDEX_PREFIX_BYTES, StoredDocument, Verify, collection_prefix, describe, document_key, index_prefix,
     open_index_entry,
@@ -99,10 +99,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// One document.
-    pub(crate) fn get(&self, key: &[u8]) -> StoreResult<Option<StoredDocument>> {
-        let value = self.view.get(Keyspace::Documents, key)?;
-        Ok(value.map(|value| StoredDocument::open(key, value, self.verify)).transpose()?)
+    /// One document of a collection.
+    pub(crate) fn get(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<StoredDocument>> {
+        let value = self.view.get(Keyspace::Documents, key);
+        let stored =
+            value.and_then(|value| value.map(|value| StoredDocument::open(key, value, self.verify)).transpose());
+        stored.map_err(|error| error.of(namespace))
     }
 }
 
@@ -174,7 +176,7 @@ impl Scan {
         let Some(key) = document_key(self.collection.id, id_key) else {
             return Ok(ControlFlow::Continue(()));
         };
-        match reader.get(&key)? {
+        match reader.get(&self.collection.namespace, &key)? {
             Some(stored) => {
                 self.examined.documents += 1;
                 Ok(visit(Found { id_key, entry: None }, stored)?.map_break(|()| None))
@@ -185,9 +187,9 @@ impl Scan {
 
     fn documents(&mut self, reader: &Reader, range: Range, visit: &mut Visitor<'_>) -> StoreResult<ControlFlow<Step>> {
         for row in reader.view.range(Keyspace::Documents, range.clone(), self.direction) {
-            let (key, value) = row?;
+            let opened = row.and_then(|(key, value)| Ok((StoredDocument::open(&key, value, reader.verify)?, key)));
+            let (stored, key) = opened.map_err(|error| error.of(&self.collection.namespace))?;
             self.examined.documents += 1;
-            let stored = StoredDocument::open(&key, value, reader.verify)?;
             if visit(Found { id_key: &key[4..], entry: None }, stored)?.is_break() {
                 return Ok(ControlFlow::Break(Step::Documents(self.behind(range, &key))));
             }
@@ -197,13 +199,16 @@ impl Scan {
 
     fn index(&mut self, reader: &Reader, range: Range, visit: &mut Visitor<'_>) -> StoreResult<ControlFlow<Step>> {
         for row in reader.view.range(Keyspace::Indexes, range.clone(), self.direction) {
-            let (key, value) = row?;
+            let namespace = &self.collection.namespace;
+            let (key, value) = row.map_err(|error| error.of(namespace))?;
             self.examined.keys += 1;
-            let (entry, id_key) = open_index_entry(&key, &value, reader.verify)?;
-            let document = document_key(self.collection.id, id_key).map(|key| reader.get(&key)).transpose()?;
+            let opened = open_index_entry(&key, &value, reader.verify);
+            let (entry, id_key) = opened.map_err(|error| error.of(namespace))?;
+            let document =
+                document_key(self.collection.id, id_key).map(|key| reader.get(namespace, &key)).transpose()?;
             let Some(stored) = document.flatten() else {
                 let entry = describe(Keyspace::Indexes, &key);
-                return Err(Error::Corrupt(format!("{entry}: there is no such document")).into());
+                return Err(Error::Corrupt(format!("{namespace}: {entry}: there is no such document")).into());
             };
             if let Some(repeats) = &self.repeats
                 && !repeats.is_first(self.direction, &key, id_key, &stored)?

@@ -28,7 +28,7 @@ pub(super) fn open_faulty(path: &Path, options: Options) -> (Arc<FaultyEngine>, 
     let locked = Arc::new(directory::lock(path).unwrap());
     let opened = directory::open(&locked, &options).unwrap();
     let engine = Arc::new(FaultyEngine::new(opened.engine));
-    let committer = Committer::start(engine.clone(), opened.witness, opened.last, &options).unwrap();
+    let committer = Committer::start(engine.clone(), opened.witness, opened.chain, &options).unwrap();
     (engine, assemble(committer, Sources::seeded(1), options))
 }
 

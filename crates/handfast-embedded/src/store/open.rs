@@ -103,7 +103,7 @@ fn open(directory: directory::Directory, sources: Sources, options: Options) -> 
     let directory = Arc::new(directory);
     let opened = directory::open(&directory, &options)?;
     let engine: Arc<dyn Engine> = Arc::new(opened.engine);
-    let committer = Committer::start(engine, opened.witness, opened.last, &options)?;
+    let committer = Committer::start(engine, opened.witness, opened.chain, &options)?;
     Ok(assemble(committer, sources, options))
 }
 

@@ -33,7 +33,7 @@ impl StoreSnapshot for OpenSnapshot {
             return Ok(None);
         };
         let reader = Reader { view: self.snapshot.view()?, verify: self.store.shared().verify };
-        let stored = reader.get(&key)?;
+        let stored = reader.get(namespace, &key)?;
         Ok(stored.map(|stored| stored.document().map(RawDocument::to_owned)).transpose()?)
     }
 

@@ -1,0 +1,51 @@
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use super::*;
+
+fn key(key: u8) -> Vec<u8> {
+    vec![key]
+}
+
+fn hole(from: u8, to: u8, cause: &str) -> Hole {
+    Hole { range: (Excluded(key(from)), Excluded(key(to))), cause: cause.to_owned() }
+}
+
+#[test]
+fn damaged_blocks_lie_between_the_rows_around_them() {
+    let mut gathering = Gathering::new((Included(key(1)), Included(key(9))));
+    assert_eq!(gathering.row(&[1]), None);
+    gathering.failure("one".to_owned());
+    gathering.failure("the next one".to_owned());
+    assert_eq!(gathering.row(&[5]), Some(hole(1, 5, "one")));
+    assert_eq!(gathering.row(&[6]), None);
+    gathering.failure("the last".to_owned());
+    let end = Hole { range: (Excluded(key(6)), Included(key(9))), cause: "the last".to_owned() };
+    assert_eq!(gathering.end(), Some(end));
+
+    let mut gathering = Gathering::new((Included(key(1)), Included(key(9))));
+    gathering.failure("the first".to_owned());
+    let first = Hole { range: (Included(key(1)), Excluded(key(2))), cause: "the first".to_owned() };
+    assert_eq!(gathering.row(&[2]), Some(first));
+    assert_eq!(gathering.end(), None);
+}
+
+#[test]
+fn holes_of_several_files_are_put_together_where_they_overlap() {
+    let holes = vec![hole(7, 9, "c"), hole(1, 4, "a"), hole(3, 6, "b"), hole(2, 3, "a")];
+    assert_eq!(merged(holes), [hole(1, 6, "a, b"), hole(7, 9, "c")]);
+    // Between them is a row that can be read.
+    let beside = vec![hole(1, 4, "a"), Hole { range: (Included(key(4)), Included(key(5))), cause: "b".to_owned() }];
+    assert_eq!(merged(beside.clone()), beside);
+}
+
+#[test]
+fn what_ranges_have_in_common() {
+    let file = (Included(key(3)), Included(key(6)));
+    let check = |range: Range, expected: Option<Range>| assert_eq!(intersection(&range, &file), expected);
+    check((Unbounded, Unbounded), Some(file.clone()));
+    check((Excluded(key(3)), Excluded(key(6))), Some((Excluded(key(3)), Excluded(key(6)))));
+    check((Included(key(5)), Unbounded), Some((Included(key(5)), Included(key(6)))));
+    check((Excluded(key(6)), Unbounded), None);
+    check((Unbounded, Excluded(key(3))), None);
+    check((Unbounded, Included(key(3))), Some((Included(key(3)), Included(key(3)))));
+}
