@@ -9,8 +9,19 @@ use handfast_patterns::Error as Pattern;
 use handfast_server::Error as Server;
 use handfast_store::Applied;
 
+/// What went wrong, with what to do about it where only the command that failed knows.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct Advised {
+    pub(crate) what: String,
+    pub(crate) advice: &'static str,
+}
+
 /// What to do, if anything can be said.
 pub(crate) fn of(error: &anyhow::Error) -> Option<&'static str> {
+    if let Some(advised) = error.downcast_ref::<Advised>() {
+        return Some(advised.advice);
+    }
     error.chain().find_map(|cause| {
         let of_server = cause.downcast_ref::<Server>().and_then(about_addresses);
         let of_directory = cause.downcast_ref::<Embedded>().and_then(about_directories);
@@ -46,6 +57,8 @@ fn about_directories(error: &Embedded) -> Option<&'static str> {
     match error {
         Embedded::InUse { .. } => Some("stop that process, or choose another directory with --data"),
         Embedded::NotAStore { .. } | Embedded::NoStore { .. } => Some("choose another directory with --data"),
+        Embedded::NotWritable { .. } => Some("copy it to where this user may write, and name the copy with --data"),
+        Embedded::WithinStore { .. } => Some("choose a directory outside of it with --to"),
         Embedded::Io { source, .. } => match source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
                 Some("choose a directory that this user may write to")

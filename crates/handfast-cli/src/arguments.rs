@@ -83,7 +83,8 @@ pub(crate) enum Command {
     /// Write documents and index definitions of a data directory to files
     #[command(after_help = "Examples:\n  \
         handfast dump --data /srv/handfast --to dump\n  \
-        handfast dump --data /srv/handfast --to dump --format json --database shop")]
+        handfast dump --data /srv/handfast --to dump --format json --database shop\n  \
+        handfast dump --data /srv/damaged --to rest --skip-damaged")]
     Dump(Box<DumpArguments>),
 
     /// Read files that dump wrote into a data directory
@@ -414,7 +415,7 @@ pub(crate) struct CheckArguments {
     pub(crate) subject: Option<CheckSubject>,
     #[command(flatten)]
     pub(crate) open: OpenFlags,
-    /// Mend what can be mended (indexes from documents, the end of the journal), and say what is lost
+    /// Mend what can be mended (indexes from documents, the journal, the files around it), and say what is lost
     #[arg(long)]
     pub(crate) repair: bool,
 }
@@ -496,6 +497,9 @@ pub(crate) struct DumpArguments {
     /// How documents are written
     #[arg(long, value_name = "FORMAT", default_value = "bson")]
     pub(crate) format: DumpFormat,
+    /// Leave out what is damaged instead of refusing, and say what that is; exit code 3 if there is any
+    #[arg(long)]
+    pub(crate) skip_damaged: bool,
     #[command(flatten)]
     pub(crate) selection: Selection,
 }

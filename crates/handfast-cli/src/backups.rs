@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
-use handfast_embedded::EmbeddedStore;
+use handfast_embedded::{EmbeddedStore, Error as Embedded, must_be_outside};
 use handfast_mql::Code;
 use handfast_server::{BackedUp, Backup, BackupName};
 use handfast_store::{Error, Result};
@@ -39,23 +39,18 @@ impl Backups {
     ) -> anyhow::Result<Self> {
         let wrong = |reason: String| configuration.mistake(KEY, reason);
         let unusable = |error| anyhow!(wrong(format!("{}: {error}", directory.display())).to_string());
-        let real_directory = real(directory).map_err(unusable)?;
-        if real_directory.starts_with(real(data).map_err(unusable)?) {
-            let text = format!("{} is in the data directory, which holds nothing else", directory.display());
-            return Err(wrong(text).into());
+        match must_be_outside(data, directory) {
+            Ok(()) => {}
+            Err(Embedded::WithinStore { .. }) => {
+                let text = format!("{} is in the data directory, which holds nothing else", directory.display());
+                return Err(wrong(text).into());
+            }
+            Err(error) => return Err(anyhow!(wrong(error.to_string()).to_string())),
         }
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&real_directory);
-        made.map_err(unusable)?;
-        Ok(Backups { store, directory: real_directory, turn: Arc::default() })
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        let directory = made.and_then(|()| directory.canonicalize()).map_err(unusable)?;
+        Ok(Backups { store, directory, turn: Arc::default() })
     }
-}
-
-/// The whole path without symbolic links, as far as it leads to what is there.
-fn real(path: &Path) -> std::io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
-    let there = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
-    let resolved = there.and_then(|(ancestor, real)| Some(real.join(path.strip_prefix(ancestor).ok()?)));
-    Ok(resolved.unwrap_or(path))
 }
 
 #[async_trait]
@@ -89,6 +84,3 @@ impl Backup for Backups {
         copying.await.map_err(broken_off)?
     }
 }
-
-#[cfg(test)]
-mod tests;

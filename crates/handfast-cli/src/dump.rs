@@ -13,6 +13,7 @@
 
 mod layout;
 mod read;
+mod restored;
 #[cfg(test)]
 mod tests;
 mod tickets;
@@ -24,7 +25,8 @@ use serde::Serialize;
 use crate::arguments::Selection;
 
 pub(crate) use read::{find_sources, restore};
-pub(crate) use write::{count_documents, dump, find_collections, listed};
+pub(crate) use restored::Restored;
+pub(crate) use write::{Damaged, count_documents, dump, find_collections, listed};
 
 /// What was written or read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -34,6 +36,15 @@ pub(crate) struct Totals {
     pub(crate) documents: u64,
     /// Bytes of BSON.
     pub(crate) bytes: u64,
+}
+
+/// What a dump wrote, and what it left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Dumped {
+    #[serde(flatten)]
+    pub(crate) totals: Totals,
+    /// Places with documents that cannot be read.
+    pub(crate) skipped: u64,
 }
 
 impl Selection {

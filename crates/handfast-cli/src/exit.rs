@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use handfast_embedded::Error as Embedded;
 use handfast_mql::Code;
 
 use crate::configuration::Mistake;
@@ -36,7 +37,10 @@ impl Exit {
         let mut chain = error.chain();
         chain
             .find_map(|cause| {
-                if cause.is::<Usage>() || cause.downcast_ref::<Mistake>().is_some_and(is_usage) {
+                if cause.is::<Usage>()
+                    || cause.downcast_ref::<Mistake>().is_some_and(is_usage)
+                    || is_within_store(cause)
+                {
                     Some(Exit::Usage)
                 } else if is_damage(cause) {
                     Some(Exit::GuaranteeBroken)
@@ -48,6 +52,10 @@ impl Exit {
     }
 }
 
+fn is_within_store(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref().is_some_and(|error| matches!(error, Embedded::WithinStore { .. }))
+}
+
 /// Whether it is what was asked for that is wrong: a file that cannot be read may be there the next time.
 fn is_usage(mistake: &Mistake) -> bool {
     !matches!(mistake, Mistake::Unreadable { .. })
@@ -55,8 +63,6 @@ fn is_usage(mistake: &Mistake) -> bool {
 
 /// Whether the store says that what is stored is not what was written.
 fn is_damage(cause: &(dyn std::error::Error + 'static)) -> bool {
-    use handfast_embedded::Error as Embedded;
-
     let embedded = cause.downcast_ref::<Embedded>();
     let store = cause.downcast_ref::<handfast_store::Error>().or_else(|| match cause.downcast_ref() {
         Some(handfast_patterns::Error::Store(error)) => Some(error),

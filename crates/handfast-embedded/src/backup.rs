@@ -20,6 +20,9 @@ use crate::error::{Error, Result};
 use crate::format::{MetadataKey, StoredDocument, Verify, open_index_entry, open_metadata};
 use crate::store::EmbeddedStore;
 
+#[cfg(test)]
+mod tests;
+
 /// Bytes of one batch of the copy.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
@@ -38,13 +41,40 @@ impl EmbeddedStore {
     /// Copies the store, as it is now, into a directory that does not exist or is empty. Writers go on meanwhile.
     ///
     /// # Errors
-    /// `DataCorruptionDetected` (354) for a damaged record; `SnapshotTooOld` (239) if writers fill so much memory
+    /// `IllegalOperation` (20) for a destination within the store's own directory; `DataCorruptionDetected` (354) for a
+    /// damaged record; `SnapshotTooOld` (239) if writers fill so much memory
     /// meanwhile that the snapshot is ended (`Options::snapshot_bytes_max`); those of the file system.
     pub async fn backup(&self, destination: impl AsRef<Path>) -> handfast_store::Result<Backup> {
         let destination = destination.as_ref().to_owned();
+        must_be_outside(&self.inner.directory, &destination)?;
         let (snapshot, options) = (self.snapshot_now(), self.inner.options.clone());
         blocking(move || copy(&snapshot, &destination, &options)).await
     }
+}
+
+/// Refuses to write a backup or a dump of a store into the store's own directory, or below it.
+///
+/// # Errors
+/// [`Error::WithinStore`]; [`Error::Io`] for a path that cannot be resolved.
+pub fn must_be_outside(directory: &Path, target: &Path) -> Result<()> {
+    match resolved(target)?.starts_with(resolved(directory)?) {
+        true => Err(Error::WithinStore { directory: directory.to_owned(), target: target.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+/// A path without links in it, as far as it exists.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    let failed = |error| Error::io(format!("resolving {}", path.display()), error);
+    let path = std::path::absolute(path).map_err(failed)?;
+    for there in path.ancestors() {
+        match there.canonicalize() {
+            Ok(resolved) => return Ok(path.strip_prefix(there).map_or(resolved.clone(), |rest| resolved.join(rest))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(path)
 }
 
 fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_store::Result<Backup> {

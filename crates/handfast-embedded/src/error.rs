@@ -42,6 +42,14 @@ pub enum Error {
         /// The error of the operating system.
         source: std::sync::Arc<std::io::Error>,
     },
+    /// Choose a directory outside of the store's own, which holds nothing else.
+    #[error("{target} is within the data directory {directory}")]
+    WithinStore {
+        /// The store's directory.
+        directory: PathBuf,
+        /// What was to be written there.
+        target: PathBuf,
+    },
     /// Take a newer program.
     #[error(
         "the directory {directory} has format version {found}, this program knows versions up to {known}: use a newer \
@@ -137,7 +145,7 @@ impl Error {
             Error::DiskFull(_) => Code::OutOfDiskSpace,
             Error::NewerFormat { .. } | Error::NotAStore { .. } | Error::NoStore { .. } => Code::UnsupportedFormat,
             Error::Closed => Code::InterruptedAtShutdown,
-            Error::InUse { .. } => Code::IllegalOperation,
+            Error::InUse { .. } | Error::WithinStore { .. } => Code::IllegalOperation,
             Error::Stopped(_) | Error::Io { .. } | Error::NotWritable { .. } | Error::Engine(_) => Code::InternalError,
         }
     }

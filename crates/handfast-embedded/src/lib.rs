@@ -16,8 +16,8 @@ mod salvage;
 mod store;
 mod write;
 
-pub use backup::Backup;
-pub use check::{CheckReport, Finding, Progress, Repair, check};
+pub use backup::{Backup, must_be_outside};
+pub use check::{CheckReport, Finding, Progress, Remedy, Repair, check};
 pub use error::{Error, Result};
 pub use options::{JOURNAL_BYTES_MIN, Options, SEALED_BUFFERS_MAX};
 pub use salvage::{Salvage, SalvagedPage};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use bson::rawdoc;
-use handfast_embedded::Backup;
+use handfast_embedded::{Backup, must_be_outside};
 use handfast_mql::Code;
 use handfast_server::BackupName;
 use handfast_store::{Applied, Error, Sources};
@@ -44,13 +44,16 @@ struct Copied {
 }
 
 async fn of_directory(settings: &Settings, to: &Path) -> anyhow::Result<Copied> {
+    store::must_exist(settings)?;
+    must_be_outside(&settings.data, to)?;
     if std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Usage(format!("{} is not empty", to.display())).into());
     }
     let store = store::open_existing(settings, Sources::system()?).await?;
     let result = store.backup(to).await;
-    store.close().await?;
+    let closed = store.close().await;
     let Backup { documents, entries, bytes } = result?;
+    closed?;
     Ok(Copied { path: to.to_string_lossy().into_owned(), documents, entries, bytes })
 }
 

@@ -1,6 +1,8 @@
 //! `handfast check`: proves that a data directory is whole, or says what is not.
 
-use handfast_embedded::{CheckReport, Repair};
+use std::collections::BTreeSet;
+
+use handfast_embedded::{CheckReport, Remedy, Repair};
 use handfast_store::Sources;
 use serde_json::json;
 
@@ -23,12 +25,12 @@ pub(super) async fn run(settings: &Settings, arguments: &CheckArguments, console
     let options = store::options(settings);
     let report = handfast_embedded::check(&settings.data, Sources::system()?, options, repair, progress).await?;
     bar.finish_and_clear();
-    console.report(|| text(&report), &json(&report))?;
+    console.report(|| text(&report, repair), &json(&report))?;
     // Also when all of it was repaired: something had not held. A second check says what is left.
     Ok(if report.is_clean() { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
-fn text(report: &CheckReport) -> String {
+fn text(report: &CheckReport, repair: Repair) -> String {
     let CheckReport { collections, documents, entries, .. } = report;
     let looked_at = format!("{documents} documents and {entries} index entries of {collections} collections");
     if report.is_clean() {
@@ -39,8 +41,30 @@ fn text(report: &CheckReport) -> String {
         lines.push(format!("found: {} more", report.findings_beyond));
     }
     lines.extend(report.repaired.iter().map(|repaired| format!("repaired: {repaired}")));
+    let advice: BTreeSet<&str> = report.findings.iter().filter_map(|finding| advice(&finding.remedy, repair)).collect();
+    lines.extend(advice.iter().map(|advice| format!("to do: {advice}")));
     lines.push(format!("not clean: {looked_at}"));
     lines.join("\n")
+}
+
+/// What can be done about a finding, unless it was done.
+fn advice(remedy: &Remedy, repair: Repair) -> Option<&'static str> {
+    let by_repair = match remedy {
+        Remedy::None => {
+            return Some(
+                "restore a backup; what can be read of damaged collections `dump --skip-damaged` carries to a new store",
+            );
+        }
+        Remedy::WriteFormat => "--repair writes FORMAT anew",
+        Remedy::MendJournal => {
+            "--repair cuts the journal where it cannot be read, and keeps a copy; a backup may have more"
+        }
+        Remedy::ResetWitness => "--repair accepts that batches are missing; a backup may have them",
+        Remedy::WriteWitness => "--repair takes what is there, and writes the witness anew; compare it with a backup",
+        Remedy::BuildIndex(..) => "--repair builds indexes anew",
+        Remedy::Count(_) => "--repair counts documents again",
+    };
+    (repair == Repair::No).then_some(by_repair)
 }
 
 fn json(report: &CheckReport) -> serde_json::Value {

@@ -1,23 +1,41 @@
 //! `handfast dump` and `handfast restore`: how they start, and what they report.
 
+use handfast_embedded::must_be_outside;
 use handfast_store::Sources;
 
+use crate::advice::Advised;
 use crate::arguments::{DumpArguments, RestoreArguments};
 use crate::configuration::Settings;
-use crate::console::Console;
-use crate::dump::{self, Totals};
+use crate::console::{Console, write_remark};
+use crate::dump::{self, Damaged, Dumped, Restored, Totals};
 use crate::exit::Exit;
 use crate::store;
 
+/// How to go on with a restore.
+const AGAIN: &str = "run it again when that is mended: documents that are in already are refused and counted, unless \
+                     --drop drops their collections first; --database and --collection name what is left";
+
 pub(super) async fn dump(settings: &Settings, arguments: &DumpArguments, console: Console) -> anyhow::Result<Exit> {
+    store::must_exist(settings)?;
+    must_be_outside(&settings.data, &arguments.to)?;
     let store = store::open_existing(settings, Sources::system()?).await?;
     let chosen = dump::find_collections(&store, &arguments.selection).await?;
     let length = dump::count_documents(&store, &chosen).await?;
     let progress = console.progress("dump", "documents", length);
-    let totals = dump::dump(&store, &arguments.to, arguments.format, &chosen, &progress).await?;
+    let damaged = if arguments.skip_damaged { Damaged::Skip(&store) } else { Damaged::Refuse };
+    let dumped = dump::dump(&store, damaged, &arguments.to, arguments.format, &chosen, &progress).await?;
     progress.finish_and_clear();
     store.close().await?;
-    report(console, "dumped", &totals)
+    let Dumped { totals, skipped } = dumped;
+    let text = || match skipped {
+        0 => done("dumped", &totals),
+        _ => {
+            let missing = length.saturating_sub(totals.documents);
+            format!("{}; {missing} documents are damaged and left out", done("dumped", &totals))
+        }
+    };
+    console.report(text, &dumped)?;
+    Ok(if skipped == 0 { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
 pub(super) async fn restore(
@@ -29,16 +47,39 @@ pub(super) async fn restore(
     let sources = dump::find_sources(&arguments.from, &arguments.selection)?;
     let store = store::open(settings, Sources::system()?).await?;
     let progress = console.progress("restore", "documents", 0);
-    let result = dump::restore(&store, &sources, arguments.drop, &progress).await;
+    let mut restored = UntilStopped(Some(Restored::default()));
+    let result = dump::restore(&store, &sources, arguments.drop, restored.get(), &progress).await;
     progress.finish_and_clear();
-    store.close().await?;
-    report(console, "restored", &result?)
+    let restored = restored.0.take().unwrap_or_default();
+    let closed = store.close().await;
+    let outcome = result.map_err(|error| {
+        let unsure = if closed.is_err() { "; the last of it may not be on the disk" } else { "" };
+        error.context(Advised { what: format!("broken off: {restored}{unsure}"), advice: AGAIN })
+    })?;
+    closed?;
+    let totals = outcome.totals()?;
+    console.report(|| done("restored", &totals), &totals)?;
+    Ok(Exit::Good)
 }
 
-fn report(console: Console, done: &str, totals: &Totals) -> anyhow::Result<Exit> {
+/// Says how far a restore is when it is dropped because somebody asked to stop.
+struct UntilStopped(Option<Restored>);
+
+impl UntilStopped {
+    fn get(&mut self) -> &mut Restored {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl Drop for UntilStopped {
+    fn drop(&mut self) {
+        if let Some(restored) = &self.0 {
+            write_remark(&format!("broken off: {restored}; {AGAIN}"));
+        }
+    }
+}
+
+fn done(what: &str, totals: &Totals) -> String {
     let Totals { collections, indexes, documents, bytes } = totals;
-    let text =
-        || format!("{done} {documents} documents ({bytes} bytes) and {indexes} indexes of {collections} collections");
-    console.report(text, totals)?;
-    Ok(Exit::Good)
+    format!("{what} {documents} documents ({bytes} bytes) and {indexes} indexes of {collections} collections")
 }

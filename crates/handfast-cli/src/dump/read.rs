@@ -14,7 +14,7 @@ use handfast_store::{
 use indicatif::ProgressBar;
 
 use super::layout::{METADATA, Metadata, decode_name};
-use super::{Selection, Totals, count, tickets};
+use super::{Restored, Selection, Totals, count, tickets};
 
 /// Documents inserted at a time: as many as a driver sends, or fewer if they are large.
 const BATCH_DOCUMENTS_MAX: usize = 1000;
@@ -40,33 +40,56 @@ struct Refused {
     first: Option<String>,
 }
 
-/// Reads collections into the store, each with its indexes. Documents are durable when this returns.
+/// Reads collections into the store, each with its indexes. Documents are durable when this returns. `restored` says at any
+/// moment how far it is.
 ///
 /// Cancellation: what has been read stays; a repetition with `drop_first` starts anew.
 ///
 /// # Errors
-/// Files that are no dump; a store that fails; documents that were refused, beside which the others are in all the same.
+/// Files that are no dump; a store that fails.
 pub(crate) async fn restore(
     store: &dyn DocumentStore,
     sources: &[Source],
     drop_first: bool,
+    restored: &mut Restored,
     progress: &ProgressBar,
-) -> Result<Totals> {
+) -> Result<Outcome> {
     let mut totals = Totals::default();
     let mut refused = Refused::default();
+    restored.begin(sources.len());
     for source in sources {
         progress.set_message(source.namespace.to_string());
-        restore_collection(store, source, drop_first, &mut totals, &mut refused, progress)
+        restored.collection(&source.namespace);
+        restore_collection(store, source, drop_first, &mut totals, &mut refused, restored, progress)
             .await
             .with_context(|| format!("cannot restore {}", source.namespace))?;
+        restored.collection_is_whole();
     }
     store.flush().await?;
-    match refused.first {
-        Some(first) => {
-            let all = refused.count + totals.documents;
-            bail!("{} of {all} documents were refused; the first: {first}", refused.count)
+    Ok(Outcome { totals, refused })
+}
+
+/// How a restore ended that was not broken off.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    totals: Totals,
+    refused: Refused,
+}
+
+impl Outcome {
+    /// What was read.
+    ///
+    /// # Errors
+    /// Documents were refused; all others are in.
+    pub(crate) fn totals(self) -> Result<Totals> {
+        let Outcome { totals, refused } = self;
+        match refused.first {
+            Some(first) => {
+                let all = refused.count + totals.documents;
+                bail!("{} of {all} documents were refused; the first: {first}", refused.count)
+            }
+            None => Ok(totals),
         }
-        None => Ok(totals),
     }
 }
 
@@ -76,6 +99,7 @@ async fn restore_collection(
     drop_first: bool,
     totals: &mut Totals,
     refused: &mut Refused,
+    restored: &mut Restored,
     progress: &ProgressBar,
 ) -> Result<()> {
     if drop_first {
@@ -101,6 +125,7 @@ async fn restore_collection(
             Insert { ordered: false, durability: Durability::Memory, ..Insert::new(source.namespace.clone(), batch) };
         let outcome = store.insert(insert).await?;
         count(totals, progress, outcome.inserted, bytes);
+        restored.documents(outcome.inserted);
         let errors = if are_tickets { tickets::settle(store, &records, outcome.errors).await? } else { outcome.errors };
         refused.add(&source.namespace, &errors);
         tokio::task::yield_now().await;

@@ -145,8 +145,11 @@ mod with_a_store {
     use indicatif::ProgressBar;
 
     use crate::arguments::{DumpFormat, Selection};
+    use crate::dump::read::Source;
     use crate::dump::write::Chosen;
-    use crate::dump::{Totals, count_documents, dump, find_collections, find_sources, restore};
+    use crate::dump::{
+        Damaged, Dumped, Restored, Totals, count_documents, dump, find_collections, find_sources, restore,
+    };
 
     const ALL: Selection = Selection { database: None, collection: None };
 
@@ -171,6 +174,21 @@ mod with_a_store {
         directory
     }
 
+    async fn dump_all(
+        store: &MemoryStore,
+        target: &std::path::Path,
+        format: DumpFormat,
+        chosen: &[Chosen],
+        bar: &ProgressBar,
+    ) -> anyhow::Result<Dumped> {
+        dump(store, Damaged::Refuse, target, format, chosen, bar).await
+    }
+
+    async fn restore_all(store: &MemoryStore, sources: &[Source], drop_first: bool) -> anyhow::Result<Totals> {
+        let bar = ProgressBar::hidden();
+        restore(store, sources, drop_first, &mut Restored::default(), &bar).await?.totals()
+    }
+
     async fn everything(store: &MemoryStore) -> Vec<Chosen> {
         find_collections(store, &ALL).await.unwrap()
     }
@@ -188,13 +206,15 @@ mod with_a_store {
         let (store, target, bar) = (store_with(2500).await, directory.join("dump"), ProgressBar::hidden());
         let chosen = everything(&store).await;
         assert_eq!(count_documents(&store, &chosen).await.unwrap(), 2500);
-        let dumped = dump(&store, &target, DumpFormat::Bson, &chosen, &bar).await.unwrap();
+        let Dumped { totals: dumped, skipped } =
+            dump_all(&store, &target, DumpFormat::Bson, &chosen, &bar).await.unwrap();
+        assert_eq!(skipped, 0);
         let size = std::fs::metadata(target.join("db/c.bson")).unwrap().len();
         assert_eq!(dumped, Totals { collections: 1, indexes: 1, documents: 2500, bytes: size });
 
         let copy = MemoryStore::new(Sources::seeded(2));
         let sources = find_sources(&target, &ALL).unwrap();
-        assert_eq!(restore(&copy, &sources, false, &bar).await.unwrap(), dumped);
+        assert_eq!(restore_all(&copy, &sources, false).await.unwrap(), dumped);
         assert_eq!(all(&copy).await, all(&store).await);
         std::fs::remove_dir_all(directory).unwrap();
     }
@@ -205,7 +225,7 @@ mod with_a_store {
         let (store, target, bar) = (store_with(2500).await, directory.join("dump"), ProgressBar::hidden());
         let chosen = everything(&store).await;
         let entries = || std::fs::read_dir(&directory).unwrap().count();
-        let mut work = Box::pin(dump(&store, &target, DumpFormat::Bson, &chosen, &bar));
+        let mut work = Box::pin(dump_all(&store, &target, DumpFormat::Bson, &chosen, &bar));
         tokio::select! {
             biased;
             _ = &mut work => panic!("it pauses after a page"),
@@ -224,8 +244,8 @@ mod with_a_store {
         let (store, target, bar) = (store_with(1).await, directory.join("dump"), ProgressBar::hidden());
         let chosen = everything(&store).await;
         std::fs::create_dir(&target).unwrap();
-        dump(&store, &target, DumpFormat::Json, &chosen, &bar).await.unwrap();
-        let error = dump(&store, &target, DumpFormat::Json, &chosen, &bar).await.unwrap_err();
+        dump_all(&store, &target, DumpFormat::Json, &chosen, &bar).await.unwrap();
+        let error = dump_all(&store, &target, DumpFormat::Json, &chosen, &bar).await.unwrap_err();
         assert!(error.to_string().ends_with("is not empty"), "{error}");
         std::fs::remove_dir_all(directory).unwrap();
     }
@@ -235,11 +255,11 @@ mod with_a_store {
         let directory = scratch("refused");
         let (store, target, bar) = (store_with(3).await, directory.join("dump"), ProgressBar::hidden());
         let chosen = everything(&store).await;
-        dump(&store, &target, DumpFormat::Bson, &chosen, &bar).await.unwrap();
+        dump_all(&store, &target, DumpFormat::Bson, &chosen, &bar).await.unwrap();
         let copy = MemoryStore::new(Sources::seeded(2));
         copy.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "mine": true }])).await.unwrap();
         let sources = find_sources(&target, &ALL).unwrap();
-        let error = restore(&copy, &sources, false, &bar).await.unwrap_err().to_string();
+        let error = restore_all(&copy, &sources, false).await.unwrap_err().to_string();
         assert!(error.starts_with("1 of 3 documents were refused; the first: db.c: E11000"), "{error}");
         assert_eq!(all(&copy).await.len(), 3);
         std::fs::remove_dir_all(directory).unwrap();
@@ -262,7 +282,7 @@ mod with_a_store {
     /// Restores; returns the message if something was refused.
     async fn restored(store: &MemoryStore, dumped: &std::path::Path, drop: bool) -> Option<String> {
         let sources = find_sources(dumped, &ALL).unwrap();
-        restore(store, &sources, drop, &ProgressBar::hidden()).await.err().map(|error| error.to_string())
+        restore_all(store, &sources, drop).await.err().map(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -271,7 +291,7 @@ mod with_a_store {
         let (store, bar) = (store_with(1).await, ProgressBar::hidden());
         send(&store, 12).await.unwrap();
         let early = directory.join("early");
-        dump(&store, &early, DumpFormat::Bson, &everything(&store).await, &bar).await.unwrap();
+        dump_all(&store, &early, DumpFormat::Bson, &everything(&store).await, &bar).await.unwrap();
         let copy = MemoryStore::new(Sources::seeded(2));
         assert_eq!(restored(&copy, &early, false).await, None);
         send(&copy, 12).await.unwrap();
@@ -292,7 +312,7 @@ mod with_a_store {
         // What the dump has of a later request is not done once more.
         let late = directory.join("late");
         send(&store, 14).await.unwrap();
-        dump(&store, &late, DumpFormat::Json, &everything(&store).await, &bar).await.unwrap();
+        dump_all(&store, &late, DumpFormat::Json, &everything(&store).await, &bar).await.unwrap();
         restored(&copy, &late, false).await.unwrap();
         send(&copy, 14).await.unwrap();
         assert_eq!(sent(&copy).await, 2, "14 is in the dump");

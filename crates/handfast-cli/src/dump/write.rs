@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
-use handfast_store::{BatchLimit, CollectionInfo, DocumentStore, Find, Namespace};
+use handfast_embedded::{EmbeddedStore, Salvage, SalvagedPage};
+use handfast_store::{BatchLimit, CollectionInfo, Cursor, DocumentStore, Find, Namespace, Page};
 use indicatif::ProgressBar;
 
 use super::layout::{METADATA, Metadata, file_name};
-use super::{Selection, Totals, count};
+use super::{Dumped, Selection, count};
+use crate::advice::Advised;
 use crate::arguments::DumpFormat;
-use crate::exit::Usage;
+use crate::console::write_remark;
+use crate::exit::{Exit, Usage};
 
 /// Documents fetched at a time: enough to make a page worth its while, and bounded for large ones.
 const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 << 20 };
@@ -70,6 +73,14 @@ pub(crate) async fn count_documents(store: &dyn DocumentStore, chosen: &[Chosen]
     Ok(count)
 }
 
+/// What becomes of documents that cannot be read.
+pub(crate) enum Damaged<'s> {
+    /// They end the dump: it would not be whole.
+    Refuse,
+    /// They are left out, and named.
+    Skip(&'s EmbeddedStore),
+}
+
 /// Writes collections to a directory that is not there yet, or is empty.
 ///
 /// Cancellation: what has been written is removed.
@@ -78,13 +89,14 @@ pub(crate) async fn count_documents(store: &dyn DocumentStore, chosen: &[Chosen]
 /// A directory that holds something; a store or a file system that fails.
 pub(crate) async fn dump(
     store: &dyn DocumentStore,
+    damaged: Damaged<'_>,
     target: &Path,
     format: DumpFormat,
     chosen: &[Chosen],
     progress: &ProgressBar,
-) -> Result<Totals> {
+) -> Result<Dumped> {
     let unfinished = Unfinished::begin(target)?;
-    let mut totals = Totals::default();
+    let mut dump = Dump { store, damaged, format, progress, dumped: Dumped::default() };
     for (number, Chosen { database, collections }) in chosen.iter().enumerate() {
         let directory = unfinished.path.join(file_name(database, number));
         create_directory(&directory)?;
@@ -92,47 +104,85 @@ pub(crate) async fn dump(
             let file = directory.join(file_name(&info.name, number));
             let namespace = Namespace::new(database, &info.name)?;
             progress.set_message(namespace.to_string());
-            dump_collection(store, &namespace, info, &file, format, &mut totals, progress)
-                .await
-                .with_context(|| format!("cannot dump {namespace}"))?;
+            dump.collection(&namespace, info, &file).await.map_err(|error| cannot_dump(&namespace, error))?;
         }
         sync_directory(&directory)?;
     }
     unfinished.finish(target)?;
-    Ok(totals)
+    Ok(dump.dumped)
 }
 
-async fn dump_collection(
-    store: &dyn DocumentStore,
-    namespace: &Namespace,
-    info: &CollectionInfo,
-    file: &Path,
-    format: DumpFormat,
-    totals: &mut Totals,
-    progress: &ProgressBar,
-) -> Result<()> {
-    let indexes = store.list_indexes(namespace).await?;
-    write_file(&with_ending(file, METADATA), |out| Ok(out.write_all(Metadata::write(info, &indexes)?.as_bytes())?))?;
-
-    let path = with_ending(file, ending(format));
-    let mut out = BufWriter::new(File::create_new(&path).with_context(|| at(&path))?);
-    let mut cursor = store.find(Find::new(namespace.clone(), RawDocumentBuf::new())).await?;
-    loop {
-        let page = cursor.next_page(PAGE).await?;
-        for document in &page.documents {
-            write_document(&mut out, document, format).with_context(|| at(&path))?;
-            count(totals, progress, 1, document.as_bytes().len() as u64);
-        }
-        if page.exhausted {
-            break;
-        }
-        // Here a Ctrl-C gets its turn, even if the store never waits.
-        tokio::task::yield_now().await;
+fn cannot_dump(namespace: &Namespace, error: anyhow::Error) -> anyhow::Error {
+    let what = format!("cannot dump {namespace}");
+    match Exit::of(&error) {
+        Exit::GuaranteeBroken => error.context(Advised { what, advice: "--skip-damaged writes what can be read" }),
+        _ => error.context(what),
     }
-    out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all().with_context(|| at(&path))?;
-    totals.collections += 1;
-    totals.indexes += indexes.len() as u64;
-    Ok(())
+}
+
+struct Dump<'d> {
+    store: &'d dyn DocumentStore,
+    damaged: Damaged<'d>,
+    format: DumpFormat,
+    progress: &'d ProgressBar,
+    dumped: Dumped,
+}
+
+impl Dump<'_> {
+    async fn collection(&mut self, namespace: &Namespace, info: &CollectionInfo, file: &Path) -> Result<()> {
+        let indexes = self.store.list_indexes(namespace).await?;
+        write_file(
+            &with_ending(file, METADATA),
+            |out| Ok(out.write_all(Metadata::write(info, &indexes)?.as_bytes())?),
+        )?;
+
+        let path = with_ending(file, ending(self.format));
+        let mut out = BufWriter::new(File::create_new(&path).with_context(|| at(&path))?);
+        let mut source = match self.damaged {
+            Damaged::Refuse => Source::All(self.store.find(Find::new(namespace.clone(), RawDocumentBuf::new())).await?),
+            Damaged::Skip(store) => Source::Rest(Box::new(store.salvage(namespace))),
+        };
+        loop {
+            let page = source.next_page().await?;
+            for document in &page.documents {
+                write_document(&mut out, document, self.format).with_context(|| at(&path))?;
+                count(&mut self.dumped.totals, self.progress, 1, document.as_bytes().len() as u64);
+            }
+            for skipped in &page.skipped {
+                self.dumped.skipped += 1;
+                self.progress.suspend(|| write_remark(&format!("skipped in {namespace}: {skipped}")));
+            }
+            if page.exhausted {
+                break;
+            }
+            // Here a Ctrl-C gets its turn, even if the store never waits.
+            tokio::task::yield_now().await;
+        }
+        out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all().with_context(|| at(&path))?;
+        self.dumped.totals.collections += 1;
+        self.dumped.totals.indexes += indexes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Where the documents of a collection come from.
+enum Source {
+    /// From a reader that fails where it meets damage.
+    All(Box<dyn Cursor>),
+    /// From one that goes on behind it.
+    Rest(Box<Salvage>),
+}
+
+impl Source {
+    async fn next_page(&mut self) -> Result<SalvagedPage> {
+        Ok(match self {
+            Source::All(cursor) => {
+                let Page { documents, exhausted } = cursor.next_page(PAGE).await?;
+                SalvagedPage { documents, skipped: Vec::new(), exhausted }
+            }
+            Source::Rest(salvage) => salvage.next_page(PAGE).await?,
+        })
+    }
 }
 
 fn write_document(out: &mut impl Write, document: &RawDocument, format: DumpFormat) -> Result<()> {

@@ -102,8 +102,9 @@ fn what_is_dumped_is_restored() -> Result<()> {
     let expected = content(&scratch, "data")?;
     for format in ["bson", "json"] {
         let (files, copy) = (format!("dump-{format}"), format!("copy-{format}"));
-        let dumped = report(&scratch, &["dump", "--data", "data", "--to", &files, "--format", format])?;
+        let mut dumped = report(&scratch, &["dump", "--data", "data", "--to", &files, "--format", format])?;
         assert_eq!((&dumped["documents"], &dumped["collections"]), (&3.into(), &2.into()));
+        assert_eq!(dumped.as_object_mut().and_then(|dumped| dumped.remove("skipped")), Some(0.into()));
         assert!(scratch.path(&files).join(format!("shop/%C3%B6l.{format}")).exists());
         let restored = report(&scratch, &["restore", "--data", &copy, "--from", &files])?;
         assert_eq!(restored, dumped);
@@ -165,6 +166,26 @@ fn nothing_is_written_over() -> Result<()> {
         assert_one_line(&output, 2, "target is not empty");
     }
     assert_eq!(std::fs::read_dir(scratch.path("target"))?.count(), 1);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_written_into_the_directory_that_is_read() -> Result<()> {
+    let scratch = with_data("into-itself")?;
+    std::os::unix::fs::symlink("data", scratch.path("link"))?;
+    let entries = |directory: &str| -> Result<usize> { Ok(std::fs::read_dir(scratch.path(directory))?.count()) };
+    let (before, beside) = (entries("data")?, entries("")?);
+    for to in ["data", "data/copy", "data/engine/deep/copy", "./data/../data/copy", "link/copy"] {
+        for command in ["dump", "backup"] {
+            let output = handfast(&scratch, &[command, "--data", "data", "--to", to]).output()?;
+            let expected =
+                format!("{to} is within the data directory data; choose a directory outside of it with --to");
+            assert_one_line(&output, 2, &expected);
+        }
+    }
+    assert_eq!((entries("data")?, entries("")?), (before, beside));
+    // A name that only begins alike is another one.
+    report(&scratch, &["backup", "--data", "data", "--to", "data-copy"])?;
     Ok(())
 }
 

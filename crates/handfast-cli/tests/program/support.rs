@@ -56,6 +56,26 @@ pub(crate) fn assert_one_line(output: &Output, code: i32, expected: &str) {
     assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
 }
 
+/// Sends a process a signal by its name.
+pub(crate) fn signal(process: u32, name: &str) -> Result<()> {
+    let kill = format!("kill -{name} {process}");
+    ensure!(Command::new("sh").args(["-c", &kill]).status()?.success(), "{kill}");
+    Ok(())
+}
+
+/// Whether this script, which gets a path as `$0`, may mount what it wants in a namespace of its own; if not, that is said
+/// where nothing keeps it back.
+pub(crate) fn mounts_or_says_why_not(script: &str, path: &Path) -> Result<bool> {
+    let tried = Command::new("unshare").args(["-rm", "sh", "-c", script]).arg(path).output();
+    let why = match tried {
+        Ok(output) if output.status.success() => return Ok(true),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    writeln!(std::io::stderr(), "nothing can be mounted here, another way is taken: {why}")?;
+    Ok(false)
+}
+
 /// A running `handfast serve`; killed when dropped.
 pub(crate) struct Serve {
     child: Child,
@@ -122,9 +142,7 @@ impl Serve {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
-        let kill = format!("kill -{name} {}", self.child.id());
-        ensure!(Command::new("sh").args(["-c", &kill]).status()?.success(), "{kill}");
-        Ok(())
+        signal(self.child.id(), name)
     }
 
     /// Asks it to stop, and reads what it says until it has.

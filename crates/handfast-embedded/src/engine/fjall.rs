@@ -183,15 +183,16 @@ impl View for FjallView {
                 continue;
             };
             let mut rows = file.range((range.0.clone().map(Slice::from), range.1.clone().map(Slice::from)));
+            let name = file.path.display().to_string();
             let mut gathering = holes::Gathering::new(range);
             // The iterator of a file goes on behind a block that it cannot read.
             let mut failures_left = file.metadata.data_block_count + file.metadata.index_block_count;
             loop {
-                match guarded("reading", || Ok(rows.next().transpose()?)) {
+                match guarded(&name, || Ok(rows.next().transpose()?)) {
                     Ok(Some(row)) => holes.extend(gathering.row(&row.key.user_key)),
                     Ok(None) => break,
                     Err(error) => {
-                        gathering.failure(format!("{}: {}", file.path.display(), error.words()));
+                        gathering.failure(error.words());
                         if failures_left == 0 {
                             break;
                         }
@@ -239,7 +240,7 @@ impl Iterator for FjallRows {
 }
 
 /// Runs a call of the engine; what it reports, and a panic of it, become an error of ours.
-fn guarded<T>(what: &'static str, call: impl FnOnce() -> fjall::Result<T>) -> Result<T> {
+fn guarded<T>(what: &str, call: impl FnOnce() -> fjall::Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(translate(what, error)),
@@ -252,7 +253,7 @@ fn guarded<T>(what: &'static str, call: impl FnOnce() -> fjall::Result<T>) -> Re
     }
 }
 
-fn translate(what: &'static str, error: fjall::Error) -> Error {
+fn translate(what: &str, error: fjall::Error) -> Error {
     use fjall::Error as E;
     tracing::debug!(what, ?error, "the storage engine reports an error");
     match error {

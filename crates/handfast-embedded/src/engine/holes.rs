@@ -11,6 +11,9 @@ use super::Range;
 #[cfg(test)]
 mod tests;
 
+/// More bytes of 0xff in a row than any key of ours has behind a byte that is one less than another key's last.
+const NEAR_BYTES: usize = 64;
+
 /// Keys of which some cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hole {
@@ -48,6 +51,18 @@ fn end_of((_, end): &Range) -> Place {
         Bound::Excluded(key) => Place::At(key.clone(), Side::Before),
         Bound::Unbounded => Place::BehindAll,
     }
+}
+
+/// The last key before a key, or one so near that no key of ours is between them. A range that ends with it stays out of
+/// the block behind the key's own; the engine looks there for older states of the last key of a block.
+pub(super) fn last_before(key: &[u8]) -> Vec<u8> {
+    let mut before = key.to_vec();
+    // Without its last byte, if that is 0, nothing is between them.
+    if let Some(last) = before.pop().filter(|&last| last > 0) {
+        before.push(last - 1);
+        before.extend([0xff; NEAR_BYTES]);
+    }
+    before
 }
 
 /// What two ranges have in common.

@@ -15,8 +15,12 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+use super::holes::last_before;
 use super::{Bytes, Direction, Hole, Keyspace, Range, Rows, View};
 use crate::error::Error;
+
+#[cfg(test)]
+mod tests;
 
 /// What a walk meets.
 pub(crate) enum Met {
@@ -48,14 +52,24 @@ pub(crate) struct Rest {
 
 #[derive(Clone, Debug)]
 enum Part {
-    Rows(Range),
+    Rows(Range, Attempt),
+    /// The last row of a block before a damaged one: a range that ends with it would reach into that.
+    Row(Vec<u8>),
     Hole(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    First,
+    /// Without the row that the first one began with.
+    Second,
 }
 
 impl Rest {
     /// All of a range.
     pub(crate) fn new(keyspace: Keyspace, range: Range) -> Self {
-        Rest { keyspace, parts: [Part::Rows(range)].into(), is_searched: false, last: None, hole: None }
+        let parts = [Part::Rows(range, Attempt::First)].into();
+        Rest { keyspace, parts, is_searched: false, last: None, hole: None }
     }
 }
 
@@ -71,18 +85,10 @@ pub(crate) struct Walk<'v> {
 /// A part that is being read.
 struct Open {
     rows: Rows,
+    /// What is left of it.
     range: Range,
-    /// It gave a row.
+    attempt: Attempt,
     has_begun: bool,
-}
-
-impl Open {
-    /// What of the part is behind the last row.
-    fn rest(self, last: Option<&Vec<u8>>) -> Range {
-        let (start, end) = self.range;
-        let start = last.filter(|_| self.has_begun).map_or(start, |last| Bound::Excluded(last.clone()));
-        (start, end)
-    }
 }
 
 impl<'v> Walk<'v> {
@@ -92,58 +98,86 @@ impl<'v> Walk<'v> {
 
     /// What was not read yet: to go on later.
     pub(crate) fn into_rest(mut self) -> Rest {
-        if let Some(open) = self.open.take() {
-            let (mut start, end) = open.rest(self.rest.last.as_ref());
-            // A row that waits is read again.
-            if let Some((key, _)) = self.row {
-                start = Bound::Included(key.to_vec());
+        // A row that waits is read again.
+        let waits = self.row.take().map(|(key, _)| key.to_vec());
+        match (self.open.take(), waits) {
+            (Some(Open { range, attempt, .. }), None) => self.put_before(vec![Part::Rows(range, attempt)]),
+            (Some(Open { range: (_, end), attempt, .. }), Some(key)) => {
+                self.put_before(vec![Part::Rows((Bound::Included(key), end), attempt)]);
             }
-            self.rest.parts.push_front(Part::Rows((start, end)));
+            (None, Some(key)) => self.put_before(vec![Part::Row(key)]),
+            (None, None) => {}
         }
         self.rest
     }
 
-    /// Takes a part that broke off apart: what can be read, and what cannot.
-    fn break_off(&mut self, (start, end): Range, error: &Error) {
-        if self.rest.is_searched {
-            // No damaged block explains it: nothing more of this part.
-            return self.rest.parts.push_front(Part::Hole(error.words()));
+    fn put_before(&mut self, parts: Vec<Part>) {
+        for part in parts.into_iter().rev() {
+            self.rest.parts.push_front(part);
         }
-        self.rest.is_searched = true;
-        let holes = self.view.holes(self.rest.keyspace, (start.clone(), end.clone()));
-        let mut parts = VecDeque::new();
-        let mut from = start;
-        for Hole { range: (hole_start, hole_end), cause } in holes {
-            parts.push_back(Part::Rows((from, turned(hole_start))));
-            parts.push_back(Part::Hole(cause));
-            from = turned(hole_end);
-        }
-        parts.push_back(Part::Rows((from, end)));
-        parts.append(&mut self.rest.parts);
-        self.rest.parts = parts;
     }
 
     fn begin(&mut self, part: Part) {
         match part {
-            Part::Rows(range) => {
+            Part::Rows(range, attempt) => {
                 let rows = self.view.range(self.rest.keyspace, range.clone(), Direction::Forward);
-                self.open = Some(Open { rows, range, has_begun: false });
+                self.open = Some(Open { rows, range, attempt, has_begun: false });
             }
-            Part::Hole(cause) => {
-                let after = self.rest.last.clone();
-                let begin = || Unreadable { after, before: None, causes: Vec::new() };
-                let hole = self.rest.hole.get_or_insert_with(begin);
-                if !hole.causes.contains(&cause) {
-                    hole.causes.push(cause);
-                }
-            }
+            Part::Row(key) if self.rest.last.as_ref().is_some_and(|last| *last >= key) => {}
+            Part::Row(key) => match self.view.get(self.rest.keyspace, &key) {
+                Ok(value) => self.row = value.map(|value| (key.into(), value)),
+                Err(error) => self.fall_into(error.words()),
+            },
+            Part::Hole(cause) => self.fall_into(cause),
         }
+    }
+
+    fn fall_into(&mut self, cause: String) {
+        let after = self.rest.last.clone();
+        let hole = self.rest.hole.get_or_insert_with(|| Unreadable { after, before: None, causes: Vec::new() });
+        if !hole.causes.contains(&cause) {
+            hole.causes.push(cause);
+        }
+    }
+
+    /// Takes what is left of a part apart: what can be read, and what cannot.
+    fn break_off(&mut self, Open { range: (start, end), attempt, has_begun, .. }: Open, error: &Error) {
+        if !self.rest.is_searched {
+            self.rest.is_searched = true;
+            let parts = self.around_holes(start, end);
+            return self.put_before(parts);
+        }
+        let mut parts = vec![Part::Hole(error.words())];
+        // Newer states of the first row may be in a damaged block before it.
+        if let (Bound::Included(mut key), false, Attempt::First) = (start, has_begun, attempt) {
+            key.push(0);
+            parts.push(Part::Rows((Bound::Included(key), end), Attempt::Second));
+        }
+        self.put_before(parts);
+    }
+
+    fn around_holes(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Vec<Part> {
+        let holes = self.view.holes(self.rest.keyspace, (start.clone(), end.clone()));
+        let mut parts = Vec::new();
+        let mut from = start;
+        for Hole { range, cause } in holes {
+            if let Bound::Included(key) | Bound::Excluded(key) = &range.0 {
+                parts.push(Part::Rows((from, Bound::Included(last_before(key))), Attempt::First));
+            }
+            if let Bound::Excluded(key) = range.0 {
+                parts.push(Part::Row(key));
+            }
+            parts.push(Part::Hole(cause));
+            from = behind(range.1);
+        }
+        parts.push(Part::Rows((from, end), Attempt::First));
+        parts
     }
 }
 
-/// The other side of a bound: the end of what is before it, or the start of what is behind it.
-fn turned(bound: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
-    match bound {
+/// Where a range starts that comes after another one.
+fn behind(end: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    match end {
         Bound::Included(key) => Bound::Excluded(key),
         Bound::Excluded(key) => Bound::Included(key),
         Bound::Unbounded => Bound::Unbounded,
@@ -173,15 +207,17 @@ impl Iterator for Walk<'_> {
                         self.row = Some((key, value));
                         return Some(Met::Hole(Unreadable { before, ..hole }));
                     }
-                    self.rest.last = Some(key.to_vec());
+                    let last = key.to_vec();
                     if let Some(open) = &mut self.open {
+                        open.range.0 = Bound::Excluded(last.clone());
                         open.has_begun = true;
                     }
+                    self.rest.last = Some(last);
                     return Some(Met::Row(key, value));
                 }
                 Some(Err(error)) => {
                     if let Some(open) = self.open.take() {
-                        self.break_off(open.rest(self.rest.last.as_ref()), &error);
+                        self.break_off(open, &error);
                     }
                 }
                 None => self.open = None,

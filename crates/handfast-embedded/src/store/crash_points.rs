@@ -29,7 +29,7 @@ pub(super) fn open_faulty(path: &Path, options: Options) -> (Arc<FaultyEngine>, 
     let opened = directory::open(&locked, &options).unwrap();
     let engine = Arc::new(FaultyEngine::new(opened.engine));
     let committer = Committer::start(engine.clone(), opened.witness, opened.chain, &options).unwrap();
-    (engine, assemble(committer, Sources::seeded(1), options))
+    (engine, assemble(path.to_owned(), committer, Sources::seeded(1), options))
 }
 
 async fn fill(store: &EmbeddedStore) {

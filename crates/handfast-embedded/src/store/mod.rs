@@ -10,6 +10,7 @@ mod power_loss;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use handfast_store::{Namespace, Sources};
@@ -30,6 +31,7 @@ pub struct EmbeddedStore {
 
 pub(crate) struct Inner {
     pub(crate) committer: Committer,
+    pub(crate) directory: PathBuf,
     pub(crate) sources: Sources,
     pub(crate) options: Options,
     /// Told when something was dropped whose keys are to be removed.

@@ -1,6 +1,6 @@
 //! Opening and closing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -104,13 +104,13 @@ fn open(directory: directory::Directory, sources: Sources, options: Options) -> 
     let opened = directory::open(&directory, &options)?;
     let engine: Arc<dyn Engine> = Arc::new(opened.engine);
     let committer = Committer::start(engine, opened.witness, opened.chain, &options)?;
-    Ok(assemble(committer, sources, options))
+    Ok(assemble(directory.path.clone(), committer, sources, options))
 }
 
 /// The store around its committer.
-pub(super) fn assemble(committer: Committer, sources: Sources, options: Options) -> EmbeddedStore {
+pub(super) fn assemble(directory: PathBuf, committer: Committer, sources: Sources, options: Options) -> EmbeddedStore {
     let removal = Arc::default();
     let (builds, closing) = (Arc::default(), AtomicBool::new(false));
-    let inner = Arc::new(Inner { committer, sources, options, removal, builds, closing });
+    let inner = Arc::new(Inner { directory, committer, sources, options, removal, builds, closing });
     EmbeddedStore { inner, handles: Arc::default() }
 }

@@ -71,6 +71,7 @@ async fn a_damaged_block_hides_nothing_but_what_is_in_it() {
         assert!(hole.starts_with("db.c: documents between"), "{hole}");
         assert!(hole.contains(&file.display().to_string()), "it names the file: {hole}");
         assert!(hole.contains("checksum") && !hole.contains("Mismatch"), "in plain words: {hole}");
+        assert_eq!(hole.matches("checksum").count(), 1, "the block explains all of it: {hole}");
     }
     assert_eq!(report.documents, u64::try_from(DOCUMENTS - lost).unwrap());
     let summary = format!("db.c: {} of {DOCUMENTS} documents can be read", DOCUMENTS - lost);

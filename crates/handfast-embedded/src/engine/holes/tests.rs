@@ -49,3 +49,15 @@ fn what_ranges_have_in_common() {
     check((Unbounded, Excluded(key(3))), None);
     check((Unbounded, Included(key(3))), Some((Included(key(3)), Included(key(3)))));
 }
+
+#[test]
+fn nothing_of_ours_is_between_a_key_and_the_last_before_it() {
+    let check = |key: &[u8], below: &[u8]| {
+        let before = last_before(key);
+        assert!(below < &before[..] && &before[..] < key, "{before:?}");
+    };
+    check(&[1, 2, 3], &[1, 2, 2, 0xff, 0xff]);
+    check(&[1, 2, 0], &[1, 1, 0xff]);
+    assert_eq!(last_before(&[1, 0, 0]), [1, 0]);
+    check(&[1, 1], &[1, 0, 0xff]);
+}

@@ -1,0 +1,66 @@
+//! How far a restore is: for whom it breaks off, and who has to know how to go on.
+
+use std::fmt;
+
+use handfast_store::Namespace;
+
+/// Collections that are named; of more the number is said.
+const NAMED_MAX: usize = 20;
+
+/// What a restore has put in.
+#[derive(Debug, Default)]
+pub(crate) struct Restored {
+    /// Collections of which all is read, with the documents that were put in.
+    whole: Vec<(Namespace, u64)>,
+    /// The one that is being read.
+    begun: Option<(Namespace, u64)>,
+    /// Those that are not begun yet.
+    left: usize,
+}
+
+impl Restored {
+    /// Before a restore of so many collections.
+    pub(super) fn begin(&mut self, collections: usize) {
+        *self = Restored { left: collections, ..Restored::default() };
+    }
+
+    pub(super) fn collection(&mut self, namespace: &Namespace) {
+        self.left = self.left.saturating_sub(1);
+        self.begun = Some((namespace.clone(), 0));
+    }
+
+    pub(super) fn documents(&mut self, inserted: u64) {
+        if let Some((_, documents)) = &mut self.begun {
+            *documents += inserted;
+        }
+    }
+
+    pub(super) fn collection_is_whole(&mut self) {
+        self.whole.extend(self.begun.take());
+    }
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.whole[..] {
+            [] => f.write_str("no collection is restored")?,
+            whole => {
+                f.write_str("restored are ")?;
+                for (number, (namespace, documents)) in whole.iter().take(NAMED_MAX).enumerate() {
+                    let comma = if number == 0 { "" } else { ", " };
+                    write!(f, "{comma}{namespace} ({documents} documents)")?;
+                }
+                if whole.len() > NAMED_MAX {
+                    write!(f, " and {} more", whole.len() - NAMED_MAX)?;
+                }
+            }
+        }
+        if let Some((namespace, documents)) = &self.begun {
+            write!(f, "; of {namespace} {documents} documents are in")?;
+        }
+        if self.left > 0 {
+            write!(f, "; collections not begun: {}", self.left)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Restores that do not come to their end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use bson::{RawDocumentBuf, rawdoc};
+
+use crate::support::{Scratch, assert_one_line, handfast, signal};
+
+/// More than one batch of a restore.
+const DOCUMENTS: i32 = 1500;
+
+fn document(n: i32) -> RawDocumentBuf {
+    rawdoc! { "_id": n, "text": "x" }
+}
+
+fn documents(out: &mut impl Write, count: i32) -> std::io::Result<()> {
+    (0..count).try_for_each(|n| out.write_all(document(n).as_bytes()))
+}
+
+/// A dump of three collections, the second of which is given by the caller.
+fn dump(name: &str) -> Result<Scratch> {
+    let scratch = Scratch::new(name)?;
+    fs::create_dir_all(scratch.path("dump/shop"))?;
+    for collection in ["a", "c"] {
+        documents(&mut File::create(scratch.path(&format!("dump/shop/{collection}.bson")))?, 3)?;
+    }
+    Ok(scratch)
+}
+
+#[test]
+fn a_restore_that_breaks_off_says_how_far_it_came_and_how_to_go_on() -> Result<()> {
+    let scratch = dump("broken-off")?;
+    let mut torn = Vec::new();
+    documents(&mut torn, DOCUMENTS)?;
+    torn.pop();
+    fs::write(scratch.path("dump/shop/b.bson"), &torn)?;
+    let restore = ["restore", "--data", "data", "--from", "dump"];
+    let output = handfast(&scratch, &restore).output()?;
+    let far =
+        "broken off: restored are shop.a (3 documents); of shop.b 1000 documents are in; collections not begun: 1";
+    assert_one_line(&output, 1, far);
+    assert_one_line(
+        &output,
+        1,
+        "cannot restore shop.b: dump/shop/b.bson: document 1500: the file ends within a document",
+    );
+    assert_one_line(&output, 1, "; run it again when that is mended: ");
+
+    // As it says.
+    documents(&mut File::create(scratch.path("dump/shop/b.bson"))?, DOCUMENTS)?;
+    let output = handfast(&scratch, &restore).arg("--drop").output()?;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8(output.stdout)?.starts_with("restored 1506 documents"));
+    Ok(())
+}
+
+#[test]
+fn a_restore_that_is_stopped_says_how_far_it_came() -> Result<()> {
+    let scratch = dump("stopped")?;
+    let pipe = scratch.path("dump/shop/b.bson");
+    ensure!(Command::new("mkfifo").arg(&pipe).status()?.success(), "mkfifo");
+    let mut command = handfast(&scratch, &["restore", "--data", "data", "--from", "dump"]);
+    let mut restore = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    // A collection without an end, until the reader goes away.
+    let id = restore.id();
+    let writer = std::thread::spawn(move || -> Result<i32> {
+        let mut out = std::io::BufWriter::new(OpenOptions::new().write(true).open(pipe)?);
+        for n in 0.. {
+            if n == 10_000 {
+                signal(id, "TERM")?;
+            }
+            if out.write_all(document(n).as_bytes()).is_err() {
+                return Ok(n);
+            }
+        }
+        Ok(0)
+    });
+    let mut said = String::new();
+    restore.stderr.take().context("stderr")?.read_to_string(&mut said)?;
+    assert_eq!(restore.wait()?.code(), Some(1), "{said}");
+    assert!(writer.join().is_ok_and(|written| written.is_ok_and(|written| written > 10_000)), "{said}");
+    assert!(said.contains("broken off: restored are shop.a (3 documents); of shop.b "), "{said}");
+    assert!(said.contains("; collections not begun: 1; run it again"), "{said}");
+    assert!(said.contains("stopped before the end"), "{said}");
+    Ok(())
+}
