@@ -108,13 +108,13 @@ impl Selection {
         Documents { to_skip: self.skip, left, selection: self, filtered: given.filtered, source }
     }
 
-    /// A document that matches, as the caller is to see it.
+    /// A candidate that matches, as the caller is to see it.
     ///
     /// # Errors
     /// Those of the projection.
-    pub fn shown(&self, document: RawDocumentBuf) -> Result<RawDocumentBuf> {
-        let position = self.matching(&document, true)?.unwrap_or_default();
-        self.show(document.into(), position)
+    pub fn shown(&self, candidate: Candidate) -> Result<RawDocumentBuf> {
+        let position = self.matching(&candidate.document, true)?.unwrap_or_default();
+        self.show(candidate, position)
     }
 
     fn matching(&self, document: &RawDocument, filtered: bool) -> Result<Option<MatchPosition>> {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod database;
+mod ending;
 pub mod engine;
 pub mod error;
 pub mod id;

@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | what is in a document, and what may become of it | [`row`] |
 //! | timestamps | `oracle` |
-//! | what a transaction sees | `snapshot` |
+//! | what a transaction sees | `snapshot`, `query` |
 //! | a commit | `committer`, `validation` |
 //! | what became of a transaction | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes`, `rename` |
@@ -51,6 +51,7 @@ mod keeper;
 mod leases;
 mod options;
 mod oracle;
+mod query;
 mod records;
 mod rename;
 mod resolver;
@@ -76,9 +77,9 @@ use handfast_store::{
 use self::committer::{Committer, Prepared};
 use self::core::{Core, Fate};
 use self::oracle::Oracle;
+use self::query::Reader;
 use self::row::{FIELD, Timestamp};
 use self::rows::Rows;
-use self::snapshot::Reader;
 use crate::{Claims, Engine, Holder, Indexes, Outcome, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;

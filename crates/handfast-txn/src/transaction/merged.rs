@@ -13,17 +13,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
-use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_loop;
 use handfast_store::index::{ID_INDEX_NAME, Index, same_key};
-use handfast_store::page::{Filling, Paged};
-use handfast_store::selection::{Selection, check_bounds, named_keys};
+use handfast_store::page::Paged;
+use handfast_store::selection::{Candidate, Selection, check_bounds, named_keys};
 use handfast_store::{
     BatchLimit, Cursor, Error as StoreError, Find, Hint, IndexSpec, Page, Result as StoreResult, Snapshot, Sources,
     blocking_if, insertion,
 };
 
 use super::own::{Writes, id_key};
+use crate::ending::{Ending, Matches};
 
 /// How much of the snapshot's results is read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
@@ -53,24 +53,22 @@ pub(super) async fn open(
         move || own_matches(&selection, &candidates, hinted.as_ref(), &request)
     });
     let own = own.await?;
-    let (skip, limit, own_first) = (request.skip, request.limit, is_backwards(&request));
     let hidden = writes.len() as u64;
     let base = Find {
         projection: RawDocumentBuf::new(),
         skip: 0,
         // Each own document hides one of the snapshot's at most.
-        limit: limit.map(|limit| limit.saturating_add(skip).saturating_add(hidden)),
-        ..request
+        limit: request.limit.map(|limit| limit.saturating_add(request.skip).saturating_add(hidden)),
+        ..request.clone()
     };
     let cursor: Box<dyn Cursor> = match snapshot {
         Some(snapshot) => snapshot.find(base).await?,
         None => Box::new(Paged::new(std::iter::empty())),
     };
-    let left = limit.unwrap_or(u64::MAX);
     let base = Base { cursor, ready: VecDeque::new(), exhausted: false };
-    let (to_skip, next, lost) = (skip, None, false);
-    let cursor = Merged { base, writes, own, own_first, selection, loops, to_skip, left, next, lost, _stop: stop };
-    Ok(Box::new(cursor))
+    let own_first = is_backwards(&request);
+    let merged = Merged { base, writes, own, own_first, selection: Arc::clone(&selection) };
+    Ok(Box::new(Ending::new(merged, selection, &request, stop)))
 }
 
 /// The written documents that can match: those that the filter names by `_id`, or all.
@@ -152,16 +150,6 @@ struct Merged {
     /// Without a sort: the transaction's own documents come before the others.
     own_first: bool,
     selection: Arc<Selection>,
-    /// What is asked for may take any time.
-    loops: bool,
-    to_skip: u64,
-    left: u64,
-    /// Ready, but too large for the page before.
-    next: Option<RawDocumentBuf>,
-    /// A document is being made ready. If it is still so when the next page is asked for, whoever asked had gone away,
-    /// and the document went with it.
-    lost: bool,
-    _stop: StopOnDrop,
 }
 
 /// The snapshot's results, those that the transaction has written left out.
@@ -190,9 +178,9 @@ impl Base {
     }
 }
 
-impl Merged {
-    /// The next document that matches, in order.
-    async fn next_match(&mut self) -> StoreResult<Option<RawDocumentBuf>> {
+#[async_trait]
+impl Matches for Merged {
+    async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
         let sort = self.selection.sort();
         let first = self.base.peek(&self.writes).await?;
         let own_first = match (first, self.own.front()) {
@@ -202,52 +190,9 @@ impl Merged {
             (Some(first), Some((key, _))) => *key < sort.key(first)?,
         };
         if own_first {
-            return Ok(self.own.pop_front().map(|(_, document)| document));
+            return Ok(self.own.pop_front().map(|(_, document)| document.into()));
         }
-        Ok(self.base.ready.pop_front())
-    }
-
-    /// As the caller is to see it.
-    async fn shown(&mut self, document: RawDocumentBuf) -> StoreResult<RawDocumentBuf> {
-        let selection = Arc::clone(&self.selection);
-        self.lost = true;
-        let shown = blocking_if(self.loops, move || selection.shown(document)).await;
-        self.lost = false;
-        shown
-    }
-
-    async fn peek(&mut self) -> StoreResult<Option<&RawDocumentBuf>> {
-        if self.lost {
-            let text = "the cursor lost a document, as the reader went away while it was read: query again";
-            return Err(StoreError::command(Code::CursorKilled, text));
-        }
-        while self.next.is_none() && self.left > 0 {
-            let Some(document) = self.next_match().await? else {
-                self.left = 0;
-                break;
-            };
-            if self.to_skip > 0 {
-                self.to_skip -= 1;
-                continue;
-            }
-            self.left -= 1;
-            self.next = Some(self.shown(document).await?);
-        }
-        Ok(self.next.as_ref())
-    }
-}
-
-#[async_trait]
-impl Cursor for Merged {
-    async fn next_page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
-        let mut filling = Filling::new(limit);
-        while let Some(document) = self.peek().await? {
-            if !filling.has_room_for(document) {
-                return Ok(filling.full());
-            }
-            filling.take(self.next.take());
-        }
-        Ok(filling.last())
+        Ok(self.base.ready.pop_front().map(Candidate::from))
     }
 }
 

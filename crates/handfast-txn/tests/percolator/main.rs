@@ -13,6 +13,7 @@ mod costs;
 mod crash_points;
 mod leases;
 mod outcomes;
+mod queries;
 mod rules;
 mod steps;
 mod support;
