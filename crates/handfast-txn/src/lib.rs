@@ -4,6 +4,7 @@ pub mod database;
 mod ending;
 pub mod engine;
 pub mod error;
+mod hinted;
 pub mod id;
 pub mod local;
 pub mod options;

@@ -27,8 +27,9 @@ use handfast_store::{
 };
 
 use super::row::{Key, Row, Timestamp};
-use super::snapshot::{PercolatorSnapshot, encoded};
+use super::snapshot::{PercolatorSnapshot, encoded, with_record};
 use crate::ending::{Ending, Matches};
+use crate::hinted::Hinted;
 
 /// How much of the store's results is read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
@@ -49,24 +50,20 @@ impl Snapshot for Reader {
     }
 
     async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
-        let has_bounds = request.min.is_some() || request.max.is_some();
-        if request.return_key || request.show_record_id || has_bounds {
-            let text = "returnKey, showRecordId, min and max are not possible on a store whose documents have versions";
-            return Err(StoreError::command(Code::OperationNotSupportedInTransaction, text));
-        }
-        check_bounds(&request)?;
+        let hinted = self.hinted(&request).await?;
         let selection = Arc::new(Selection::compile(&request, &self.0.core.sources)?);
         let stop = selection.context().interrupt.stop_on_drop();
         let judged: Box<dyn Judged> = match named_ids(selection.filter()).filter(|_| request.hint.is_none()) {
             Some(ids) => {
                 let ids = ids.into_iter().map(RawBson::from).collect();
                 let (snapshot, namespace) = (Arc::clone(&self.0), request.namespace.clone());
-                Box::new(ByIds { snapshot, namespace, ids, ready: VecDeque::new() })
+                let shows_record = request.show_record_id;
+                Box::new(ByIds { snapshot, namespace, ids, shows_record, ready: VecDeque::new() })
             }
             None => Box::new(Scan::open(Arc::clone(&self.0), &request).await?),
         };
-        let loops = may_loop(&request.filter);
-        let mut filtered = Filtered { judged, selection: Arc::clone(&selection), loops };
+        let (loops, shows_key) = (may_loop(&request.filter), request.return_key);
+        let mut filtered = Filtered { judged, hinted, shows_key, selection: Arc::clone(&selection), loops };
         if !selection.sort().is_empty() {
             let sorted = Sorted::of(&mut filtered, &request).await?;
             return Ok(Box::new(Ending::new(sorted, selection, &request, stop)));
@@ -75,6 +72,26 @@ impl Snapshot for Reader {
         // What cannot be read at this snapshot is better known now than after the first page.
         cursor.peek().await?;
         Ok(Box::new(cursor))
+    }
+}
+
+impl Reader {
+    /// The index that the find names. The store asks it for the visible versions; whether it would hold those that are shown is
+    /// for us to see.
+    async fn hinted(&self, request: &Find) -> StoreResult<Option<Hinted>> {
+        check_bounds(request)?;
+        if request.hint.is_none() {
+            if request.return_key {
+                let text = "returnKey needs a hint on a store whose documents have versions: name the index";
+                return Err(StoreError::command(Code::CommandNotSupported, text));
+            }
+            return Ok(None);
+        }
+        match self.0.core.rows.store.list_indexes(&request.namespace).await {
+            // The store says what it thinks of a hint to nothing.
+            Err(error) if error.code() == Code::NamespaceNotFound => Ok(None),
+            listed => Hinted::of(request, &listed?.into_iter().map(|index| index.spec).collect::<Vec<_>>()),
+        }
     }
 }
 
@@ -87,6 +104,10 @@ trait Judged: Send {
 /// Those that match.
 struct Filtered {
     judged: Box<dyn Judged>,
+    /// The index that holds them all.
+    hinted: Option<Hinted>,
+    /// What is shown of them is the key in that index.
+    shows_key: bool,
     selection: Arc<Selection>,
     /// To match may take any time.
     loops: bool,
@@ -95,7 +116,11 @@ struct Filtered {
 #[async_trait]
 impl Matches for Filtered {
     async fn next_match(&mut self) -> StoreResult<Option<Candidate>> {
-        while let Some(candidate) = self.judged.next().await? {
+        while let Some(mut candidate) = self.judged.next().await? {
+            if let Some(hinted) = &self.hinted {
+                let Some(key) = hinted.key(&candidate.document)? else { continue };
+                candidate.key = if self.shows_key { hinted.shown(&candidate.document, &key)? } else { None };
+            }
             let selection = Arc::clone(&self.selection);
             let matching = move || {
                 let matches = selection.filter().matches(&candidate.document, selection.context())?;
@@ -138,19 +163,18 @@ struct ByIds {
     snapshot: Arc<PercolatorSnapshot>,
     namespace: Namespace,
     ids: VecDeque<RawBson>,
-    ready: VecDeque<RawDocumentBuf>,
+    shows_record: bool,
+    ready: VecDeque<Candidate>,
 }
 
 #[async_trait]
 impl Judged for ByIds {
     async fn next(&mut self) -> StoreResult<Option<Candidate>> {
         while self.ready.is_empty() && !self.ids.is_empty() {
-            let some: Vec<_> = self.ids.iter().take(IDS_AT_ONCE).cloned().collect();
-            let asked = some.len();
-            self.ready = self.snapshot.by_ids(&self.namespace, some).await?.into();
-            self.ids.drain(..asked);
+            let some = self.ids.drain(..self.ids.len().min(IDS_AT_ONCE)).collect();
+            self.ready = self.snapshot.found_by_ids(&self.namespace, some, self.shows_record).await?.into();
         }
-        Ok(self.ready.pop_front().map(Candidate::from))
+        Ok(self.ready.pop_front())
     }
 }
 
@@ -181,23 +205,20 @@ impl Scan {
             sort: RawDocumentBuf::new(),
             skip: 0,
             limit: None,
+            return_key: false,
             ..request.clone()
         };
-        if find.hint.is_some() {
-            // Refused before anything is read, if there is no such index.
-            snapshot.core.rows.store.find(find.clone()).await?;
-        }
         let part = Part::Locked;
         let cursor = snapshot.core.rows.store.find(of_part(part, &find, snapshot.at)).await?;
         let (ready, seen) = (VecDeque::new(), HashSet::new());
         Ok(Scan { snapshot, find, part, cursor, ready, is_exhausted: false, seen })
     }
 
-    /// The next row of any part.
-    async fn next_row(&mut self) -> StoreResult<Option<Row>> {
+    /// The next row of any part, with the store's id of its record if that is asked for.
+    async fn next_row(&mut self) -> StoreResult<Option<(Row, Option<i64>)>> {
         loop {
             if let Some(document) = self.ready.pop_front() {
-                return Row::from_document(&document).map(Some);
+                return with_record(document, self.find.show_record_id).map(Some);
             }
             if !self.is_exhausted {
                 let page = self.cursor.next_page(READ_AHEAD).await?;
@@ -219,12 +240,12 @@ impl Scan {
 #[async_trait]
 impl Judged for Scan {
     async fn next(&mut self) -> StoreResult<Option<Candidate>> {
-        while let Some(row) = self.next_row().await? {
+        while let Some((row, record)) = self.next_row().await? {
             let key = Key { namespace: self.find.namespace.clone(), id: row.id.clone() };
             let is_first = self.part == Part::Locked || self.seen.insert(encoded(key.id.as_raw_bson_ref()));
             let document = if is_first { self.snapshot.judged(&key, row).await? } else { None };
             if let Some(document) = document.filter(|_| self.part != Part::Locked) {
-                return Ok(Some(document.into()));
+                return Ok(Some(Candidate { record, ..document.into() }));
             }
         }
         Ok(None)
@@ -239,5 +260,5 @@ fn of_part(part: Part, find: &Find, at: Timestamp) -> Find {
         Part::Locked => rawdoc! { "_hf.lock.s": { "$lte": at } },
         Part::Newer => rawdoc! { "_hf.c": { "$gt": at } },
     };
-    Find::new(find.namespace.clone(), filter)
+    Find { show_record_id: find.show_record_id, ..Find::new(find.namespace.clone(), filter) }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::{Code, key};
+use handfast_store::selection::Candidate;
 use handfast_store::{Error as StoreError, Find, Namespace, Result as StoreResult, StoreExt};
 
 use super::core::{Core, conflict, lock};
@@ -129,26 +130,41 @@ impl PercolatorSnapshot {
         }))
     }
 
-    /// The documents with these `_id`s.
+    /// The documents with these `_id`s, in their order.
     pub(super) async fn by_ids(&self, namespace: &Namespace, ids: Vec<RawBson>) -> StoreResult<Vec<RawDocumentBuf>> {
+        let found = self.found_by_ids(namespace, ids, false).await?;
+        Ok(found.into_iter().map(|found| found.document).collect())
+    }
+
+    /// The documents with these `_id`s, in their order, with the store's ids of their records if that is asked for.
+    pub(super) async fn found_by_ids(
+        &self,
+        namespace: &Namespace,
+        ids: Vec<RawBson>,
+        shows_record: bool,
+    ) -> StoreResult<Vec<Candidate>> {
         let keys: Vec<_> = ids.into_iter().map(|id| Key { namespace: namespace.clone(), id }).collect();
-        let unknown: RawArrayBuf =
-            keys.iter().filter(|key| self.known(key).is_none()).map(|key| key.id.clone()).collect();
+        let known = |key: &Key| self.known(key).filter(|_| !shows_record);
+        let unknown: RawArrayBuf = keys.iter().filter(|key| known(key).is_none()).map(|key| key.id.clone()).collect();
         let mut read = HashMap::new();
         if !unknown.is_empty() {
-            let find = Find::new(namespace.clone(), rawdoc! { "_id": { "$in": unknown } });
+            let filter = rawdoc! { "_id": { "$in": unknown } };
+            let find = Find { show_record_id: shows_record, ..Find::new(namespace.clone(), filter) };
             for document in self.core.rows.store.find_all(find).await? {
-                let row = Row::from_document(&document)?;
-                read.insert(encoded(row.id.as_raw_bson_ref()), row);
+                let (row, record) = with_record(document, shows_record)?;
+                read.insert(encoded(row.id.as_raw_bson_ref()), (row, record));
             }
             self.core.check_kept(self).await?;
         }
-        let mut documents = Vec::new();
+        let mut found = Vec::new();
         for key in keys {
-            let row = self.known(&key).or_else(|| read.remove(&encoded(key.id.as_raw_bson_ref())));
-            documents.extend(self.judged(&key, row.unwrap_or_else(|| Row::missing(key.id.clone()))).await?);
+            let known = known(&key).map(|row| (row, None));
+            let row = known.or_else(|| read.remove(&encoded(key.id.as_raw_bson_ref())));
+            let (row, record) = row.unwrap_or_else(|| (Row::missing(key.id.clone()), None));
+            let document = self.judged(&key, row).await?;
+            found.extend(document.map(|document| Candidate { record, ..document.into() }));
         }
-        Ok(documents)
+        Ok(found)
     }
 }
 
@@ -160,6 +176,29 @@ impl Drop for PercolatorSnapshot {
 
 fn place(key: &Key) -> (Namespace, Vec<u8>) {
     (key.namespace.clone(), encoded(key.id.as_raw_bson_ref()))
+}
+
+/// A document of the store as a row; if that was asked for, with the id of its record, which the store puts behind its fields.
+///
+/// # Errors
+/// `CommandNotSupported` (115) if the store does not; `InternalError` (1) for what is no row.
+pub(super) fn with_record(document: RawDocumentBuf, shows_record: bool) -> StoreResult<(Row, Option<i64>)> {
+    if !shows_record {
+        return Ok((Row::from_document(&document)?, None));
+    }
+    let mut own = RawDocumentBuf::new();
+    let mut record = None;
+    for (name, value) in document.iter().flatten() {
+        match (name.as_str(), value) {
+            ("$recordId", RawBsonRef::Int64(id)) => record = Some(id),
+            _ => own.append(name, value),
+        }
+    }
+    if record.is_none() {
+        let text = "the store shows no ids of its records: showRecordId is not possible on it";
+        return Err(StoreError::command(Code::CommandNotSupported, text));
+    }
+    Ok((Row::from_document(&own)?, record))
 }
 
 /// The key of an `_id`: equal for equal values.

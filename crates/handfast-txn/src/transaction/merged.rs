@@ -11,12 +11,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_mql::expression::may_loop;
-use handfast_store::index::{ID_INDEX_NAME, Index, same_key};
 use handfast_store::page::Paged;
-use handfast_store::selection::{Candidate, Selection, check_bounds, named_keys};
+use handfast_store::selection::{Candidate, Selection, named_keys};
 use handfast_store::{
     BatchLimit, Cursor, Error as StoreError, Find, Hint, IndexSpec, Page, Result as StoreResult, Snapshot, Sources,
     blocking_if, insertion,
@@ -24,6 +23,7 @@ use handfast_store::{
 
 use super::own::{Writes, id_key};
 use crate::ending::{Ending, Matches};
+use crate::hinted::Hinted;
 
 /// How much of the snapshot's results is read ahead.
 const READ_AHEAD: BatchLimit = BatchLimit { documents: 1000, bytes: 1024 * 1024 };
@@ -47,7 +47,7 @@ pub(super) async fn open(
     let stop = selection.context().interrupt.stop_on_drop();
     let loops = may_loop(&request.filter) || may_loop(&request.projection);
     let candidates = candidates(&selection, &writes);
-    let hinted = hinted(&request, indexes)?;
+    let hinted = Hinted::of(&request, indexes)?;
     let own = blocking_if(loops || candidates.len() > INLINE_DOCUMENTS_MAX, {
         let (selection, request) = (Arc::clone(&selection), request.clone());
         move || own_matches(&selection, &candidates, hinted.as_ref(), &request)
@@ -83,14 +83,14 @@ fn candidates(selection: &Selection, writes: &Writes) -> Vec<Arc<RawDocumentBuf>
 fn own_matches(
     selection: &Selection,
     candidates: &[Arc<RawDocumentBuf>],
-    hinted: Option<&Index>,
+    hinted: Option<&Hinted>,
     request: &Find,
 ) -> StoreResult<VecDeque<(Vec<u8>, RawDocumentBuf)>> {
     let mut matches = Vec::new();
     for document in candidates {
         selection.context().interrupt.check()?;
         let found = match hinted {
-            Some(index) => within(index, document, request)?,
+            Some(hinted) => hinted.key(document)?.is_some(),
             None => true,
         };
         if found && selection.filter().matches(document, selection.context())? {
@@ -105,25 +105,6 @@ fn own_matches(
     Ok(matches.into())
 }
 
-/// The index that a hint names, if it is one that may leave documents out or that has bounds.
-fn hinted(request: &Find, indexes: &[IndexSpec]) -> StoreResult<Option<Index>> {
-    check_bounds(request)?;
-    let named = |spec: &&IndexSpec| match &request.hint {
-        Some(Hint::Name(name)) => spec.name == *name,
-        Some(Hint::Key(key)) => same_key(&spec.key, key),
-        None => false,
-    };
-    let found = indexes.iter().find(named);
-    let is_natural = matches!(&request.hint, Some(Hint::Key(key)) if matches!(key.get("$natural"), Ok(Some(_))));
-    if request.hint.is_some() && found.is_none() && !is_natural {
-        let text =
-            "error processing query: planner returned error: hint provided does not correspond to an existing index";
-        return Err(StoreError::command(Code::BadValue, text));
-    }
-    let spec = found.filter(|spec| spec.name != ID_INDEX_NAME || request.min.is_some() || request.max.is_some());
-    spec.cloned().map(Index::compile).transpose()
-}
-
 /// Whether the newest documents are to come first: `{$natural: -1}`.
 fn is_backwards(request: &Find) -> bool {
     let Some(Hint::Key(key)) = &request.hint else { return false };
@@ -133,14 +114,6 @@ fn is_backwards(request: &Find) -> bool {
         Some(RawBsonRef::Double(direction)) => direction < 0.0,
         _ => false,
     }
-}
-
-/// Whether an index holds a document within the bounds of a find.
-fn within(index: &Index, document: &RawDocument, request: &Find) -> StoreResult<bool> {
-    let min = request.min.as_deref().map(|min| index.bound(min)).transpose()?;
-    let max = request.max.as_deref().map(|max| index.bound(max)).transpose()?;
-    let keys = index.keys(document)?.keys;
-    Ok(keys.iter().any(|key| min.as_ref().is_none_or(|min| key >= min) && max.as_ref().is_none_or(|max| key < max)))
 }
 
 struct Merged {

@@ -1,15 +1,18 @@
 //! Queries at a snapshot: what they cost, and what they hold in memory.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{BatchLimit, DocumentStore, Find, Insert, Result as StoreResult, Snapshot};
+use handfast_store::{
+    BatchLimit, CreateIndexes, DocumentStore, Find, Hint, IndexSpec, Insert, Result as StoreResult, Snapshot, StoreExt,
+};
 use handfast_txn::{Engine, Percolator};
 
 use crate::support::*;
@@ -25,6 +28,119 @@ async fn with_accounts(count: i32) -> Bank {
 async fn snapshot_over(bank: &Bank, store: Arc<dyn DocumentStore>) -> Arc<dyn Snapshot> {
     let engine = Percolator::new(store, bank.sources.clone(), options()).unwrap();
     engine.begin(Duration::MAX).await.unwrap().snapshot
+}
+
+fn by_balance() -> Option<Hint> {
+    Some(Hint::Key(rawdoc! { "balance": 1 }))
+}
+
+/// Ten accounts with an index on their balances, and a snapshot. After it 2 got 70, 3 got 5, 4 left, and 40 came with 4.
+async fn before_some_changes() -> (Bank, Arc<dyn Snapshot>) {
+    let bank = Bank::of_the_seed().await;
+    let database = bank.process();
+    let account = |id: i32| rawdoc! { "_id": id, "balance": id };
+    let made = (100..110).map(|id| rawdoc! { "_id": id, "balance": id });
+    database.insert(Insert::new(accounts(), (0..10).map(account).chain(made).collect())).await.unwrap();
+    let indexes = vec![IndexSpec::new(rawdoc! { "balance": 1 })];
+    database.create_indexes(CreateIndexes { namespace: accounts(), indexes }).await.unwrap();
+    let snapshot = snapshot_over(&bank, bank.store.clone()).await;
+    for (id, balance) in [(2, 70), (3, 5)] {
+        let change = rawdoc! { "$set": { "balance": balance } };
+        database.update_one(&accounts(), rawdoc! { "_id": id }, change).await.unwrap();
+    }
+    database.delete_one(&accounts(), rawdoc! { "_id": 4 }).await.unwrap();
+    database.insert_one(&accounts(), rawdoc! { "_id": 40, "balance": 4 }).await.unwrap();
+    (bank, snapshot)
+}
+
+/// The bounds are those of the versions that the snapshot has, not of those that the store's index holds.
+#[tokio::test]
+async fn bounds_are_of_the_snapshot() {
+    let (_bank, snapshot) = before_some_changes().await;
+    let between = |min: i32, max: i32| Find {
+        hint: by_balance(),
+        min: Some(rawdoc! { "balance": min }),
+        max: Some(rawdoc! { "balance": max }),
+        sort: rawdoc! { "_id": 1 },
+        ..Find::new(accounts(), rawdoc! { "_id": { "$type": "number" } })
+    };
+    let ids = async |min, max| {
+        let found = all(&*snapshot, between(min, max)).await.unwrap();
+        found.iter().map(|account| account.get_i32("_id").unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(2, 6).await, [2, 3, 4, 5]);
+    assert_eq!(ids(5, 8).await, [5, 6, 7]);
+    assert!(ids(50, 100).await.is_empty());
+    assert_eq!(all(&*snapshot, between(6, 6)).await.unwrap_err().code(), Code(51175));
+    let of_another = Find { min: Some(rawdoc! { "_id": 1 }), ..between(1, 2) };
+    assert_eq!(all(&*snapshot, of_another).await.unwrap_err().code(), Code(51174));
+    let unhinted = Find { hint: None, ..between(1, 2) };
+    assert_eq!(all(&*snapshot, unhinted).await.unwrap_err().code(), Code(51173));
+}
+
+/// What is shown is the key of the version that the snapshot has.
+#[tokio::test]
+async fn keys_are_those_of_the_snapshot() {
+    let (_bank, snapshot) = before_some_changes().await;
+    let keys = |hint| Find {
+        hint,
+        return_key: true,
+        sort: rawdoc! { "balance": 1 },
+        limit: Some(3),
+        ..Find::new(accounts(), rawdoc! { "_id": { "$gte": 2, "$lt": 100 } })
+    };
+    let by = async |hint| all(&*snapshot, keys(Some(hint))).await.unwrap();
+    let balances = [rawdoc! { "balance": 2 }, rawdoc! { "balance": 3 }, rawdoc! { "balance": 4 }];
+    assert_eq!(by(Hint::Name("balance_1".to_owned())).await, balances);
+    assert_eq!(
+        by(Hint::Name("_id_".to_owned())).await,
+        [rawdoc! { "_id": 2 }, rawdoc! { "_id": 3 }, rawdoc! { "_id": 4 }]
+    );
+    let error = all(&*snapshot, keys(None)).await.unwrap_err();
+    assert_eq!(error.code(), Code::CommandNotSupported);
+    assert!(error.message().contains("needs a hint"), "{error}");
+}
+
+/// An index that leaves documents out leaves them out as the snapshot has them.
+#[tokio::test]
+async fn a_sparse_index_is_that_of_the_snapshot() {
+    let bank = Bank::of_the_seed().await;
+    let database = bank.process();
+    let indexes = vec![IndexSpec { sparse: true, ..IndexSpec::new(rawdoc! { "vip": 1 }) }];
+    database.create_indexes(CreateIndexes { namespace: accounts(), indexes }).await.unwrap();
+    let set = async |name: &str, change: RawDocumentBuf| {
+        database.update_one(&accounts(), rawdoc! { "_id": name }, change).await.unwrap();
+    };
+    set("Bob", rawdoc! { "$set": { "vip": true } }).await;
+    let snapshot = snapshot_over(&bank, bank.store.clone()).await;
+    set("Bob", rawdoc! { "$unset": { "vip": true } }).await;
+    set("Joe", rawdoc! { "$set": { "vip": true } }).await;
+    let hint = Some(Hint::Name("vip_1".to_owned()));
+    let found = all(&*snapshot, Find { hint, ..Find::new(accounts(), rawdoc! {}) }).await.unwrap();
+    assert_eq!(found.iter().map(|found| found.get_str("_id").unwrap()).collect::<Vec<_>>(), ["Bob"]);
+}
+
+/// The store's ids of its records, however a document is found, also if the snapshot has read it before.
+#[tokio::test]
+async fn records_are_shown() {
+    let (bank, snapshot) = before_some_changes().await;
+    let shown = |filter| Find { show_record_id: true, ..Find::new(accounts(), filter) };
+    let mut expected = BTreeMap::new();
+    for found in bank.store.find_all(shown(rawdoc! {})).await.unwrap() {
+        expected.insert(found.get("_id").unwrap().unwrap().as_i32(), found.get_i64("$recordId").unwrap());
+    }
+    let ids: RawArrayBuf = (0..10).map(RawBson::Int32).collect();
+    let by_id = rawdoc! { "_id": { "$in": ids } };
+    let by_scan = rawdoc! { "balance": { "$lt": 10 }, "_id": { "$type": "number" } };
+    for filter in [by_id.clone(), by_scan, by_id] {
+        let found = all(&*snapshot, shown(filter)).await.unwrap();
+        assert_eq!(found.len(), 10);
+        for account in found {
+            let id = account.get_i32("_id").unwrap();
+            let as_it_was = rawdoc! { "_id": id, "balance": id, "$recordId": expected[&Some(id)] };
+            assert_eq!(account, as_it_was);
+        }
+    }
 }
 
 async fn all(snapshot: &dyn Snapshot, find: Find) -> StoreResult<Vec<RawDocumentBuf>> {
@@ -46,15 +162,15 @@ async fn a_sort_that_is_too_large_ends_early() {
     bank.sources = bank.sources.clone().with_stage_bytes(1024 * 1024);
     let counting = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
     let snapshot = snapshot_over(&bank, counting.clone()).await;
-    let by_balance =
+    let in_order =
         |limit| Find { sort: rawdoc! { "balance": 1, "_id": 1 }, limit, ..Find::new(accounts(), rawdoc! {}) };
     let before = counting.operations();
-    let error = all(&*snapshot, by_balance(None)).await.unwrap_err();
+    let error = all(&*snapshot, in_order(None)).await.unwrap_err();
     assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed, "{error}");
     let operations = counting.operations() - before;
     assert!(operations < 10, "{operations}");
     // The first few need little.
-    let least = all(&*snapshot, by_balance(Some(3))).await.unwrap();
+    let least = all(&*snapshot, in_order(Some(3))).await.unwrap();
     let ids: Vec<_> = least.iter().map(|account| account.get_i32("_id").unwrap()).collect();
     assert_eq!(ids, [0, 100, 200]);
 }
