@@ -7,6 +7,7 @@ mod measure;
 mod pattern;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod users;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 pub(crate) use self::measure::{BankArguments, BenchArguments, BenchFlags, ProcessFlags, SubjectFlags};
 pub(crate) use self::pattern::*;
+pub(crate) use self::transfer::{AccountIdType, TransferArguments, TransferFormat, TransferMechanism};
 pub(crate) use self::users::{PasswordFlags, UserArguments, UserFlags};
 use crate::configuration::{self, Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
 
@@ -104,6 +106,18 @@ pub(crate) enum Command {
         handfast bank --lost-replies 5 --isolation serializable --history run.jsonl --json"
     )]
     Bank(Box<BankArguments>),
+
+    /// Apply the transfers of a file, each exactly once, however often this is killed and run again
+    #[command(
+        after_help = "Amounts are whole numbers of the smallest unit of the currency. A row that is rejected changes nothing; \
+        exit code 1 if there is one.\n\n\
+        Examples:\n  \
+        handfast transfer march.csv --data /srv/handfast --database bank\n  \
+        handfast transfer march.csv --batch march --rejects rejected.jsonl --data /srv/handfast --database bank\n  \
+        handfast transfer - --format jsonl --mechanism two-phase --database bank --store mongodb://127.0.0.1:27017\n  \
+        handfast transfer march.csv --mechanism ledger --asset EUR --data /srv/handfast --database bank"
+    )]
+    Transfer(Box<TransferArguments>),
 
     /// Look at a queue of jobs, and put right what went wrong in it
     #[command(

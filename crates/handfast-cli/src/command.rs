@@ -21,7 +21,7 @@ use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::logging;
 use crate::shutdown::{STOPPING, Shutdown};
-use crate::{bank, bench, pattern};
+use crate::{bank, bench, pattern, transfer};
 
 /// Runs a command.
 pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
@@ -68,6 +68,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
             let (settings, console) = prepare(open)?;
             block_on(until_stopped(user::run(&settings, &arguments, console)))
         }
+        Command::Transfer(arguments) => transfer::run(&arguments),
         Command::Jobs(arguments) => pattern::jobs(&arguments),
         Command::Ledger(arguments) => pattern::ledger(&arguments),
         Command::TwoPhase(arguments) => pattern::two_phase(&arguments),

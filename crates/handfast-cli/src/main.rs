@@ -23,6 +23,7 @@ mod pattern;
 mod scratch;
 mod shutdown;
 mod store;
+mod transfer;
 
 use std::process::ExitCode;
 

@@ -85,7 +85,7 @@ pub(crate) fn fields<N: FieldNames>(renamed: &[Renamed]) -> anyhow::Result<N> {
 }
 
 /// Rounds one after the other, as long as they get further.
-async fn rounds(
+pub(crate) async fn rounds(
     console: Console,
     what: &'static str,
     unit: &'static str,

@@ -12,4 +12,5 @@ mod patterns;
 mod restore;
 mod serve;
 mod support;
+mod transfer;
 mod users;

@@ -1,0 +1,118 @@
+//! What became of the rows: counts, and those that were rejected, with their lines.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+
+use super::mechanism::Fate;
+use super::per_second;
+use crate::arguments::TransferMechanism;
+use crate::console::{Console, write_remark};
+
+/// Rejected rows that are told one by one; a file has them all.
+const SHOWN_MAX: u64 = 20;
+
+pub(super) struct Report {
+    mechanism: TransferMechanism,
+    rejects: Option<Rejects>,
+    applied: u64,
+    already: u64,
+    rejected: u64,
+    unsettled: u64,
+}
+
+/// A file for what was rejected.
+struct Rejects {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Report {
+    pub(super) fn new(rejects: Option<&Path>, mechanism: TransferMechanism) -> Result<Self> {
+        let rejects = rejects.map(Rejects::create).transpose()?;
+        Ok(Report { mechanism, rejects, applied: 0, already: 0, rejected: 0, unsettled: 0 })
+    }
+
+    /// Counts a row, and tells it if it was not applied.
+    pub(super) fn count(&mut self, line: u64, text: &str, fate: &Fate) -> Result<()> {
+        let (count, what, why) = match fate {
+            Fate::Applied => return Ok(self.applied += 1),
+            Fate::Already => return Ok(self.already += 1),
+            Fate::Rejected(why) => (&mut self.rejected, "rejected", why),
+            Fate::Unsettled(why) => (&mut self.unsettled, "unsettled", why),
+        };
+        *count += 1;
+        match self.rejected + self.unsettled {
+            shown if shown <= SHOWN_MAX => write_remark(&format!("line {line} {what}: {why}")),
+            next if next == SHOWN_MAX + 1 => write_remark("more rows are not applied: --rejects FILE has them all"),
+            _ => {}
+        }
+        match &mut self.rejects {
+            Some(rejects) => rejects.write(&json!({ "line": line, "outcome": what, "reason": why, "row": text })),
+            None => Ok(()),
+        }
+    }
+
+    /// For the progress.
+    pub(super) fn in_short(&self) -> String {
+        let Report { applied, already, rejected, .. } = self;
+        format!("{applied} applied, {already} already applied, {rejected} rejected")
+    }
+
+    /// Whether every row is applied.
+    pub(super) fn is_complete(&self) -> bool {
+        self.rejected == 0 && self.unsettled == 0
+    }
+
+    /// Tells the counts, also of a run that broke off.
+    pub(super) fn finish(&mut self, console: Console, took: Duration, to_the_end: bool) -> Result<()> {
+        if let Some(rejects) = &mut self.rejects {
+            rejects.finish()?;
+        }
+        let Report { applied, already, rejected, unsettled, .. } = self;
+        let mechanism = match self.mechanism {
+            TransferMechanism::Transaction => "transaction",
+            TransferMechanism::TwoPhase => "two-phase",
+            TransferMechanism::Ledger => "ledger",
+        };
+        let rows = *applied + *already + *rejected + *unsettled;
+        let text = || {
+            let unsettled = if *unsettled == 0 { String::new() } else { format!(", {unsettled} unsettled") };
+            let rate = per_second(rows, took);
+            let counts = format!("{applied} applied, {already} already applied, {rejected} rejected{unsettled}");
+            format!("{rows} rows by {mechanism}: {counts}; {rate:.0} a second")
+        };
+        let json = json!({
+            "rows": rows,
+            "applied": applied,
+            "already_applied": already,
+            "rejected": rejected,
+            "unsettled": unsettled,
+            "to_the_end": to_the_end,
+            "mechanism": mechanism,
+            "seconds": took.as_secs_f64(),
+        });
+        Ok(console.report(text, &json)?)
+    }
+}
+
+impl Rejects {
+    fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).with_context(|| format!("--rejects: cannot write {}", path.display()))?;
+        Ok(Rejects { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    fn write(&mut self, line: &serde_json::Value) -> Result<()> {
+        let failed = || format!("--rejects: cannot write {}", self.path.display());
+        writeln!(self.file, "{line}").with_context(failed)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let failed = || format!("--rejects: cannot write {}", self.path.display());
+        self.file.flush().and_then(|()| self.file.get_ref().sync_all()).with_context(failed)
+    }
+}

@@ -1,0 +1,324 @@
+//! `handfast transfer`: every row once, whatever happens to the program meanwhile.
+
+use std::fmt::Write as _;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bson::rawdoc;
+use handfast_embedded::{EmbeddedStore, Options};
+use handfast_patterns::ledger::{Ledger, NewAccount, NewEntry};
+use handfast_store::{Find, Namespace, Sources, StoreExt};
+use serde_json::Value;
+
+use crate::support::{Scratch, Serve, assert_one_line, handfast};
+
+/// A file that is not at its end after so many runs never comes there.
+const KILLS_MAX: u32 = 150;
+
+const ACCOUNTS: i64 = 10;
+/// What each account has at first.
+const BALANCE: i64 = 100_000;
+
+fn place(collection: &str) -> Namespace {
+    Namespace::new("bank", collection).unwrap()
+}
+
+fn account(number: i64) -> String {
+    format!("a{number}")
+}
+
+async fn open(scratch: &Scratch) -> Result<(EmbeddedStore, Sources)> {
+    let sources = Sources::system()?;
+    let store = EmbeddedStore::open(scratch.path("data"), sources.clone(), Options::default()).await?;
+    Ok((store, sources))
+}
+
+/// Accounts a0 to a9 with money.
+async fn bank(name: &str) -> Result<Scratch> {
+    let scratch = Scratch::new(name)?;
+    let (store, _) = open(&scratch).await?;
+    for number in 0..ACCOUNTS {
+        store.insert_one(&place("accounts"), rawdoc! { "_id": account(number), "balance": BALANCE }).await?;
+    }
+    store.close().await?;
+    Ok(scratch)
+}
+
+/// The same as accounts of a ledger, whose money is from `cash`.
+async fn ledger(name: &str) -> Result<Scratch> {
+    let scratch = Scratch::new(name)?;
+    let (store, sources) = open(&scratch).await?;
+    let ledger = Ledger::open(std::sync::Arc::new(store.clone()), place("tx"), sources, Default::default()).await?;
+    for number in 0..ACCOUNTS {
+        ledger.open_account(NewAccount::new(account(number), "EUR").with_minimum(0)).await?;
+        let _ = ledger.post(NewEntry::transfer("cash", account(number), BALANCE, "EUR")).await?;
+    }
+    drop(ledger);
+    store.close().await?;
+    Ok(scratch)
+}
+
+/// Row `number`: from, to, amount.
+fn transfer(number: i64) -> (i64, i64, i64) {
+    (number % ACCOUNTS, (number + 1 + number / ACCOUNTS % (ACCOUNTS - 1)) % ACCOUNTS, 1 + number % 7)
+}
+
+/// A file of so many rows, with ids.
+fn write_rows(scratch: &Scratch, rows: i64) -> Result<()> {
+    let mut text = "id,from,to,amount\n".to_owned();
+    for number in 0..rows {
+        let (from, to, amount) = transfer(number);
+        writeln!(text, "r{number},{},{},{amount}", account(from), account(to))?;
+    }
+    Ok(std::fs::write(scratch.path("rows.csv"), text)?)
+}
+
+/// What the accounts have when rows 0 to `rows` are applied once each.
+fn expected(rows: i64) -> Vec<i64> {
+    let mut balances = vec![BALANCE; ACCOUNTS as usize];
+    for (from, to, amount) in (0..rows).map(transfer) {
+        balances[from as usize] -= amount;
+        balances[to as usize] += amount;
+    }
+    balances
+}
+
+async fn balances(scratch: &Scratch) -> Result<Vec<i64>> {
+    let (store, _) = open(scratch).await?;
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(place("accounts"), rawdoc! {}) };
+    let found = store.find_all(find).await?;
+    store.close().await?;
+    found.iter().map(|account| Ok(account.get_i64("balance")?)).collect()
+}
+
+async fn ledger_balances(scratch: &Scratch) -> Result<Vec<i64>> {
+    let (store, sources) = open(scratch).await?;
+    let ledger = Ledger::open(std::sync::Arc::new(store.clone()), place("tx"), sources, Default::default()).await?;
+    assert!(ledger.verify_all().await?.is_clean());
+    let mut balances = Vec::new();
+    for number in 0..ACCOUNTS {
+        let balance = ledger.balance(account(number)).await?.context("an account")?;
+        ensure!(balance.pending == 0, "{balance:?}");
+        balances.push(balance.balance);
+    }
+    drop(ledger);
+    store.close().await?;
+    Ok(balances)
+}
+
+const FILE: [&str; 6] = ["transfer", "rows.csv", "--data", "data", "--database", "bank"];
+
+fn run(scratch: &Scratch, more: &[&str]) -> Result<Output> {
+    Ok(handfast(scratch, &[&FILE[..], more].concat()).output()?)
+}
+
+/// The summary of a run.
+fn summary(output: &Output) -> Result<Value> {
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
+}
+
+fn counts(summary: &Value) -> [Option<u64>; 3] {
+    ["applied", "already_applied", "rejected"].map(|count| summary[count].as_u64())
+}
+
+/// Runs the file again and again, each time a little longer before it is killed, until it comes to its end by itself.
+async fn run_and_kill(scratch: &Scratch, mechanism: &str, more: &[&str], rows: u64) -> Result<()> {
+    let step = Duration::from_millis(15);
+    let (mut kills, mut life) = (0, step);
+    let summary = loop {
+        ensure!(kills < KILLS_MAX, "{kills} kills, and no end: what was done is not known again");
+        let arguments = [&FILE[..], &["--mechanism", mechanism, "--json"], more].concat();
+        let mut child = handfast(scratch, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        tokio::time::sleep(life).await;
+        if child.try_wait()?.is_none() {
+            child.kill()?;
+            kills += 1;
+            life += step;
+        }
+        let output = child.wait_with_output()?;
+        if let Some(code) = output.status.code() {
+            ensure!(code == 0, "{output:?}");
+            break summary(&output)?;
+        }
+    };
+    // A run that was never killed within its work has shown nothing.
+    let [applied, already, rejected] = counts(&summary);
+    assert!(kills >= 10 && already > Some(0), "{kills} kills: {summary}");
+    assert_eq!((applied.zip(already).map(|(applied, already)| applied + already), rejected), (Some(rows), Some(0)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn ten_thousand_rows_are_applied_once_and_not_again() -> Result<()> {
+    let scratch = bank("transfer-many").await?;
+    write_rows(&scratch, 10_000)?;
+    let first = summary(&run(&scratch, &["--json"])?)?;
+    assert_eq!(counts(&first), [10_000, 0, 0].map(Some), "{first}");
+    assert_eq!(balances(&scratch).await?, expected(10_000));
+    let again = run(&scratch, &[])?;
+    let text = String::from_utf8(again.stdout)?;
+    assert!(text.starts_with("10000 rows by transaction: 0 applied, 10000 already applied, 0 rejected"), "{text}");
+    assert_eq!(balances(&scratch).await?, expected(10_000));
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_at_many_moments_each_row_is_applied_once_by_transactions() -> Result<()> {
+    let scratch = bank("transfer-kill").await?;
+    write_rows(&scratch, 10_000)?;
+    run_and_kill(&scratch, "transaction", &[], 10_000).await?;
+    assert_eq!(balances(&scratch).await?, expected(10_000));
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_at_many_moments_each_row_is_applied_once_by_two_phase_commit() -> Result<()> {
+    let scratch = bank("transfer-kill-two-phase").await?;
+    write_rows(&scratch, 400)?;
+    run_and_kill(&scratch, "two-phase", &["--workers", "4"], 400).await?;
+    assert_eq!(balances(&scratch).await?, expected(400));
+    let verified = handfast(&scratch, &["twophase", "verify", "--data", "data", "--database", "bank"]).output()?;
+    assert_eq!(verified.status.code(), Some(0), "{verified:?}");
+    let status =
+        handfast(&scratch, &["twophase", "status", "--data", "data", "--database", "bank", "--json"]).output()?;
+    let status: Value = serde_json::from_slice(&status.stdout)?;
+    let states: Vec<_> = (0..6).map(|state| status["states"][state]["count"].as_u64()).collect();
+    assert_eq!(states, [0, 0, 0, 400, 0, 0].map(Some), "nothing is left half done");
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_at_many_moments_each_row_is_applied_once_by_a_ledger() -> Result<()> {
+    let scratch = ledger("transfer-kill-ledger").await?;
+    write_rows(&scratch, 400)?;
+    run_and_kill(&scratch, "ledger", &["--asset", "EUR"], 400).await?;
+    assert_eq!(ledger_balances(&scratch).await?, expected(400));
+    Ok(())
+}
+
+#[tokio::test]
+async fn rows_that_are_bad_in_every_way_are_rejected_with_their_lines() -> Result<()> {
+    let scratch = bank("transfer-bad").await?;
+    let rows = [
+        b"id,from,to,amount\n".to_vec(),
+        b"1,a0,a1,5\n".to_vec(),
+        b"2,a0,a1\n".to_vec(),
+        b"3,a0,a1,-5\n".to_vec(),
+        b"4,a0,nobody,5\n".to_vec(),
+        b"5,a0,a1,100001\n".to_vec(),
+        b"6,a\xff,a1,5\n".to_vec(),
+        [b"7,".as_slice(), &[b'x'; 70_000], b",a1,5\n"].concat(),
+        b"8,\"a0,a1,5\n".to_vec(),
+        b"1,a0,a1,6\n".to_vec(),
+        b",a0,a1,5\n".to_vec(),
+        b"1,a0,a1,5\n".to_vec(),
+        b"9,a0,a1,5\n".to_vec(),
+    ];
+    std::fs::write(scratch.path("rows.csv"), rows.concat())?;
+    let reasons = [
+        (3, "it has 3 cells, the header has 4"),
+        (4, "amount is -5, it must be from 1 to 1000000000000000"),
+        (5, "there is no account nobody"),
+        (6, "account a0 has 99995, and 100001 are to be paid"),
+        (7, "the line is not UTF-8, from byte 4 on"),
+        (8, "the line is longer than 65536 bytes"),
+        (9, "a quote is not closed in its line"),
+        (10, "the id \"1\" was used by a transfer of something else"),
+        (11, "it has no id: give it one, or the whole file a name with --batch"),
+    ];
+    for mechanism in ["transaction", "two-phase"] {
+        // The second mechanism has names of its own.
+        let collection = if mechanism == "two-phase" { "transactions" } else { "transfers" };
+        let flags = ["--mechanism", mechanism, "--collection", collection, "--rejects", "rejects.jsonl", "--json"];
+        let output = run(&scratch, &flags)?;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let summary = summary(&output)?;
+        let said = String::from_utf8(output.stderr)?;
+        let rejects = std::fs::read_to_string(scratch.path("rejects.jsonl"))?;
+        let rejects = rejects.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        assert_eq!(rejects.len(), reasons.len(), "{said}");
+        for ((line, reason), reject) in reasons.iter().zip(&rejects) {
+            // By then the account has less.
+            let reason = if mechanism == "two-phase" { reason.replace("99995", "99985") } else { (*reason).to_owned() };
+            assert!(said.contains(&format!("line {line} rejected: {reason}")), "{said}");
+            assert_eq!((reject["line"].as_u64(), reject["reason"].as_str()), (Some(*line), Some(reason.as_str())));
+        }
+        assert_eq!(rejects[0]["row"], "2,a0,a1");
+        assert_eq!(counts(&summary), [2, 1, 9].map(Some), "{mechanism}: {summary}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_that_changes_between_runs_is_applied_by_its_ids() -> Result<()> {
+    let scratch = bank("transfer-changed").await?;
+    std::fs::write(scratch.path("rows.csv"), "id,from,to,amount\n1,a0,a1,5\n2,a1,a2,5\n")?;
+    assert_eq!(counts(&summary(&run(&scratch, &["--json"])?)?), [2, 0, 0].map(Some));
+    std::fs::write(scratch.path("rows.csv"), "from,to,amount,id,note\na2,a3,1,3,new\na1,a2,5,2,moved\na0,a1,5,1,\n")?;
+    assert_eq!(counts(&summary(&run(&scratch, &["--json"])?)?), [1, 2, 0].map(Some));
+    assert_eq!(balances(&scratch).await?[..4], [BALANCE - 5, BALANCE, BALANCE + 4, BALANCE + 1]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_without_ids_needs_a_name() -> Result<()> {
+    let scratch = bank("transfer-batch").await?;
+    std::fs::write(scratch.path("rows.csv"), "from,to,amount\na0,a1,5\na0,a1,5\n")?;
+    assert_one_line(&run(&scratch, &[])?, 2, "--batch names the whole file");
+    assert_eq!(counts(&summary(&run(&scratch, &["--json", "--batch", "march"])?)?), [2, 0, 0].map(Some));
+    // Killed and run again, with a line that came in between: what was applied is known by what it says.
+    std::fs::write(scratch.path("rows.csv"), "from,to,amount\na2,a1,1\na0,a1,5\na0,a1,5\n")?;
+    assert_eq!(counts(&summary(&run(&scratch, &["--json", "--batch", "march"])?)?), [1, 2, 0].map(Some));
+    assert_eq!(counts(&summary(&run(&scratch, &["--json", "--batch", "april"])?)?), [3, 0, 0].map(Some));
+    Ok(())
+}
+
+#[tokio::test]
+async fn json_lines_come_from_standard_input_and_go_through_a_server() -> Result<()> {
+    let scratch = bank("transfer-server").await?;
+    let lines =
+        "{\"id\": 1, \"from\": \"a0\", \"to\": \"a1\", \"cent\": 5}\n{\"id\": 2, \"from\": \"a0\", \"to\": \"a1\"}\n";
+    std::fs::write(scratch.path("rows.jsonl"), lines)?;
+    let serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "127.0.0.1:0", "--data", "data"]))?;
+    let store = format!("mongodb://{}", serve.address()?);
+    let run = |more: &[&str]| -> Result<Output> {
+        let fixed = ["transfer", "-", "--store", &store, "--database", "bank", "--column", "amount=cent", "--json"];
+        let input = std::fs::File::open(scratch.path("rows.jsonl"))?;
+        Ok(handfast(&scratch, &[&fixed[..], more].concat()).stdin(input).output()?)
+    };
+    assert_one_line(&run(&[])?, 2, "--mechanism has to be said with --store");
+    assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format has to be said");
+    for (mechanism, outcome) in [("two-phase", [1, 0, 1]), ("two-phase", [0, 1, 1]), ("transaction", [1, 0, 1])] {
+        let output = run(&["--mechanism", mechanism, "--format", "jsonl"])?;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(String::from_utf8(output.stderr.clone())?.contains("line 2 rejected: cent is missing"), "{output:?}");
+        assert_eq!(counts(&summary(&output)?), outcome.map(Some));
+    }
+    drop(serve);
+    assert_eq!(balances(&scratch).await?[..2], [BALANCE - 10, BALANCE + 10]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> {
+    let scratch = bank("transfer-refused").await?;
+    write_rows(&scratch, 1)?;
+    let refused = [
+        (&["--mechanism", "ledger"][..], 1, "--accounts: there is no collection 'account' in bank"),
+        (&["--accounts", "acounts"], 1, "--accounts: there is no collection 'acounts' in bank; there is accounts"),
+        (&["--workers", "4"], 2, "--workers is not for this mechanism"),
+        (&["--mechanism", "two-phase", "--asset", "EUR"], 2, "--asset is not for this mechanism"),
+        (&["--mechanism", "ledger", "--overdraft"], 2, "--overdraft is not for this mechanism"),
+        (&["--rejects", "rows.csv"], 2, "--rejects names the file of the transfers itself"),
+        (&["--column", "sum=x"], 2, "--column: there is no column 'sum'"),
+        (&["--column", "amount=cent"], 1, "rows.csv, line 1: the header has no column 'cent'"),
+    ];
+    for (flags, code, expected) in refused {
+        assert_one_line(&run(&scratch, flags)?, code, expected);
+    }
+    let nowhere = handfast(&scratch, &["transfer", "nosuch.csv", "--data", "data", "--database", "bank"]).output()?;
+    assert_one_line(&nowhere, 1, "cannot read nosuch.csv");
+    assert_eq!(balances(&scratch).await?, vec![BALANCE; ACCOUNTS as usize]);
+    Ok(())
+}
