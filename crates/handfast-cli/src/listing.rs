@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Characters of one cell; the rest is cut. The whole of it is in JSON, and in `show`.
+/// Characters of one cell that others follow; the rest is cut. The whole of it is in JSON, and in `show`.
 const CELL_CHARACTERS_MAX: usize = 60;
 
 /// A list that is being made.
@@ -27,7 +27,10 @@ impl Listing {
 
     /// Adds what is one row for people, and one line for programs.
     pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = String>, line: Value) {
-        self.rows.push(cells.into_iter().map(|cell| cut(&cell)).collect());
+        let mut cells: Vec<String> = cells.into_iter().map(|cell| one_line(&cell)).collect();
+        let before_last = cells.len().saturating_sub(1);
+        cells.iter_mut().take(before_last).for_each(cut);
+        self.rows.push(cells);
         self.lines.push(line);
     }
 
@@ -70,12 +73,14 @@ impl Listing {
     }
 }
 
-/// One line of at most so many characters.
-fn cut(cell: &str) -> String {
-    let line = cell.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(CELL_CHARACTERS_MAX) {
-        None => line,
-        Some((end, _)) => format!("{}..", &line[..end]),
+fn one_line(cell: &str) -> String {
+    cell.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn cut(cell: &mut String) {
+    if let Some((end, _)) = cell.char_indices().nth(CELL_CHARACTERS_MAX) {
+        cell.truncate(end);
+        cell.push_str("..");
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 fn links_and_paths_in_documents_lead_somewhere() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut documents = Vec::new();
-    for directory in ["", "docs", "docs/decisions"] {
+    for directory in ["", "docs", "docs/patterns", "docs/decisions"] {
         for entry in std::fs::read_dir(root.join(directory))? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "md") {

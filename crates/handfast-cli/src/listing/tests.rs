@@ -5,13 +5,15 @@ use super::*;
 #[test]
 fn columns_are_aligned_and_long_cells_cut() {
     let mut listing = Listing::new(&["id", "why"]);
+    let (long, last) = ("ä".repeat(70), "b".repeat(70));
     listing.push(["1".to_owned(), "short\nlines".to_owned()], json!(1));
-    listing.push(["order-7".to_owned(), "ä".repeat(70)], json!(2));
+    listing.push([long, last.clone()], json!(2));
     listing.push(["9".to_owned(), String::new()], json!(3));
     let listing = listing.bounded(2);
     assert!(listing.has_more());
     assert_eq!(listing.lines(), [json!(1), json!(2)]);
-    assert_eq!(listing.table(), format!("id       why\n1        short lines\norder-7  {}..", "ä".repeat(60)));
+    let (space, cut) = (" ".repeat(60), "ä".repeat(60));
+    assert_eq!(listing.table(), format!("id{space}  why\n1{space}   short lines\n{cut}..  {last}"));
     assert_eq!(Listing::new(&["id"]).table(), "none");
 }
 

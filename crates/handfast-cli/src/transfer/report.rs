@@ -39,13 +39,14 @@ impl Report {
 
     /// Counts a row, and tells it if it was not applied.
     pub(super) fn count(&mut self, line: u64, text: &str, fate: &Fate) -> Result<()> {
-        let (count, what, why) = match fate {
-            Fate::Applied => return Ok(self.applied += 1),
-            Fate::Already => return Ok(self.already += 1),
-            Fate::Rejected(why) => (&mut self.rejected, "rejected", why),
-            Fate::Unsettled(why) => (&mut self.unsettled, "unsettled", why),
+        let (count, untold) = match fate {
+            Fate::Applied => (&mut self.applied, None),
+            Fate::Already => (&mut self.already, None),
+            Fate::Rejected(why) => (&mut self.rejected, Some(("rejected", why))),
+            Fate::Unsettled(why) => (&mut self.unsettled, Some(("unsettled", why))),
         };
         *count += 1;
+        let Some((what, why)) = untold else { return Ok(()) };
         match self.rejected + self.unsettled {
             shown if shown <= SHOWN_MAX => write_remark(&format!("line {line} {what}: {why}")),
             next if next == SHOWN_MAX + 1 => write_remark("more rows are not applied: --rejects FILE has them all"),

@@ -20,8 +20,8 @@ const ACCOUNTS: i64 = 10;
 /// What each account has at first.
 const BALANCE: i64 = 100_000;
 
-fn place(collection: &str) -> Namespace {
-    Namespace::new("bank", collection).unwrap()
+fn place(collection: &str) -> Result<Namespace> {
+    Ok(Namespace::new("bank", collection)?)
 }
 
 fn account(number: i64) -> String {
@@ -39,7 +39,7 @@ async fn bank(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let (store, _) = open(&scratch).await?;
     for number in 0..ACCOUNTS {
-        store.insert_one(&place("accounts"), rawdoc! { "_id": account(number), "balance": BALANCE }).await?;
+        store.insert_one(&place("accounts")?, rawdoc! { "_id": account(number), "balance": BALANCE }).await?;
     }
     store.close().await?;
     Ok(scratch)
@@ -49,7 +49,7 @@ async fn bank(name: &str) -> Result<Scratch> {
 async fn ledger(name: &str) -> Result<Scratch> {
     let scratch = Scratch::new(name)?;
     let (store, sources) = open(&scratch).await?;
-    let ledger = Ledger::open(std::sync::Arc::new(store.clone()), place("tx"), sources, Default::default()).await?;
+    let ledger = Ledger::open(std::sync::Arc::new(store.clone()), place("tx")?, sources, Default::default()).await?;
     for number in 0..ACCOUNTS {
         ledger.open_account(NewAccount::new(account(number), "EUR").with_minimum(0)).await?;
         let _ = ledger.post(NewEntry::transfer("cash", account(number), BALANCE, "EUR")).await?;
@@ -86,7 +86,7 @@ fn expected(rows: i64) -> Vec<i64> {
 
 async fn balances(scratch: &Scratch) -> Result<Vec<i64>> {
     let (store, _) = open(scratch).await?;
-    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(place("accounts"), rawdoc! {}) };
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(place("accounts")?, rawdoc! {}) };
     let found = store.find_all(find).await?;
     store.close().await?;
     found.iter().map(|account| Ok(account.get_i64("balance")?)).collect()
@@ -94,7 +94,7 @@ async fn balances(scratch: &Scratch) -> Result<Vec<i64>> {
 
 async fn ledger_balances(scratch: &Scratch) -> Result<Vec<i64>> {
     let (store, sources) = open(scratch).await?;
-    let ledger = Ledger::open(std::sync::Arc::new(store.clone()), place("tx"), sources, Default::default()).await?;
+    let ledger = Ledger::open(std::sync::Arc::new(store.clone()), place("tx")?, sources, Default::default()).await?;
     assert!(ledger.verify_all().await?.is_clean());
     let mut balances = Vec::new();
     for number in 0..ACCOUNTS {
