@@ -43,13 +43,20 @@ pub(crate) fn definition() -> clap::Command {
     Arguments::command().mut_subcommands(|command| with_sources(command, &defaults))
 }
 
-/// A command with the sources of settings, and the commands in it.
+/// The short form of a setting, which stands among them.
+const SHORT_FORM: &str = "port";
+
+/// A command with the sources of settings, and the commands in it. What a command takes itself would stand under the heading of
+/// the settings that come before it in its definition: it gets none.
 fn with_sources(command: clap::Command, defaults: &BTreeMap<String, String>) -> clap::Command {
     let keys = configuration::keys();
     let command = command.mut_args(|argument| {
         // A flag of that name without a heading is no setting.
-        let key = argument.get_long().filter(|key| argument.get_help_heading().is_some() && is_one_of(key, &keys));
-        let (Some(key), Some(help)) = (key, argument.get_help()) else { return argument };
+        if argument.get_help_heading().is_none() || argument.get_long() == Some(SHORT_FORM) {
+            return argument;
+        }
+        let key = argument.get_long().filter(|key| is_one_of(key, &keys));
+        let (Some(key), Some(help)) = (key, argument.get_help()) else { return argument.help_heading(None) };
         let default = match defaults.get(key) {
             Some(default) => format!(" [default: {default}]"),
             None => String::new(),

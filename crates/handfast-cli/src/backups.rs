@@ -84,3 +84,6 @@ impl Backup for Backups {
         copying.await.map_err(broken_off)?
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,21 @@ fn help_tells_the_defaults() {
 }
 
 #[test]
+fn under_the_headings_of_settings_are_settings_alone() {
+    check_headings(&definition());
+}
+
+/// Whatever follows a group of settings in a definition is under its heading by itself.
+fn check_headings(command: &clap::Command) {
+    let keys = configuration::keys();
+    for argument in command.get_arguments().filter(|argument| argument.get_help_heading().is_some()) {
+        let name = argument.get_long().unwrap_or(argument.get_id().as_str());
+        assert!(is_one_of(name, &keys) || name == SHORT_FORM, "{}: {name} is no setting", command.get_name());
+    }
+    command.get_subcommands().for_each(check_headings);
+}
+
+#[test]
 fn no_flag_has_two_defaults() {
     check_defaults(&definition());
 }
