@@ -66,7 +66,8 @@ impl Inner {
         }
         self.check_gone(namespace).await?;
         let uuid = self.shared.sources.uuid();
-        self.open(|open| open.own.create(Creation { namespace: namespace.clone(), options, indexes: Vec::new(), uuid }))
+        let creation = Creation { namespace: namespace.clone(), options, indexes: Vec::new(), uuid };
+        self.open(|open| open.own.create(creation, &self.options))
     }
 
     pub(super) async fn add_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
@@ -94,7 +95,7 @@ impl Inner {
                 Some(creation) => (creation.options.clone(), creation.uuid),
                 None => (CollectionOptions::default(), self.shared.sources.uuid()),
             };
-            open.own.create(Creation { namespace, options, indexes: specs, uuid })
+            open.own.create(Creation { namespace, options, indexes: specs, uuid }, &self.options)
         })?;
         Ok(counts)
     }

@@ -9,7 +9,7 @@ use handfast_store::index::Index;
 use handfast_store::{Creation, DocumentWrite, Namespace, Result as StoreResult};
 use imbl::OrdMap;
 
-use super::room::{Room, Taken, WRITE_OVERHEAD_BYTES};
+use super::room::{Room, Taken, bytes_of_unique_key, bytes_of_write};
 use crate::{Indexes, TransactionOptions};
 
 /// The key of an `_id`: equal for equal values.
@@ -34,9 +34,12 @@ pub(super) struct Own {
     /// Indexes, besides the one on `_id`, of the collections that were written to.
     indexes: HashMap<Namespace, Indexes>,
     /// Who of the written documents has a unique key.
-    holders: HashMap<(Namespace, String, Vec<u8>), IdKey>,
+    holders: HashMap<UniquePlace, IdKey>,
     taken: Taken,
 }
+
+/// A key of a unique index of this name.
+type UniquePlace = (Namespace, String, Vec<u8>);
 
 pub(super) fn id_key(id: bson::RawBsonRef<'_>) -> IdKey {
     let mut encoded = Vec::new();
@@ -89,8 +92,9 @@ impl Own {
     /// Makes a collection, or makes it with more indexes.
     ///
     /// # Errors
-    /// Those of the documents that were put into it: `DuplicateKey` (11000), `CannotIndexParallelArrays` (171).
-    pub(super) fn create(&mut self, creation: Creation) -> StoreResult<()> {
+    /// Those of the documents that were put into it: `DuplicateKey` (11000), `CannotIndexParallelArrays` (171); those of
+    /// [`Own::write`].
+    pub(super) fn create(&mut self, creation: Creation, options: &TransactionOptions) -> StoreResult<()> {
         let namespace = &creation.namespace;
         let compiled = creation.indexes.iter().cloned().map(|spec| Index::compile(spec).map(Arc::new));
         let indexes = compiled.collect::<StoreResult<Indexes>>()?;
@@ -98,15 +102,17 @@ impl Own {
         for (id, written) in self.writes.get(namespace).into_iter().flatten() {
             let Some(document) = written.document.as_deref() else { continue };
             for index in indexes.iter() {
-                for key in index.keys(document)?.keys {
-                    let place = (namespace.clone(), index.spec().name.clone(), key);
-                    if index.spec().unique && holders.contains_key(&place) {
+                for place in places(namespace, index, document)? {
+                    if holders.contains_key(&place) {
                         return Err(index.duplicate(namespace, document, &place.2));
                     }
                     holders.insert(place, Arc::clone(id));
                 }
             }
         }
+        let freed = self.holders.keys().filter(|place| place.0 == *namespace).map(bytes_of_place).sum();
+        let more = holders.keys().map(bytes_of_place).sum();
+        self.taken.change(freed, more, options)?;
         self.holders.retain(|place, _| place.0 != *namespace);
         self.holders.extend(holders);
         self.indexes.insert(namespace.clone(), indexes);
@@ -140,25 +146,25 @@ impl Own {
         options: &TransactionOptions,
     ) -> StoreResult<()> {
         let key = id_key(id.as_raw_bson_ref());
-        let size = |document: Option<&RawDocumentBuf>| {
-            document.map_or(0, |document| document.as_bytes().len()) + key.len() + WRITE_OVERHEAD_BYTES
+        let places = |document: Option<&RawDocumentBuf>| -> StoreResult<Vec<UniquePlace>> {
+            let Some(document) = document else { return Ok(Vec::new()) };
+            let of_each = indexes.iter().map(|index| places(namespace, index, document));
+            Ok(of_each.collect::<StoreResult<Vec<_>>>()?.concat())
+        };
+        let size = |document: Option<&RawDocumentBuf>, places: &[UniquePlace]| {
+            let bytes = document.map_or(0, |document| document.as_bytes().len());
+            bytes_of_write(namespace, &key, bytes) + places.iter().map(bytes_of_place).sum::<usize>()
         };
         let before = self.get(namespace, &key);
-        let freed = before.as_ref().map_or(0, |before| size(before.document.as_deref()));
-        self.taken.change(freed, size(document.as_ref()), options.write_bytes_max, options.all_write_bytes_max)?;
-        for index in indexes.iter().filter(|index| index.spec().unique) {
-            if let Some(before) = before.as_ref().and_then(|before| before.document.as_deref()) {
-                for taken in index.keys(before)?.keys {
-                    self.holders.remove(&(namespace.clone(), index.spec().name.clone(), taken));
-                }
-            }
-            if let Some(document) = &document {
-                for taken in index.keys(document)?.keys {
-                    self.holders.insert((namespace.clone(), index.spec().name.clone(), taken), Arc::clone(&key));
-                }
-            }
+        let old = before.as_ref().and_then(|before| before.document.as_deref());
+        let (gone, come) = (places(old)?, places(document.as_ref())?);
+        let freed = before.as_ref().map_or(0, |_| size(old, &gone));
+        self.taken.change(freed, size(document.as_ref(), &come), options)?;
+        for place in &gone {
+            self.holders.remove(place);
         }
-        let written = Written { id, document: document.map(Arc::new) };
+        self.holders.extend(come.into_iter().map(|place| (place, Arc::clone(&key))));
+        let written = Written { id, document: document.map(without_slack).transpose()?.map(Arc::new) };
         self.writes.entry(namespace.clone()).or_default().insert(key, written);
         Ok(())
     }
@@ -177,6 +183,27 @@ impl Own {
         }
         (self.creations.into_values().collect(), writes, self.taken)
     }
+}
+
+/// A document in as many bytes as it has: one that has grown may hold twice as many, and they are not counted.
+fn without_slack(document: RawDocumentBuf) -> StoreResult<RawDocumentBuf> {
+    let mut bytes = document.into_bytes();
+    bytes.shrink_to_fit();
+    Ok(RawDocumentBuf::from_bytes(bytes).map_err(handfast_mql::Error::from)?)
+}
+
+/// The keys of a document in an index, if that is a unique one.
+///
+/// # Errors
+/// `CannotIndexParallelArrays` (171), whatever the index is.
+fn places(namespace: &Namespace, index: &Index, document: &RawDocument) -> StoreResult<Vec<UniquePlace>> {
+    let keys = index.keys(document)?.keys;
+    let kept = keys.into_iter().filter(|_| index.spec().unique);
+    Ok(kept.map(|key| (namespace.clone(), index.spec().name.clone(), key)).collect())
+}
+
+fn bytes_of_place((namespace, name, key): &UniquePlace) -> usize {
+    bytes_of_unique_key(namespace, name, key)
 }
 
 /// The `_id` of a document and its key.

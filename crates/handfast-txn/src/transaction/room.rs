@@ -4,11 +4,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use handfast_mql::Code;
-use handfast_store::{Error as StoreError, Result as StoreResult};
+use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
 
-/// What a written document takes beside its bytes: its places among the writes, the claims and the unique keys, and the
-/// namespace in each, in bytes. An estimate, for a collection with one unique index.
-pub(super) const WRITE_OVERHEAD_BYTES: usize = 512;
+use crate::TransactionOptions;
+
+/// What a written document takes beside the bytes of what is kept: its place among the writes (in a tree whose nodes are half full
+/// at least) and among the claims (in a list, and in a hash table that may just have doubled), and an allocation for each.
+///
+/// `tests/room.rs` holds this and [`UNIQUE_KEY_OVERHEAD_BYTES`] against what an allocator counts.
+const WRITE_OVERHEAD_BYTES: usize = 640;
+/// The same of a unique key: its place in a hash table.
+const UNIQUE_KEY_OVERHEAD_BYTES: usize = 288;
+
+/// What a written document takes in memory until the transaction ends. Its namespace and its key are with its claim too, twice,
+/// and the `_id`, which is about as long as its key, is with the write.
+pub(super) fn bytes_of_write(namespace: &Namespace, key: &[u8], document_bytes: usize) -> usize {
+    document_bytes + 4 * key.len() + 2 * bytes_of_name(namespace) + WRITE_OVERHEAD_BYTES
+}
+
+/// What a unique key of a written document takes beside that.
+pub(super) fn bytes_of_unique_key(namespace: &Namespace, index: &str, key: &[u8]) -> usize {
+    bytes_of_name(namespace) + index.len() + key.len() + UNIQUE_KEY_OVERHEAD_BYTES
+}
+
+fn bytes_of_name(namespace: &Namespace) -> usize {
+    namespace.database().len() + namespace.collection().len()
+}
 
 /// What all open transactions of a database have written.
 #[derive(Debug, Default)]
@@ -41,11 +62,12 @@ impl Taken {
     /// # Errors
     /// `TransactionTooLarge` (257) beyond the transaction's own bound; `WriteConflict` (112) beyond that of all, as MongoDB's
     /// transactions say where its cache has no room: run again, it may find some.
-    pub(super) fn change(&mut self, freed: usize, more: usize, own_max: usize, all_max: usize) -> StoreResult<()> {
+    pub(super) fn change(&mut self, freed: usize, more: usize, options: &TransactionOptions) -> StoreResult<()> {
+        let (own_max, all_max) = (options.write_bytes_max, options.all_write_bytes_max);
         let bytes = self.bytes.saturating_sub(freed) + more;
         if bytes > own_max && bytes > self.bytes {
             let text = format!(
-                "the transaction has written more than {own_max} bytes, {WRITE_OVERHEAD_BYTES} counted for each document beside its own: write less in one, or raise its bound"
+                "the transaction has written more than {own_max} bytes, with some {WRITE_OVERHEAD_BYTES} for each document beside its own: write less in one, or raise its bound"
             );
             return Err(StoreError::command(Code::TransactionTooLarge, text));
         }

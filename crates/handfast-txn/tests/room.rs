@@ -1,0 +1,89 @@
+//! What a transaction's writes are said to take in memory is what they take: held against an allocator that counts.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail and report aloud")]
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_store::{CreateIndexes, DocumentStore, IndexSpec, MemoryStore, Namespace, Sources, StoreExt};
+use handfast_txn::Database;
+use tokio::runtime::Runtime;
+
+/// Documents of one transaction: hash tables have just doubled at the first number, and are nearly full at the second.
+const DOCUMENTS: [i32; 2] = [1_800, 3_570];
+
+/// Somebody's collection.
+struct Shape {
+    name: &'static str,
+    namespace: Namespace,
+    unique: Vec<RawDocumentBuf>,
+    document: fn(i32) -> RawDocumentBuf,
+}
+
+fn shapes() -> Vec<Shape> {
+    let short = || Namespace::new("d", "c").unwrap();
+    let long = || Namespace::new("a-database-of-a-long-name", "c".repeat(200)).unwrap();
+    vec![
+        Shape { name: "small", namespace: short(), unique: Vec::new(), document: |n| rawdoc! { "_id": n } },
+        Shape {
+            name: "long names and keys",
+            namespace: long(),
+            unique: Vec::new(),
+            document: |n| rawdoc! { "_id": format!("{n:0200}") },
+        },
+        Shape {
+            name: "one unique index",
+            namespace: short(),
+            unique: vec![rawdoc! { "a": 1 }],
+            document: |n| rawdoc! { "_id": n, "a": n },
+        },
+        Shape {
+            name: "many unique keys",
+            namespace: long(),
+            unique: vec![
+                rawdoc! { "a": 1, "e": 1 },
+                rawdoc! { "b": 1, "e": 1 },
+                rawdoc! { "c": 1, "e": 1 },
+                rawdoc! { "d": 1, "e": 1 },
+            ],
+            document: |n| {
+                let text = format!("{n:050}");
+                rawdoc! { "_id": n, "a": n, "b": n, "c": text.as_str(), "d": [n, n + 1_000_000], "e": text.as_str() }
+            },
+        },
+    ]
+}
+
+async fn with_indexes(shape: &Shape) -> Database {
+    let database = Database::local(MemoryStore::new(Sources::seeded(1)), Sources::seeded(2));
+    let unique = |key: &RawDocumentBuf| IndexSpec { unique: true, ..IndexSpec::new(key.clone()) };
+    let indexes: Vec<_> = shape.unique.iter().map(unique).collect();
+    if !indexes.is_empty() {
+        database.create_indexes(CreateIndexes { namespace: shape.namespace.clone(), indexes }).await.unwrap();
+    }
+    database
+}
+
+/// What was counted for each document, and what it took.
+fn measured(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
+    let database = runtime.block_on(with_indexes(shape));
+    let tx = runtime.block_on(database.begin()).unwrap();
+    let insert = |n: i32| runtime.block_on(tx.insert_one(&shape.namespace, (shape.document)(n))).unwrap();
+    // What the first one takes once: indexes, tables.
+    insert(-1);
+    let before = database.counts().write_bytes;
+    let taken = allocation_counter::measure(|| (0..documents).for_each(insert));
+    let counted = database.counts().write_bytes - before;
+    let each = |bytes: f64| bytes / f64::from(documents);
+    (each(counted as f64), each(taken.bytes_current as f64))
+}
+
+#[test]
+fn what_is_counted_is_what_is_taken() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for shape in shapes() {
+        for documents in DOCUMENTS {
+            let (counted, taken) = measured(&runtime, &shape, documents);
+            println!("{}, {documents} documents: {counted:.0} bytes counted for each, {taken:.0} taken", shape.name);
+            assert!(counted >= taken, "{}: too few are counted", shape.name);
+            assert!(counted <= 2.0 * taken, "{}: too many are counted", shape.name);
+        }
+    }
+}
