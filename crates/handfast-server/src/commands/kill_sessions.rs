@@ -1,5 +1,8 @@
 //! `killSessions`, `killAllSessions`, `killAllSessionsByPattern`: ends sessions, stops what runs in them, rolls back what
 //! is open in them.
+//!
+//! With access control `killSessions` is about the sessions of whoever asks, as in MongoDB: any user may end those, and
+//! nobody ends those of others by it, whatever the roles. The other two end anybody's, and need a role that allows it.
 
 use bson::raw::RawDocument;
 
@@ -18,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     aliases: &[],
     help: "ends sessions and stops their commands",
     access: Access::Server,
-    needs: Needs::Server(Action::Control),
+    needs: Needs::Login,
     admin_only: false,
     confidential: false,
     versioned: true,
@@ -49,13 +52,13 @@ pub(crate) const BY_PATTERN: Command = Command {
     run: |call| Box::pin(run_by_pattern(call)),
 };
 
+/// Ends the sessions `[{id: UUID}, ..]`; all, if none is named.
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("killSessions").finish()?;
     let ids = listed(call, "killSessions")?;
-    if ids.is_empty() {
-        return Ok(kill(call, &call.shared.sessions.end_all()));
-    }
-    Ok(kill(call, &call.shared.sessions.end_where(|id| ids.iter().any(|named| named.id == id.id))))
+    let is_own = |session: &SessionId| !call.shared.options.authentication || session.user == call.user_id();
+    let is_named = |session: &SessionId| ids.is_empty() || ids.iter().any(|named| named.id == session.id);
+    Ok(kill(call, &call.shared.sessions.end_where(|session| is_own(session) && is_named(session))))
 }
 
 /// Ends the sessions of users: `[{user: .., db: ..}, ..]`; of all, if none is named.

@@ -78,8 +78,10 @@ async fn what_each_command_needs() {
         ("admin", rawdoc! { "getLog": "global" }, "000011"),
         ("admin", rawdoc! { "getCmdLineOpts": 1 }, "000011"),
         ("admin", rawdoc! { "killOp": 1, "op": 1 }, "000001"),
+        ("admin", rawdoc! { "killSessions": [] }, "011111"),
         ("admin", rawdoc! { "killAllSessions": [] }, "000001"),
         ("admin", rawdoc! { "handfastBackup": "x" }, "000001"),
+        ("admin", rawdoc! { "killAllSessionsByPattern": [] }, "000001"),
         ("shop", rawdoc! { "createUser": "x", "pwd": "x", "roles": ["read"] }, "000101"),
         ("shop", rawdoc! { "updateUser": "x", "roles": ["readWrite"] }, "000101"),
         ("shop", rawdoc! { "grantRolesToUser": "x", "roles": ["read"] }, "000101"),
@@ -390,6 +392,44 @@ async fn the_sessions_of_a_user_are_ended_and_no_others() {
     }
     let by_role = rawdoc! { "killAllSessionsByPattern": [{ "roles": [] }] };
     assert_eq!(root.refused("admin", by_role).await.0, 238);
+}
+
+/// Two users and a session each of the same id: by `killSessions` each ends their own, and nobody another's.
+#[tokio::test]
+async fn users_end_their_own_sessions() {
+    let mut server = TestServer::guarded();
+    let mut root = client(&mut server, "root", &["root@admin"]).await;
+    let mut ann = client(&mut server, "ann", &["readWrite@shop"]).await;
+    let mut bob = client(&mut server, "bob", &["readWrite@shop"]).await;
+    let id = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let lsid = || rawdoc! { "id": id.clone() };
+    for (number, (command, by_root, left)) in (1_i64..).zip([
+        (rawdoc! { "killSessions": [lsid()] }, false, [false, true]),
+        (rawdoc! { "killSessions": [] }, false, [false, true]),
+        (rawdoc! { "killSessions": [lsid()] }, true, [true, true]),
+        (rawdoc! { "killSessions": [] }, true, [true, true]),
+    ]) {
+        let begin = rawdoc! {
+            "find": "c", "lsid": lsid(), "txnNumber": number, "autocommit": false, "startTransaction": true,
+        };
+        for client in [&mut ann, &mut bob] {
+            assert_eq!(client.run("shop", begin.clone()).await.double("ok"), 1.0);
+        }
+        let by = if by_root { &mut root } else { &mut ann };
+        assert_eq!(by.run("admin", command.clone()).await, rawdoc! { "ok": 1.0 }, "{command:?}");
+        for (client, left) in [&mut ann, &mut bob].into_iter().zip(left) {
+            let commit = rawdoc! { "commitTransaction": 1, "lsid": lsid(), "txnNumber": number, "autocommit": false };
+            let reply = client.run("admin", commit).await;
+            assert_eq!(reply.double("ok") == 1.0, left, "{command:?}: {reply:?}");
+        }
+    }
+    for command in [
+        rawdoc! { "killAllSessions": [] },
+        rawdoc! { "killAllSessions": [{ "user": "ann", "db": "admin" }] },
+        rawdoc! { "killAllSessionsByPattern": [{ "lsid": lsid() }] },
+    ] {
+        assert_eq!(ann.refused("admin", command).await.0, 13);
+    }
 }
 
 /// What the server remembers to do writes once is not for clients to change, whoever they are.
