@@ -132,9 +132,10 @@ impl Shared {
         }
     }
 
-    /// Rolls back transactions whose time is over.
+    /// Rolls back transactions whose time is over, and gives up snapshots.
     pub(crate) fn expire_transactions(&self) {
-        if self.database.counts().open() == 0 {
+        let counts = self.database.counts();
+        if counts.open() == 0 && counts.snapshots == 0 {
             return;
         }
         for open in self.sessions.expire_transactions() {

@@ -70,6 +70,9 @@ pub(crate) fn id_of(session: SessionId, number: i64) -> TransactionId {
     for (to, from) in key.iter_mut().zip(digest) {
         *to = from;
     }
+    // A UUID made of a digest (version 5), so that it is not taken for one that the library made.
+    key[6] = key[6] & 0x0f | 0x50;
+    key[8] = key[8] & 0x3f | 0x80;
     TransactionId { session: key, number }
 }
 

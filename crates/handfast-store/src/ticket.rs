@@ -154,6 +154,30 @@ pub fn tells_more(record: &RawDocument, than: &RawDocument) -> Result<bool> {
     Ok(extent(record)? > extent(than)?)
 }
 
+/// The `_id` of the record that says how far the outcomes of transactions were forgotten: no session's, as it has no UUID. It stays,
+/// and it tells more than another with a lower number, as records do.
+///
+/// ```text
+/// {_id: {session: "forgotten", part: 0}, number: <the newest commit whose outcome was forgotten>, results: []}
+/// ```
+pub fn forgotten_id() -> RawBson {
+    RawBson::Document(rawdoc! { "session": "forgotten", "part": 0_i64 })
+}
+
+/// The change that notes that the outcome of this commit, and of older ones, is going to be forgotten.
+pub fn forgotten(newest: CommitTimestamp) -> RawDocumentBuf {
+    let newest = i64::try_from(newest.0).unwrap_or(i64::MAX);
+    rawdoc! { "$max": { "number": newest }, "$setOnInsert": { "results": [] } }
+}
+
+/// How far outcomes were forgotten, says their record.
+///
+/// # Errors
+/// That the record is damaged.
+pub fn forgotten_up_to(record: &RawDocument) -> Result<CommitTimestamp> {
+    Ok(CommitTimestamp(u64::try_from(number_of(record)?).map_err(damaged)?))
+}
+
 /// Checks that a request with a ticket has no statement that changes several documents: such a statement is many
 /// steps, and there would be no one step to store its result in.
 ///

@@ -11,11 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_store::{
     AtomicStore, CommitTimestamp, Cursor, DocumentStore, Error as StoreError, Find, Result as StoreResult, Sources,
-    StoreExt, Ticket,
 };
 
 use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
@@ -59,6 +57,8 @@ pub(crate) struct Shared {
     opened: Duration,
     pub(crate) room: Arc<Room>,
     pub(crate) counts: Counters,
+    /// Snapshots that are only read.
+    pub(crate) reads: Counters,
     /// Sessions that no transaction uses, each with the number of its next one. A session's record of an outcome is
     /// replaced by that of the next transaction, so there are as many records as transactions were open at once, and one
     /// for each whose name somebody has asked for.
@@ -78,12 +78,16 @@ pub struct Counts {
     pub rolled_back: u64,
     /// Dropped while they were open, and so rolled back.
     pub dropped: u64,
+    /// Committed, as was found out by asking after the answer to the commit had got lost.
+    pub settled: u64,
     /// Whose commit nobody knows the outcome of.
     pub unknown: u64,
     /// Run again by [`Database::transaction`].
     pub retries: u64,
     /// Bytes that those have written that are open now.
     pub write_bytes: u64,
+    /// Snapshots that are open now to be read, and are no transactions ([`Database::begin_reads`]).
+    pub snapshots: u64,
 }
 
 impl Counts {
@@ -100,11 +104,27 @@ pub(crate) struct Counters {
     conflicts: AtomicU64,
     rolled_back: AtomicU64,
     dropped: AtomicU64,
+    settled: AtomicU64,
     unknown: AtomicU64,
     retries: AtomicU64,
 }
 
 impl Counters {
+    fn read(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            begun: read(&self.begun),
+            committed: read(&self.committed),
+            conflicts: read(&self.conflicts),
+            rolled_back: read(&self.rolled_back),
+            dropped: read(&self.dropped),
+            settled: read(&self.settled),
+            unknown: read(&self.unknown),
+            retries: read(&self.retries),
+            ..Counts::default()
+        }
+    }
+
     pub(crate) fn begun(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
@@ -122,6 +142,10 @@ impl Counters {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn settled(&self) {
+        self.settled.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn unknown(&self) {
         self.unknown.fetch_add(1, Ordering::Relaxed);
     }
@@ -131,14 +155,14 @@ impl Shared {
     /// A name that no other transaction has, for one whose snapshot is of this moment.
     pub(crate) fn take_id(&self, at: CommitTimestamp) -> TransactionId {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.pop().unwrap_or_else(|| TransactionId { session: self.new_session(at), number: 1 })
+        sessions.pop().unwrap_or_else(|| self.new_id(at))
     }
 
-    /// A session that has no record. Chance alone does not make it so: whoever opens a store again with the seed of an earlier
-    /// run draws what was drawn then, and a commit under a name that has a record is answered with that record and not done.
-    /// But whatever left a record was committed later than its session was made, so that now is later.
-    fn new_session(&self, at: CommitTimestamp) -> [u8; 16] {
-        (u128::from_be_bytes(self.sources.uuid()) ^ u128::from(at.0)).to_be_bytes()
+    /// A name in a session that has no record. Chance alone does not make it so: whoever opens a store again with the seed of an
+    /// earlier run draws what was drawn then, and a commit under a name that has a record is answered with that record and not
+    /// done. But whatever left a record was committed later than its session was made, so that now is later.
+    pub(crate) fn new_id(&self, at: CommitTimestamp) -> TransactionId {
+        TransactionId::made(self.sources.random.next_u64(), at)
     }
 
     /// The databases of the store, without what the engine keeps for itself.
@@ -172,7 +196,8 @@ impl Database {
     pub fn new(engine: Arc<dyn Engine>, sources: Sources) -> Self {
         let opened = sources.clock.elapsed();
         let room = Arc::default();
-        let shared = Shared { engine, sources, opened, room, counts: Counters::default(), sessions: Mutex::default() };
+        let (counts, reads) = (Counters::default(), Counters::default());
+        let shared = Shared { engine, sources, opened, room, counts, reads, sessions: Mutex::default() };
         Database { shared: Arc::new(shared) }
     }
 
@@ -211,7 +236,17 @@ impl Database {
         Transaction::begin(Arc::clone(&self.shared), options).await
     }
 
-    /// Runs a closure in a transaction and commits it; after a conflict, runs the closure again on a new snapshot.
+    /// Holds a snapshot for reads outside of transactions: it takes no writes, is not counted as a transaction, and gets
+    /// `SnapshotTooOld` (239) once it was held for longer than this. Whoever is done with it drops or aborts it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn begin_reads(&self, lifetime: Duration) -> Result<Transaction> {
+        Transaction::begin_reads(Arc::clone(&self.shared), lifetime).await
+    }
+
+    /// Runs a closure in a transaction and commits it; after a conflict, runs the closure again on a new snapshot. So it does
+    /// where the network kept a transaction from being begun.
     ///
     /// What the closure does outside of the transaction, it may do several times.
     ///
@@ -244,27 +279,23 @@ impl Database {
         let give_up = clock.elapsed().saturating_add(options.retry_time);
         let (mut attempt, mut wanted) = (0, Vec::new());
         loop {
-            let transaction = self.begin_attempt(&options, attempt, wanted).await?;
-            let error = match run(transaction.clone()).await {
-                Ok(value) => match transaction.clone().commit().await {
-                    Ok(_) => return Ok(value),
-                    Err(error @ Error::Conflict(_)) => error.into(),
-                    Err(error) => return Err(error.into()),
-                },
-                Err(error) => {
-                    let conflict = transaction.conflict();
-                    transaction.clone().abort();
-                    if conflict.is_none() {
-                        return Err(error);
+            let (error, conflict) = match self.begin_attempt(&options, attempt, std::mem::take(&mut wanted)).await {
+                Ok(transaction) => {
+                    let done = run_once(&transaction, &mut run).await?;
+                    wanted = transaction.wanted();
+                    match done {
+                        Ok(value) => return Ok(value),
+                        Err(conflict) => conflict,
                     }
-                    error
                 }
+                Err(Error::Conflict(conflict)) => (Error::Conflict(conflict.clone()).into(), conflict),
+                Err(error) => return Err(error.into()),
             };
             if clock.elapsed() >= give_up {
                 return Err(error);
             }
             self.shared.counts.retries.fetch_add(1, Ordering::Relaxed);
-            wanted = transaction.wanted();
+            options.on_retry.call(&conflict);
             attempt += 1;
         }
     }
@@ -296,8 +327,10 @@ impl Database {
         Duration::from_nanos(self.shared.sources.random.next_u64() % nanos.max(1))
     }
 
-    /// What became of a transaction that is no longer open, also after a restart. A transaction that is too old to be
-    /// remembered ([`Database::forget_outcomes`]) counts as rolled back: ask before that.
+    /// What became of a transaction that is no longer open, also after a restart. [`Outcome::Forgotten`] if it might have
+    /// committed and been forgotten since ([`Database::forget_outcomes`]). A name that the library made tells whether that may be; of
+    /// one that the caller made nothing is known but that outcomes were forgotten. (Over a store of single documents a transaction
+    /// whose outcome was forgotten counts as rolled back: ask before that.)
     ///
     /// # Errors
     /// Those of the store: then it is still unknown. `TransactionTooOld` (225) if the session has gone on: of a transaction
@@ -326,23 +359,13 @@ impl Database {
         let age_millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let now = sources.steady_now().timestamp_millis();
         let before = bson::DateTime::from_millis(now.saturating_sub(age_millis));
-        self.store().delete_many(&Ticket::namespace()?, rawdoc! { "at": { "$lt": before } }).await
+        self.shared.engine.forget_outcomes_before(before).await
     }
 
     /// What became of transactions so far.
     pub fn counts(&self) -> Counts {
-        let counts = &self.shared.counts;
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
-            begun: read(&counts.begun),
-            committed: read(&counts.committed),
-            conflicts: read(&counts.conflicts),
-            rolled_back: read(&counts.rolled_back),
-            dropped: read(&counts.dropped),
-            unknown: read(&counts.unknown),
-            retries: read(&counts.retries),
-            write_bytes: self.shared.room.bytes() as u64,
-        }
+        let write_bytes = self.shared.room.bytes() as u64;
+        Counts { write_bytes, snapshots: self.shared.reads.read().open(), ..self.shared.counts.read() }
     }
 
     /// A handle that does not keep the database open: for what runs beside it.
@@ -400,6 +423,31 @@ impl Database {
             async move { work.await.map_err(Error::of_store) }
         };
         self.transaction(run).await.map_err(StoreError::from)
+    }
+}
+
+/// Runs a closure in a transaction, and commits it. What may be run again comes back as the error that it ended with, and
+/// why it was rolled back.
+async fn run_once<T, E, F, R>(transaction: &Transaction, run: &mut F) -> Result<Result<T, (E, StoreError)>, E>
+where
+    E: From<Error>,
+    F: FnMut(Transaction) -> R,
+    R: Future<Output = Result<T, E>>,
+{
+    match run(transaction.clone()).await {
+        Ok(value) => match transaction.clone().commit().await {
+            Ok(_) => Ok(Ok(value)),
+            Err(Error::Conflict(conflict)) => Ok(Err((Error::Conflict(conflict.clone()).into(), conflict))),
+            Err(error) => Err(error.into()),
+        },
+        Err(error) => {
+            let conflict = transaction.conflict();
+            transaction.clone().abort();
+            match conflict {
+                Some(conflict) => Ok(Err((error, conflict))),
+                None => Err(error),
+            }
+        }
     }
 }
 

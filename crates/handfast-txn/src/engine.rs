@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{DateTime, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::index::Index;
 use handfast_store::{
     AtomicBatch, CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, IndexInfo, IndexSpec, ModifyCollection,
-    Namespace, RenameCollection, Result as StoreResult, Snapshot,
+    Namespace, RenameCollection, Result as StoreResult, Snapshot, StoreExt, Ticket,
 };
 
 use crate::{Outcome, TransactionId};
@@ -148,6 +148,15 @@ pub trait Engine: Send + Sync + 'static {
     /// Those of the store.
     async fn forget_outcomes(&self, _age: Duration) -> StoreResult<Option<u64>> {
         Ok(None)
+    }
+
+    /// Forgets the outcomes that were recorded before this moment of [`Sources::steady_now`](handfast_store::Sources::steady_now);
+    /// says how many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    async fn forget_outcomes_before(&self, moment: DateTime) -> StoreResult<u64> {
+        self.store().delete_many(&Ticket::namespace()?, rawdoc! { "at": { "$lt": moment } }).await
     }
 }
 

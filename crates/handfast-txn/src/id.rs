@@ -7,6 +7,15 @@ use handfast_mql::Code;
 use handfast_store::{CommitTimestamp, Error as StoreError, Ticket};
 
 /// Names a transaction: a session and the number of a request in it. Written `0f9c..e1:12`.
+///
+/// A session that the library makes says what the snapshot of its first transaction was: a UUID of version 8. Whose name
+/// somebody asks for gets a session of its own.
+///
+/// ```text
+/// 3fa1 62c0 77d2 8b10 8000 0000 0000 04d2
+/// chance         |    |  commit 1234
+///                version and variant of the UUID
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransactionId {
     /// Whose; a UUID.
@@ -15,7 +24,33 @@ pub struct TransactionId {
     pub number: i64,
 }
 
+/// Bits of a UUID that its version has, and its variant, in either half; and what they say of a name that the library made.
+const VERSION_BITS: u64 = 0xf000;
+const VERSION: u64 = 0x8000;
+const VARIANT_BITS: u64 = 0xc000_0000_0000_0000;
+const VARIANT: u64 = 0x8000_0000_0000_0000;
+
 impl TransactionId {
+    /// A new name for a transaction that reads this snapshot, made with chance.
+    #[must_use]
+    pub fn made(chance: u64, snapshot: CommitTimestamp) -> TransactionId {
+        let upper = chance & !VERSION_BITS | VERSION;
+        let lower = snapshot.0 & !VARIANT_BITS | VARIANT;
+        let mut session = [0; 16];
+        session[..8].copy_from_slice(&upper.to_be_bytes());
+        session[8..].copy_from_slice(&lower.to_be_bytes());
+        TransactionId { session, number: 1 }
+    }
+
+    /// The snapshot that the session was made with, if the library made it: if the transaction has committed, it did later.
+    pub fn snapshot(self) -> Option<CommitTimestamp> {
+        let (upper, lower) = self.session.split_at(8);
+        let half = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+        let (upper, lower): (u64, u64) = (half(upper), half(lower));
+        let is_made = upper & VERSION_BITS == VERSION && lower & VARIANT_BITS == VARIANT;
+        is_made.then_some(CommitTimestamp(lower & !VARIANT_BITS))
+    }
+
     /// What a transaction of this name goes by if nobody has asked for the name before it ended, and its engine leaves no
     /// record of such: only the process that ran it can tell its outcome. Numbers of names are not negative.
     #[must_use]
@@ -70,7 +105,30 @@ impl FromStr for TransactionId {
 pub enum Outcome {
     /// It is applied.
     Committed(CommitTimestamp),
-    /// It is not applied, and never will be, unless it is run again under the same name: it was rolled back, or it is
-    /// older than outcomes are kept.
+    /// It is not applied, and never will be, unless it is run again under the same name.
     RolledBack,
+    /// Nobody knows any more: had it committed, that may be so long ago that it was forgotten
+    /// ([`Database::forget_outcomes`](crate::Database::forget_outcomes)).
+    Forgotten,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_what_its_transaction_read() {
+        for snapshot in [0, 1, 1234, 1 << 40, (1 << 62) - 1] {
+            for chance in [0, 1, u64::MAX] {
+                let id = TransactionId::made(chance, CommitTimestamp(snapshot));
+                assert_eq!(id.snapshot(), Some(CommitTimestamp(snapshot)));
+                assert_eq!(id.to_string().parse::<TransactionId>().unwrap(), id);
+            }
+        }
+        let id = TransactionId::made(0x3fa1_62c0_77d2_0b10, CommitTimestamp(1234));
+        assert_eq!(id.to_string(), "3fa162c077d28b1080000000000004d2:1");
+        // One that is random, as those of drivers are.
+        let of_a_driver: TransactionId = "00112233445546778899aabbccddeeff:7".parse().unwrap();
+        assert_eq!(of_a_driver.snapshot(), None);
+    }
 }

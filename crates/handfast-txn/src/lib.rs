@@ -16,6 +16,6 @@ pub use engine::{Claims, Engine, Holder, Indexes, Place, Start, WriteSet};
 pub use error::{Error, Result};
 pub use id::{Outcome, TransactionId};
 pub use local::Local;
-pub use options::{Isolation, TransactionOptions};
+pub use options::{Isolation, OnRetry, TransactionOptions};
 pub use percolator::{Percolator, PercolatorOptions};
 pub use transaction::Transaction;

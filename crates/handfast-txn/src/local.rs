@@ -12,6 +12,9 @@
 //! A transaction that was refused a document and is run again stands in line for it and for what it had before, and begins
 //! with claims on all of it. It holds nothing while it waits.
 //!
+//! Outcomes are forgotten some day, oldest first. What is kept is how far: of a transaction without a record that is older than
+//! that, nobody can say any more that it was rolled back.
+//!
 //! Invariants: no claim outlives its transaction; a commit is applied once per ticket.
 
 mod claims;
@@ -20,9 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::rawdoc;
+use bson::{DateTime, RawDocument, rawdoc};
 use handfast_store::{
-    AtomicStore, CommitTimestamp, DocumentStore, Result as StoreResult, Sources, StoreExt, Ticket, ticket::Recorded,
+    AtomicStore, CommitTimestamp, DocumentStore, Find, Result as StoreResult, Sources, StoreExt, Ticket,
+    ticket::{self, Recorded},
 };
 
 use self::claims::{Holder, Table};
@@ -77,10 +81,41 @@ impl Engine for Local {
         self.store.flush().await?;
         let ticket = id.ticket();
         let record = self.store.find_one(&Ticket::namespace()?, rawdoc! { "_id": ticket.record_id() }).await?;
-        let Some(record) = record else { return Ok(Outcome::RolledBack) };
+        let Some(record) = record else { return self.outcome_without_record(id).await };
         match ticket.result(&record)? {
             Some(result) => Ok(Outcome::Committed(CommitTimestamp::from_result(&result)?)),
+            // A session's records are forgotten together.
             None => Ok(Outcome::RolledBack),
         }
     }
+
+    /// Notes first how far it forgets, so that nothing is gone unnoticed.
+    async fn forget_outcomes_before(&self, moment: DateTime) -> StoreResult<u64> {
+        let (records, old) = (Ticket::namespace()?, rawdoc! { "at": { "$lt": moment } });
+        let sort = rawdoc! { "results.result.committed": -1 };
+        let find = Find { sort, limit: Some(1), ..Find::new(records.clone(), old.clone()) };
+        if let Some(newest) = self.store.find_all(find).await?.first().and_then(|record| newest_commit(record)) {
+            let mark = ticket::forgotten(newest);
+            self.store.upsert_one(&records, rawdoc! { "_id": ticket::forgotten_id() }, mark).await?;
+        }
+        self.store.delete_many(&records, old).await
+    }
+}
+
+impl Local {
+    /// Of a transaction that left no record, or whose record was forgotten: then it committed no later than the newest one
+    /// that was.
+    async fn outcome_without_record(&self, id: TransactionId) -> StoreResult<Outcome> {
+        let mark = self.store.find_one(&Ticket::namespace()?, rawdoc! { "_id": ticket::forgotten_id() }).await?;
+        let forgotten = mark.map(|mark| ticket::forgotten_up_to(&mark)).transpose()?;
+        let is_younger = |forgotten: CommitTimestamp| id.snapshot().is_some_and(|snapshot| snapshot >= forgotten);
+        Ok(if forgotten.is_none_or(is_younger) { Outcome::RolledBack } else { Outcome::Forgotten })
+    }
+}
+
+/// The newest commit that a record tells of.
+fn newest_commit(record: &RawDocument) -> Option<CommitTimestamp> {
+    let entries = record.get_array("results").ok()?.into_iter().flatten();
+    let results = entries.filter_map(|entry| entry.as_document()?.get_document("result").ok());
+    results.filter_map(|result| CommitTimestamp::from_result(result).ok()).max()
 }

@@ -1,8 +1,9 @@
 //! How a transaction is run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use handfast_store::Durability;
+use handfast_store::{Durability, Error as StoreError};
 
 use crate::TransactionId;
 
@@ -30,6 +31,33 @@ pub enum Isolation {
     Serializable,
 }
 
+/// What hears of a retry.
+type Hear = dyn Fn(&StoreError) + Send + Sync;
+
+/// Hears that the closure form is about to run a transaction again, before it is begun again, and why the run before was
+/// rolled back.
+#[derive(Clone, Default)]
+pub struct OnRetry(Option<Arc<Hear>>);
+
+impl OnRetry {
+    /// Has this called. The next run waits for it.
+    pub fn new(hear: impl Fn(&StoreError) + Send + Sync + 'static) -> Self {
+        OnRetry(Some(Arc::new(hear)))
+    }
+
+    pub(crate) fn call(&self, why: &StoreError) {
+        if let Some(hear) = &self.0 {
+            hear(why);
+        }
+    }
+}
+
+impl std::fmt::Debug for OnRetry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "OnRetry(..)" } else { "OnRetry(nobody)" })
+    }
+}
+
 /// How a transaction is run.
 #[derive(Clone, Debug)]
 pub struct TransactionOptions {
@@ -45,6 +73,8 @@ pub struct TransactionOptions {
     pub all_write_bytes_max: usize,
     /// How long the closure form goes on to run it again.
     pub retry_time: Duration,
+    /// Hears of each time that the closure form runs it again.
+    pub on_retry: OnRetry,
     /// Its name; a fresh one unless given.
     pub id: Option<TransactionId>,
 }
@@ -58,6 +88,7 @@ impl Default for TransactionOptions {
             write_bytes_max: WRITE_BYTES_MAX,
             all_write_bytes_max: ALL_WRITE_BYTES_MAX,
             retry_time: RETRY_TIME_MAX,
+            on_retry: OnRetry::default(),
             id: None,
         }
     }

@@ -32,8 +32,7 @@ mod statements;
 mod write;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use handfast_mql::Code;
@@ -44,7 +43,7 @@ use handfast_store::{
 use self::own::Own;
 use self::reads::Reads;
 use self::room::Taken;
-use crate::database::Shared;
+use crate::database::{Counters, Shared};
 use crate::error::is_transient;
 use crate::{Claims, Error, Isolation, Place, Result, Start, TransactionId, TransactionOptions};
 
@@ -58,8 +57,9 @@ struct Inner {
     shared: Arc<Shared>,
     id: TransactionId,
     options: TransactionOptions,
-    /// Somebody has its name, and may ask for its outcome: no other transaction may replace the record of it.
-    named: AtomicBool,
+    purpose: Purpose,
+    /// The name that somebody has who may ask for its outcome: no other transaction may replace the record of it.
+    name: OnceLock<TransactionId>,
     /// When its time is over, on the clock of the database's sources.
     deadline: Duration,
     /// After a refused claim: what to claim before it is run again.
@@ -67,6 +67,15 @@ struct Inner {
     /// One request that writes at a time.
     turn: tokio::sync::Mutex<()>,
     phase: Mutex<Phase>,
+}
+
+/// What somebody wanted who began it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// A transaction.
+    Transaction,
+    /// To read one snapshot again and again, and nothing else.
+    Reads,
 }
 
 enum Phase {
@@ -108,9 +117,19 @@ impl Transaction {
             let text = "the number of a transaction's name is not negative";
             return Err(Error::Store(StoreError::command(Code::BadValue, text)));
         }
+        Transaction::begin_as(shared, options, Purpose::Transaction).await
+    }
+
+    /// Begins what only reads, and is counted apart.
+    pub(crate) async fn begin_reads(shared: Arc<Shared>, lifetime: Duration) -> Result<Self> {
+        let options = TransactionOptions { lifetime, ..TransactionOptions::default() };
+        Transaction::begin_as(shared, options, Purpose::Reads).await
+    }
+
+    async fn begin_as(shared: Arc<Shared>, options: TransactionOptions, purpose: Purpose) -> Result<Self> {
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
         let start = shared.engine.begin(deadline).await?;
-        Ok(Transaction::open(shared, options, deadline, start))
+        Ok(Transaction::open(shared, options, purpose, deadline, start))
     }
 
     /// Begins again what was refused a document, once nobody else is going to write what it wants. None if that takes
@@ -124,12 +143,17 @@ impl Transaction {
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
         let start = shared.engine.begin_in_turn(deadline, wanted);
         let Ok(start) = tokio::time::timeout(patience, start).await else { return Ok(None) };
-        Ok(start?.map(|start| Transaction::open(shared, options, deadline, start)))
+        Ok(start?.map(|start| Transaction::open(shared, options, Purpose::Transaction, deadline, start)))
     }
 
-    fn open(shared: Arc<Shared>, options: TransactionOptions, deadline: Duration, start: Start) -> Self {
+    fn open(
+        shared: Arc<Shared>,
+        options: TransactionOptions,
+        purpose: Purpose,
+        deadline: Duration,
+        start: Start,
+    ) -> Self {
         let id = options.id.unwrap_or_else(|| shared.take_id(start.snapshot.timestamp()));
-        shared.counts.begun();
         let open = Open {
             snapshot: start.snapshot,
             claims: Arc::from(start.claims),
@@ -137,17 +161,19 @@ impl Transaction {
             reads: Reads::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
-        let (named, wanted, turn) = (AtomicBool::new(false), Mutex::default(), Default::default());
-        Transaction { inner: Arc::new(Inner { shared, id, options, named, deadline, wanted, turn, phase }) }
+        let name = options.id.map(OnceLock::from).unwrap_or_default();
+        let (wanted, turn) = (Mutex::default(), Default::default());
+        let inner = Inner { shared, id, options, purpose, name, deadline, wanted, turn, phase };
+        inner.counts().begun();
+        Transaction { inner: Arc::new(inner) }
     }
 
     /// Its name, to ask for its outcome with. Whoever asks for it before the commit can ask for the outcome for as long as
     /// outcomes are kept ([`Database::forget_outcomes`](crate::Database::forget_outcomes)): the transaction then leaves a
     /// record of its own. Asked for it later, it may have no name but one for this process ([`TransactionId::unnamed`]).
     pub fn id(&self) -> TransactionId {
-        let phase = self.inner.phase();
-        if matches!(&*phase, Phase::Open(_)) || self.inner.shared.engine.records_every_commit() {
-            self.inner.named.store(true, Ordering::Relaxed);
+        if let Phase::Open(open) = &*self.inner.phase() {
+            self.inner.name.get_or_init(|| self.inner.shared.new_id(open.snapshot.timestamp()));
         }
         self.inner.name()
     }
@@ -221,7 +247,10 @@ impl Transaction {
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction").field("id", &self.inner.id).field("open", &self.is_open()).finish_non_exhaustive()
+        f.debug_struct("Transaction")
+            .field("id", &self.inner.name())
+            .field("open", &self.is_open())
+            .finish_non_exhaustive()
     }
 }
 
@@ -231,15 +260,18 @@ impl Inner {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it goes by: that does not change any more once it is being committed.
-    fn name(&self) -> TransactionId {
-        let is_recorded = self.is_named() || self.shared.engine.records_every_commit();
-        if is_recorded { self.id } else { self.id.unnamed() }
+    /// Where it is counted.
+    fn counts(&self) -> &Counters {
+        match self.purpose {
+            Purpose::Transaction => &self.shared.counts,
+            Purpose::Reads => &self.shared.reads,
+        }
     }
 
-    /// Whether somebody can ask for its outcome.
-    fn is_named(&self) -> bool {
-        self.options.id.is_some() || self.named.load(Ordering::Relaxed)
+    /// What it goes by: that does not change any more once it is being committed.
+    fn name(&self) -> TransactionId {
+        let without = || if self.shared.engine.records_every_commit() { self.id } else { self.id.unnamed() };
+        self.name.get().copied().unwrap_or_else(without)
     }
 
     fn is_expired(&self) -> bool {
@@ -255,7 +287,7 @@ impl Inner {
             Phase::Open(open) => with(open),
             Phase::Committing => Err(self.not_open("it is being committed")),
             Phase::Ended(Ended::Committed(_)) => {
-                let text = format!("transaction {} has been committed", self.id);
+                let text = format!("transaction {} has been committed", self.name());
                 Err(StoreError::command(Code::TransactionCommitted, text))
             }
             Phase::Ended(Ended::RolledBack(None)) => Err(self.not_open("it was rolled back")),
@@ -267,13 +299,25 @@ impl Inner {
     }
 
     fn not_open(&self, why: &str) -> StoreError {
-        StoreError::command(Code::NoSuchTransaction, format!("transaction {} takes no requests: {why}", self.id))
+        match self.purpose {
+            Purpose::Transaction => {
+                let text = format!("transaction {} takes no requests: {why}", self.name());
+                StoreError::command(Code::NoSuchTransaction, text)
+            }
+            Purpose::Reads => given_up("it was closed"),
+        }
     }
 
     fn too_long(&self) -> StoreError {
         let seconds = self.options.lifetime.as_secs_f64();
-        let text = format!("transaction {} was open for longer than {seconds} s and was rolled back", self.id);
-        StoreError::command(Code::NoSuchTransaction, text)
+        match self.purpose {
+            Purpose::Transaction => {
+                let text =
+                    format!("transaction {} was open for longer than {seconds} s and was rolled back", self.name());
+                StoreError::command(Code::NoSuchTransaction, text)
+            }
+            Purpose::Reads => given_up(&format!("it was held for longer than {seconds} s")),
+        }
     }
 
     /// Ends an open transaction without a commit.
@@ -299,23 +343,23 @@ impl Inner {
         }
         // The claims go with it, outside of the lock.
         drop(before);
-        self.shared.counts.rolled_back(by_conflict);
+        self.counts().rolled_back(by_conflict);
         self.give_back();
     }
 
-    /// Its outcome is known: if nobody else can ask for it, its session can go on.
+    /// Its outcome is known: its session can go on, unless it is somebody else's.
     fn give_back(&self) {
-        if !self.is_named() {
+        if self.options.id.is_none() {
             self.shared.give_back(self.id);
         }
     }
 
     fn finish(&self, ended: Ended) {
         match &ended {
-            Ended::Committed(_) => self.shared.counts.committed(),
-            Ended::RolledBack(conflict) => self.shared.counts.rolled_back(conflict.is_some()),
-            Ended::Refused(_) => self.shared.counts.rolled_back(false),
-            Ended::Unknown(_) => self.shared.counts.unknown(),
+            Ended::Committed(_) => self.counts().committed(),
+            Ended::RolledBack(conflict) => self.counts().rolled_back(conflict.is_some()),
+            Ended::Refused(_) => self.counts().rolled_back(false),
+            Ended::Unknown(_) => self.counts().unknown(),
         }
         if !matches!(ended, Ended::Unknown(_)) {
             self.give_back();
@@ -335,7 +379,7 @@ impl Inner {
                 if own.is_empty() {
                     *phase = Phase::Ended(Ended::Committed(snapshot.timestamp()));
                     drop(phase);
-                    self.shared.counts.committed();
+                    self.counts().committed();
                     self.give_back();
                     return Ok(None);
                 }
@@ -369,9 +413,12 @@ impl Inner {
     /// What became of a commit whose answer does not tell.
     async fn settled(&self, error: StoreError) -> Ended {
         match self.shared.engine.outcome(self.name()).await {
-            Ok(crate::Outcome::Committed(at)) => Ended::Committed(at),
+            Ok(crate::Outcome::Committed(at)) => {
+                self.counts().settled();
+                Ended::Committed(at)
+            }
             // That there is no record now does not mean that there will be none after a restart.
-            Ok(crate::Outcome::RolledBack) | Err(_) => Ended::Unknown(error),
+            Ok(crate::Outcome::RolledBack | crate::Outcome::Forgotten) | Err(_) => Ended::Unknown(error),
         }
     }
 
@@ -394,6 +441,12 @@ impl Inner {
 
     /// Runs a request that writes, when no other one does.
     async fn in_turn<T>(&self, request: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+        if self.purpose == Purpose::Reads {
+            return Err(StoreError::command(
+                Code::IllegalOperation,
+                "a snapshot is there to be read, not to be written to",
+            ));
+        }
         let _turn = self.turn.lock().await;
         let result = request.await;
         self.judge(result)
@@ -406,19 +459,24 @@ impl Drop for Inner {
         match phase {
             Phase::Open(open) => {
                 if !open.own.is_empty() {
-                    tracing::debug!(transaction = %self.id, "a transaction was dropped while it was open: rolled back");
+                    tracing::debug!(transaction = %self.name(), "a transaction was dropped while it was open: rolled back");
                 }
-                self.shared.counts.rolled_back(false);
-                self.shared.counts.dropped();
+                self.counts().rolled_back(false);
+                self.counts().dropped();
                 self.give_back();
             }
             Phase::Committing => {
-                tracing::warn!(transaction = %self.id, "nobody waited for a commit: its outcome is unknown");
-                self.shared.counts.unknown();
+                tracing::warn!(transaction = %self.name(), "nobody waited for a commit: its outcome is unknown");
+                self.counts().unknown();
             }
             Phase::Ended(_) => {}
         }
     }
+}
+
+/// A snapshot that is read outside of a transaction is gone.
+fn given_up(why: &str) -> StoreError {
+    StoreError::command(Code::SnapshotTooOld, format!("the snapshot is gone: {why}; read again from a new one"))
 }
 
 /// What is not possible inside of a transaction.

@@ -127,5 +127,58 @@ async fn nothing_is_forgotten_because_a_clock_was_set() {
     assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 0);
     clock.advance(Duration::from_secs(2));
     assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 7);
-    assert!(!remembered(database, ids[0]).await);
+    assert_eq!(database.outcome(ids[0]).await.unwrap(), Outcome::Forgotten);
+}
+
+/// A transaction that has left no record was rolled back, or is so old that its record may be gone: that is not the same.
+#[tokio::test]
+async fn what_was_forgotten_was_not_rolled_back() {
+    let (sources, clock) = Sources::manual(1);
+    let store = MemoryStore::new(sources.clone());
+    let database = Database::local(store.clone(), sources.clone());
+    let rolled_back = |database: Database| async move {
+        let tx = database.begin().await.unwrap();
+        let id = tx.id();
+        tx.insert_one(&items(), rawdoc! { "_id": "never" }).await.unwrap();
+        tx.abort();
+        id
+    };
+    let committed = |database: Database, n: i32| async move {
+        let tx = database.begin().await.unwrap();
+        let id = tx.id();
+        tx.insert_one(&items(), rawdoc! { "_id": n }).await.unwrap();
+        tx.commit().await.unwrap();
+        id
+    };
+    let before = rolled_back(database.clone()).await;
+    let old = committed(database.clone(), 1).await;
+    assert_eq!(database.outcome(before).await.unwrap(), Outcome::RolledBack);
+    clock.advance(DAY);
+    let between = rolled_back(database.clone()).await;
+    let young = committed(database.clone(), 2).await;
+    clock.advance(Duration::from_secs(1));
+    // The second one outlives the first, and each sweep goes further than the one before.
+    assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 1);
+    for database in [database.clone(), Database::local(store.clone(), sources.clone())] {
+        let outcome = |id| {
+            let database = database.clone();
+            async move { database.outcome(id).await.unwrap() }
+        };
+        assert_eq!((outcome(before).await, outcome(old).await), (Outcome::Forgotten, Outcome::Forgotten));
+        assert_eq!(outcome(between).await, Outcome::RolledBack);
+        assert!(matches!(outcome(young).await, Outcome::Committed(_)));
+        let after = rolled_back(database.clone()).await;
+        assert_eq!(outcome(after).await, Outcome::RolledBack);
+        // A name that somebody else made says nothing of its age.
+        assert_eq!(outcome("00112233445546778899aabbccddeeff:1".parse().unwrap()).await, Outcome::Forgotten);
+    }
+    clock.advance(DAY);
+    assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 1);
+    for (id, expected) in [(between, Outcome::Forgotten), (young, Outcome::Forgotten)] {
+        assert_eq!(database.outcome(id).await.unwrap(), expected);
+    }
+    // Nothing more to forget: the mark is not one of them, and stays where it is.
+    clock.advance(DAY);
+    assert_eq!(database.forget_outcomes(DAY).await.unwrap(), 0);
+    assert_eq!(database.outcome(young).await.unwrap(), Outcome::Forgotten);
 }

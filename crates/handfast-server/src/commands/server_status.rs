@@ -61,9 +61,8 @@ fn put_transactions(call: &Call<'_>, writer: &mut Writer) {
     let active = open.iter().filter(|open| open.turn.try_lock().is_err()).count() as u64;
     writer.begin_document("transactions");
     writer.put("currentActive", number(active)).put("currentInactive", number(open.len() as u64 - active));
-    let snapshots = counts.open().saturating_sub(open.len() as u64);
     writer
-        .put("currentSnapshots", number(snapshots))
+        .put("currentSnapshots", number(counts.snapshots))
         .put("currentOpen", number(open.len() as u64))
         .put("totalStarted", number(counts.begun));
     writer.put("totalCommitted", number(counts.committed)).put("totalAborted", number(counts.rolled_back));

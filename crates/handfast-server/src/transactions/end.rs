@@ -109,7 +109,8 @@ async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Opti
             let known = latest.is_some_and(|latest| latest.number > number);
             Ok(if known { None } else { Some(Latest { number, used: Use::Committed }) })
         }),
-        Fate::RolledBack => Err(not_in_progress(number, newest)),
+        // Outcomes are kept for longer than drivers repeat a commit (docs/decisions/0009-transient-commit.md).
+        Fate::RolledBack | Fate::Forgotten => Err(not_in_progress(number, newest)),
     }
 }
 

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! A session has one such snapshot, the newest, for as long as a transaction may be open: it keeps old versions from being
-//! freed. A time of which it has none is refused with `SnapshotTooOld`, as MongoDB does when its history is gone.
+//! freed. A time of which it has none is refused with `SnapshotTooOld`, as MongoDB does when its history is gone; so is a
+//! `getMore` on a snapshot whose time is over. It is not a transaction, and `serverStatus` does not count it as one.
 
 use std::sync::Arc;
 
 use bson::Timestamp;
 use handfast_mql::Code;
-use handfast_txn::{Transaction, TransactionOptions};
+use handfast_txn::Transaction;
 
 use crate::cluster_time::ClusterTime;
 use crate::error::{CommandError, Outcome};
@@ -41,8 +42,7 @@ pub(super) async fn enter(
         });
     }
     let lifetime = shared.options.transaction_lifetime;
-    let options = TransactionOptions { lifetime, ..TransactionOptions::default() };
-    let transaction = shared.database.begin_with(options).await.map_err(handfast_store::Error::from)?;
+    let transaction = shared.database.begin_reads(lifetime).await.map_err(handfast_store::Error::from)?;
     let read = Arc::new(SnapshotRead { at: time.advance(), transaction });
     shared.sessions.keep_snapshot(session, Arc::clone(&read))?;
     Ok(read)

@@ -301,24 +301,50 @@ async fn a_session_reads_a_snapshot() {
     }
 
     // A snapshot ends with its time, with its session, and by the next one, but not before the end of its cursors.
-    assert_eq!(server.shared.database.counts().open(), 2);
+    assert_eq!(server.shared.database.counts().snapshots, 2);
     let before = client.run("d", of(find(), 2, None)).await;
     let at_before = before.get_document("cursor").unwrap().get_timestamp("atClusterTime").unwrap();
-    assert_eq!(server.shared.database.counts().open(), 2);
+    assert_eq!(server.shared.database.counts().snapshots, 2);
     insert(&mut client, "c", &[rawdoc! { "_id": 4 }]).await;
     assert_eq!(batch(&client.run("d", of(rawdoc! { "find": "c" }, 2, None)).await).len(), 5);
-    assert_eq!(server.shared.database.counts().open(), 3);
+    assert_eq!(server.shared.database.counts().snapshots, 3);
     let more = rawdoc! { "getMore": cursor_id(&before), "collection": "c" };
     assert_eq!(
         batch(&client.run("d", of(more, 2, Some(at_before))).await),
         [rawdoc! { "_id": 2 }, rawdoc! { "_id": 3 }]
     );
-    assert_eq!(server.shared.database.counts().open(), 2);
+    assert_eq!(server.shared.database.counts().snapshots, 2);
     client.run("d", rawdoc! { "endSessions": [lsid(2)] }).await;
-    assert_eq!(server.shared.database.counts().open(), 1);
+    assert_eq!(server.shared.database.counts().snapshots, 1);
     server.advance(Duration::from_secs(61));
-    assert_eq!(server.shared.database.counts().open(), 0);
+    assert_eq!(server.shared.database.counts().snapshots, 0);
     assert_eq!(client.refused("d", of(find(), 1, Some(at))).await.0, 239);
+}
+
+/// Who reads a snapshot has begun no transaction: it is counted apart, and its end is that of a snapshot.
+#[tokio::test]
+async fn a_snapshot_is_no_transaction() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(3)).await;
+    let read = rawdoc! { "level": "snapshot" };
+    let find =
+        |session: u8| rawdoc! { "find": "c", "batchSize": 1, "lsid": lsid(session), "readConcern": read.clone() };
+    let cursors = [client.run("d", find(1)).await, client.run("d", find(2)).await].map(|reply| cursor_id(&reply));
+    let counted = async |client: &mut TestClient| {
+        let status = client.run("admin", rawdoc! { "serverStatus": 1 }).await;
+        let transactions = status.get_document("transactions").unwrap();
+        ["totalStarted", "totalAborted", "currentOpen", "currentSnapshots"].map(|name| transactions.long(name))
+    };
+    assert_eq!(counted(&mut client).await, [0, 0, 0, 2]);
+    let more = |cursor: i64, session: u8| rawdoc! { "getMore": cursor, "collection": "c", "lsid": lsid(session) };
+    // Too old before anybody has swept, and after it.
+    server.clock.advance(Duration::from_secs(61));
+    let reply = client.run("d", more(cursors[0], 1)).await;
+    assert_eq!((error_of(&reply).0, reply.get("errorLabels").unwrap()), (239, None), "{reply:?}");
+    server.advance(Duration::from_secs(1));
+    assert_eq!(client.refused("d", more(cursors[1], 2)).await.0, 239);
+    assert_eq!(counted(&mut client).await, [0, 0, 0, 0]);
 }
 
 /// The write is done, and the reply says that it is not on as many members as were asked for.
@@ -404,5 +430,6 @@ async fn nothing_is_left_when_its_time_is_over() {
     assert_eq!(counts(&mut server.connect()).await, (0, 0, 0, 0, 2));
     server.advance(server.shared.options.outcome_retention);
     server.shared.forget_outcomes().await;
-    assert_eq!(counts(&mut server.connect()).await, (0, 0, 0, 0, 0));
+    // But for the record that says how far outcomes were forgotten.
+    assert_eq!(counts(&mut server.connect()).await, (0, 0, 0, 0, 1));
 }

@@ -43,7 +43,7 @@ pub struct Plan(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Explicit(BTreeMap<u64, Fault>),
-    Seeded { seed: u64, per_thousand: u16, faults: Vec<Fault>, writes_only: bool },
+    Seeded { seed: u64, per_thousand: u16, faults: Vec<Fault>, hits: fn(Operation) -> bool },
 }
 
 impl Plan {
@@ -66,14 +66,20 @@ impl Plan {
     /// the operation's number alone.
     pub fn seeded(seed: u64, per_thousand: u16, faults: impl IntoIterator<Item = Fault>) -> Self {
         let faults = faults.into_iter().collect();
-        Plan(Kind::Seeded { seed, per_thousand, faults, writes_only: false })
+        Plan(Kind::Seeded { seed, per_thousand, faults, hits: |_| true })
     }
 
     /// Spares the operations that change nothing. (An explicit plan is left as it is.)
     #[must_use]
-    pub fn writes_only(mut self) -> Self {
-        if let Kind::Seeded { writes_only, .. } = &mut self.0 {
-            *writes_only = true;
+    pub fn writes_only(self) -> Self {
+        self.only(Operation::is_write)
+    }
+
+    /// Spares the operations of which this is not true. (An explicit plan is left as it is.)
+    #[must_use]
+    pub fn only(mut self, hit: fn(Operation) -> bool) -> Self {
+        if let Kind::Seeded { hits, .. } = &mut self.0 {
+            *hits = hit;
         }
         self
     }
@@ -81,7 +87,7 @@ impl Plan {
     pub(super) fn fault(&self, number: u64, operation: Operation) -> Option<Fault> {
         match &self.0 {
             Kind::Explicit(faults) => faults.get(&number).copied(),
-            Kind::Seeded { writes_only: true, .. } if !operation.is_write() => None,
+            Kind::Seeded { hits, .. } if !hits(operation) => None,
             Kind::Seeded { seed, per_thousand, faults, .. } => {
                 let random = SeededRandom::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 let hit = random.next_u64() % 1000 < u64::from(*per_thousand);
