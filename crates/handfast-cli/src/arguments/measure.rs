@@ -23,7 +23,7 @@ pub(crate) struct BankArguments {
     /// Kill the workers' process so many times, and start it again [without a number: 10]
     #[arg(long, value_name = "KILLS", num_args = 0..=1, default_missing_value = "10")]
     pub(crate) crash: Option<u32>,
-    /// Lose the answer to so many of a hundred commits, 50 at most
+    /// Lose so many of a hundred answers to commits, and to the question what became of one, 50 at most
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     pub(crate) lost_replies: f64,
     /// Repeats the choices of a run [default: a random one, reported]

@@ -1,15 +1,19 @@
 //! The accounts, and what is done with them: transfers and audits, each attempt an entry of the history.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_history::{EventKind, MicroOp, Name, Seen};
-use handfast_store::{DocumentStore, Error as StoreError, Find, Namespace, StoreExt, Ticket};
-use handfast_txn::{Database, Error, Outcome, Transaction, TransactionOptions};
+use handfast_store::{DocumentStore, Error as StoreError, Find, Namespace, StoreExt, Ticket, ticket};
+use handfast_txn::{Database, Error, OnRetry, Outcome, Transaction, TransactionId, TransactionOptions};
 
+use super::doubts::Told;
 use super::record::Recorder;
+use super::runs::Runs;
 
-/// How often a transaction is begun that cannot be: half of all answers may get lost.
-const BEGIN_ATTEMPTS_MAX: u32 = 100;
+/// How often an audit is begun, or an outcome asked for, until there is an answer: half of them may get lost.
+const ATTEMPTS_MAX: u32 = 100;
 
 /// What each account holds at first.
 const BALANCE: i64 = 100;
@@ -21,15 +25,12 @@ pub(super) struct Accounts {
     count: u32,
 }
 
-/// How an attempt ended.
-pub(super) enum Attempt {
-    Committed,
-    /// Another one was first.
-    Conflict,
-    /// The answer got lost, and the outcome was asked for by id.
-    Settled(Outcome),
-    /// Nobody knows.
-    Unknown,
+/// How a transfer ended.
+pub(super) enum Transferred {
+    /// It is done, says the library.
+    Told,
+    /// The library could not say, and what became of it was asked for by id.
+    Asked(Told),
 }
 
 /// One account as it was read.
@@ -96,34 +97,30 @@ impl Accounts {
         Ok(Some(accounts.iter().map(|account| account.balance).sum()))
     }
 
-    /// Tries once to move money from one account to another.
+    /// Moves money from one account to another, in the closure form, which runs it again after a conflict.
     pub(super) async fn transfer(
         &self,
         database: &Database,
         options: TransactionOptions,
-        recorder: &Recorder,
+        recorder: &Arc<Recorder>,
         process: i64,
         (from, to, amount): (u32, u32, i64),
-    ) -> Result<Attempt> {
-        let marks = [recorder.mark(), recorder.mark()];
-        let planned = vec![
-            read(from, Seen::Nothing, None),
-            read(to, Seen::Nothing, None),
-            write(from, marks[0], None),
-            write(to, marks[1], None),
-        ];
-        recorder.record(EventKind::Invoke, process, planned.clone(), None)?;
-        let tx = begin(database, options).await?;
-        let id = tx.id();
-        let moved = match self.moved(&tx, from, to, amount, marks).await {
-            Ok(operations) => operations,
-            Err(Error::Conflict(error)) => return self.failed(recorder, process, planned, &error),
-            Err(error) => return Err(error.into()),
+    ) -> Result<Transferred> {
+        let runs = Runs::begin(Arc::clone(recorder), process, [from, to])?;
+        let listening = Arc::clone(&runs);
+        let options = TransactionOptions { on_retry: OnRetry::new(move |why| listening.again(why)), ..options };
+        let run = |tx: Transaction| {
+            let runs = &runs;
+            async move {
+                // Whoever may have to ask for the outcome has the name before the commit.
+                let _ = tx.id();
+                runs.did(self.moved(&tx, from, to, amount, runs.marks()).await?);
+                Ok(())
+            }
         };
-        match tx.commit().await {
-            Ok(_) => recorder.record(EventKind::Ok, process, moved, None).map(|()| Attempt::Committed),
-            Err(Error::Conflict(error)) => self.failed(recorder, process, planned, &error),
-            Err(Error::CommitUnknown { .. }) => self.ask(database, id, recorder, process, (planned, moved)).await,
+        match database.transaction_with(options, run).await {
+            Ok(()) => runs.end(EventKind::Ok, None).map(|()| Transferred::Told),
+            Err(Error::CommitUnknown { id, .. }) => ask(database, id, &runs).await.map(Transferred::Asked),
             Err(error) => Err(error.into()),
         }
     }
@@ -156,48 +153,41 @@ impl Accounts {
         Ok(operations)
     }
 
-    /// The answer got lost: what became of it?
-    async fn ask(
-        &self,
-        database: &Database,
-        id: handfast_txn::TransactionId,
-        recorder: &Recorder,
-        process: i64,
-        (planned, moved): (Vec<MicroOp>, Vec<MicroOp>),
-    ) -> Result<Attempt> {
-        match database.outcome(id).await {
-            Ok(Outcome::Committed(at)) => {
-                recorder.record(EventKind::Ok, process, moved, Some("its answer was lost".to_owned()))?;
-                Ok(Attempt::Settled(Outcome::Committed(at)))
-            }
-            Ok(Outcome::RolledBack) => {
-                recorder.record(EventKind::Fail, process, planned, Some("its answer was lost".to_owned()))?;
-                Ok(Attempt::Settled(Outcome::RolledBack))
-            }
-            Err(error) => {
-                recorder.record(EventKind::Info, process, planned, Some(error.to_string()))?;
-                Ok(Attempt::Unknown)
-            }
-        }
-    }
-
-    fn failed(&self, recorder: &Recorder, process: i64, planned: Vec<MicroOp>, why: &StoreError) -> Result<Attempt> {
-        recorder.record(EventKind::Fail, process, planned, Some(why.to_string()))?;
-        Ok(Attempt::Conflict)
-    }
-
     /// Records of outcomes that are still there.
     pub(super) async fn records(&self, database: &Database) -> Result<u64> {
-        Ok(database.count_matching(&Ticket::namespace()?, rawdoc! {}).await?)
+        let of_sessions = rawdoc! { "_id": { "$ne": ticket::forgotten_id() } };
+        Ok(database.count_matching(&Ticket::namespace()?, of_sessions).await?)
     }
 }
 
-/// Begins. Where timestamps come from far away, an answer may get lost on the way: then it is asked for again.
+/// The answer to a commit got lost, and the library's own question too: what became of it?
+async fn ask(database: &Database, id: TransactionId, runs: &Runs) -> Result<Told> {
+    let note = |what: &str| Some(format!("its answer was lost; asked for by id, it {what}"));
+    let mut attempts = 1;
+    loop {
+        match database.outcome(id).await {
+            Ok(Outcome::Committed(_)) => {
+                return runs.end(EventKind::Ok, note("had committed")).map(|()| Told::Committed);
+            }
+            Ok(Outcome::RolledBack) => {
+                return runs.end(EventKind::Fail, note("was rolled back")).map(|()| Told::RolledBack);
+            }
+            // Outcomes are not forgotten while the bank is open.
+            Ok(Outcome::Forgotten) => {
+                return runs.end(EventKind::Info, note("was forgotten")).map(|()| Told::Unknown);
+            }
+            Err(_) if attempts < ATTEMPTS_MAX => attempts += 1,
+            Err(error) => return runs.end(EventKind::Info, Some(error.to_string())).map(|()| Told::Unknown),
+        }
+    }
+}
+
+/// Begins an audit, which is no closure: what goes by beneath its snapshot is to happen once. Where timestamps come from far away, an answer may get lost on the way: then it is asked for again.
 async fn begin(database: &Database, options: TransactionOptions) -> Result<Transaction, Error> {
     let mut attempts = 1;
     loop {
         match database.begin_with(options.clone()).await {
-            Err(Error::Conflict(_)) if attempts < BEGIN_ATTEMPTS_MAX => attempts += 1,
+            Err(Error::Conflict(_)) if attempts < ATTEMPTS_MAX => attempts += 1,
             begun => return begun,
         }
     }
@@ -222,10 +212,10 @@ impl Account {
     }
 }
 
-fn read(number: u32, seen: Seen, amount: Option<i64>) -> MicroOp {
+pub(super) fn read(number: u32, seen: Seen, amount: Option<i64>) -> MicroOp {
     MicroOp::Read { key: Name::Number(i64::from(number)), seen, amount }
 }
 
-fn write(number: u32, mark: i64, amount: Option<i64>) -> MicroOp {
+pub(super) fn write(number: u32, mark: i64, amount: Option<i64>) -> MicroOp {
     MicroOp::Write { key: Name::Number(i64::from(number)), value: Name::Number(mark), amount }
 }

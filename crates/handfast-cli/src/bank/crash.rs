@@ -20,7 +20,8 @@ use handfast_store::{Random, SeededRandom, Sources};
 use handfast_txn::Isolation;
 use tokio::io::AsyncReadExt;
 
-use super::record::Recorder;
+use super::doubts::Doubts;
+use super::record::{Recorder, doubts_of};
 use super::workers::{PROCESSES, Workers};
 use super::{Opened, Place, Run, STORE_VARIABLE, Work};
 
@@ -31,10 +32,14 @@ const MARKS: i64 = 1 << 40;
 
 /// The child: works until its standard input ends.
 pub(super) async fn child(run: &Run, place: &Place, first: u32, sources: Sources) -> Result<()> {
+    // What happens to one is not to happen to the next again.
+    let run = &Run { seed: run.seed.wrapping_add(u64::from(first)), ..run.clone() };
     let opened = Opened::open(run, place, &sources).await?;
     let recorder = Recorder::new(Unbuffered, &Header::default(), Arc::clone(&sources.clock))?;
-    let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS));
-    let workers = Workers::new(run, opened.database.clone(), recorder, sources, i64::from(first) * PROCESSES)?;
+    let witness = opened.witness();
+    let recorder = Arc::new(recorder.marks_above(i64::from(first) * MARKS).telling(Arc::clone(&witness)));
+    let first = i64::from(first) * PROCESSES;
+    let workers = Workers::new(run, opened.database.clone(), recorder, witness, sources, first)?;
     let ended = async {
         let mut nothing = [0];
         // An error means the same: nobody is there.
@@ -80,7 +85,8 @@ pub(super) async fn run(
         let tally = killed.live(if last { None } else { Some(life) }, left).await?;
         work.committed += tally.committed;
         work.conflicts += tally.failed;
-        work.unknown += tally.open;
+        work.under_way += tally.open;
+        work.doubts += tally.doubts;
         if last {
             break;
         }
@@ -107,6 +113,7 @@ struct Tally {
     failed: u64,
     /// Begun without an end.
     open: u64,
+    doubts: Doubts,
 }
 
 impl Lifetime<'_> {
@@ -131,11 +138,12 @@ impl Lifetime<'_> {
                 drop(child.stdin.take());
             }
         }
-        let failed = reading.await??;
+        let followed = reading.await??;
         let status = tokio::task::spawn_blocking(move || child.wait()).await??;
         ensure!(life.is_some() || status.success(), "the workers ended with {status}");
         let open = u64::try_from(open.load(Ordering::Relaxed)).unwrap_or(0);
-        Ok(Tally { committed: committed.load(Ordering::Relaxed), failed, open })
+        let Followed { failed, doubts } = followed;
+        Ok(Tally { committed: committed.load(Ordering::Relaxed), failed, open, doubts })
     }
 
     fn start(&self) -> Result<Child> {
@@ -165,27 +173,39 @@ impl Lifetime<'_> {
     }
 }
 
-/// Takes over what a child records, up to its end. Says how many attempts failed.
+/// What a child has told once it is gone.
+#[derive(Default)]
+struct Followed {
+    /// Runs that were rolled back.
+    failed: u64,
+    doubts: Doubts,
+}
+
+/// Takes over what a child records, up to its end.
 fn follow(
     output: impl std::io::Read,
     recorder: &Recorder,
     bar: &indicatif::ProgressBar,
     committed: &AtomicU64,
     open: &AtomicI64,
-) -> Result<u64> {
+) -> Result<Followed> {
     let mut reader = HistoryReader::new(BufReader::new(output));
-    let mut failed = 0;
+    let mut followed = Followed::default();
     loop {
         let event = match reader.next_item() {
             Ok(Some(Item::Event(event))) => event,
             Ok(Some(Item::Header(_))) => continue,
-            Ok(None) => return Ok(failed),
+            Ok(None) => return Ok(followed),
             // The line that was being written when the child died: what it tells was not yet to be relied on.
             Err(handfast_history::Error::Line { .. }) if reader.next_item().is_ok_and(|rest| rest.is_none()) => {
-                return Ok(failed);
+                return Ok(followed);
             }
             Err(error) => bail!("the workers recorded something that is no history: {error}"),
         };
+        if let Some(doubts) = doubts_of(&event)? {
+            followed.doubts = doubts;
+            continue;
+        }
         let is_transfer = event.operations.iter().any(|operation| operation.written().is_some());
         match event.kind {
             EventKind::Invoke => {
@@ -193,7 +213,7 @@ fn follow(
             }
             EventKind::Ok | EventKind::Fail | EventKind::Info => {
                 open.fetch_sub(1, Ordering::Relaxed);
-                failed += u64::from(event.kind == EventKind::Fail);
+                followed.failed += u64::from(event.kind == EventKind::Fail);
                 if event.kind == EventKind::Ok && is_transfer {
                     committed.fetch_add(1, Ordering::Relaxed);
                     bar.inc(1);

@@ -3,18 +3,21 @@
 //!
 //! ```text
 //! account   {_id: 7, balance: 93, mark: 4211}      `mark` is new with every write: who reads it says whose write it saw
-//! transfer  read two accounts, write both, commit   one history entry an attempt
+//! transfer  read two accounts, write both, commit   `Database::transaction_with`; one history entry a run of the closure
 //! audit     read all accounts of one snapshot       the sum must be the money that was put in
 //! ```
 //!
 //! With `--store` the accounts are on another server, and transfers are transactions on single documents. With `--crash` the
-//! workers are a process of their own, which is killed (SIGKILL) and started again on the same store. With `--lost-replies` commits are done and their answers lost: their outcome is asked for by id.
+//! workers are a process of their own, which is killed (SIGKILL) and started again on the same store. With `--lost-replies` commits are
+//! done and their answers lost: the library asks the store what became of them, and where that answer is lost too, the worker asks by id.
 
 mod accounts;
 mod crash;
+mod doubts;
 mod opened;
 mod record;
 mod report;
+mod runs;
 mod workers;
 
 use std::fs::File;
@@ -30,6 +33,7 @@ use handfast_store::{Clock, Sources};
 use handfast_txn::Isolation;
 
 use self::accounts::Accounts;
+use self::doubts::Doubts;
 use self::opened::{Opened, Place};
 use self::record::Recorder;
 use self::report::Report;
@@ -59,9 +63,10 @@ struct Run {
 struct Work {
     committed: u64,
     conflicts: u64,
-    unknown: u64,
-    lost_answers: u64,
+    doubts: Doubts,
     kills: u32,
+    /// Begun when a kill came.
+    under_way: u64,
     took: Duration,
     latencies: Option<Latencies>,
 }
@@ -173,19 +178,22 @@ async fn work_here(
 ) -> Result<Work> {
     let opened = Opened::open(run, place, sources).await?;
     let began = sources.clock.elapsed();
-    let workers = Workers::new(run, opened.database.clone(), Arc::clone(recorder), sources.clone(), 1)?;
+    let witness = opened.witness();
+    let workers =
+        Workers::new(run, opened.database.clone(), Arc::clone(recorder), Arc::clone(&witness), sources.clone(), 1)?;
     let progress = bar.clone();
     let done = workers.run(run.transfers, move |_| progress.inc(1)).await?;
     let took = sources.clock.elapsed().saturating_sub(began);
-    let lost_answers = opened.lost_answers();
+    let doubts = witness.doubts();
+    drop(witness);
     let counts = opened.close().await?;
     ensure!(counts.open() == 0, "{} transactions were left open", counts.open());
     Ok(Work {
         committed: done.committed,
         conflicts: counts.conflicts,
-        unknown: done.unknown,
-        lost_answers,
+        doubts,
         kills: 0,
+        under_way: 0,
         took,
         latencies: Some(done.latencies),
     })

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use bson::rawdoc;
 use handfast_embedded::{EmbeddedStore, Options};
-use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::decorator::{Fault, Faulty, Operation, Plan};
 use handfast_store::{AtomicStore, DocumentStore, Namespace, Sources, StoreExt};
 use handfast_txn::{Counts, Database, PercolatorOptions};
 
 use super::Run;
+use super::doubts::{LostAnswers, Witness};
 use crate::configuration::ConnectionString;
 use crate::store;
 
@@ -31,8 +32,7 @@ pub(super) enum Place {
 pub(super) struct Opened {
     pub(super) database: Database,
     store: Store,
-    /// How many answers were lost so far.
-    lost_answers: Box<dyn Fn() -> u64 + Send + Sync>,
+    lost_answers: LostAnswers,
 }
 
 enum Store {
@@ -41,14 +41,20 @@ enum Store {
 }
 
 /// How many faults a store has met, if it is one that does.
-fn counter<S: DocumentStore + ?Sized>(faulty: Option<Arc<Faulty<S>>>) -> Box<dyn Fn() -> u64 + Send + Sync> {
-    Box::new(move || faulty.as_ref().map_or(0, |faulty| faulty.injected().len() as u64))
+fn counter<S: DocumentStore + ?Sized>(faulty: Option<Arc<Faulty<S>>>) -> LostAnswers {
+    Arc::new(move || faulty.as_ref().map_or(0, |faulty| faulty.injected().len() as u64))
+}
+
+/// Whose answers may get lost: those of writes, and those to the question what became of one. The library asks it with a
+/// flush on a store of its own, and by a look at a document elsewhere. Where both are lost, the worker has to ask.
+fn is_in_danger(operation: Operation) -> bool {
+    operation.is_write() || matches!(operation, Operation::Flush | Operation::Find)
 }
 
 impl Opened {
     pub(super) async fn open(run: &Run, place: &Place, sources: &Sources) -> Result<Self> {
         let per_thousand = run.lost_replies_per_thousand;
-        let plan = Plan::seeded(run.seed, per_thousand, [Fault::LoseReply]).writes_only();
+        let plan = Plan::seeded(run.seed, per_thousand, [Fault::LoseReply]).only(is_in_danger);
         match place {
             Place::Directory(path) => {
                 let store = EmbeddedStore::open(path, sources.clone(), Options::default()).await?;
@@ -73,9 +79,9 @@ impl Opened {
         }
     }
 
-    /// Answers that were lost so far.
-    pub(super) fn lost_answers(&self) -> u64 {
-        (self.lost_answers)()
+    /// Who counts what became of lost answers.
+    pub(super) fn witness(&self) -> Arc<Witness> {
+        Arc::new(Witness::new(self.database.clone(), Arc::clone(&self.lost_answers)))
     }
 
     /// Whether outcomes stay for their time, whoever wants them gone: on a server a late request may still look for one.

@@ -3,7 +3,7 @@
 use handfast_history::{Anomaly, Verdict};
 use serde::Serialize;
 
-use super::{End, Run, Work};
+use super::{Doubts, End, Run, Work};
 
 /// A run, judged.
 #[derive(Debug, Serialize)]
@@ -18,8 +18,9 @@ pub(super) struct Report {
     transfers: u64,
     conflicts: u64,
     kills: u32,
-    unknown: u64,
-    answers_lost: u64,
+    under_way_at_kills: u64,
+    #[serde(flatten)]
+    doubts: Doubts,
     records_left: u64,
     locks_left: u64,
     seconds: f64,
@@ -30,6 +31,19 @@ pub(super) struct Report {
     isolation: handfast_history::Isolation,
     anomalies: Vec<String>,
     old_version_reads: u64,
+}
+
+/// What became of lost answers, if any were.
+fn told_of(doubts: &Doubts) -> Option<String> {
+    let Doubts { answers_lost, settled_by_library, asked_committed, asked_rolled_back, unknown } = doubts;
+    let asked = asked_committed + asked_rolled_back + unknown;
+    (*answers_lost > 0).then(|| {
+        format!(
+            "{answers_lost} answers were lost; {settled_by_library} commits the library found to be done, {asked} \
+             transactions were asked for by id: {asked_committed} had committed, {asked_rolled_back} were rolled back, \
+             {unknown} stay unknown"
+        )
+    })
 }
 
 #[derive(Debug, Serialize)]
@@ -46,7 +60,7 @@ impl Report {
         anomalies.extend(verdict.disagreement());
         let history_clean = verdict.is_clean() && verdict.disagreement().is_none();
         let seconds = work.took.as_secs_f64();
-        let enough = work.committed + work.unknown >= run.transfers;
+        let enough = work.committed + work.doubts.unknown >= run.transfers;
         Report {
             holds: history_clean && end.total == end.expected && end.records == 0 && end.locks == 0 && enough,
             accounts: run.accounts,
@@ -57,8 +71,8 @@ impl Report {
             transfers: work.committed,
             conflicts: work.conflicts,
             kills: work.kills,
-            unknown: work.unknown,
-            answers_lost: work.lost_answers,
+            under_way_at_kills: work.under_way,
+            doubts: work.doubts,
             records_left: end.records,
             locks_left: end.locks,
             seconds,
@@ -98,11 +112,12 @@ impl Report {
             lines.push(format!("latency p50 {} us, p99 {} us, p99.9 {} us", latency.p50, latency.p99, latency.p999));
         }
         if self.kills > 0 {
-            lines.push(format!("{} kills; {} transactions were under way when it happened", self.kills, self.unknown));
+            lines.push(format!(
+                "{} kills; {} transactions were under way when it happened",
+                self.kills, self.under_way_at_kills
+            ));
         }
-        if self.answers_lost > 0 {
-            lines.push(format!("{} answers were lost; each outcome was asked for by id", self.answers_lost));
-        }
+        lines.extend(told_of(&self.doubts));
         let isolation = match self.isolation {
             handfast_history::Isolation::Snapshot => "snapshot isolation",
             handfast_history::Isolation::Serializable => "serializability",

@@ -2,22 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::Result;
 use handfast_store::{Random, SeededRandom, Sources};
-use handfast_txn::{Database, Outcome, TransactionOptions};
+use handfast_txn::{Database, TransactionOptions};
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
 use super::Run;
-use super::accounts::{Accounts, Attempt};
+use super::accounts::{Accounts, Transferred};
+use super::doubts::{Told, Witness};
 use super::record::Recorder;
 
 /// One audit in so many transfers of a worker.
 const AUDIT_EVERY: u64 = 50;
-/// The longest pause after a conflict.
-const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// Processes of the history that one process of the program may use: its workers are numbered from the first one, and
 /// their audits from half of them on.
 pub(super) const PROCESSES: i64 = 10_000;
@@ -31,6 +29,7 @@ pub(super) struct Workers {
     accounts: Accounts,
     database: Database,
     recorder: Arc<Recorder>,
+    witness: Arc<Witness>,
     sources: Sources,
     /// The number of the first one in the history.
     first: i64,
@@ -39,7 +38,6 @@ pub(super) struct Workers {
 /// What they did.
 pub(super) struct Done {
     pub(super) committed: u64,
-    pub(super) unknown: u64,
     pub(super) latencies: Latencies,
 }
 
@@ -48,11 +46,12 @@ impl Workers {
         run: &Run,
         database: Database,
         recorder: Arc<Recorder>,
+        witness: Arc<Witness>,
         sources: Sources,
         first: i64,
     ) -> Result<Self> {
         let accounts = Accounts::new(run.accounts)?;
-        Ok(Workers { run: run.clone(), accounts, database, recorder, sources, first })
+        Ok(Workers { run: run.clone(), accounts, database, recorder, witness, sources, first })
     }
 
     /// Has so many transfers committed, all workers together.
@@ -68,7 +67,6 @@ impl Workers {
         while let Some(done) = tasks.join_next().await {
             let done = done??;
             all.committed += done.committed;
-            all.unknown += done.unknown;
             all.latencies.add(&done.latencies)?;
         }
         Ok(all)
@@ -110,22 +108,22 @@ impl Workers {
         let (from, to, amount) = self.choose(random);
         loop {
             let options = TransactionOptions { isolation: self.run.isolation, ..TransactionOptions::default() };
-            let attempt = self.accounts.transfer(&self.database, options, &self.recorder, process, (from, to, amount));
-            match attempt.await? {
-                Attempt::Committed | Attempt::Settled(Outcome::Committed(_)) => {
+            let transfer = self.accounts.transfer(&self.database, options, &self.recorder, process, (from, to, amount));
+            let told = match transfer.await? {
+                Transferred::Told => Told::Committed,
+                Transferred::Asked(told) => {
+                    self.witness.note(told);
+                    told
+                }
+            };
+            match told {
+                Told::Committed => {
                     done.committed += 1;
                     return Ok(());
                 }
-                Attempt::Settled(Outcome::RolledBack) => {}
+                Told::RolledBack => {}
                 // To try again might move the money twice.
-                Attempt::Unknown => {
-                    done.unknown += 1;
-                    return Ok(());
-                }
-                Attempt::Conflict => {
-                    let pause = random.next_u64() % u64::try_from(PAUSE_MAX.as_micros()).unwrap_or(1);
-                    tokio::time::sleep(Duration::from_micros(pause)).await;
-                }
+                Told::Unknown => return Ok(()),
             }
         }
     }
@@ -141,7 +139,7 @@ impl Workers {
 
 impl Done {
     fn new() -> Result<Self> {
-        Ok(Done { committed: 0, unknown: 0, latencies: Histogram::new_with_bounds(1, 60_000_000, 3)? })
+        Ok(Done { committed: 0, latencies: Histogram::new_with_bounds(1, 60_000_000, 3)? })
     }
 }
 
