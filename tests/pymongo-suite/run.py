@@ -2,8 +2,8 @@
 
     python run.py GROUP              exit code 1 when a file passes fewer tests than the table says, or something fails without a reason
                                      in it; what is better than the table is said, and is no failure
-    python run.py GROUP --write      writes the table anew, keeping the reasons; a failure without one gets "?", which does not pass the
-                                     gate
+    python run.py GROUP --write      writes the table anew, keeping the reasons and what is left out; a failure without a reason gets "?",
+                                     which does not pass the gate
     python run.py GROUP --only test_cursor.py
 
     standalone       against `handfast serve --topology standalone`
@@ -67,7 +67,7 @@ SUITE_SECONDS_MAX = 800
 HEADER = """# What of pymongo's own suite passes against `handfast serve`: python tests/pymongo-suite/run.py {group} --write
 #
 # `passed` is the gate. `skips` are the suite's own words for what it did not run, with how often. `fails` names every test that
-# does not pass, with the reason.
+# does not pass, with the reason; `left_out` those that are not even run, as they would only wait, half a minute each.
 """
 
 
@@ -75,9 +75,9 @@ def main():
     options = arguments()
     address = urlsplit(os.environ["MONGODB_URI"])
     files = options.only or GROUPS[options.group]
-    outcome = run_suite(address.hostname, address.port, files)
     path = TABLES / f"{options.group}.toml"
     table = tomllib.loads(path.read_text()) if path.exists() else {}
+    outcome = run_suite(address.hostname, address.port, files, left_out(files, table))
     if options.write:
         path.write_text(written_table(options.group, table, outcome))
         return 0
@@ -101,11 +101,18 @@ def empty():
     return {"passed": 0, "skips": collections.Counter(), "fails": {}}
 
 
-def run_suite(host, port, files):
+def left_out(files, table):
+    """The tests that are not run, as pytest names them."""
+    names = [(file, test) for file in files for test in table.get(file, {}).get("left_out", {})]
+    return [f"test/{file}::{test.replace('.', '::')}" for file, test in names]
+
+
+def run_suite(host, port, files, without):
     """What became of each test: by file, passed, skipped by reason, failed with its message."""
     with tempfile.TemporaryDirectory() as directory:
         report = pathlib.Path(directory) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "default_address", "-o", "addopts=", "-m", "default"]
+        command += [f"--deselect={test}" for test in without]
         command += ["--no-header", "--tb=line", "-o", "faulthandler_timeout=60", f"--junitxml={report}"]
         environment = dict(os.environ, DB_IP=host, DB_PORT=str(port), PYTHONPATH=str(HERE), PYTHONDONTWRITEBYTECODE="1")
         log = pathlib.Path(directory) / "log.txt"
@@ -142,7 +149,9 @@ def check_file(name, row, found):
     """What is worse than the table says, or not in it. What is better is printed: --write puts it into the table."""
     problems = []
     passed = row.get("passed")
-    print(f"{name}: {found['passed']} passed, {sum(found['skips'].values())} skipped, {len(found['fails'])} failed")
+    without = len(row.get("left_out", {}))
+    counts = [f"{found['passed']} passed", f"{sum(found['skips'].values())} skipped", f"{len(found['fails'])} failed"]
+    print(f"{name}: {', '.join(counts)}, {without} left out")
     if passed is None:
         return [f"{name} has no row in the table"]
     if found["passed"] > passed:
@@ -174,6 +183,9 @@ def written_table(group, table, outcome):
             for test, message in sorted(found["fails"].items()):
                 print(f"{name} {test}: {message[:400]}")
                 lines.append(f'{quote(test)} = {quote(row.get("fails", {}).get(test, "?"))}')
+        if row.get("left_out"):
+            lines.append(f'\n["{name}".left_out]')
+            lines += [f"{quote(test)} = {quote(reason)}" for test, reason in sorted(row["left_out"].items())]
         lines.append("")
     return "\n".join(lines)
 

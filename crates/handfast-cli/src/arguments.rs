@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde::Serialize;
 
-pub(crate) use self::measure::{BankArguments, BenchArguments, BenchFlags, ProcessFlags, SubjectFlags};
+pub(crate) use self::measure::{BankArguments, BenchArguments, BenchFlags, ProcessFlags, SubjectFlags, TransferFlags};
 pub(crate) use self::pattern::*;
 pub(crate) use self::transfer::{AccountIdType, TransferArguments, TransferFormat, TransferMechanism};
 pub(crate) use self::users::{PasswordFlags, UserArguments, UserFlags};

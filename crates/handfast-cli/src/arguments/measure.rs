@@ -72,6 +72,10 @@ pub(crate) enum BenchArguments {
     #[command(after_help = "SQLite is there if the program was built with --features sqlite.\n\n\
         Example:\n  handfast bench transactions --clients 64 --seconds 5")]
     Transactions(BenchFlags),
+    /// Transfers over a store of single documents: in transactions, by two-phase commit, unprotected
+    #[command(after_help = "The store is in memory, and each of its operations takes --delay.\n\n\
+        Example:\n  handfast bench transfers --clients 32 --documents 10000 --delay 1ms")]
+    Transfers(TransferFlags),
     /// The program as a process: its start, and its memory, idle and after loading
     #[command(after_help = "Example:\n  handfast bench process --documents 1000000 --directory /srv")]
     Process(ProcessFlags),
@@ -94,6 +98,16 @@ pub(crate) struct BenchFlags {
     pub(crate) rounds: u16,
     #[command(flatten)]
     pub(crate) subject: SubjectFlags,
+}
+
+/// What is far away, and how far.
+#[derive(Args, Debug)]
+pub(crate) struct TransferFlags {
+    /// How long each operation of the store takes at least
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    pub(crate) delay: Span,
+    #[command(flatten)]
+    pub(crate) bench: BenchFlags,
 }
 
 /// What the program is started for, and how often.

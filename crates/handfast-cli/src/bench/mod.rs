@@ -8,19 +8,22 @@ mod report;
 mod serve;
 mod store;
 mod transactions;
+mod transfers;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_server::{Address, Listeners, Server};
-use handfast_store::{DocumentStore, Namespace, Sources};
+use handfast_store::decorator::{Fault, Faulty, Plan as FaultPlan};
+use handfast_store::{DocumentStore, MemoryStore, Namespace, Sources};
 use handfast_txn::Database;
 use indicatif::ProgressBar;
 
 use self::report::Promised;
-use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags, SubjectFlags};
+use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags, SubjectFlags, TransferFlags};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::scratch::Scratch;
@@ -31,9 +34,13 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
         BenchArguments::Store(flags) => compare(flags, Subject::Store).await,
         BenchArguments::Serve(flags) => compare(flags, Subject::Server).await,
         BenchArguments::Transactions(flags) => compare(flags, Subject::Transactions).await,
+        BenchArguments::Transfers(flags) => run_transfers(flags).await,
         BenchArguments::Process(flags) => run_process(flags).await,
     }
 }
+
+/// Clients of transfers over a distant store, unless fewer are asked for.
+const TRANSFER_CLIENTS_MAX: u16 = 64;
 
 /// What is compared with its baseline.
 #[derive(Clone, Copy)]
@@ -146,6 +153,30 @@ async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
 fn exit(cases: &[impl Promised], strict: bool) -> Exit {
     let any_missed = cases.iter().any(|case| case.missed().is_some());
     if strict && any_missed { Exit::GuaranteeBroken } else { Exit::Good }
+}
+
+/// A store in memory whose operations take a while.
+fn distant(sources: &Sources, delay: Duration) -> Arc<dyn DocumentStore> {
+    let store = Arc::new(MemoryStore::new(sources.clone()));
+    if delay.is_zero() {
+        return store;
+    }
+    Arc::new(Faulty::new(store, FaultPlan::seeded(0, 1000, [Fault::Delay(delay)])))
+}
+
+async fn run_transfers(flags: &TransferFlags) -> Result<Exit> {
+    ensure!(flags.bench.seconds > 0.0, "--seconds must be above 0");
+    let Place { console, scratch: _scratch, sources, bar } = Place::make(&flags.bench.subject)?;
+    let progress = |step: &str| next(&bar, step);
+    let store = distant(&sources, flags.delay.0);
+    let clients = flags.bench.clients.unwrap_or(TRANSFER_CLIENTS_MAX);
+    // Its one promise is of a single client's round trips, however many others are measured with.
+    let plan = store_plan(&flags.bench, usize::from(clients), Promises { apply: true });
+    let bench = transfers::Bench::open(store, plan, sources, &progress).await?;
+    let comparisons = bench.run().await?;
+    bar.finish_and_clear();
+    console.report(|| report::table(&comparisons), &comparisons)?;
+    Ok(exit(&comparisons, flags.bench.subject.strict))
 }
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {
