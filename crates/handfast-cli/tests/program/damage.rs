@@ -1,6 +1,7 @@
 //! Data directories that are damaged, or cannot be written to.
 
-use std::path::{Path, PathBuf};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -136,15 +137,15 @@ fn read_only(scratch: &Scratch, arguments: &[&str]) -> Result<Command> {
         command.args(arguments).current_dir(scratch.path(""));
         return Ok(command);
     }
-    take_away_the_right_to_write(&data)?;
-    Ok(handfast(scratch, arguments))
-}
-
-fn take_away_the_right_to_write(path: &Path) -> Result<()> {
-    let status = Command::new("chmod").args(["-R", "a-w"]).arg(path).status()?;
-    ensure!(status.success(), "chmod");
-    ensure!(std::fs::write(path.join("probe"), "").is_err(), "root may write anywhere, and mount nothing here");
-    Ok(())
+    let chmod = Command::new("chmod").args(["-R", "a+rX,a-w"]).arg(&data).status()?;
+    ensure!(chmod.success(), "chmod: {chmod}");
+    let mut command = handfast(scratch, arguments);
+    if std::fs::write(data.join("probe"), "").is_ok() {
+        // Root may write anywhere: run as nobody.
+        std::fs::remove_file(data.join("probe"))?;
+        command.uid(65534).gid(65534);
+    }
+    Ok(command)
 }
 
 #[test]

@@ -2,12 +2,11 @@
 
 use std::io::Write;
 use std::net::TcpListener;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use bson::doc;
 use handfast_embedded::EmbeddedStore;
-use handfast_store::{Random, SeededRandom, Sources};
+use handfast_store::Sources;
 
 use crate::support::{Scratch, Serve, assert_one_line, handfast};
 
@@ -184,77 +183,6 @@ fn a_directory_that_may_not_be_written_is_one_line() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The program where no file may be longer than so many bytes: what a full disk is to a test that may not mount one.
-fn with_short_files(scratch: &Scratch, bytes_max: usize) -> Command {
-    let program = env!("CARGO_BIN_EXE_handfast");
-    // The system would kill the program that writes too much, unless it ignores that.
-    let script = "trap '' XFSZ; exec prlimit --fsize=\"$0\" \"$@\"";
-    let mut command = Command::new("sh");
-    command.args(["-c", script, &bytes_max.to_string(), program]).args(FREE_PORT);
-    command.args(["--log-level", "off", "--data", "data"]).current_dir(scratch.path(""));
-    command
-}
-
-#[test]
-fn a_disk_that_is_full_at_the_start_is_one_line() -> Result<()> {
-    let scratch = Scratch::new("full")?;
-    assert_one_line(&with_short_files(&scratch, 256).output()?, 1, "no space left on the disk");
-    Ok(())
-}
-
-#[test]
-fn a_disk_that_fills_up_refuses_writes_and_keeps_what_was_acknowledged() -> Result<()> {
-    /// The journal has 64 MiB at its beginning; a write that reaches beyond needs more of the disk.
-    const FILE_BYTES_MAX: usize = 64 * 1024 * 1024 + 64 * 1024;
-    const OUT_OF_DISK_SPACE: i32 = 14_031;
-    let insert = |serve: &Serve, id: i32, bytes: usize| {
-        serve.command(doc! { "insert": "c", "documents": [{ "_id": id, "fill": noise(bytes) }], "$db": "db" })
-    };
-    let count = |serve: &Serve| -> Result<i32> { Ok(serve.command(doc! { "count": "c", "$db": "db" })?.get_i32("n")?) };
-    let scratch = Scratch::new("fills-up")?;
-    let serve = Serve::start(&mut with_short_files(&scratch, FILE_BYTES_MAX))?;
-    let mut acknowledged = 0;
-    let refused = loop {
-        let reply = insert(&serve, acknowledged, 10_000_000)?;
-        match reply.get_i32("n") {
-            Ok(1) => acknowledged += 1,
-            _ => break reply,
-        }
-        assert!(acknowledged < 20, "the disk is never full");
-    };
-    assert!(acknowledged > 0);
-    let unknown = "the outcome is unknown: ";
-    for (reply, before) in [(refused, unknown), (insert(&serve, 100, 10)?, ""), (insert(&serve, 101, 10)?, "")] {
-        assert_eq!(reply.get_i32("code").ok(), Some(OUT_OF_DISK_SPACE), "{reply}");
-        assert!(reply.get_str("errmsg")?.starts_with(&format!("{before}no space left on the disk")), "{reply}");
-    }
-    assert_eq!(count(&serve)?, acknowledged, "what is there can be read");
-    serve.signal("TERM")?;
-    let (code, stderr) = serve.wait()?;
-    assert_eq!(code, Some(1), "what could not be synced is no good end: {stderr}");
-
-    let again = || Serve::start(handfast(&scratch, &FREE_PORT).args(["--data", "data"]));
-    let serve = again()?;
-    let found = count(&serve)?;
-    assert!(
-        (acknowledged..=acknowledged + 1).contains(&found),
-        "{found} of {acknowledged}; the refused one may be there"
-    );
-    assert_eq!(insert(&serve, 100, 10)?.get_i32("n").ok(), Some(1));
-    serve.signal("TERM")?;
-    assert_eq!(serve.wait()?.0, Some(0));
-    let check = handfast(&scratch, &["check", "--quiet", "--data", "data"]).output()?;
-    assert_eq!(check.status.code(), Some(0), "{check:?}");
-    Ok(())
-}
-
-/// Bytes that no compression makes fewer, the same each time.
-fn noise(bytes: usize) -> bson::Binary {
-    let random = SeededRandom::new(1);
-    let bytes = std::iter::repeat_with(|| random.next_u64().to_le_bytes()).flatten().take(bytes).collect();
-    bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes }
 }
 
 #[test]

@@ -12,7 +12,7 @@
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,6 +34,9 @@ const ITEM_BYTES: usize = 64;
 /// The metadata map holds a few hundred keys, one of which changes with every batch.
 const METADATA_BUFFER_BYTES: u64 = 8 * 1024 * 1024;
 
+/// With less on the disk, it was for want of room that the engine could not write a data file: it writes files of as much.
+const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
 pub(crate) struct FjallEngine {
     database: Database,
     keyspaces: [fjall::Keyspace; 3],
@@ -42,6 +45,7 @@ pub(crate) struct FjallEngine {
     buffer_bytes_max: [u64; 3],
     /// Counted here: the engine's own sum counts a buffer once for each of its versions that has it.
     written_bytes: AtomicU64,
+    path: PathBuf,
     directory: Option<Arc<Directory>>,
 }
 
@@ -64,8 +68,22 @@ impl FjallEngine {
             let keyspaces = [open(Keyspace::Documents)?, open(Keyspace::Indexes)?, open(Keyspace::Metadata)?];
             let large = options.write_buffer_bytes;
             let buffer_bytes_max = [large, large, METADATA_BUFFER_BYTES.min(large)];
-            Ok(FjallEngine { database, keyspaces, buffer_bytes_max, written_bytes: AtomicU64::new(0), directory })
+            let (written_bytes, path) = (AtomicU64::new(0), path.to_owned());
+            Ok(FjallEngine { database, keyspaces, buffer_bytes_max, written_bytes, path, directory })
         })
+    }
+
+    /// Calls the engine to write. That an earlier write has failed on a thread of its own is all that it tells; whether
+    /// the disk is full can be seen.
+    fn writing<T>(&self, what: &str, call: impl FnOnce() -> fjall::Result<T>) -> Result<T> {
+        guarded(what, call).map_err(|error| match error {
+            Error::Stopped(what) if self.is_disk_full() => Error::DiskFull(format!("{} ({what})", self.path.display())),
+            error => error,
+        })
+    }
+
+    fn is_disk_full(&self) -> bool {
+        rustix::fs::statvfs(&self.path).is_ok_and(|disk| disk.f_bavail * disk.f_frsize < FREE_BYTES_MIN)
     }
 
     /// Under which number a key was written last. The engine tells nobody which one it gave a batch, so what is in a write
@@ -84,7 +102,7 @@ impl FjallEngine {
 impl Engine for FjallEngine {
     fn apply(&self, writes: Vec<Write>) -> Result<u64> {
         let last = writes.last().map(|write| (write.keyspace, write.key.clone()));
-        guarded("applying a batch", || {
+        self.writing("applying a batch", || {
             let mut batch = self.database.batch().durability(None);
             let mut bytes = 0;
             for write in writes {
@@ -108,11 +126,11 @@ impl Engine for FjallEngine {
     }
 
     fn hand_over(&self) -> Result<()> {
-        guarded("writing the journal", || self.database.persist(PersistMode::Buffer))
+        self.writing("writing the journal", || self.database.persist(PersistMode::Buffer))
     }
 
     fn sync(&self) -> Result<()> {
-        guarded("syncing the journal", || self.database.persist(PersistMode::SyncData))
+        self.writing("syncing the journal", || self.database.persist(PersistMode::SyncData))
     }
 
     fn view(&self) -> Arc<dyn View> {
@@ -132,7 +150,7 @@ impl Engine for FjallEngine {
             return Ok(Readiness::Ready);
         }
         // `persist` is what tells whether a worker thread has failed.
-        guarded("writing buffers to data files", || self.database.persist(PersistMode::Buffer))?;
+        self.writing("writing buffers to data files", || self.database.persist(PersistMode::Buffer))?;
         Ok(Readiness::Busy)
     }
 
