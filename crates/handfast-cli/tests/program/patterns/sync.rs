@@ -90,7 +90,7 @@ async fn links_are_read_in_two_forms() -> Result<()> {
         assert!(refused.status.code() == Some(2) && said.contains(expected), "{said}");
     }
     let refused =
-        output(&scratch, &["sync", "status", "--collection", "users", "--link", "coments:user:name=userName"])?;
-    assert_one_line(&refused, 1, "--link: there is no collection 'coments' in db");
+        output(&scratch, &["sync", "status", "--collection", "users", "--link", "remarks:user:name=userName"])?;
+    assert_one_line(&refused, 1, "--link: there is no collection 'remarks' in db");
     Ok(())
 }
