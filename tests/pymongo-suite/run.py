@@ -9,6 +9,7 @@
     standalone       against `handfast serve --topology standalone`
     replica-set      the same files against `handfast serve --test-commands`
     transactions     transactions, sessions, retryable writes and reads, against `handfast serve --test-commands`
+    mongos           those of transactions against `handfast serve --topology mongos --test-commands`: cases that only a router is asked
 
 The suite is downloaded by scripts/install-test-tools and never committed. Its tests skip what they find no support for, so an
 unreachable server would look like success: that is why the number of passed tests is what counts.
@@ -61,7 +62,9 @@ TRANSACTION_FILES = [
     "test_transactions.py",
     "test_transactions_unified.py",
 ]
-GROUPS = {"standalone": FILES, "replica-set": FILES, "transactions": TRANSACTION_FILES}
+# Where drivers do otherwise in front of a router.
+MONGOS_FILES = ["test_transactions.py", "test_transactions_unified.py"]
+GROUPS = {"standalone": FILES, "replica-set": FILES, "transactions": TRANSACTION_FILES, "mongos": MONGOS_FILES}
 SUITE_SECONDS_MAX = 800
 
 HEADER = """# What of pymongo's own suite passes against `handfast serve`: python tests/pymongo-suite/run.py {group} --write

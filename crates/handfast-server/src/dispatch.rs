@@ -14,6 +14,7 @@ use crate::commands::{self, Access, Call, Command};
 use crate::error::{CommandError, Outcome};
 use crate::fail_points;
 use crate::operations::Operation;
+use crate::options::Topology;
 use crate::reply::{Answer, failure, labelled_failure, put_unsatisfied, success, timed};
 use crate::request::Request;
 use crate::reserve::Reserved;
@@ -65,6 +66,9 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     match outcome {
         Ok(mut answer) => {
             note_written(shared, request, command, &mut answer.writer);
+            if request.numbering.is_within() && !is_end(command.name) && shared.options.topology == Topology::Mongos {
+                put_recovery_token(&mut answer.writer);
+            }
             let document = success(answer.writer, shared.cluster_time.as_ref());
             Replied { document, more: answer.more, _reserved: answer.reserved }
         }
@@ -103,6 +107,12 @@ fn note_written(shared: &Shared, request: &Request<'_>, command: &Command, write
     {
         put_unsatisfied(writer, code, concern);
     }
+}
+
+/// What a client is to show with the end of its transaction, so that another router could find out what became of it. There is
+/// no other one, but drivers know a router by it.
+fn put_recovery_token(writer: &mut Writer) {
+    writer.begin_document("recoveryToken").put("recoveryShardId", "handfast").end();
 }
 
 async fn run_known(

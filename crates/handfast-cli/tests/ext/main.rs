@@ -46,6 +46,12 @@ fn ext_pymongo_suite_transactions() {
     run_pymongo_suite("transactions", Handfast::for_tests);
 }
 
+/// The same files against a server that says it is a router: drivers pin transactions to it and show it recovery tokens.
+#[test]
+fn ext_pymongo_suite_mongos() {
+    run_pymongo_suite("mongos", Handfast::router_for_tests);
+}
+
 fn run_pymongo_suite(group: &str, start: fn() -> Handfast) {
     let Some(python) = Tool::Python.find() else { return };
     let Some(_) = Tool::PymongoSuite.find() else { return };

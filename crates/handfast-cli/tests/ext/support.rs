@@ -158,6 +158,11 @@ impl Handfast {
         Self::start_with(&["--test-commands".to_owned()], |_| {})
     }
 
+    /// The same, but it says that it is a router.
+    pub(crate) fn router_for_tests() -> Self {
+        Self::start_with(&["--test-commands", "--topology", "mongos"].map(str::to_owned), |_| {})
+    }
+
     /// Starts a server that asks for logins, with the user "boss".
     pub(crate) fn guarded(flags: &[String]) -> Self {
         let flags: Vec<String> = flags.iter().cloned().chain(["--auth".to_owned()]).collect();
