@@ -1,15 +1,16 @@
 //! The candidates of a query as an iterator: a few documents at a time, so that nothing of the engine is held between.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bson::rawdoc;
 use handfast_mql::context::Interrupt;
-use handfast_store::Result as StoreResult;
 use handfast_store::selection::Candidate;
+use handfast_store::{Find, Result as StoreResult};
 
+use super::plan::Plan;
 use super::scan::{Access, Found, Progress, Reader, Scan};
 use crate::catalog::{Collection, CollectionIndex};
 use crate::committer::{Shared, Snapshot};
@@ -76,14 +77,20 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// What a find asks for, with the index that its plan uses.
-    pub(crate) fn of(access: &Access, return_key: bool, record: bool) -> Self {
-        let key = match access {
+    /// What a find asks for, with the index that its plan uses. Documents lie in the order of `_id`: reading them counts as
+    /// using the index on it if it is read between bounds, or for the sake of the order.
+    pub(crate) fn of(plan: &Plan, request: &Find) -> Self {
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let key = match &plan.access {
             Access::Index { index, .. } => Some(Some(index.clone())),
             Access::Points(_) => Some(None),
-            Access::Documents { .. } | Access::Nothing => None,
+            Access::Documents { range, .. } => {
+                let for_order = plan.sorted && !request.sort.is_empty();
+                (for_order || *range != everything).then_some(None)
+            }
+            Access::Nothing => None,
         };
-        Shown { key: key.filter(|_| return_key), record }
+        Shown { key: key.filter(|_| request.return_key), record: request.show_record_id }
     }
 }
 

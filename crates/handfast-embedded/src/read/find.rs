@@ -82,7 +82,7 @@ impl EmbeddedStore {
         let Prepared { selection, collection, plan } = prepared;
         let collection = collection.ok_or_else(|| crate::Error::Engine("there is no such collection".to_owned()))?;
         let expected = snapshot.catalog().counts(collection.id).documents;
-        let shown = Shown::of(&plan.access, request.return_key, request.show_record_id);
+        let shown = Shown::of(&plan, request);
         let source = Source::Snapshot(snapshot);
         let candidates = Candidates::new(source, self.shared().verify, collection, plan.access, Some(expected))
             .showing(shown)

@@ -231,3 +231,24 @@ async fn all_snapshots_that_keep_too_much_are_ended_and_no_others() {
     drop((snapshots, young));
     store.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn documents_read_in_their_order_or_between_bounds_are_found_by_the_key_on_id() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let documents = vec![rawdoc! { "_id": 1, "a": 1 }, rawdoc! { "_id": 2, "a": 2 }];
+    store.insert(Insert::new(namespace(), documents)).await.unwrap();
+    let (one, two) = (rawdoc! { "_id": 1 }, rawdoc! { "_id": 2 });
+    for (filter, sort, keys) in [
+        (rawdoc! {}, rawdoc! { "_id": -1 }, vec![two.clone(), one.clone()]),
+        (rawdoc! { "_id": { "$gt": 1 } }, rawdoc! {}, vec![two]),
+        (rawdoc! { "_id": 1 }, rawdoc! {}, vec![one]),
+        (rawdoc! {}, rawdoc! {}, vec![rawdoc! {}, rawdoc! {}]),
+        (rawdoc! {}, rawdoc! { "a": 1 }, vec![rawdoc! {}, rawdoc! {}]),
+    ] {
+        let find = Find { sort, return_key: true, ..Find::new(namespace(), filter) };
+        let asked = format!("{find:?}");
+        assert_eq!(all(store.find(find).await.unwrap()).await, keys, "{asked}");
+    }
+    store.close().await.unwrap();
+}
