@@ -4,8 +4,8 @@
 //! directory; then the store is opened and every document is read, by a scan and by an index. A flip in what was synced of
 //! the journal must be reported when the store is opened, whichever byte it hits.
 //!
-//! That the test can fail is shown by a store that does not verify its checksums, on bytes that were changed past the
-//! engine's own checksums.
+//! That a store which does not verify its checksums gives a wrong answer is shown in `src/check/tests.rs`, on bytes that were
+//! changed past the engine's own checksums.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 

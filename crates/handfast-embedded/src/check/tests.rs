@@ -7,12 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bson::rawdoc;
+use handfast_mql::Code;
 use handfast_store::{CreateIndexes, DocumentStore, Durability, Find, Hint, IndexSpec, Insert, Sources};
 
 use super::{CheckReport, Remedy, Repair, check};
 use crate::Options;
 use crate::directory;
 use crate::engine::{Direction, Engine, Keyspace, Write, prefix_range};
+use crate::store::EmbeddedStore;
 use crate::store::tests::{all, find_all, namespace, open};
 
 async fn build(path: &Path) {
@@ -66,6 +68,30 @@ async fn an_index_entry_that_is_gone_is_found_and_built_anew() {
     let mut find = Find::new(namespace(), rawdoc! {});
     find.hint = Some(Hint::Name("a_1".to_owned()));
     assert_eq!(all(store.find(find).await.unwrap()).await.len(), 20);
+}
+
+/// Without the checksums of records, a reader would get the wrong document: they are what tests of damage rest on.
+#[tokio::test]
+async fn only_the_checksum_of_a_record_keeps_a_changed_document_from_readers() {
+    let directory = tempfile::tempdir().unwrap();
+    build(directory.path()).await;
+    // The last byte of the first document's `a`, an int32, before the byte that ends the document.
+    change(directory.path(), Keyspace::Documents, |value| {
+        let document = rawdoc! { "_id": 0, "a": 0 };
+        let start = value.windows(document.as_bytes().len()).position(|part| part == document.as_bytes());
+        let mut changed = value.clone();
+        changed[start.unwrap() + document.as_bytes().len() - 2] ^= 1;
+        Some(changed)
+    });
+    let find = || Find::new(namespace(), rawdoc! { "_id": 0 });
+    let store = open(directory.path()).await;
+    let refused = store.find(find()).await.err().expect("a damaged document");
+    assert_eq!(refused.code(), Code::DataCorruptionDetected, "{refused}");
+    store.close().await.unwrap();
+    let trusting = Options { verify_checksums: false, ..Options::small() };
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), trusting).await.unwrap();
+    assert_eq!(all(store.find(find()).await.unwrap()).await, [rawdoc! { "_id": 0, "a": 1 << 24 }]);
+    store.close().await.unwrap();
 }
 
 #[tokio::test]
