@@ -75,7 +75,7 @@ pub struct Find {
     pub max: Option<RawDocumentBuf>,
     /// Return only the index keys.
     pub return_key: bool,
-    /// Add the store's own record id as `$recordId`.
+    /// Add the store's own record id as `$recordId`; not to keys, which are all that `return_key` shows.
     pub show_record_id: bool,
     /// The variables of `let`, for `$expr`: values ([`Sources::evaluate`](crate::Sources::evaluate)), not expressions.
     pub variables: RawDocumentBuf,

@@ -126,9 +126,10 @@ impl Selection {
     }
 
     fn show(&self, candidate: Candidate, position: MatchPosition) -> Result<RawDocumentBuf> {
-        let mut shown = if self.return_key {
-            candidate.key.unwrap_or_default()
-        } else if self.projection.is_empty() {
+        if self.return_key {
+            return Ok(candidate.key.unwrap_or_default());
+        }
+        let mut shown = if self.projection.is_empty() {
             candidate.document
         } else {
             self.projection.apply(&candidate.document, position, &self.context)?
