@@ -16,7 +16,7 @@ use bson::{RawBsonRef, RawDocument};
 use handfast_mql::{Code, key};
 use handfast_store::{AtomicStore, Clock, Error as StoreError, Namespace, Result as StoreResult, Snapshot, notation};
 
-use self::lines::Lines;
+use self::lines::{Claimed, Lines};
 use crate::{Claims, Place};
 
 mod lines;
@@ -78,18 +78,14 @@ impl Holder {
 
     /// Whether it has the document now.
     fn enter(&self, place: Place) -> bool {
-        let mut lines = lock(&self.table.lines);
-        if lines.is_held_by(&place, self.number) {
-            return true;
+        let now = self.table.clock.elapsed();
+        let claimed = lock(&self.table.lines).claim(&place, self.number, self.deadline, now);
+        match claimed {
+            Claimed::New => lock(&self.places).push(place),
+            Claimed::Held => {}
+            Claimed::Refused => *lock(&self.refused) = Some(place),
         }
-        let is_entered = lines.claim(&place, self.number, self.deadline, self.table.clock.elapsed());
-        drop(lines);
-        if is_entered {
-            lock(&self.places).push(place);
-        } else {
-            *lock(&self.refused) = Some(place);
-        }
-        is_entered
+        claimed != Claimed::Refused
     }
 }
 
@@ -102,8 +98,7 @@ impl Claims for Holder {
         seen: Option<&RawDocument>,
         snapshot: &dyn Snapshot,
     ) -> StoreResult<()> {
-        let place = place(namespace, id);
-        if !self.enter(place.clone()) {
+        if !self.enter(place(namespace, id)) {
             return Err(conflict(namespace, id, "another open transaction has written it"));
         }
         if snapshot.is_unchanged(namespace, id) {
@@ -111,7 +106,7 @@ impl Claims for Holder {
         }
         let now = self.store.snapshot().await?.get(namespace, id).await?;
         if now.as_deref().map(RawDocument::as_bytes) != seen.map(RawDocument::as_bytes) {
-            *lock(&self.refused) = Some(place);
+            *lock(&self.refused) = Some(place(namespace, id));
             return Err(conflict(namespace, id, "it was changed since the transaction began"));
         }
         Ok(())

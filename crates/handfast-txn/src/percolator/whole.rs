@@ -81,8 +81,7 @@ impl Rows {
             let outcome = self.store.insert(Insert::new(namespace, vec![document])).await;
             outcome.map(|outcome| (outcome.inserted > 0, outcome.errors))
         } else {
-            let version = i64::try_from(before).unwrap_or(i64::MAX);
-            let filter = rawdoc! { "_id": W::NAME, "v": version };
+            let filter = rawdoc! { "_id": W::NAME, "v": signed(before) };
             let statement = UpdateStatement::one(filter, UpdateSpec::Document(document));
             let outcome = self.store.update(Update::new(namespace, vec![statement])).await;
             outcome.map(|outcome| (outcome.matched > 0, outcome.errors))

@@ -35,6 +35,14 @@ struct Claim {
     deadline: Duration,
 }
 
+/// What came of an attempt to claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claimed {
+    New,
+    Held,
+    Refused,
+}
+
 struct Waiter {
     claim: Claim,
     places: Vec<Place>,
@@ -71,19 +79,17 @@ impl Lines {
         self.last
     }
 
-    pub(super) fn is_held_by(&self, place: &Place, number: u64) -> bool {
-        let holder = self.documents.get(place).and_then(|document| document.holder);
-        holder.is_some_and(|holder| holder.number == number)
-    }
-
-    /// Claims a document without waiting. Whether it is its own now.
-    pub(super) fn claim(&mut self, place: &Place, number: u64, deadline: Duration, now: Duration) -> bool {
+    /// Claims a document without waiting.
+    pub(super) fn claim(&mut self, place: &Place, number: u64, deadline: Duration, now: Duration) -> Claimed {
         let document = self.documents.entry(place.clone()).or_default();
-        let is_free = document.is_free_for(number, now);
-        if is_free {
+        if document.holder.is_some_and(|holder| holder.number == number) {
+            Claimed::Held
+        } else if document.is_free_for(number, now) {
             document.give(Claim { number, deadline });
+            Claimed::New
+        } else {
+            Claimed::Refused
         }
-        is_free
     }
 
     /// Claims all these documents at once, or stands in line for them, holding none: then something comes once they are
