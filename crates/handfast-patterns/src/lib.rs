@@ -3,6 +3,7 @@
 mod error;
 pub mod exactly_once;
 mod fields;
+mod findings;
 pub mod job_queue;
 pub mod ledger;
 mod runner;

@@ -236,12 +236,20 @@ pub(crate) struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    /// The next page; an empty one at the end.
-    pub(crate) async fn next(&mut self) -> Result<Vec<Document>> {
+    /// The next page, which is not empty; none at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Document>>> {
         loop {
             let page = self.cursor.next_page(self.limit).await?;
-            if page.exhausted || !page.documents.is_empty() {
-                return page.documents.iter().map(|document| self.steps.read(document)).collect();
+            if !page.documents.is_empty() {
+                return page
+                    .documents
+                    .iter()
+                    .map(|document| self.steps.read(document))
+                    .collect::<Result<_>>()
+                    .map(Some);
+            }
+            if page.exhausted {
+                return Ok(None);
             }
         }
     }

@@ -262,7 +262,7 @@ impl Accounts<'_> {
     /// # Errors
     /// Those of the store; a document that is none of an account.
     pub async fn next(&mut self) -> Result<Vec<Account>> {
-        let page = self.pages.next().await?;
+        let page = self.pages.next().await?.unwrap_or_default();
         page.iter().map(|found| Account::read(&self.ledger.accounts, found, self.ledger.fields())).collect()
     }
 }

@@ -47,7 +47,7 @@ impl Export<'_> {
     /// # Errors
     /// Those of the store; a document that is none of an entry.
     pub async fn next(&mut self) -> Result<Option<String>> {
-        let page = self.pages.next().await?;
+        let page = self.pages.next().await?.unwrap_or_default();
         let mut text = String::new();
         if !self.begun && self.format == ExportFormat::Csv {
             text = format!("{CSV_HEADER}\r\n");

@@ -9,10 +9,7 @@ use super::account::{Account, Cache};
 use super::balance::Line;
 use super::{Entry, Ledger, PAGE, Proc, requests};
 use crate::value::key_of;
-use crate::{Error, Result};
-
-/// Findings that are kept; more are only counted.
-const FINDINGS_MAX: usize = 1000;
+use crate::{Error, Result, findings};
 
 /// Times that an account is looked at before what is found in it is believed.
 const LOOKS_MAX: u32 = 3;
@@ -151,10 +148,7 @@ impl Verified {
     }
 
     fn found(&mut self, finding: Finding) {
-        self.findings_count += 1;
-        if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(finding);
-        }
+        findings::keep(&mut self.findings, &mut self.findings_count, finding);
     }
 }
 
@@ -260,11 +254,7 @@ impl Ledger {
     pub async fn verify_all_telling(&self, tell: impl Fn(&Verified)) -> Result<Verified> {
         let mut verified = Verified::default();
         let mut pages = self.entries.pages(&bson::Document::new(), PAGE).await?;
-        loop {
-            let page = pages.next().await?;
-            if page.is_empty() {
-                break;
-            }
+        while let Some(page) = pages.next().await? {
             for document in page {
                 verified.entries += 1;
                 match self.read(&document) {
@@ -326,25 +316,18 @@ impl Ledger {
         let fields = self.fields();
         let mut ids = BTreeMap::new();
         let mut pages = self.entries.aggregate_pages(&requests::account_ids(fields), PAGE).await?;
-        loop {
-            let page = pages.next().await?;
-            if page.is_empty() {
-                break;
-            }
+        while let Some(page) = pages.next().await? {
             for id in page.iter().filter_map(|group| group.get("_id")) {
                 ids.insert(key_of(id)?, id.clone());
             }
         }
         let mut pages = self.accounts.pages(&doc! {}, PAGE).await?;
-        loop {
-            let page = pages.next().await?;
-            if page.is_empty() {
-                return Ok(ids.into_values().collect());
-            }
+        while let Some(page) = pages.next().await? {
             for id in page.iter().filter_map(|account| account.get("_id")) {
                 ids.insert(key_of(id)?, id.clone());
             }
         }
+        Ok(ids.into_values().collect())
     }
 }
 

@@ -45,11 +45,7 @@ impl SyncFlag {
     pub async fn backfill(&self, page: u32) -> Result<Round> {
         let mut round = Round::default();
         let mut pages = self.mains.pages(&doc! {}, page).await?;
-        loop {
-            let found = pages.next().await?;
-            if found.is_empty() {
-                return Ok(round);
-            }
+        while let Some(found) = pages.next().await? {
             for document in found {
                 let id = document.get("_id").cloned().unwrap_or(Bson::Null);
                 let span = tracing::info_span!("sync_flag.backfill", main = %id);
@@ -62,6 +58,7 @@ impl SyncFlag {
                 }
             }
         }
+        Ok(round)
     }
 
     async fn backfill_one(&self, id: &Bson) -> Result<()> {
@@ -118,10 +115,7 @@ impl SyncFlag {
         pages: &mut Pages<'_>,
         audit: &mut Audit,
     ) -> Result<Option<Vec<StaleCopy>>> {
-        let found = pages.next().await?;
-        if found.is_empty() {
-            return Ok(None);
-        }
+        let Some(found) = pages.next().await? else { return Ok(None) };
         self.audit_page(link, found, audit).await.map(Some)
     }
 

@@ -66,11 +66,7 @@ impl TwoPhase {
         for namespace in self.collections() {
             let documents = self.transactions.at(namespace.clone());
             let mut pages = documents.pages(&self.under_way(), page).await?;
-            loop {
-                let found = pages.next().await?;
-                if found.is_empty() {
-                    break;
-                }
+            while let Some(found) = pages.next().await? {
                 self.repair_page(&documents, &found, &mut round).await?;
             }
         }

@@ -7,11 +7,8 @@ use bson::{Bson, doc};
 use handfast_store::Namespace;
 
 use super::{Record, State, TwoPhase, requests};
-use crate::Result;
 use crate::steps::Steps;
-
-/// Findings that are kept; more are only counted.
-const FINDINGS_MAX: usize = 1000;
+use crate::{Result, findings};
 
 /// Transactions in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,10 +104,7 @@ impl Verified {
     }
 
     fn found(&mut self, finding: Finding) {
-        self.findings_count += 1;
-        if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(finding);
-        }
+        findings::keep(&mut self.findings, &mut self.findings_count, finding);
     }
 }
 
@@ -144,11 +138,7 @@ impl TwoPhase {
         for namespace in self.collections() {
             let documents = self.transactions.at(namespace.clone());
             let mut pages = documents.pages(&self.under_way(), page).await?;
-            loop {
-                let found = pages.next().await?;
-                if found.is_empty() {
-                    break;
-                }
+            while let Some(found) = pages.next().await? {
                 for document in found {
                     verified.participants += 1;
                     let participant = document.get("_id").cloned().unwrap_or(Bson::Null);
@@ -161,11 +151,7 @@ impl TwoPhase {
         }
         let applied = doc! { &self.fields().state: State::Applied.name() };
         let mut pages = self.transactions.pages(&applied, page).await?;
-        loop {
-            let found = pages.next().await?;
-            if found.is_empty() {
-                return Ok(verified);
-            }
+        while let Some(found) = pages.next().await? {
             for document in found {
                 verified.applied += 1;
                 self.verify_applied(&Record::read(&self.transactions, &document, self.fields())?, &mut verified)
@@ -173,6 +159,7 @@ impl TwoPhase {
             }
             tell(&verified);
         }
+        Ok(verified)
     }
 
     /// A transaction is over only after its participants were released, and begins before they are touched: so a mark that is still

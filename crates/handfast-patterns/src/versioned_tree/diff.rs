@@ -57,11 +57,7 @@ impl VersionedTree {
         let written = visible(doc! { "$gt": lower.version(), "$lte": upper.version() }, upper.abandoned());
         let mut pages = self.nodes.pages(&self.requests().nodes(written), PAGE).await?;
         let mut items = HashMap::new();
-        loop {
-            let page = pages.next().await?;
-            if page.is_empty() {
-                break;
-            }
+        while let Some(page) = pages.next().await? {
             for document in page {
                 let item = Stored::read(&self.nodes, document, self.fields())?.node.item;
                 items.insert(key_of(&item)?, item);

@@ -167,21 +167,13 @@ impl VersionedTree {
         let abandoned = self.abandoned_below(above).await?;
         let newer = self.requests().nodes(visible(doc! { "$gt": from, "$lte": above }, &abandoned));
         let (mut pages, mut removed) = (self.nodes.pages(&newer, PAGE).await?, 0);
-        loop {
-            let page = pages.next().await?;
-            if page.is_empty() {
-                return Ok(removed);
-            }
+        while let Some(page) = pages.next().await? {
             let items: Vec<_> = page.iter().filter_map(|node| node.get(&self.fields().item).cloned()).collect();
             let mut between = self.requests().nodes(doc! { "$gt": below, "$lte": above });
             between.insert(&self.fields().item, doc! { "$in": items });
             let mut replaced = Replaced::default();
             let mut nodes = self.nodes.pages(&between, PAGE).await?;
-            loop {
-                let page = nodes.next().await?;
-                if page.is_empty() {
-                    break;
-                }
+            while let Some(page) = nodes.next().await? {
                 for node in page {
                     replaced.add(node, self, &abandoned)?;
                 }
@@ -190,6 +182,7 @@ impl VersionedTree {
                 removed += self.nodes.delete_many(&doc! { "_id": { "$in": ids.to_vec() } }).await?;
             }
         }
+        Ok(removed)
     }
 
     /// Looks at the whole tree for nodes that no version uses any more, and removes them; says how many. A prune knows which ones

@@ -108,11 +108,7 @@ impl Snapshot {
         let versions = visible(doc! { "$lte": self.version() }, &self.abandoned);
         let mut pages = tree.nodes.pages(&tree.requests().nodes(versions), PAGE).await?;
         let mut highest: HashMap<Vec<u8>, Stored> = HashMap::new();
-        loop {
-            let page = pages.next().await?;
-            if page.is_empty() {
-                break;
-            }
+        while let Some(page) = pages.next().await? {
             for document in page {
                 let stored = Stored::read(&tree.nodes, document, tree.fields())?;
                 let key = key_of(&stored.node.item)?;
