@@ -7,12 +7,11 @@ use std::time::Duration;
 use bson::{DateTime, Document, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{
-    BatchLimit, DocumentStore, Find, ManualClock, Namespace, Result as StoreResult, Snapshot, Sources, StoreExt,
-};
+use handfast_store::{DocumentStore, Find, ManualClock, Namespace, Result as StoreResult, Snapshot, Sources, StoreExt};
 use handfast_txn::{Database, Engine, Percolator, PercolatorOptions};
 
 use crate::crash_points::{FAULTS, Late};
+use crate::queries::all;
 use crate::support::*;
 
 const RETENTION: Duration = Duration::from_secs(60);
@@ -53,22 +52,26 @@ async fn change(bank: &Bank) {
     process.flush().await.unwrap();
 }
 
+/// A process with a snapshot of before Ann left, now so old that it needs a lease; and a process that cleans.
+async fn old_snapshot() -> (Bank, Arc<Percolator>, Arc<Percolator>, Arc<dyn Snapshot>) {
+    let bank = with_ann().await;
+    let (reader, cleaner) = (process(&bank), process(&bank));
+    let snapshot = begin(&reader).await.unwrap();
+    change(&bank).await;
+    bank.clock.advance(OLD);
+    (bank, reader, cleaner, snapshot)
+}
+
 /// Who has so much or more, found in a scan of the collection.
 async fn rich(snapshot: &dyn Snapshot, balance: i32) -> StoreResult<Vec<String>> {
     named(snapshot, rawdoc! { "balance": { "$gte": balance } }).await
 }
 
 async fn named(snapshot: &dyn Snapshot, filter: RawDocumentBuf) -> StoreResult<Vec<String>> {
-    let mut cursor = snapshot.find(Find::new(accounts(), filter)).await?;
-    let mut names = Vec::new();
-    loop {
-        let page = cursor.next_page(BatchLimit::REPLY).await?;
-        names.extend(page.documents.iter().map(|found| found.get_str("_id").unwrap().to_owned()));
-        if page.exhausted {
-            names.sort();
-            return Ok(names);
-        }
-    }
+    let found = all(snapshot, Find::new(accounts(), filter)).await?;
+    let mut names: Vec<_> = found.iter().map(|found| found.get_str("_id").unwrap().to_owned()).collect();
+    names.sort();
+    Ok(names)
 }
 
 const BEFORE: [&str; 2] = ["Ann", "Bob"];
@@ -109,11 +112,7 @@ async fn pass(bank: &Bank, cleaner: &Percolator, alive: Option<&Percolator>, tim
 /// An old snapshot reads on for as long as its process lives, whoever cleans. Afterwards nothing is left of it.
 #[tokio::test]
 async fn an_old_snapshot_survives_the_collector_of_another_process() {
-    let bank = with_ann().await;
-    let (reader, cleaner) = (process(&bank), process(&bank));
-    let snapshot = begin(&reader).await.unwrap();
-    change(&bank).await;
-    bank.clock.advance(OLD);
+    let (bank, reader, cleaner, snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
     assert_eq!(leases(&bank).await[0].get_i64("at").unwrap(), i64::try_from(snapshot.timestamp().0).unwrap());
     pass(&bank, &cleaner, Some(&reader), RETENTION * 5).await;
@@ -146,11 +145,7 @@ async fn a_young_snapshot_takes_no_lease() {
 /// Without anybody who looks after it, a read takes the lease itself.
 #[tokio::test]
 async fn a_read_takes_the_lease_that_it_needs() {
-    let bank = with_ann().await;
-    let (reader, cleaner) = (process(&bank), process(&bank));
-    let snapshot = begin(&reader).await.unwrap();
-    change(&bank).await;
-    bank.clock.advance(OLD);
+    let (bank, reader, cleaner, snapshot) = old_snapshot().await;
     assert_eq!(rich(&*snapshot, 5).await.unwrap(), BEFORE);
     assert_eq!(leases(&bank).await.len(), 1);
     pass(&bank, &cleaner, Some(&reader), RETENTION * 2).await;
@@ -181,11 +176,7 @@ async fn a_lease_reaches_back_to_the_oldest_snapshot() {
 /// A process that died holds nobody up for ever.
 #[tokio::test]
 async fn the_lease_of_a_dead_process_expires() {
-    let bank = with_ann().await;
-    let (reader, cleaner) = (process(&bank), process(&bank));
-    let _snapshot = begin(&reader).await.unwrap();
-    change(&bank).await;
-    bank.clock.advance(OLD);
+    let (bank, reader, cleaner, _snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
     // No sign of life from here on.
     bank.clock.advance(RETENTION);
@@ -203,11 +194,7 @@ async fn the_lease_of_a_dead_process_expires() {
 /// A lease is not taken for dead because a clock says so: a collector looks on for the whole time, by its own stopwatch.
 #[tokio::test]
 async fn a_lease_does_not_expire_by_the_clocks_of_two_clients() {
-    let bank = with_ann().await;
-    let reader = process(&bank);
-    let _snapshot = begin(&reader).await.unwrap();
-    change(&bank).await;
-    bank.clock.advance(OLD);
+    let (bank, reader, _, _snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
     bank.clock.advance(RETENTION);
     // Its stopwatch has run for a day, and its clock is as far ahead as is allowed.
@@ -231,11 +218,7 @@ async fn a_lease_does_not_expire_by_the_clocks_of_two_clients() {
 /// Whoever was taken for dead and is not, learns it: by the documents that he asks for, and by those that he does not find.
 #[tokio::test]
 async fn a_slow_holder_is_told_and_reads_no_hole() {
-    let bank = with_ann().await;
-    let (reader, cleaner) = (process(&bank), process(&bank));
-    let snapshot = begin(&reader).await.unwrap();
-    change(&bank).await;
-    bank.clock.advance(OLD);
+    let (bank, reader, cleaner, snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
     pass(&bank, &cleaner, None, RETENTION * 3).await;
     assert!(!has_history(&bank).await);
@@ -253,11 +236,7 @@ async fn a_slow_holder_is_told_and_reads_no_hole() {
 /// Whoever was taken for dead too soon to have lost anything reads on.
 #[tokio::test]
 async fn a_lost_lease_is_taken_again_in_time() {
-    let bank = with_ann().await;
-    let (reader, cleaner) = (process(&bank), process(&bank));
-    let snapshot = begin(&reader).await.unwrap();
-    change(&bank).await;
-    bank.clock.advance(OLD);
+    let (bank, reader, cleaner, snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
     let taken_away = rawdoc! { "$set": { "held": [] }, "$inc": { "v": 1_i64 } };
     bank.store.update_one(&namespace(), rawdoc! {}, taken_away).await.unwrap();

@@ -143,7 +143,7 @@ async fn records_are_shown() {
     }
 }
 
-async fn all(snapshot: &dyn Snapshot, find: Find) -> StoreResult<Vec<RawDocumentBuf>> {
+pub(crate) async fn all(snapshot: &dyn Snapshot, find: Find) -> StoreResult<Vec<RawDocumentBuf>> {
     let mut cursor = snapshot.find(find).await?;
     let mut documents = Vec::new();
     loop {
