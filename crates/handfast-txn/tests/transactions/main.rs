@@ -1,6 +1,8 @@
 //! What a transaction promises, one anomaly a test, on both stores that commit batches.
 #![allow(clippy::unwrap_used)]
 
+mod indexes;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +11,8 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mql::Code;
 use handfast_store::{
-    Aggregate, AtomicStore, BatchLimit, CreateIndexes, DocumentStore, DropIndexes, Find, Hint, IndexSelector,
-    IndexSpec, ManualClock, MemoryStore, Namespace, Sources, StoreExt,
+    Aggregate, AtomicStore, BatchLimit, CreateIndexes, DocumentStore, Find, IndexSpec, ManualClock, MemoryStore,
+    Namespace, Sources, StoreExt,
 };
 use handfast_txn::{Database, Error, Outcome, Transaction, TransactionOptions};
 
@@ -343,30 +345,6 @@ async fn a_unique_key_is_refused_at_the_statement_and_at_the_commit() {
 }
 
 #[tokio::test]
-async fn a_transaction_can_make_a_collection_with_indexes() {
-    on_each(|database| async move {
-        let made = Namespace::new("bank", "made").unwrap();
-        let unique = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "n": 1 }) };
-        let create = || CreateIndexes { namespace: made.clone(), indexes: vec![unique.clone()] };
-        let tx = database.begin().await.unwrap();
-        assert_eq!(tx.create_indexes(create()).await.unwrap(), (1, 2));
-        tx.insert_one(&made, rawdoc! { "_id": 1, "n": 1 }).await.unwrap();
-        assert_eq!(tx.insert_one(&made, rawdoc! { "_id": 2, "n": 1 }).await.unwrap_err().code(), Code::DuplicateKey);
-        assert_eq!(database.list_collections("bank").await.unwrap().len(), 1);
-        let late = database.begin().await.unwrap();
-        late.create_indexes(create()).await.unwrap();
-        tx.commit().await.unwrap();
-        assert_eq!(database.list_indexes(&made).await.unwrap().len(), 2);
-        assert_eq!(
-            database.insert_one(&made, rawdoc! { "_id": 3, "n": 1 }).await.unwrap_err().code(),
-            Code::DuplicateKey
-        );
-        assert!(matches!(late.commit().await, Err(Error::Conflict(_))));
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn a_drop_beside_a_transaction_makes_it_conflict() {
     on_each(|database| async move {
         let tx = database.begin().await.unwrap();
@@ -376,71 +354,6 @@ async fn a_drop_beside_a_transaction_makes_it_conflict() {
         assert_eq!(balance(&tx, "Joe").await, Some(2));
         assert!(matches!(tx.commit().await, Err(Error::Conflict(_))));
         assert_eq!(balance(&database, "Bob").await, None);
-    })
-    .await;
-}
-
-/// Whether two outcomes of a commit beside a change of indexes are right, and readers by the index see what is there.
-async fn agrees_with_its_index(database: &Database, committed: &Result<(), Error>, written: u64) {
-    let count = database.count_matching(&accounts(), rawdoc! { "n": { "$exists": true } }).await.unwrap();
-    assert_eq!(count, if committed.is_ok() { written } else { 0 }, "{committed:?}");
-    let hint = Some(Hint::Name("n_1".to_owned()));
-    let by_index = all(database, Find { hint, ..Find::new(accounts(), rawdoc! { "n": { "$gt": 0 } }) }).await;
-    assert_eq!(by_index.len() as u64, count, "{committed:?}");
-}
-
-fn on_n(unique: bool) -> CreateIndexes {
-    // Sparse, as Bob and Joe have no `n`.
-    let index = IndexSpec { unique, sparse: true, ..IndexSpec::new(rawdoc! { "n": 1 }) };
-    CreateIndexes { namespace: accounts(), indexes: vec![index] }
-}
-
-async fn with_two_of_n(database: &Database, n: [i32; 2]) -> Transaction {
-    let tx = database.begin().await.unwrap();
-    for (id, n) in (1..).zip(n) {
-        tx.insert_one(&accounts(), rawdoc! { "_id": id, "n": n }).await.unwrap();
-    }
-    tx
-}
-
-#[tokio::test]
-async fn a_unique_index_made_beside_a_transaction_holds() {
-    on_each(|database| async move {
-        let tx = with_two_of_n(&database, [1, 1]).await;
-        database.create_indexes(on_n(true)).await.unwrap();
-        let error = tx.commit().await.unwrap_err();
-        assert!(matches!(&error, Error::Conflict(_)) || error.code() == Code::DuplicateKey, "{error:?}");
-        agrees_with_its_index(&database, &Err(error), 2).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn an_index_made_beside_a_transaction_has_what_it_wrote() {
-    on_each(|database| async move {
-        let tx = with_two_of_n(&database, [1, 2]).await;
-        database.create_indexes(on_n(false)).await.unwrap();
-        let committed = tx.commit().await.map(|_| ());
-        assert!(matches!(&committed, Ok(()) | Err(Error::Conflict(_))), "{committed:?}");
-        agrees_with_its_index(&database, &committed, 2).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn an_index_dropped_beside_a_transaction_leaves_nothing_behind() {
-    on_each(|database| async move {
-        database.create_indexes(on_n(true)).await.unwrap();
-        let tx = with_two_of_n(&database, [1, 2]).await;
-        let selector = IndexSelector::Names(vec!["n_1".to_owned()]);
-        database.drop_indexes(DropIndexes { namespace: accounts(), selector }).await.unwrap();
-        let committed = tx.commit().await.map(|_| ());
-        assert!(matches!(&committed, Ok(()) | Err(Error::Conflict(_))), "{committed:?}");
-        // Made again, it has what is there now, and nothing else.
-        database.create_indexes(on_n(true)).await.unwrap();
-        agrees_with_its_index(&database, &committed, 2).await;
-        database.delete_one(&accounts(), rawdoc! { "n": 1 }).await.unwrap();
-        database.insert_one(&accounts(), rawdoc! { "_id": 3, "n": 1 }).await.unwrap();
     })
     .await;
 }
