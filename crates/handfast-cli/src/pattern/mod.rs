@@ -11,6 +11,7 @@ mod sync;
 pub(crate) mod two_phase;
 mod versions;
 
+use std::fmt::Display;
 use std::future::Future;
 
 use handfast_patterns::{FieldNames, Round};
@@ -27,6 +28,8 @@ use crate::listing::Listing;
 
 /// Items of one round of a recovery: a round is short, and the progress moves.
 const BATCH: u32 = 100;
+/// Findings in a report for people; JSON has as many as the library keeps.
+const FINDINGS_SHOWN_MAX: usize = 20;
 
 /// `handfast jobs`.
 pub(crate) fn jobs(arguments: &JobsArguments) -> anyhow::Result<Exit> {
@@ -104,6 +107,15 @@ pub(crate) async fn rounds(
             return Ok(all);
         }
     }
+}
+
+/// The first of what was found, and how much more there is.
+fn first_findings<F: Display>(findings: &[F], count: u64) -> Vec<String> {
+    let mut lines: Vec<_> = findings.iter().take(FINDINGS_SHOWN_MAX).map(|finding| format!("  {finding}")).collect();
+    if findings.len() > FINDINGS_SHOWN_MAX {
+        lines.push(format!("  and {} more: --json has them", count - FINDINGS_SHOWN_MAX as u64));
+    }
+    lines
 }
 
 /// What rounds came to. What failed for a single one is in the log.

@@ -12,7 +12,7 @@ use handfast_patterns::{Round, TwoPhase};
 use handfast_store::Namespace;
 use serde_json::{Value, json};
 
-use super::{BATCH, Fates, Subject, fields, report_rounds, rounds};
+use super::{BATCH, Fates, Subject, fields, first_findings, report_rounds, rounds};
 use crate::arguments::{AccountFlags, LimitFlags, TwoPhaseArguments, TwoPhaseFlags};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
@@ -24,9 +24,6 @@ const PAGE: u32 = 500;
 
 /// The collection of the accounts, if nobody says so.
 pub(crate) const ACCOUNTS: &str = "accounts";
-
-/// Findings in a report for people; JSON has as many as the library keeps.
-const FINDINGS_SHOWN_MAX: usize = 20;
 
 pub(super) async fn run(subject: Subject, arguments: &TwoPhaseArguments, console: Console) -> Result<Exit> {
     let options = options(&subject, arguments.transactions()).await?;
@@ -297,10 +294,7 @@ fn text(verified: &Verified) -> String {
     let mut lines = vec![format!(
         "looked at {participants} participants with transactions under way, {applied} applied transactions"
     )];
-    lines.extend(findings.iter().take(FINDINGS_SHOWN_MAX).map(|finding| format!("  {finding}")));
-    if findings.len() > FINDINGS_SHOWN_MAX {
-        lines.push(format!("  and {} more: --json has them", findings_count - FINDINGS_SHOWN_MAX as u64));
-    }
+    lines.extend(first_findings(findings, *findings_count));
     if findings.iter().any(|finding| matches!(finding, Finding::Over { .. })) {
         lines.push("next: `twophase recover` takes back updates that arrived late".to_owned());
     }

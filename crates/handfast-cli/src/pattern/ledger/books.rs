@@ -8,9 +8,7 @@ use super::{Books, bsons};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::id::{Id, extended, shown};
-
-/// Findings in a report for people; JSON has as many as the library keeps.
-const FINDINGS_SHOWN_MAX: usize = 20;
+use crate::pattern::first_findings;
 
 impl Books {
     pub(super) async fn verify(&self, accounts: &[Id], console: Console) -> Result<Exit> {
@@ -78,10 +76,7 @@ fn text(verified: &Verified, totals: &[Totals], balanced: bool) -> String {
     for Totals { asset, debits, credits, held } in totals {
         lines.push(format!("  {asset:<8} taken {debits}, given {credits}, held {held}"));
     }
-    lines.extend(findings.iter().take(FINDINGS_SHOWN_MAX).map(|finding| format!("  {finding}")));
-    if findings.len() > FINDINGS_SHOWN_MAX {
-        lines.push(format!("  and {} more: --json has them", findings_count - FINDINGS_SHOWN_MAX as u64));
-    }
+    lines.extend(first_findings(findings, *findings_count));
     if !balanced {
         lines.push("what was taken is not what was given: --single-entry, if the ledger was opened so".to_owned());
     }
