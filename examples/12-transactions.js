@@ -46,3 +46,4 @@ assert.deepEqual(db.transactions.find().toArray().map(({ value }) => value), [10
 
 session.endSession();
 db.dropDatabase();
+print("ok 12-transactions");

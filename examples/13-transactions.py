@@ -52,3 +52,4 @@ assert balances() == {"A": 900, "B": 1100}
 assert [found["value"] for found in database.transactions.find()] == [100]
 
 client.drop_database(database)
+print("ok 13-transactions")

@@ -1,10 +1,13 @@
 //! Any document is an update or an error; applied to any document it gives one that is sound, or an error.
 //!
+//! The input is two documents, one behind the other: the change and what it is applied to. A change `{pipeline: [..]}` is a
+//! pipeline; a third document holds array filters, one a field.
+//!
 //! Each update is also applied to an array of many copies of the document, `a`: what one element costs, `$[]` makes many.
 #![no_main]
 
 use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
-use bson::{DateTime, RawDocument, Timestamp};
+use bson::{DateTime, RawBsonRef, RawDocument, Timestamp};
 use handfast_mql::filter::MatchPosition;
 use handfast_mql::update::{Update, UpdateOptions, UpdateSource};
 use handfast_mql::{Context, depth};
@@ -16,19 +19,39 @@ const COPIES_MAX: usize = 1000;
 const COPIES_BYTES_MAX: usize = 256 * 1024;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The input is two documents, one behind the other.
-    let Some(length) = bytes.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize) else { return };
-    let Some((first, second)) = bytes.split_at_checked(length) else { return };
-    let limits = depth::Limits::default();
-    if depth::check(first, limits).is_err() || depth::check(second, limits).is_err() {
-        return;
-    }
-    let (change, document) =
-        (RawDocument::from_bytes(first).expect("checked"), RawDocument::from_bytes(second).expect("checked"));
-    let Ok(update) = Update::compile(UpdateSource::Document(change), &UpdateOptions::default()) else { return };
+    let Some((change, rest)) = next(bytes) else { return };
+    let Some((document, rest)) = next(rest) else { return };
+    let array_filters = match next(rest) {
+        Some((filters, [])) => documents(filters.iter().flatten().map(|(_, filter)| filter)),
+        None if rest.is_empty() => Vec::new(),
+        _ => return,
+    };
+    let stages = match change.get("pipeline") {
+        Ok(Some(RawBsonRef::Array(stages))) => Some(documents(stages.into_iter().flatten())),
+        _ => None,
+    };
+    let source = match &stages {
+        Some(stages) => UpdateSource::Pipeline(stages),
+        None => UpdateSource::Document(change),
+    };
+    let options = UpdateOptions { array_filters: &array_filters, ..UpdateOptions::default() };
+    let Ok(update) = Update::compile(source, &options) else { return };
     apply(&update, document);
     apply(&update, &copies(document));
 });
+
+/// The document that bytes begin with, if it is sound, and what is behind it.
+fn next(bytes: &[u8]) -> Option<(&RawDocument, &[u8])> {
+    let length = u32::from_le_bytes(*bytes.first_chunk::<4>()?) as usize;
+    let (document, rest) = bytes.split_at_checked(length)?;
+    depth::check(document, depth::Limits::default()).ok()?;
+    Some((RawDocument::from_bytes(document).expect("checked"), rest))
+}
+
+/// Those of the values that are documents.
+fn documents<'a>(values: impl Iterator<Item = RawBsonRef<'a>>) -> Vec<RawDocumentBuf> {
+    values.filter_map(|value| value.as_document().map(ToOwned::to_owned)).collect()
+}
 
 /// `{a: [document, document, ..]}`
 fn copies(document: &RawDocument) -> RawDocumentBuf {

@@ -32,11 +32,11 @@ OPERATOR = r"\$[a-z][A-Za-z0-9]*"
 # Names in the language's sources that no script has to ask for.
 NOT_ASKED = {
     # refused by name, as the documentation of the language says
-    "$accumulator", "$array", "$changeStream", "$changeStreamSplitLargeEvent", "$collStats", "$currentOp", "$densify", "$fill",
-    "$function", "$geoIntersects", "$geoNear", "$geoWithin", "$indexStats", "$jsonSchema", "$listLocalSessions",
+    "$accumulator", "$array", "$changeStream", "$changeStreamSplitLargeEvent", "$collStats", "$currentOp",
+    "$geoIntersects", "$geoNear", "$geoWithin", "$indexStats", "$listLocalSessions",
     "$listSampledQueries", "$listSearchIndexes", "$listSessions", "$meta", "$near", "$nearSphere", "$planCacheStats",
-    "$querySettings", "$rankFusion", "$sampleRate", "$score", "$scoreFusion", "$search", "$searchMeta", "$setWindowFields",
-    "$shardedDataDistribution", "$vectorSearch", "$where", "$within",
+    "$querySettings", "$rankFusion", "$sampleRate", "$score", "$scoreFusion", "$search", "$searchMeta",
+    "$shardedDataDistribution", "$vectorSearch", "$within",
     # parts of a reference to a document, and fields in examples
     "$ref", "$db", "$fee", "$path", "$price", "$tags",
     # on no collection: a script's short line always names one

@@ -1,5 +1,8 @@
-"""Nothing is left behind: after a suite, transactions and snapshots that nobody ended end by themselves when their time is over, and the
-end of all sessions closes all cursors. Asks the server that MONGODB_URI names for what it counts.
+"""Nothing is left behind. Counts what the suite has left on the server that MONGODB_URI names, before anything is done about it, and holds
+that against what a suite may leave. Then transactions and snapshots that nobody ended end by themselves when their time is over, and
+the end of all sessions closes all cursors.
+
+    python leftovers.py GROUP
 """
 
 import os
@@ -11,26 +14,48 @@ import pymongo
 # The lifetime of a transaction, which is a minute, and some seconds until somebody looks.
 SECONDS_MAX = 90
 
+# What a suite may leave at most, of which kind. Its tests end what they begin, those that fail on purpose too; but some drop a client
+# whose session they have, of which the server is not told: three of the last two groups did.
+SESSIONS_OF_DROPPED_CLIENTS_MAX = 10
+ALLOWED = {
+    "transactions": {},
+    "mongos": {},
+    "store": {},
+    "standalone": {"sessions": SESSIONS_OF_DROPPED_CLIENTS_MAX},
+    "replica-set": {"sessions": SESSIONS_OF_DROPPED_CLIENTS_MAX},
+    "auth": {"sessions": SESSIONS_OF_DROPPED_CLIENTS_MAX},
+}
 
-def main():
-    with pymongo.MongoClient(os.environ["MONGODB_URI"]) as client:
+
+def main(group):
+    login = {"username": "boss", "password": os.environ["BOSS_PASSWORD"]} if group == "auth" else {}
+    with pymongo.MongoClient(os.environ["MONGODB_URI"], **login) as client:
         admin = client.admin
+        first = left(admin)
+        too_many = {kind: count for kind, count in first.items() if count > ALLOWED[group].get(kind, 0)}
         deadline = time.monotonic() + SECONDS_MAX
-        while any(left := open_transactions(admin)) and time.monotonic() < deadline:
+        while ((after := left(admin))["transactions"] or after["snapshots"]) and time.monotonic() < deadline:
             time.sleep(1)
+        # What has no session to end with it would stay after this.
         admin.command("killAllSessions", [])
-        status = admin.command("serverStatus")
-    cursors = status["metrics"]["cursor"]["open"]["total"]
-    # That of this client's own command.
-    sessions = status["logicalSessionRecordCache"]["activeSessionsCount"] - 1
-    print(f"left: {left[0]} transactions, {left[1]} snapshots, {cursors} cursors, {sessions} sessions")
-    return 1 if any(left) or cursors or sessions else 0
+        last = left(admin)
+    print(f"{group} left {first}; when their time was over {after}; when all sessions were ended {last}")
+    if too_many:
+        print(f"{group} may not leave {too_many}")
+    stays = after["transactions"] or after["snapshots"] or any(last.values())
+    return 1 if too_many or stays else 0
 
 
-def open_transactions(admin):
-    counts = admin.command("serverStatus")["transactions"]
-    return counts["currentOpen"], counts["currentSnapshots"]
+def left(admin):
+    status = admin.command("serverStatus")
+    return {
+        "transactions": status["transactions"]["currentOpen"],
+        "snapshots": status["transactions"]["currentSnapshots"],
+        "cursors": status["metrics"]["cursor"]["open"]["total"],
+        # But for that of this client's own command.
+        "sessions": status["logicalSessionRecordCache"]["activeSessionsCount"] - 1,
+    }
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

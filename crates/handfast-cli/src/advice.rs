@@ -3,8 +3,11 @@
 //! The crates below say what went wrong; which flag helps only the program knows.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue};
 use handfast_embedded::Error as Embedded;
+use handfast_mql::Code;
 use handfast_patterns::Error as Pattern;
 use handfast_server::Error as Server;
 use handfast_store::Applied;
@@ -15,6 +18,20 @@ use handfast_store::Applied;
 pub(crate) struct Advised {
     pub(crate) what: String,
     pub(crate) advice: &'static str,
+}
+
+/// What to do about the error of a server that asks for a login, which `variable` may name as well as a flag.
+pub(crate) fn about_login(error: &handfast_store::Error, variable: &str) -> Option<String> {
+    match error.code() {
+        // Who is logged in and may not do something is told what.
+        Code::Unauthorized if error.message().contains("requires authentication") => {
+            Some(format!("the server asks for a login: USER:PASSWORD@ in the connection string ({variable})"))
+        }
+        Code::AuthenticationFailed => {
+            Some("wrong user or password, or the user is of another database (authSource)".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// What to do, if anything can be said.
@@ -38,6 +55,14 @@ fn about_steps(error: &Pattern) -> Option<&'static str> {
     }
 }
 
+/// What may have been meant by a directory that no flag names.
+pub(crate) fn about_directory(error: &clap::Error) -> Option<String> {
+    let said =
+        [ContextKind::InvalidArg, ContextKind::InvalidSubcommand].into_iter().find_map(|kind| error.get(kind))?;
+    let ContextValue::String(said) = said else { return None };
+    Path::new(said).is_dir().then(|| format!("a data directory is named with --data: --data {said}"))
+}
+
 fn about_addresses(error: &Server) -> Option<&'static str> {
     match error {
         Server::Listen { source, .. } => match source.kind() {
@@ -55,14 +80,21 @@ fn about_addresses(error: &Server) -> Option<&'static str> {
 
 fn about_directories(error: &Embedded) -> Option<&'static str> {
     match error {
-        Embedded::InUse { .. } => Some("stop that process, or choose another directory with --data"),
+        Embedded::InUse { .. } => Some(
+            "stop that process, or choose another directory with --data; of a server that runs, `backup --uri` makes a backup, \
+             mongodump a dump, createUser a user, and `jobs`, `transfer` and their like take --store mongodb://..",
+        ),
         Embedded::NotAStore { .. } | Embedded::NoStore { .. } => Some("choose another directory with --data"),
         Embedded::NotWritable { .. } => Some("copy it to where this user may write, and name the copy with --data"),
+        Embedded::Corrupt(_) => Some(
+            "`handfast check` says what is damaged, and what to do; `dump --skip-damaged` carries over what can be read",
+        ),
         Embedded::WithinStore { .. } => Some("choose a directory outside of it with --to"),
         Embedded::Io { source, .. } => match source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
                 Some("choose a directory that this user may write to")
             }
+            ErrorKind::NotADirectory => Some("a file is in the way: choose a directory"),
             _ => None,
         },
         _ => None,

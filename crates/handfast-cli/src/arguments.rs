@@ -5,8 +5,10 @@
 
 mod measure;
 mod pattern;
+mod settings;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod transfer;
 mod users;
 
@@ -14,13 +16,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use serde::Serialize;
 
-pub(crate) use self::measure::{BankArguments, BenchArguments, BenchFlags, ProcessFlags, SubjectFlags, TransferFlags};
+pub(crate) use self::measure::{
+    BankArguments, BankMechanism, BenchArguments, BenchFlags, ProcessFlags, SubjectFlags, TransferFlags,
+};
 pub(crate) use self::pattern::*;
+pub(crate) use self::settings::{LogFlags, RemoteFlags, SettingFlags, StoreFlags};
+pub(crate) use self::transactions::{ServerStoreFlags, TransactionsArguments};
 pub(crate) use self::transfer::{AccountIdType, TransferArguments, TransferFormat, TransferMechanism};
 pub(crate) use self::users::{PasswordFlags, UserArguments, UserFlags};
-use crate::configuration::{self, Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
+use crate::configuration::{self, Bytes, ConnectionString, NamedStore, Span};
 
 /// A MongoDB-compatible server over an embedded store or another server, and what belongs to it
 #[derive(Debug, Parser)]
@@ -40,7 +45,32 @@ pub(crate) struct Arguments {
 /// where people look for them.
 pub(crate) fn definition() -> clap::Command {
     let defaults: BTreeMap<String, String> = configuration::defaults().collect();
-    Arguments::command().mut_subcommands(|command| with_sources(command, &defaults))
+    Arguments::command().mut_subcommands(|command| {
+        let command = with_sources(command, &defaults);
+        match command.get_name() {
+            "jobs" => command.mut_subcommands(|command| match WITHOUT_LEASE.contains(&command.get_name()) {
+                true => without(command, &["lease"]),
+                false => command,
+            }),
+            name if WITHOUT_CLIENTS.contains(&name) => without(command, &IDLE),
+            _ => command,
+        }
+    })
+}
+
+/// Commands on a directory, which nobody uses meanwhile.
+const WITHOUT_CLIENTS: [&str; 4] = ["check", "dump", "backup", "user"];
+/// What does nothing for them: it is taken, as in a configuration file, and not shown.
+const IDLE: [&str; 5] = ["durability", "expiry-interval", "snapshot-bytes", "sort-bytes", "stage-bytes-total"];
+
+/// Commands of `jobs` that do not ask whether a worker is silent.
+const WITHOUT_LEASE: [&str; 4] = ["retry", "discard", "cancel", "purge"];
+
+/// The same without these flags in its help, and in that of the commands in it.
+fn without(command: clap::Command, flags: &[&str]) -> clap::Command {
+    let is_idle = |argument: &clap::Arg| argument.get_long().is_some_and(|long| flags.contains(&long));
+    let command = command.mut_args(|argument| if is_idle(&argument) { argument.hide(true) } else { argument });
+    command.mut_subcommands(|command| without(command, flags))
 }
 
 /// The short form of a setting, which stands among them.
@@ -79,7 +109,8 @@ pub(crate) enum Command {
         handfast serve\n  \
         handfast serve --data /srv/handfast --listen 127.0.0.1:27018 --cache-bytes 1GiB\n  \
         HANDFAST_DURABILITY=memory handfast serve --unix-socket /run/handfast.sock\n  \
-        HANDFAST_STORE=mongodb://user:password@db:27017 handfast serve --port 27018")]
+        HANDFAST_STORE=mongodb://user:password@db:27017 handfast serve --port 27018\n  \
+        handfast serve --store main=mongodb://a --store orders=mongodb://b \\\n    --route '*=main' --route shop.orders=orders")]
     Serve(Box<ServeArguments>),
 
     /// Check that every record of a data directory is whole and every index agrees with its documents
@@ -110,7 +141,10 @@ pub(crate) enum Command {
         handfast bank\n  \
         handfast bank --crash 10 --workers 16\n  \
         handfast bank --store mongodb://127.0.0.1:27017 --transfers 500\n  \
-        handfast bank --lost-replies 5 --isolation serializable --history run.jsonl --json"
+        handfast bank --store a=mongodb://127.0.0.1:27017 \\\n    --store b=mongodb://127.0.0.1:27018 --crash 5\n  \
+        handfast bank --lost-replies 5 --isolation serializable --history run.jsonl --json\n  \
+        handfast bank --mechanism server-side --store mongodb://127.0.0.1:27017 --transfers 500\n  \
+        handfast bank --mechanism two-phase --crash 5 --lost-replies 5"
     )]
     Bank(Box<BankArguments>),
 
@@ -120,9 +154,9 @@ pub(crate) enum Command {
         exit code 1 if there is one.\n\n\
         Examples:\n  \
         handfast transfer march.csv --data /srv/handfast --database bank\n  \
-        handfast transfer march.csv --batch march --rejects rejected.jsonl --data /srv/handfast --database bank\n  \
-        handfast transfer - --format jsonl --mechanism two-phase --database bank --store mongodb://127.0.0.1:27017\n  \
-        handfast transfer march.csv --mechanism ledger --asset EUR --data /srv/handfast --database bank"
+        handfast transfer march.csv --batch march --rejects rejected.jsonl \\\n    --data /srv/handfast --database bank\n  \
+        handfast transfer - --format jsonl --mechanism two-phase \\\n    --database bank --store mongodb://127.0.0.1:27017\n  \
+        handfast transfer march.csv --mechanism ledger --asset EUR \\\n    --data /srv/handfast --database bank"
     )]
     Transfer(Box<TransferArguments>),
 
@@ -171,6 +205,15 @@ pub(crate) enum Command {
     )]
     Versions(VersionsArguments),
 
+    /// Look at transactions over a server's documents, and finish what dead processes have left
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+        handfast txns status --store mongodb://127.0.0.1:27018\n  \
+        handfast txns resolve --all --store mongodb://127.0.0.1:27018"
+    )]
+    Txns(TransactionsArguments),
+
     /// Measure the store or the server against a baseline in the same run
     #[command(
         subcommand,
@@ -184,7 +227,7 @@ pub(crate) enum Command {
     #[command(after_help = "A running server makes the backup itself, under NAME in its --backup-directory.\n\n\
         Examples:\n  \
         handfast backup --data /srv/handfast --to /backup/handfast-monday\n  \
-        handfast backup --uri mongodb://admin@db.example.org/ monday")]
+        HANDFAST_URI=mongodb://admin:PASSWORD@db.example.org/ handfast backup monday")]
     Backup(Box<BackupArguments>),
 
     /// Add, change, remove and list the users of a data directory
@@ -208,7 +251,7 @@ pub(crate) enum Command {
 
     /// Print a completion script for a shell
     #[command(
-        after_help = "Example:\n  mkdir -p ~/.local/share/bash-completion/completions\n  handfast completions bash > ~/.local/share/bash-completion/completions/handfast"
+        after_help = "Example:\n  mkdir -p ~/.local/share/bash-completion/completions\n  handfast completions bash \\\n    > ~/.local/share/bash-completion/completions/handfast"
     )]
     Completions {
         /// For which shell
@@ -242,161 +285,6 @@ pub(crate) struct CommonFlags {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
-}
-
-/// The settings of the embedded store.
-#[derive(Args, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[command(next_help_heading = "Store")]
-pub(crate) struct StoreFlags {
-    /// The data directory; created if it is not there
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// When a write that does not say itself is acknowledged
-    #[arg(long, value_name = "WHEN")]
-    pub(crate) durability: Option<Durability>,
-    /// Bound of the cache of data blocks
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) cache_bytes: Option<Bytes>,
-    /// A write buffer of this size goes to a data file; there are two, each with up to two full ones waiting
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) write_buffer_bytes: Option<Bytes>,
-    /// Bound of all journal files; a store that was killed reads as much when it is opened
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) journal_bytes: Option<Bytes>,
-    /// Bound of the write buffers that cursors and snapshots in use keep in memory; beyond it the oldest ends
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) snapshot_bytes: Option<Bytes>,
-    /// Bound of what one sort, group or other stage of a query holds in memory; more is refused
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) sort_bytes: Option<Bytes>,
-    /// How often documents that a TTL index lets expire are looked for
-    #[arg(long, value_name = "TIME")]
-    pub(crate) expiry_interval: Option<Span>,
-}
-
-/// Another store than the embedded one.
-#[derive(Args, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[command(next_help_heading = "Store on a server")]
-pub(crate) struct RemoteFlags {
-    /// Keep documents on this MongoDB-compatible server instead of in a directory (mongodb://..). A password is safer in the
-    /// variable or the file: others can see a command line
-    #[arg(long, value_name = "URI")]
-    pub(crate) store: Option<ConnectionString>,
-    /// Nobody else writes to that server: needed where its updates are not atomic, as those of FerretDB 1
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
-    pub(crate) sole_writer: Option<bool>,
-}
-
-/// The settings of the server.
-#[derive(Args, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[command(next_help_heading = "Server")]
-pub(crate) struct ServerFlags {
-    /// Address and port; port 0 takes a free one. Other than loopback needs --auth or --insecure
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) listen: Option<String>,
-    /// Ask clients to log in, and let each do what its roles allow. `handfast user` adds users
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
-    pub(crate) auth: Option<bool>,
-    /// Speak TLS over TCP with this certificate, and those between it and an authority (PEM)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_certificate: Option<PathBuf>,
-    /// The private key of --tls-certificate (PEM)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Let only clients connect whose certificate one of these authorities signed (PEM)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_client_ca: Option<PathBuf>,
-    /// Listen on addresses that others can reach although nobody has to log in
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
-    pub(crate) insecure: Option<bool>,
-    /// Let clients with the role root make backups in this directory while the server runs (`handfast backup --uri`);
-    /// created if it is not there
-    #[arg(long, value_name = "DIR")]
-    pub(crate) backup_directory: Option<PathBuf>,
-    /// Listen on a Unix socket too
-    #[arg(long, value_name = "PATH")]
-    pub(crate) unix_socket: Option<PathBuf>,
-    /// What the server says it is. To a standalone server drivers send no transactions and no retryable writes
-    #[arg(long, value_name = "KIND")]
-    pub(crate) topology: Option<Topology>,
-    /// Name of the replica set
-    #[arg(long, value_name = "NAME")]
-    pub(crate) replica_set: Option<String>,
-    /// Address that a replica set gives its clients [default: the one they dialled]
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) advertise: Option<String>,
-    /// Connections at once; one more gets an error and is closed
-    #[arg(long, value_name = "N")]
-    pub(crate) max_connections: Option<u32>,
-    /// Cursors open at once
-    #[arg(long, value_name = "N")]
-    pub(crate) max_cursors: Option<u32>,
-    /// Bound of large requests in memory at once, over all connections
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) request_bytes: Option<Bytes>,
-    /// Bound of large replies in memory at once, over all connections
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) reply_bytes: Option<Bytes>,
-    /// How long a connection may be silent before it is closed
-    #[arg(long, value_name = "TIME")]
-    pub(crate) connection_timeout: Option<Span>,
-    /// How long a cursor may be idle before it is closed
-    #[arg(long, value_name = "TIME")]
-    pub(crate) cursor_timeout: Option<Span>,
-    /// How long a transaction may be open before it is rolled back
-    #[arg(long, value_name = "TIME")]
-    pub(crate) transaction_lifetime: Option<Span>,
-    /// What all open transactions together may have written; beyond that writes in them are refused
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) transaction_bytes: Option<Bytes>,
-    /// How long outcomes of transactions and results of retryable writes are kept for clients that ask again, 5m at least
-    #[arg(long, value_name = "TIME")]
-    pub(crate) outcome_retention: Option<Span>,
-    /// How long commands in progress may take to finish at a graceful stop
-    #[arg(long, value_name = "TIME")]
-    pub(crate) shutdown_timeout: Option<Span>,
-    /// Commands that take longer are logged
-    #[arg(long, value_name = "TIME")]
-    pub(crate) slow_operation: Option<Span>,
-    /// Let clients make commands fail with configureFailPoint, as suites of tests do. Never for data that matters
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
-    pub(crate) test_commands: Option<bool>,
-}
-
-/// The settings of the log, which goes to standard error.
-#[derive(Args, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[command(next_help_heading = "Log")]
-pub(crate) struct LogFlags {
-    /// What a line looks like
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<LogFormat>,
-    /// From which level on
-    #[arg(long, value_name = "LEVEL")]
-    pub(crate) log_level: Option<LogLevel>,
-}
-
-/// All settings.
-#[derive(Args, Debug)]
-pub(crate) struct SettingFlags {
-    #[command(flatten)]
-    pub(crate) store: StoreFlags,
-    #[command(flatten)]
-    pub(crate) remote: RemoteFlags,
-    #[command(flatten)]
-    pub(crate) server: ServerFlags,
-    /// Another port than the one of --listen, at the same host
-    #[arg(long, value_name = "N", conflicts_with = "listen", help_heading = "Server")]
-    pub(crate) port: Option<u16>,
-    #[command(flatten)]
-    pub(crate) log: LogFlags,
 }
 
 /// `handfast serve`.

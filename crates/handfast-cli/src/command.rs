@@ -14,14 +14,15 @@ use std::future::Future;
 use anyhow::Context;
 
 use crate::arguments::{
-    AnyStoreFlags, CheckSubject, Command, CommonFlags, OpenFlags, OutputFlags, SettingFlags, UserArguments,
+    AnyStoreFlags, CheckSubject, Command, CommonFlags, OpenFlags, OutputFlags, ServerStoreFlags, SettingFlags,
+    UserArguments,
 };
 use crate::configuration::{Configuration, Given, LogLevel, Mistake, Origin, Settings, unknown_variables};
 use crate::console::{Console, write_remark};
 use crate::exit::Exit;
 use crate::logging;
 use crate::shutdown::{STOPPING, Shutdown};
-use crate::{bank, bench, pattern, transfer};
+use crate::{bank, bench, pattern, transactions, transfer};
 
 /// Runs a command.
 pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
@@ -74,6 +75,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<Exit> {
         Command::TwoPhase(arguments) => pattern::two_phase(&arguments),
         Command::Sync(arguments) => pattern::sync(&arguments),
         Command::Versions(arguments) => pattern::versions(&arguments),
+        Command::Txns(arguments) => transactions::run(&arguments),
         Command::Config(arguments) => {
             let configuration = load_all(&arguments.common, &arguments.settings)?;
             config::run(&configuration, Console::new(arguments.common.output))
@@ -100,10 +102,11 @@ fn load_all(common: &CommonFlags, flags: &SettingFlags) -> Result<Configuration,
     given.add(server)?;
     given.add(log)?;
     let configuration = Configuration::load(common.config.as_deref(), given)?;
-    Ok(match *port {
+    match *port {
         Some(port) => configuration.with_port(port),
         None => configuration,
-    })
+    }
+    .with_address()
 }
 
 /// The settings of a command that opens a data directory, and starts its log.
@@ -119,6 +122,15 @@ fn prepare(flags: &OpenFlags) -> Result<(Settings, Console), Mistake> {
 pub(crate) fn prepare_any(flags: &AnyStoreFlags) -> Result<(Configuration, Console), Mistake> {
     let mut given = Given::default();
     given.add(&flags.store)?;
+    given.add(&flags.remote)?;
+    given.add(&flags.log)?;
+    let configuration = load_quietly(&flags.common, given)?;
+    Ok((configuration, Console::new(flags.common.output)))
+}
+
+/// The same for a command that works on a server.
+pub(crate) fn prepare_server(flags: &ServerStoreFlags) -> Result<(Configuration, Console), Mistake> {
+    let mut given = Given::default();
     given.add(&flags.remote)?;
     given.add(&flags.log)?;
     let configuration = load_quietly(&flags.common, given)?;
@@ -141,8 +153,9 @@ fn load_quietly(common: &CommonFlags, given: Given) -> Result<Configuration, Mis
 pub(crate) fn block_on<F: Future<Output = anyhow::Result<Exit>>>(work: F) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let result = runtime.block_on(work);
-    // Whoever asked to stop does not wait for what runs on a thread of its own and cannot be interrupted.
-    runtime.shutdown_background();
+    // The process ends next, and takes along what still runs: whoever asked to stop waits for none of it. A runtime that is shut
+    // down drops its tasks one by one, and the driver panics if its pool goes before what says farewell to the server.
+    std::mem::forget(runtime);
     result
 }
 

@@ -17,6 +17,7 @@
 
 mod file;
 mod given;
+mod place;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 pub(crate) use given::Given;
+pub(crate) use place::{NamedStore, Stores};
 pub(crate) use settings::{OPTIONAL, Settings};
 pub(crate) use value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
 
@@ -91,8 +93,8 @@ pub(crate) enum Mistake {
     Unreadable { path: PathBuf, origin: Origin, reason: String },
     #[error("{}, line {line}, column {column}: {reason}", path.display())]
     Syntax { path: PathBuf, line: usize, column: usize, reason: String },
-    #[error("{}, line {line}: unknown key '{key}'; `handfast config` prints all there are", path.display())]
-    UnknownKey { path: PathBuf, line: usize, key: String },
+    #[error("{}, line {line}: unknown key '{key}'; {advice}", path.display())]
+    UnknownKey { path: PathBuf, line: usize, key: String, advice: String },
     #[error("{key} (from {origin}): {reason}")]
     Value { key: String, origin: Origin, reason: String },
     #[error("the command line: {reason}")]
@@ -179,6 +181,17 @@ impl Configuration {
         self
     }
 
+    /// The same, if there is an address to listen at: a host alone is none, unless `--port` has made it one.
+    ///
+    /// # Errors
+    /// No host, or no port.
+    pub(crate) fn with_address(self) -> Result<Self, Mistake> {
+        match settings::check_listen(&self.settings.listen) {
+            Ok(()) => Ok(self),
+            Err(reason) => Err(self.mistake("listen", reason)),
+        }
+    }
+
     /// What is wrong with a value that only its use has shown.
     pub(crate) fn mistake(&self, key: &str, reason: impl Into<String>) -> Mistake {
         Mistake::Value { key: key.to_owned(), origin: self.origin(key).clone(), reason: reason.into() }
@@ -188,8 +201,10 @@ impl Configuration {
     pub(crate) fn entries(&self) -> impl Iterator<Item = (String, Option<Value>, &Origin)> {
         keys().into_iter().map(|key| {
             let entry = self.values.get(&key);
-            let value = match (key.as_str(), &self.settings.store) {
-                ("store", Some(store)) => Some(Value::String(store.to_string())),
+            let (settings, text) = (&self.settings, |text: String| Some(Value::String(text)));
+            let value = match (key.as_str(), &settings.store, &settings.route) {
+                ("store", Some(stores), _) => text(stores.to_string()),
+                ("route", _, Some(routes)) => text(routes.to_string()),
                 _ => entry.map(|(value, _)| value.clone()),
             };
             (key, value, entry.map_or(&Origin::Default, |(_, origin)| origin))

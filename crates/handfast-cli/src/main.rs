@@ -23,6 +23,7 @@ mod pattern;
 mod scratch;
 mod shutdown;
 mod store;
+mod transactions;
 mod transfer;
 
 use std::process::ExitCode;
@@ -37,7 +38,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // Not `parse()`: the help texts say more than the definitions.
-    let matches = arguments::definition().get_matches();
+    let matches = arguments::definition().try_get_matches().unwrap_or_else(|error| {
+        let _ = error.print();
+        if let Some(advice) = advice::about_directory(&error) {
+            console::write_remark(&advice);
+        }
+        std::process::exit(error.exit_code())
+    });
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match command::run(arguments.command) {
         Ok(exit) => exit.into(),

@@ -1,23 +1,30 @@
 //! The store that the settings ask for: a data directory, or another server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
-use handfast_mongodb::{Capability, ConnectOptions, Server};
+use handfast_mongodb::{Capability, ConnectOptions, SELECTION_TIMEOUT, Server};
 use handfast_mql::Code;
-use handfast_store::{DocumentStore, Namespace, Sources};
+use handfast_store::decorator::{Checked, Resilient};
+use handfast_store::routed::{Part, Route, Routing, ensure_alone};
+use handfast_store::{AtomicStore, DocumentStore, Namespace, Routed, Sources};
 use handfast_txn::{Database, PercolatorOptions};
+use serde_json::{Value, json};
 use tracing::warn;
 
+use crate::advice::about_login;
 use crate::backups::Backups;
-use crate::configuration::{Configuration, ConnectionString, Mistake, Origin, Settings};
+use crate::configuration::{
+    Bytes, Configuration, ConnectionString, Mistake, NamedStore, Origin, Settings, Stores, variable,
+};
 use crate::dump::listed;
 use crate::exit::Usage;
 
 /// What only the embedded store has: its settings, which are of no use beside another server.
-const EMBEDDED: [&str; 7] = [
+const EMBEDDED: [&str; 8] = [
     "data",
     "cache-bytes",
     "write-buffer-bytes",
@@ -25,7 +32,14 @@ const EMBEDDED: [&str; 7] = [
     "snapshot-bytes",
     "expiry-interval",
     "backup-directory",
+    "part",
 ];
+
+/// What only a server has, or several.
+const REMOTE: [&str; 4] = ["route", "sole-writer", "store-timeout", "snapshot-lease"];
+
+/// What to do where a data directory cannot be used.
+const ANOTHER_DIRECTORY: &str = "choose another directory with --data";
 
 /// A database, and where its documents are.
 pub(crate) struct Opened {
@@ -36,7 +50,65 @@ pub(crate) struct Opened {
 /// Where documents are.
 enum Place {
     Directory { path: PathBuf, store: EmbeddedStore },
-    Server(Arc<Server>),
+    Servers(Vec<Connected>),
+}
+
+/// A server that was reached.
+pub(crate) struct Connected {
+    /// What routes call it.
+    name: Option<String>,
+    server: Arc<Server>,
+}
+
+impl Connected {
+    /// Whether it has transactions itself.
+    pub(crate) fn is_handfast(&self) -> bool {
+        self.server.is_handfast()
+    }
+
+    /// What it is, for people.
+    fn shown(&self) -> String {
+        let name = self.name.as_ref().map_or(String::new(), |name| format!("{name} "));
+        format!("{name}{} ({})", self.server.address, self.server.product)
+    }
+}
+
+/// Servers that documents are on, and which are on which.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers {
+    pub(crate) stores: Stores,
+    /// None if there is one server.
+    pub(crate) routes: Vec<Route>,
+    /// Nobody else writes there.
+    pub(crate) sole_writer: bool,
+    /// How long a server is looked for that was there.
+    pub(crate) timeout: Duration,
+}
+
+impl Servers {
+    /// One server.
+    pub(crate) fn one(uri: ConnectionString, sole_writer: bool) -> Self {
+        let stores = Stores(vec![NamedStore { name: None, uri }]);
+        Servers { stores, routes: Vec::new(), sole_writer, timeout: SELECTION_TIMEOUT }
+    }
+
+    /// Those of the settings, if there are any.
+    pub(crate) fn of(settings: &Settings) -> Option<Self> {
+        let stores = settings.store.clone()?;
+        let routes = settings.route.as_ref().map_or(Vec::new(), |routes| routes.0.clone());
+        Some(Servers { stores, routes, sole_writer: settings.sole_writer, timeout: settings.store_timeout.0 })
+    }
+
+    /// Where the only one is.
+    ///
+    /// # Errors
+    /// There are several.
+    pub(crate) fn only(&self) -> anyhow::Result<&ConnectionString> {
+        match self.stores.0.as_slice() {
+            [only] => Ok(&only.uri),
+            _ => Err(anyhow!("this is not for several stores")),
+        }
+    }
 }
 
 impl Opened {
@@ -45,20 +117,24 @@ impl Opened {
     pub(crate) async fn open(configuration: &Configuration, sources: Sources) -> anyhow::Result<Self> {
         let settings = &configuration.settings;
         check(configuration)?;
-        let Some(uri) = &settings.store else {
-            let store = open(settings, sources.clone()).await?;
-            let database = Database::local(store.clone(), sources);
+        let sources = bounded(sources, settings);
+        let Some(servers) = Servers::of(settings) else {
+            let store = open_within(settings, sources.clone()).await?;
+            if !settings.part {
+                ensure_whole(&store, settings, "; --part serves it to those who do").await?;
+            }
+            let database = Database::local(watched(&store, &sources), sources);
             let path = std::path::absolute(&settings.data).unwrap_or_else(|_| settings.data.clone());
             return Ok(Opened { database, place: Place::Directory { path, store } });
         };
-        let sources = bounded(sources, settings);
-        let (store, server) = connect(uri, settings.sole_writer, sources.clone()).await?;
+        let (store, servers) = connect(&servers, sources.clone(), Rule::Record).await?;
         let retention = PercolatorOptions::default().retention;
         // What is kept of a transaction is no less than what a late request of it may meet.
         let outcome_retention = settings.outcome_retention.0.max(retention);
-        let options = PercolatorOptions { outcome_retention, ..PercolatorOptions::default() };
+        let lease_ttl = settings.snapshot_lease.0;
+        let options = PercolatorOptions { outcome_retention, lease_ttl, ..PercolatorOptions::default() };
         let database = Database::percolator(store, sources, options)?;
-        Ok(Opened { database, place: Place::Server(server) })
+        Ok(Opened { database, place: Place::Servers(servers) })
     }
 
     /// What makes backups while the documents are served, if a setting says where to.
@@ -68,7 +144,15 @@ impl Opened {
                 Backups::open(store.clone(), path, directory, configuration).map(Some)
             }
             // A setting for backups of a server is refused before.
-            (Place::Server(_), _) | (_, None) => Ok(None),
+            (Place::Servers(_), _) | (_, None) => Ok(None),
+        }
+    }
+
+    /// A server that documents are on and that is a Handfast itself, if there is one.
+    pub(crate) fn handfast(&self) -> Option<&Server> {
+        match &self.place {
+            Place::Servers(servers) => servers.iter().map(|of| &*of.server).find(|server| server.is_handfast()),
+            Place::Directory { .. } => None,
         }
     }
 
@@ -76,16 +160,24 @@ impl Opened {
     pub(crate) fn shown(&self) -> String {
         match &self.place {
             Place::Directory { path, .. } => format!("data in {}", path.display()),
-            Place::Server(server) => format!("store {} ({})", server.address, server.product),
+            Place::Servers(servers) => {
+                let several = if servers.len() > 1 { "stores" } else { "store" };
+                format!("{several} {}", servers.iter().map(Connected::shown).collect::<Vec<_>>().join(", "))
+            }
         }
     }
 
     /// Where the documents are, for programs.
-    pub(crate) fn described(&self) -> Vec<(&'static str, String)> {
-        match &self.place {
-            Place::Directory { path, .. } => vec![("data", path.to_string_lossy().into_owned())],
-            Place::Server(server) => vec![("store", server.address.clone()), ("product", server.product.clone())],
+    pub(crate) fn described(&self) -> Vec<(&'static str, Value)> {
+        let servers = match &self.place {
+            Place::Directory { path, .. } => return vec![("data", json!(path.to_string_lossy()))],
+            Place::Servers(servers) => servers,
+        };
+        if let [Connected { server, .. }] = servers.as_slice() {
+            return vec![("store", json!(server.address)), ("product", json!(server.product))];
         }
+        let of = |Connected { name, server }: &Connected| json!({ "name": name, "store": server.address, "product": server.product });
+        vec![("stores", servers.iter().map(of).collect())]
     }
 
     /// Returns once all that was written is durable, and nothing is under way any more.
@@ -95,13 +187,14 @@ impl Opened {
                 drop(self.database);
                 store.close().await?;
             }
-            Place::Server(_) => self.database.flush().await?,
+            Place::Servers(_) => self.database.flush().await?,
         }
         Ok(())
     }
 }
 
-/// A store as it is, without transactions over it: for what changes one document at a time.
+/// A store without transactions over it: for what changes one document at a time. What fails on the network on the way to
+/// a server is tried once more where that does no harm.
 pub(crate) struct Plain {
     pub(crate) store: Arc<dyn DocumentStore>,
     /// The directory, if it is one.
@@ -114,12 +207,14 @@ impl Plain {
         let settings = &configuration.settings;
         check(configuration)?;
         let sources = bounded(sources, settings);
-        if let Some(uri) = &settings.store {
-            let (store, _) = connect(uri, settings.sole_writer, sources).await?;
+        if let Some(servers) = Servers::of(settings) {
+            let (store, _) = connect(&servers, sources.clone(), Rule::Record).await?;
+            let store = Arc::new(Resilient::new(store, sources.ids));
             return Ok(Plain { store, embedded: None });
         }
-        let embedded = open_existing(settings, sources).await?;
-        Ok(Plain { store: Arc::new(embedded.clone()), embedded: Some(embedded) })
+        let embedded = open_existing(settings, sources.clone()).await?;
+        ensure_whole(&embedded, settings, "").await?;
+        Ok(Plain { store: watched(&embedded, &sources), embedded: Some(embedded) })
     }
 
     /// Returns once nothing is under way any more.
@@ -132,17 +227,75 @@ impl Plain {
     }
 }
 
-/// Connects to a server, and says what it lacks that matters to everything.
+/// Sees that a data directory is all there is of its documents.
+async fn ensure_whole(store: &EmbeddedStore, settings: &Settings, advice: &str) -> anyhow::Result<()> {
+    let alone = ensure_alone(store).await;
+    alone.map_err(|error| anyhow!("cannot use {}: {}{advice}", settings.data.display(), error.message()))
+}
+
+/// The store as its users see it. A program that was built for debugging looks whether each answer keeps the contract.
+fn watched(store: &EmbeddedStore, sources: &Sources) -> Arc<dyn AtomicStore> {
+    match cfg!(debug_assertions) {
+        true => Arc::new(Checked::new(store.clone(), sources.clone())),
+        false => Arc::new(store.clone()),
+    }
+}
+
+/// What is done about the rule of several stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// It is recorded if there is none.
+    Record,
+    /// There must be one: nothing is written.
+    Look,
+}
+
+/// Connects to servers, and says what each lacks that matters to everything. Several are one store by their routes.
 pub(crate) async fn connect(
-    uri: &ConnectionString,
-    sole_writer: bool,
+    servers: &Servers,
+    sources: Sources,
+    rule: Rule,
+) -> anyhow::Result<(Arc<dyn DocumentStore>, Vec<Connected>)> {
+    let (mut parts, mut connected) = (Vec::new(), Vec::new());
+    for named in &servers.stores.0 {
+        let (store, server) = connect_one(named, servers, sources.clone()).await?;
+        parts.push((named, store));
+        connected.push(Connected { name: named.name.clone(), server });
+    }
+    let store = match parts.as_slice() {
+        [(named, store)] if servers.routes.is_empty() => {
+            let alone = ensure_alone(&**store).await;
+            alone.map_err(|error| anyhow!("cannot use the store {}: {error}", named.uri))?;
+            Arc::clone(store)
+        }
+        _ => {
+            let part = |(named, store): (&NamedStore, _)| Part::new(named.name.clone().unwrap_or_default(), store);
+            let parts = parts.into_iter().map(part).collect();
+            let routed = match rule {
+                Rule::Record => Routed::open(parts, &servers.routes, sources).await,
+                Rule::Look => Routed::open_recorded(parts, &servers.routes, sources).await,
+            };
+            Arc::new(routed.map_err(|error| anyhow!("cannot use these stores together: {error}"))?)
+        }
+    };
+    Ok((store, connected))
+}
+
+async fn connect_one(
+    named: &NamedStore,
+    servers: &Servers,
     sources: Sources,
 ) -> anyhow::Result<(Arc<dyn DocumentStore>, Arc<Server>)> {
-    let options = ConnectOptions { sole_writer, ..ConnectOptions::default() };
-    let connected = handfast_mongodb::connect(uri.secret(), sources, options).await;
+    let Servers { sole_writer, timeout, .. } = *servers;
+    let options = ConnectOptions { sole_writer, selection_timeout: timeout, ..ConnectOptions::default() };
+    let connected = handfast_mongodb::connect(named.uri.secret(), sources, options).await;
     let connection = connected.map_err(|error| {
-        let advice = if error.code() == Code::CommandNotSupported { "; --sole-writer says so" } else { "" };
-        anyhow!("cannot use the store {uri}: {error}{advice}")
+        let advice = match error.code() {
+            Code::CommandNotSupported => Some("--sole-writer says so".to_owned()),
+            _ => about_login(&error, &variable("store")),
+        };
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        anyhow!("cannot use the store {named}: {error}{advice}")
     })?;
     let server = connection.server;
     if !server.capabilities.has(Capability::AtomicUpdates) {
@@ -155,17 +308,22 @@ pub(crate) async fn connect(
 }
 
 /// A setting that would be passed over is a mistake.
-fn check(configuration: &Configuration) -> Result<(), Mistake> {
+pub(crate) fn check(configuration: &Configuration) -> Result<(), Mistake> {
     let is_given = |key: &&str| *configuration.origin(key) != Origin::Default;
     let settings = &configuration.settings;
     if settings.store.is_none() {
-        return match settings.sole_writer {
-            true => Err(configuration.mistake("sole-writer", "it is about a server, which `store` names")),
-            false => Ok(()),
+        return match REMOTE.iter().find(|key| is_given(key)) {
+            Some(key) => Err(configuration.mistake(key, "it is about a server, which `store` names")),
+            None => Ok(()),
         };
     }
+    check_routes(configuration)?;
     if let Some(key) = EMBEDDED.iter().find(|key| is_given(key)) {
-        return Err(configuration.mistake(key, "it is about a data directory: with `store` there is none"));
+        let text = format!(
+            "it is about a data directory: with `store` (from {}) there is none",
+            configuration.origin("store")
+        );
+        return Err(configuration.mistake(key, text));
     }
     if settings.auth {
         // MongoDB keeps its own users where ours would be.
@@ -174,9 +332,35 @@ fn check(configuration: &Configuration) -> Result<(), Mistake> {
     Ok(())
 }
 
+/// Several stores need routes, each to one of them; one store needs none.
+fn check_routes(configuration: &Configuration) -> Result<(), Mistake> {
+    let Some(servers) = Servers::of(&configuration.settings) else { return Ok(()) };
+    let names: Vec<&str> = servers.stores.0.iter().filter_map(|store| store.name.as_deref()).collect();
+    match (servers.stores.0.len(), servers.routes.as_slice()) {
+        (1, []) => Ok(()),
+        (1, _) if names.is_empty() => {
+            Err(configuration.mistake("route", "it is to a store with a name: NAME=mongodb://.."))
+        }
+        (_, []) => Err(configuration.mistake("store", "several stores need routes, which `route` gives")),
+        (_, routes) => {
+            let routing = Routing::new(&names, routes);
+            routing.map(drop).map_err(|error| configuration.mistake("route", error.message()))
+        }
+    }
+}
+
 /// Opens the data directory, or makes it.
 pub(crate) async fn open(settings: &Settings, sources: Sources) -> anyhow::Result<EmbeddedStore> {
-    Ok(EmbeddedStore::open(&settings.data, bounded(sources, settings), options(settings)).await?)
+    open_within(settings, bounded(sources, settings)).await
+}
+
+/// The same, with sources that have their bounds: those of a store and of its database are one.
+async fn open_within(settings: &Settings, sources: Sources) -> anyhow::Result<EmbeddedStore> {
+    let data = &settings.data;
+    // What cannot be looked at is told by whoever opens it.
+    let is_other = std::fs::metadata(data).is_ok_and(|metadata| !metadata.is_dir());
+    ensure!(!is_other, "{}", no_directory(data));
+    Ok(EmbeddedStore::open(&settings.data, sources, options(settings)).await?)
 }
 
 /// Opens the data directory to look at what is there: it must exist, and nothing expires.
@@ -186,19 +370,23 @@ pub(crate) async fn open_existing(settings: &Settings, sources: Sources) -> anyh
     Ok(EmbeddedStore::open_existing(&settings.data, sources, options).await?)
 }
 
-/// What one stage of a query may hold comes to every evaluation with time and chance.
+/// What one stage of a query may hold, and those of all together, comes to every evaluation with time and chance.
 fn bounded(sources: Sources, settings: &Settings) -> Sources {
-    sources.with_stage_bytes(usize::try_from(settings.sort_bytes.0).unwrap_or(usize::MAX))
+    let bytes = |bytes: Bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX);
+    sources.with_stage_bytes(bytes(settings.sort_bytes)).with_stage_total_bytes(bytes(settings.stage_bytes_total))
 }
 
 /// Fails if there is no data directory.
 pub(crate) fn must_exist(settings: &Settings) -> anyhow::Result<()> {
     let data = &settings.data;
-    let what = "choose another directory with --data";
     let metadata = std::fs::metadata(data)
-        .map_err(|error| anyhow!("cannot read the data directory {}: {error}; {what}", data.display()))?;
-    ensure!(metadata.is_dir(), "{} is no directory; {what}", data.display());
+        .map_err(|error| anyhow!("cannot read the data directory {}: {error}; {ANOTHER_DIRECTORY}", data.display()))?;
+    ensure!(metadata.is_dir(), "{}", no_directory(data));
     Ok(())
+}
+
+fn no_directory(data: &Path) -> String {
+    format!("{} is no directory; {ANOTHER_DIRECTORY}", data.display())
 }
 
 /// What the settings say about the engine.

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use handfast_store::{CommitTimestamp, blocking};
@@ -69,7 +69,17 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).map_err(failed)?;
     for there in path.ancestors() {
         match there.canonicalize() {
-            Ok(resolved) => return Ok(path.strip_prefix(there).map_or(resolved.clone(), |rest| resolved.join(rest))),
+            Ok(resolved) => {
+                let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+                let whole = rest.components().fold(resolved, |path, part| match part {
+                    // What is made there is a directory, and no link: it leads back.
+                    Component::ParentDir => path.parent().map_or(path.clone(), Path::to_owned),
+                    part => path.join(part),
+                });
+                let leads_back = rest.components().any(|part| part == Component::ParentDir);
+                // To where there may be links again.
+                return if leads_back { self::resolved(&whole) } else { Ok(whole) };
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
         }

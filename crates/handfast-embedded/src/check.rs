@@ -15,11 +15,13 @@
 //! reported and left as it is: nobody can know what was in it.
 
 mod files;
+mod one;
 mod repair;
 mod scrub;
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -165,7 +167,13 @@ fn look(path: &Path, options: &Options, repair: Repair, progress: &mut dyn FnMut
     };
     let view = engine.view();
     match Catalog::load(view.as_ref()) {
-        Ok(catalog) => scrub::scrub(view.as_ref(), &catalog, &mut report, progress),
+        Ok(catalog) => {
+            let mut told = |at: &Progress| {
+                progress(at);
+                ControlFlow::Continue(())
+            };
+            scrub::scrub(view.as_ref(), &catalog, &mut report, &mut told);
+        }
         Err(error) => report.find(Remedy::None, format!("the catalog: {}", error.words())),
     }
     Ok(report)

@@ -9,9 +9,7 @@ const KEY_TOO_LONG: Code = Code(17280);
 
 /// The key of an `_id`: values that are equal have the same.
 pub(crate) fn of_id(id: RawBsonRef<'_>) -> Vec<u8> {
-    let mut encoded = Vec::with_capacity(16);
-    key::encode(id, &mut encoded);
-    encoded
+    key::encoded(id)
 }
 
 /// The key of a document's `_id`.

@@ -46,12 +46,16 @@ pub struct Options {
     /// What a `multi` update or delete may gather of `_id` keys by an index before it changes the first document, in
     /// bytes. If more documents match, it walks the collection by `_id` instead.
     pub gathered_bytes_max: usize,
-    /// Items that the loops of expressions (`$map`, `$filter`, `$reduce`) in a write's filter and change go through for
-    /// one document while other writers wait: a second or two. Beyond it the write is refused.
-    pub write_items_max: u64,
+    /// Steps (`Context::bound_steps` of handfast-mql) that a write's filter and change take for one document while other
+    /// writers wait: some milliseconds at most. What takes more is computed beside them.
+    pub turn_steps_max: u64,
     /// Whether checksums of records are verified on every read. Only a test of the tests switches it off.
     #[doc(hidden)]
     pub verify_checksums: bool,
+    /// Whether what lies in a damaged block is looked for in the journal. Only tests switch it off: of a small store the
+    /// journal has everything.
+    #[doc(hidden)]
+    pub salvage_from_journal: bool,
     /// Whether an acknowledgement waits for the sync. Only a test of the tests switches it off.
     #[doc(hidden)]
     pub acknowledge_after_sync: bool,
@@ -81,8 +85,9 @@ impl Default for Options {
             read_log_bytes_max: (64 * MIB) as usize,
             step_documents_max: 1000,
             gathered_bytes_max: (64 * MIB) as usize,
-            write_items_max: 10_000_000,
+            turn_steps_max: 20_000,
             verify_checksums: true,
+            salvage_from_journal: true,
             acknowledge_after_sync: true,
         }
     }

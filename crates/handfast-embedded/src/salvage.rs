@@ -91,7 +91,11 @@ pub(crate) fn describe(view: &dyn View, hole: &Unreadable) -> String {
         (None, Some(before)) => format!("documents before _id {}", id(before)),
         (None, None) => "all documents".to_owned(),
     };
-    format!("{place} cannot be read ({})", hole.causes.join(", "))
+    let elsewhere = match hole.elsewhere {
+        0 => String::new(),
+        count => format!("; {count} of them another data file or the journal has, too"),
+    };
+    format!("{place} cannot be read ({}){elsewhere}", hole.causes.join(", "))
 }
 
 /// The `_id` of a document that could be read, or else its key.

@@ -1,7 +1,7 @@
 //! Bits are flipped in the files of a store; every answer must be right, or say that data is damaged.
 //!
 //! `HANDFAST_FLIPS` says how many (default 40, 2,000 in continuous integration). Each flip is made in a copy of the
-//! directory; then the store is opened and every document is read, by a scan and by an index. A flip in what was synced of
+//! directory; then the store is opened and every document is read, by a scan and by an index, and judged by the contract. A flip in what was synced of
 //! the journal must be reported when the store is opened, whichever byte it hits.
 //!
 //! That a store which does not verify its checksums gives a wrong answer is shown in `src/check/tests.rs`, on bytes that were
@@ -16,6 +16,7 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_embedded::{EmbeddedStore, Error, Options, Repair, check};
 use handfast_mql::Code;
 use handfast_sim::directory::copy;
+use handfast_store::decorator::Checked;
 use handfast_store::{
     BatchLimit, Count, CreateIndexes, Delete, DeleteStatement, DocumentStore, Durability, Find, Hint, IndexSpec,
     Insert, Namespace, Random, SeededRandom, Sources, Update, UpdateSpec, UpdateStatement,
@@ -79,7 +80,10 @@ fn files(path: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 /// All documents, in the order of `_id`; or the code of the error.
-async fn read(store: &EmbeddedStore, hint: Option<&str>) -> Result<Vec<RawDocumentBuf>, handfast_store::Error> {
+async fn read(
+    store: &Checked<EmbeddedStore>,
+    hint: Option<&str>,
+) -> Result<Vec<RawDocumentBuf>, handfast_store::Error> {
     let mut find = Find::new(namespace(), rawdoc! {});
     find.hint = hint.map(|name| Hint::Name(name.to_owned()));
     let mut cursor = store.find(find).await?;
@@ -108,6 +112,7 @@ async fn ask(path: &Path, expected: &[RawDocumentBuf]) -> Answer {
         Err(Error::Damaged { .. } | Error::Corrupt(_) | Error::NewerFormat { .. }) => return Answer::ReportedAtOpen,
         Err(error) => return Answer::Wrong(format!("opening: {error}")),
     };
+    let store = Checked::new(store, Sources::seeded(1));
     let mut answer = Answer::Right;
     for hint in [None, Some("a_1")] {
         match read(&store, hint).await {
@@ -124,7 +129,7 @@ async fn ask(path: &Path, expected: &[RawDocumentBuf]) -> Answer {
         Ok(count) if count == expected.len() as u64 => {}
         other => return Answer::Wrong(format!("counted {other:?}")),
     }
-    store.close().await.unwrap();
+    store.into_inner().close().await.unwrap();
     answer
 }
 
@@ -233,10 +238,10 @@ async fn a_flip_in_the_synced_part_of_the_journal_is_reported_and_repaired_with_
     assert!(report.repaired.iter().any(|text| text.contains("dropped")), "{:?}", report.repaired);
     let again = check(directory.path(), Sources::seeded(1), options(), Repair::No, |_| {}).await.unwrap();
     assert!(again.is_clean(), "{:?}", again.findings);
-    let store = open(directory.path()).await.unwrap();
+    let store = Checked::new(open(directory.path()).await.unwrap(), Sources::seeded(1));
     let left = read(&store, None).await.unwrap();
     assert!(!left.is_empty() && left.len() < 20, "{} documents are left", left.len());
-    store.close().await.unwrap();
+    store.into_inner().close().await.unwrap();
 }
 
 /// Changes of one document that come one directly after the other: what a wrong order of batches would betray.

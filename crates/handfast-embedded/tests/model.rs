@@ -8,10 +8,11 @@ use std::cmp::Ordering;
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mql::Sort;
+use handfast_store::decorator::Checked;
 use handfast_store::memory::MemoryStore;
 use handfast_store::{
-    BatchLimit, CreateIndexes, Delete, DeleteStatement, DocumentStore, Explain, Explained, Find, IndexSpec, Insert,
-    Namespace, Random, SeededRandom, Sources, Update, UpdateSpec, UpdateStatement, Verbosity,
+    BatchLimit, CreateIndexes, Delete, DeleteStatement, DocumentStore, Explain, Explained, Find, Hint, IndexSpec,
+    Insert, Namespace, Random, SeededRandom, Sources, Update, UpdateSpec, UpdateStatement, Verbosity,
 };
 
 fn namespace() -> Namespace {
@@ -118,6 +119,17 @@ impl Dice {
                 used.push(path);
             }
         }
+        if self.below(5) == 0 {
+            let path = self.path();
+            let branch = || {
+                let (mut branch, asked) = (RawDocumentBuf::new(), rawdoc! { "$in": [self.value(), self.value()] });
+                let asked = if self.below(3) == 0 { RawBson::Document(asked) } else { self.value() };
+                branch.append(bson::raw::CString::try_from(path.to_str().unwrap().to_owned()).unwrap(), asked);
+                branch
+            };
+            let branches: Vec<_> = (0..1 + self.below(3)).map(|_| branch()).collect();
+            filter.append(bson::raw::cstr!("$or"), bson::RawArrayBuf::from_iter(branches));
+        }
         if self.below(4) == 0 && !used.iter().any(|path| path == "a") {
             filter.append(bson::raw::cstr!("a"), rawdoc! { "$elemMatch": self.element_condition() });
         }
@@ -177,6 +189,7 @@ fn in_order(sort: &RawDocument, documents: &[RawDocumentBuf]) -> bool {
 async fn run(seed: u64, rounds: u64) -> u64 {
     let directory = tempfile::tempdir().unwrap();
     let embedded = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.unwrap();
+    let embedded = Checked::new(embedded, Sources::seeded(1));
     let memory = MemoryStore::new(Sources::seeded(1));
     let dice = Dice(SeededRandom::new(seed));
     for (n, index) in indexes().into_iter().enumerate() {
@@ -220,12 +233,12 @@ async fn run(seed: u64, rounds: u64) -> u64 {
             }
         }
     }
-    embedded.close().await.unwrap();
+    embedded.into_inner().close().await.unwrap();
     compared
 }
 
 /// Whether both answered; then they answered the same.
-async fn compare(embedded: &EmbeddedStore, memory: &MemoryStore, dice: &Dice, place: &str) -> bool {
+async fn compare(embedded: &Checked<EmbeddedStore>, memory: &MemoryStore, dice: &Dice, place: &str) -> bool {
     let mut find = Find::new(namespace(), dice.filter());
     find.sort = dice.sort();
     let place = format!("{place}: {:?} sorted by {:?}", find.filter, find.sort);
@@ -258,4 +271,74 @@ async fn queries_answer_as_the_store_in_memory_does() {
     }
     println!("{compared} queries compared with {seeds} seeds");
     assert!(compared >= 100 * seeds, "most seeds ended early: {compared} queries compared with {seeds} seeds");
+}
+
+/// Strings around the length of the longest key, and far beyond it, that begin alike.
+fn long_text(dice: &Dice) -> String {
+    let lengths = [0, 1, 60_000, 64_900, 65_500, 65_521, 65_534, 65_535, 65_536, 70_000, 200_000];
+    let end = ["", "a", "b", "\u{0}", "\u{7f}", "ÿ"][dice.below(6) as usize];
+    let length = lengths[dice.below(lengths.len() as u64) as usize];
+    format!("{}{end}", "a".repeat(length))
+}
+
+fn question_of_long_text(dice: &Dice) -> RawBson {
+    let text = || long_text(dice);
+    RawBson::Document(match dice.below(9) {
+        0 => rawdoc! { "$gt": text() },
+        1 => rawdoc! { "$gte": text() },
+        2 => rawdoc! { "$lt": text() },
+        3 => rawdoc! { "$lte": text() },
+        4 => rawdoc! { "$gt": text(), "$lte": text() },
+        5 => rawdoc! { "$in": [text(), text()] },
+        6 => rawdoc! { "$gt": { "x": text() } },
+        7 => rawdoc! { "$lt": [text()] },
+        _ => return RawBson::String(text()),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_are_longer_than_a_key_are_looked_for_like_any_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let embedded = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.unwrap();
+    let memory = MemoryStore::new(Sources::seeded(1));
+    let dice = Dice(SeededRandom::new(1));
+    for key in [rawdoc! { "s": 1 }, rawdoc! { "s": -1 }, rawdoc! { "k": 1, "s": 1 }] {
+        let request = CreateIndexes { namespace: namespace(), indexes: vec![IndexSpec::new(key)] };
+        embedded.create_indexes(request.clone()).await.unwrap();
+        memory.create_indexes(request).await.unwrap();
+    }
+    for n in 0..60 {
+        let fits = |text: &String| text.len() < 64_950;
+        let text = std::iter::repeat_with(|| long_text(&dice)).find(fits).unwrap();
+        let document = match dice.below(4) {
+            // As an `_id` it is alone, for a key has to hold the index's part too.
+            0 => rawdoc! { "_id": text, "k": n },
+            1 => rawdoc! { "_id": n, "k": 1, "s": [text, "c"] },
+            _ => rawdoc! { "_id": n, "k": 1, "s": text },
+        };
+        let insert = Insert::new(namespace(), vec![document]);
+        let (one, other) = (embedded.insert(insert.clone()).await.unwrap(), memory.insert(insert).await.unwrap());
+        assert_eq!(one.inserted, other.inserted, "insert {n}");
+    }
+    for round in 0..300 {
+        let filter = match dice.below(3) {
+            0 => rawdoc! { "_id": question_of_long_text(&dice) },
+            1 => rawdoc! { "k": 1, "s": question_of_long_text(&dice) },
+            _ => rawdoc! { "s": question_of_long_text(&dice) },
+        };
+        let mut find = Find::new(namespace(), filter.clone());
+        find.sort = [rawdoc! { "_id": 1 }, rawdoc! { "s": -1, "_id": 1 }][dice.below(2) as usize].clone();
+        if dice.below(5) == 0 {
+            find.hint = Some(Hint::Key(rawdoc! { "s": 1 }));
+            find.min = Some(rawdoc! { "s": long_text(&dice) });
+        }
+        let asked = format!("round {round}: {} bytes of {filter:.80?}", filter.as_bytes().len());
+        let (one, other) = (all(&embedded, find.clone()).await, all(&memory, find).await);
+        let ids = |documents: &[RawDocumentBuf]| -> Vec<Vec<u8>> {
+            documents.iter().map(|document| document.as_bytes()[..40.min(document.as_bytes().len())].to_vec()).collect()
+        };
+        let (one, other) = (one.map_err(|error| format!("{asked}: {error}")).unwrap(), other.unwrap());
+        assert!(one == other, "{asked}: {:?} is not {:?}", ids(&one), ids(&other));
+    }
+    embedded.close().await.unwrap();
 }

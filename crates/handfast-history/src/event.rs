@@ -19,7 +19,8 @@
 //! | `txn` | a number for the transaction; without it an end belongs to the last beginning of its process |
 //! | `value` | the micro-operations: `["append",key,value]`, `["w",key,value]`, `["r",key,seen]`; with `invoke` what is planned, where `seen` is `null` |
 //! | `amounts` | for the bank: an amount of money (or `null`) for each micro-operation |
-//! | `time`, `error` | nanoseconds since the recorder began; why it did not commit. For people |
+//! | `time` | nanoseconds since the recorder began. For people |
+//! | `error` | why it did not commit, for people; a `fail` without one was rolled back by its client on purpose |
 //!
 //! Keys and values are integers or strings. A value is written to a key once in the whole history: so whoever reads it
 //! says whom it was from. A list that was never appended to reads as `[]` or `null`, a register never written as `null`.
@@ -138,7 +139,7 @@ pub struct Event {
     pub operations: Vec<MicroOp>,
     /// Since the recorder began.
     pub nanoseconds: Option<i64>,
-    /// Why it did not commit.
+    /// Why it did not commit. Without it a [`Fail`](EventKind::Fail) was rolled back by its client on purpose.
     pub error: Option<String>,
 }
 

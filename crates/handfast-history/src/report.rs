@@ -152,8 +152,10 @@ pub struct Counts {
     pub transactions: u64,
     /// Those that were told that they had committed.
     pub committed: u64,
-    /// Those that were told that they had not.
+    /// Those that were told that they had not, with an error: another was in their way.
     pub failed: u64,
+    /// Those that ended without effect and without an error: their clients rolled them back on purpose.
+    pub given_up: u64,
     /// Those of unknown outcome whose values were seen: they did commit.
     pub unknown_seen: u64,
     /// Those of unknown outcome of which nothing was seen.
@@ -179,7 +181,7 @@ pub struct Counts {
 pub struct Floors {
     /// Transactions that committed.
     pub committed: u64,
-    /// Transactions that failed because of another.
+    /// Transactions that failed because of another; those given up on purpose do not count.
     pub failed: u64,
     /// Reads that a snapshot served.
     pub old_version_reads: u64,

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::RawDocumentBuf;
 use bson::raw::cstr;
-use handfast_store::{DocumentStore, Result, Sources};
+use bson::{Document, RawDocumentBuf};
+use handfast_mql::Code;
+use handfast_store::{DocumentStore, Error, Result, Sources};
 use mongodb::Client;
 use mongodb::options::ConnectionString;
 
 use crate::capability::Capability;
 use crate::command::Command;
 use crate::concern::Concerns;
+use crate::contact::Contact;
 use crate::direct::DirectStore;
 use crate::error::{Effect, of_driver, unsupported};
 use crate::judged::JudgedStore;
@@ -20,6 +22,7 @@ use crate::place::Placed;
 use crate::probe::{self, Known};
 use crate::remote::Remote;
 use crate::server::{Hello, Product, Server};
+use crate::topology::{self, TopologyObserver};
 
 /// A store on a server, and what is known of the server.
 #[derive(Clone)]
@@ -30,7 +33,9 @@ pub struct Connection {
     pub server: Arc<Server>,
 }
 
-/// Connects to the servers of a connection string (`mongodb://..`), and finds out what they can do.
+/// Connects to the servers of a connection string (`mongodb://..`), and finds out what they can do. If none can be reached,
+/// that is told after 5 seconds, or after the `connectTimeoutMS` of the connection string if that is longer; its
+/// `serverSelectionTimeoutMS` stands above both.
 ///
 /// # Errors
 /// `BadValue` (2) for a connection string that is not valid, or asks for another durability than each write does; those of
@@ -40,17 +45,18 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     let parsed = options::parse(uri)?;
     let address = options::shown(uri)?;
     let majority_timeout = parsed.write_concern.as_ref().and_then(|concern| concern.w_timeout);
-    let client = client(parsed).await?;
-
-    let hello = client.database("admin").run_raw_command(Command::new(cstr!("hello"), 1).done()).await;
-    let hello = hello.map_err(|error| of_driver(error, Effect::Nothing))?;
+    let (client, hello) = contacted(parsed, options.observer, options.selection_timeout).await?;
     let hello = Hello::of(&RawDocumentBuf::try_from(&hello).map_err(handfast_mql::Error::from)?);
     let concerns = Concerns::new(hello.deployment, majority_timeout.map(millis));
     let remote = Arc::new(Remote::new(client, concerns, hello.statements_max, options.reply_timeout));
     let product = Product::ask(&remote).await?;
     let known = Known { product: &product.name, deployment: hello.deployment, is_ferretdb_1: product.is_ferretdb_1 };
     let unique = sources.ids.object_id().to_hex();
-    let capabilities = probe::run(&remote, known, &options.probe_database, &unique).await?;
+    let capabilities = probe::run(&remote, known, &options.probe_database, &unique).await;
+    let capabilities = capabilities.map_err(|error| match (error.code(), Product::is_handfast(&product.name)) {
+        (Code::IllegalOperation, true) => behind_handfast(&error),
+        _ => error,
+    })?;
     let server = Server { address, product: product.name, deployment: hello.deployment, capabilities };
     let server = Arc::new(server);
     let direct = DirectStore::new(remote, Arc::clone(&server), sources.clone());
@@ -64,10 +70,30 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     Ok(Connection { store: Arc::new(Placed::new(judged)), server })
 }
 
-/// The driver's client for a connection string.
-pub(crate) async fn client(parsed: ConnectionString) -> Result<Client> {
-    let client = Client::with_options(options::client_options(parsed).await?);
-    client.map_err(|error| of_driver(error, Effect::Nothing))
+/// The driver's client for a connection string, and what the first server says of itself (`hello`).
+pub(crate) async fn contacted(
+    parsed: ConnectionString,
+    observer: Option<TopologyObserver>,
+    selection_timeout: Duration,
+) -> Result<(Client, Document)> {
+    let contact = Arc::new(Contact::new(&parsed));
+    let mut options = options::client_options(parsed, selection_timeout).await?;
+    options.sdam_event_handler = Some(topology::handler(observer, Arc::clone(&contact)));
+    let client = Client::with_options(options).map_err(|error| of_driver(error, Effect::Nothing))?;
+    let admin = client.database("admin");
+    let hello = admin.run_raw_command(Command::new(cstr!("hello"), 1).done());
+    let hello = contact.make(hello.into_future()).await?;
+    Ok((client, hello))
+}
+
+/// A server that keeps a database for itself stands before another one.
+fn behind_handfast(error: &Error) -> Error {
+    let text = format!(
+        "it is a Handfast in front of another server, and cannot be behind one: name the server behind it, or use its own \
+         transactions ({})",
+        error.message()
+    );
+    Error::command(error.code(), text)
 }
 
 fn two_writers(server: &Server) -> handfast_store::Error {

@@ -5,11 +5,17 @@ use std::time::Duration;
 use handfast_mql::Code;
 use handfast_store::{Error, Result};
 use mongodb::options::{
-    Acknowledgment, ClientOptions, ConnectionString, HostInfo, ReadConcern, ReadPreference, ServerAddress,
+    Acknowledgment, AuthMechanism, ClientOptions, ConnectionString, Credential, HostInfo, ReadConcern, ReadPreference,
+    ServerAddress,
 };
+
+use crate::topology::TopologyObserver;
 
 /// How long an operation on documents may take until its answer is here, the selection of a server included.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a server is looked for when none is in reach, unless the connection string says otherwise
+/// (`serverSelectionTimeoutMS`): as drivers have it.
+pub const SELECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections to one server at most, unless the connection string says otherwise: as other drivers have it. This one's
 /// default of 10 would make the 11th transaction wait.
 pub const POOL_CONNECTIONS_MAX: u32 = 100;
@@ -23,17 +29,29 @@ pub struct ConnectOptions {
     /// How long an operation on documents may take until its answer is here, the selection of a server included. What
     /// may rightly take longer (aggregations, indexes, drops) is not bounded by it.
     pub reply_timeout: Duration,
+    /// How long a server is looked for when none is in reach, unless the connection string says otherwise
+    /// (`serverSelectionTimeoutMS`). The first contact takes no longer than 5 seconds, or the connection string's
+    /// `connectTimeoutMS` if that is more.
+    pub selection_timeout: Duration,
     /// Nobody else writes to the server as long as this store does: no other process, and no other store of this one.
     /// Servers without atomic updates ([`Capability::AtomicUpdates`](crate::Capability::AtomicUpdates)) are refused
     /// otherwise, because two writers would undo each other's writes there.
     pub sole_writer: bool,
     /// The database in which the server's capabilities are tried out, in a collection that is dropped again.
     pub probe_database: String,
+    /// Hears of each server as it is found, lost, or becomes another.
+    pub observer: Option<TopologyObserver>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        ConnectOptions { reply_timeout: REPLY_TIMEOUT, sole_writer: false, probe_database: PROBE_DATABASE.to_owned() }
+        ConnectOptions {
+            reply_timeout: REPLY_TIMEOUT,
+            selection_timeout: SELECTION_TIMEOUT,
+            sole_writer: false,
+            probe_database: PROBE_DATABASE.to_owned(),
+            observer: None,
+        }
     }
 }
 
@@ -57,7 +75,7 @@ pub(crate) fn parse(uri: &str) -> Result<ConnectionString> {
 }
 
 /// The driver's options: what the contract needs is set, what contradicts it refused.
-pub(crate) async fn client_options(parsed: ConnectionString) -> Result<ClientOptions> {
+pub(crate) async fn client_options(parsed: ConnectionString, selection_timeout: Duration) -> Result<ClientOptions> {
     check(&parsed)?;
     let mut options = ClientOptions::parse(parsed)
         .await
@@ -65,6 +83,7 @@ pub(crate) async fn client_options(parsed: ConnectionString) -> Result<ClientOpt
     // Whether to try again is for whoever knows what the request means.
     options.retry_reads = Some(false);
     options.retry_writes = Some(false);
+    options.server_selection_timeout.get_or_insert(selection_timeout);
     options.max_pool_size.get_or_insert(POOL_CONNECTIONS_MAX);
     options.app_name.get_or_insert_with(|| "handfast".to_owned());
     Ok(options)
@@ -80,6 +99,11 @@ fn check(parsed: &ConnectionString) -> Result<()> {
                 .to_owned(),
         ));
     }
+    if parsed.credential.as_ref().is_some_and(lacks_password) {
+        return Err(bad(
+            "there is a user without a password, and nobody is asked for one: USER:PASSWORD@HOST".to_owned()
+        ));
+    }
     if parsed.read_concern.as_ref().is_some_and(|concern| *concern != ReadConcern::majority()) {
         return Err(bad(
             "readConcernLevel: reads are of what a majority has; leave it out of the connection string".to_owned()
@@ -92,6 +116,13 @@ fn check(parsed: &ConnectionString) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Whether it is a login by a password, without one.
+fn lacks_password(credential: &Credential) -> bool {
+    use AuthMechanism as M;
+    let by_password = matches!(credential.mechanism, None | Some(M::ScramSha1 | M::ScramSha256 | M::Plain));
+    by_password && credential.username.is_some() && credential.password.is_none()
 }
 
 fn bad(text: String) -> Error {

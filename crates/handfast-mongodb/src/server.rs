@@ -15,6 +15,8 @@ mod tests;
 
 /// Statements of one command at most, if a server does not say.
 const STATEMENTS_MAX: usize = 100_000;
+/// What this project's own server is called.
+const HANDFAST: &str = "Handfast";
 
 /// The server, or servers, that a store is on.
 #[derive(Clone, Debug)]
@@ -49,7 +51,18 @@ pub(crate) struct Product {
     pub(crate) is_ferretdb_1: bool,
 }
 
+impl Server {
+    /// Whether it is a Handfast: one that speaks MongoDB's protocol, with transactions of its own.
+    pub fn is_handfast(&self) -> bool {
+        Product::is_handfast(&self.product)
+    }
+}
+
 impl Product {
+    pub(crate) fn is_handfast(name: &str) -> bool {
+        name.strip_prefix(HANDFAST).is_some_and(|version| version.starts_with(' '))
+    }
+
     /// Asks the server.
     ///
     /// # Errors
@@ -66,7 +79,7 @@ impl Product {
         let named = [
             ("FerretDB 1, version", of(build, "ferretdbVersion")),
             ("FerretDB", inner("ferretdb")),
-            ("Handfast", inner("handfast")),
+            (HANDFAST, inner("handfast")),
             ("MongoDB", of(build, "version")),
         ];
         let found = named.into_iter().find_map(|(name, version)| Some(format!("{name} {}", version?)));

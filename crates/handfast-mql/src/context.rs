@@ -15,6 +15,8 @@
 //! # Ok::<(), handfast_mql::Error>(())
 //! ```
 
+mod held;
+
 use std::sync::{
     Arc,
     atomic::{AtomicI32, AtomicU64, Ordering},
@@ -23,6 +25,8 @@ use std::sync::{
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
 use crate::{Code, Error, Result};
+
+pub use held::{Held, StageTotal};
 
 /// What the compilers of filters, updates, projections and pipelines are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,10 +69,12 @@ pub struct Context {
     pub interrupt: Interrupt,
     /// Bytes that one stage (a sort, a group, the results of a lookup) may hold.
     pub stage_bytes_max: usize,
+    /// What the stages of all queries may hold together.
+    pub stage_total: StageTotal,
     /// Bytes of large values that the evaluation under way has made.
     made_bytes: AtomicU64,
-    /// Items that loops may still go through.
-    items_left: AtomicU64,
+    /// Steps that evaluations may still take.
+    steps_left: AtomicU64,
 }
 
 impl Context {
@@ -81,8 +87,9 @@ impl Context {
             random: Random::new(seed),
             interrupt: Interrupt::default(),
             stage_bytes_max: STAGE_BYTES_MAX,
+            stage_total: StageTotal::default(),
             made_bytes: AtomicU64::new(0),
-            items_left: AtomicU64::new(u64::MAX),
+            steps_left: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -92,6 +99,7 @@ impl Context {
         let mut nested = Context::new(self.now, self.cluster_time, self.random.next_u64()).with_variables(variables);
         nested.interrupt = self.interrupt.clone();
         nested.stage_bytes_max = self.stage_bytes_max;
+        nested.stage_total = self.stage_total.clone();
         nested
     }
 
@@ -102,6 +110,13 @@ impl Context {
         self
     }
 
+    /// Shares a bound on what the stages of all queries hold.
+    #[must_use]
+    pub fn with_stage_total(mut self, stage_total: StageTotal) -> Self {
+        self.stage_total = stage_total;
+        self
+    }
+
     /// Lets somebody outside end the work.
     #[must_use]
     pub fn with_interrupt(mut self, interrupt: Interrupt) -> Self {
@@ -109,31 +124,50 @@ impl Context {
         self
     }
 
-    /// From now on, the loops of all evaluations together go through so many items and no more: for who evaluates where
-    /// others wait. `u64::MAX` takes the bound away. Returns what was left.
-    pub fn bound_items(&self, items_max: u64) -> u64 {
-        self.items_left.swap(items_max, Ordering::Relaxed)
+    /// From now on, all evaluations together take so many steps and no more: for who evaluates where others wait. A step
+    /// is an item of a loop in an expression, a condition on one value or element, a path of an update, or the reading of
+    /// a kilobyte to find them: some tens of nanoseconds, mostly. `u64::MAX` takes the bound away. Returns what was left:
+    /// 0 after an evaluation that needed more.
+    pub fn bound_steps(&self, steps_max: u64) -> u64 {
+        self.steps_left.swap(steps_max, Ordering::Relaxed)
     }
 
-    /// A loop goes on to its next item.
+    /// The evaluation goes on to its next step.
     ///
     /// # Errors
-    /// That of the interrupt; `OperationFailed` (96) beyond [`Context::bound_items`].
-    pub(crate) fn next_item(&self) -> Result<()> {
+    /// As [`Context::steps`].
+    pub(crate) fn step(&self) -> Result<()> {
+        self.steps(1)
+    }
+
+    /// The evaluation goes on to something that takes as long as so many steps.
+    ///
+    /// # Errors
+    /// That of the interrupt; `OperationFailed` (96) beyond [`Context::bound_steps`].
+    pub(crate) fn steps(&self, count: u64) -> Result<()> {
         self.interrupt.check()?;
         // One evaluation is one thread's: nothing is lost between the two.
-        match self.items_left.load(Ordering::Relaxed) {
-            u64::MAX => Ok(()),
-            0 => Err(Error::new(
-                Code::OperationFailed,
-                "$map, $filter and $reduce go through more items than a write may, as other writes wait for it: \
-                 compute the value with an aggregation and write the result",
-            )),
-            left => {
-                self.items_left.store(left - 1, Ordering::Relaxed);
-                Ok(())
-            }
+        let left = self.steps_left.load(Ordering::Relaxed);
+        if left == u64::MAX {
+            return Ok(());
         }
+        let rest = left.checked_sub(count);
+        self.steps_left.store(rest.unwrap_or(0), Ordering::Relaxed);
+        rest.map(|_| ()).ok_or_else(|| {
+            Error::new(
+                Code::OperationFailed,
+                "the filter and the change of a document take more steps than a write may while other writes wait for \
+                 it: match fewer elements, or compute the value with an aggregation and write the result",
+            )
+        })
+    }
+
+    /// The evaluation reads through so many bytes.
+    ///
+    /// # Errors
+    /// As [`Context::steps`].
+    pub(crate) fn read(&self, bytes: usize) -> Result<()> {
+        self.steps((bytes / STEP_BYTES) as u64)
     }
 
     /// A new evaluation has made nothing yet.
@@ -171,6 +205,12 @@ impl Context {
 
 /// MongoDB's bound for a stage that has to hold its input: 100 MB. There is no disk to spill to.
 pub const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// Bytes that are read in the time of one step, some tens of nanoseconds, where names are compared and lengths added.
+const STEP_BYTES: usize = 1024;
+
+/// What all stages of all queries hold together, unless it is said otherwise: 512 MB, five of the largest stages.
+pub const STAGE_TOTAL_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// How many bytes of large values the evaluation of one expression may make, in all: 1 GB. What lives at once is less;
 /// what is made takes time as well.

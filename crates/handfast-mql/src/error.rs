@@ -90,6 +90,7 @@ codes! {
     NoSuchSession = 206,
     IllegalOpMsgFlag = 223,
     QueryFeatureNotAllowed = 224,
+    IncompleteTransactionHistory = 217,
     TransactionTooOld = 225,
     ExceededTimeLimit = 262,
     OperationNotSupportedInTransaction = 263,

@@ -111,9 +111,19 @@ mod kind {
     pub(super) const DOUBLE_BITS: u8 = 5;
 }
 
+/// Room for the key of a number, a date or an ObjectId.
+const SHORT_BYTES: usize = 16;
+
 /// Appends the key of one value.
 pub fn encode(value: RawBsonRef<'_>, out: &mut Vec<u8>) {
     append(value, out, &mut Discard);
+}
+
+/// The key of one value: equal for values that are equal.
+pub fn encoded(value: RawBsonRef<'_>) -> Vec<u8> {
+    let mut key = Vec::with_capacity(SHORT_BYTES);
+    encode(value, &mut key);
+    key
 }
 
 /// Appends the key of one place of a compound key.

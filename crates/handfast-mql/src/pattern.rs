@@ -15,6 +15,8 @@ pub(crate) struct Pattern {
     regex: Regex,
     /// The pattern has a `$` that means the end of the text: in PCRE also before a newline that ends the text.
     before_last_newline: bool,
+    /// It may have look-around or a back-reference, which no automaton decides.
+    may_backtrack: bool,
 }
 
 /// MongoDB's bound for a pattern: 32764 bytes.
@@ -22,6 +24,12 @@ const PATTERN_BYTES_MAX: usize = 32_764;
 
 /// Steps of backtracking for one search, some tens of milliseconds.
 const BACKTRACKS_MAX: usize = 1_000_000;
+
+/// What a search with backtracking counts as, in steps of an evaluation: it may take [`BACKTRACKS_MAX`].
+const BACKTRACKING_STEPS: u64 = 10_000;
+
+/// Bytes of a text that an automaton goes through in the time of one step.
+const STEP_BYTES: usize = 64;
 
 /// What a compiled automaton may take, 10 MB: `(a{1000}){1000}` is refused.
 const COMPILED_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -58,7 +66,17 @@ impl Pattern {
         let regex = builder
             .build()
             .map_err(|error| Error::new(Code(51_091), format!("Regular expression is invalid: {error}")))?;
-        Ok(Pattern { regex, before_last_newline: pattern.contains('$') && !options.contains('m') })
+        Ok(Pattern {
+            regex,
+            before_last_newline: pattern.contains('$') && !options.contains('m'),
+            may_backtrack: may_backtrack(&translated),
+        })
+    }
+
+    /// What a search in the text counts as, in steps of an evaluation.
+    pub(crate) fn steps(&self, text: &str) -> u64 {
+        let automaton = (text.len() / STEP_BYTES) as u64;
+        if self.may_backtrack { BACKTRACKING_STEPS.saturating_add(automaton) } else { automaton }
     }
 
     /// Whether the pattern matches anywhere in the text.
@@ -95,6 +113,13 @@ impl Pattern {
     fn without_last_newline<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.before_last_newline { text.strip_suffix('\n') } else { None }
     }
+}
+
+/// Whether a pattern has what only backtracking can decide, or what looks like it.
+fn may_backtrack(pattern: &str) -> bool {
+    const SIGNS: [&str; 12] = ["(?=", "(?!", "(?<", "(?>", "(?(", "\\k", "\\g", "\\G", "\\K", "*+", "++", "?+"];
+    let escaped_digit = |pair: &[u8]| matches!(pair, [b'\\', b'1'..=b'9']);
+    SIGNS.iter().any(|sign| pattern.contains(sign)) || pattern.as_bytes().windows(2).any(escaped_digit)
 }
 
 fn too_hard(error: fancy_regex::Error) -> Error {

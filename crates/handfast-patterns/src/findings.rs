@@ -1,12 +1,72 @@
 //! What was found that is not as it must be: counted without a bound, kept within one.
 
+use std::ops::Deref;
+
 /// Findings kept; more are only counted.
 const KEPT_MAX: usize = 1000;
 
-/// Counts a finding, and keeps it if there is room.
-pub(crate) fn keep<F>(findings: &mut Vec<F>, count: &mut u64, finding: F) {
-    *count += 1;
-    if findings.len() < KEPT_MAX {
-        findings.push(finding);
+/// What a verification found: at most 1000 of them, and how many there are. It is a slice of those that were kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings<F> {
+    kept: Vec<F>,
+    count: u64,
+}
+
+impl<F> Findings<F> {
+    /// How many there are, also beyond those that were kept.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Counts a finding, and keeps it if there is room.
+    pub(crate) fn keep(&mut self, finding: F) {
+        self.count += 1;
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push(finding);
+        }
+    }
+
+    /// Adds what was found elsewhere.
+    pub(crate) fn join(&mut self, others: Findings<F>) {
+        self.count += others.count;
+        self.kept.extend(others.kept.into_iter().take(KEPT_MAX.saturating_sub(self.kept.len())));
+    }
+}
+
+impl<F> Default for Findings<F> {
+    fn default() -> Self {
+        Findings { kept: Vec::new(), count: 0 }
+    }
+}
+
+impl<F> Deref for Findings<F> {
+    type Target = [F];
+
+    fn deref(&self) -> &[F] {
+        &self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(findings: std::ops::Range<usize>) -> Findings<usize> {
+        let mut found = Findings::default();
+        findings.for_each(|finding| found.keep(finding));
+        found
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound_and_what_is_counted_has_none() {
+        let many = of(0..KEPT_MAX + 5);
+        assert_eq!((many.len(), many.count()), (KEPT_MAX, KEPT_MAX as u64 + 5));
+
+        let mut all = of(7..KEPT_MAX + 5);
+        all.join(many.clone());
+        assert_eq!((all.len(), all.count()), (KEPT_MAX, 2 * KEPT_MAX as u64 + 3));
+        assert_eq!(all[KEPT_MAX - 3..], [KEPT_MAX + 4, 0, 1], "the first of the others");
+        all.join(many);
+        assert_eq!((all.len(), all.count()), (KEPT_MAX, 3 * KEPT_MAX as u64 + 8));
     }
 }

@@ -24,6 +24,9 @@ use crate::{Error, Result};
 /// Documents of one insert: what a store takes at once, if they are not large.
 const INSERT_MAX: usize = 500;
 
+/// What a store says to an index that it cannot have, or has in another form.
+const LACKING: [Code; 3] = [Code::CommandNotSupported, Code::IndexOptionsConflict, Code::IndexKeySpecsConflict];
+
 /// A collection of a store, for steps.
 #[derive(Clone)]
 pub(crate) struct Steps {
@@ -59,10 +62,32 @@ impl Steps {
         &self.namespace
     }
 
+    /// Creates indexes. Where a store has no sparse or partial ones, an index that only keeps searches short holds all documents.
     pub(crate) async fn create_indexes(&self, indexes: impl IntoIterator<Item = IndexSpec>) -> Result<()> {
         let indexes: Vec<_> = indexes.into_iter().collect();
+        let error = match self.create_indexes_as_they_are(&indexes).await {
+            // Those that were made without it before are in the way now.
+            Err(Error::Store(error)) if LACKING.contains(&error.code()) => error,
+            created => return created,
+        };
+        tracing::debug!(%error, "indexes are made without what the store lacks");
+        let whole = indexes.into_iter().map(|index| match index.unique {
+            true => index,
+            false => IndexSpec { sparse: false, partial_filter: None, ..index },
+        });
+        let whole: Vec<_> = whole.collect();
+        match self.create_indexes_as_they_are(&whole).await {
+            // A unique one would be another one without it.
+            Err(Error::Store(again)) if again.code() == Code::CommandNotSupported => Err(again.into()),
+            Err(Error::Store(again)) if LACKING.contains(&again.code()) => Err(error.into()),
+            created => created,
+        }
+    }
+
+    async fn create_indexes_as_they_are(&self, indexes: &[IndexSpec]) -> Result<()> {
         let create = || {
-            let request = handfast_store::CreateIndexes { namespace: self.namespace.clone(), indexes: indexes.clone() };
+            let request =
+                handfast_store::CreateIndexes { namespace: self.namespace.clone(), indexes: indexes.to_vec() };
             self.store.create_indexes(request)
         };
         Ok(again(create).await.map(|_| ())?)
@@ -103,8 +128,19 @@ impl Steps {
 
     /// The first documents that match, in this order, at most `limit`.
     pub(crate) async fn find(&self, filter: &Document, sort: &Document, limit: u32) -> Result<Vec<Document>> {
+        self.find_after(0, filter, sort, limit).await
+    }
+
+    /// The same without the first `skip` of them.
+    pub(crate) async fn find_after(
+        &self,
+        skip: u64,
+        filter: &Document,
+        sort: &Document,
+        limit: u32,
+    ) -> Result<Vec<Document>> {
         let limit = Some(u64::from(limit));
-        let find = Find { sort: raw(sort)?, limit, ..Find::new(self.namespace.clone(), raw(filter)?) };
+        let find = Find { sort: raw(sort)?, skip, limit, ..Find::new(self.namespace.clone(), raw(filter)?) };
         let found = again(|| self.store.find_all(find.clone())).await?;
         found.iter().map(|document| self.read(document)).collect()
     }

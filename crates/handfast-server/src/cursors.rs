@@ -121,12 +121,18 @@ impl Cursors {
     pub(crate) fn open(&self, batches: Batches, description: Description, now: Duration) -> Outcome<i64> {
         let mut entries = lock(&self.table.entries);
         if entries.len() >= self.limits.open_max {
-            return Err(too_many(format!("there are already {} open cursors", entries.len())));
+            return Err(too_many(format!(
+                "there are already {} open cursors: close some, or raise max-cursors",
+                entries.len()
+            )));
         }
         let connection = description.connection;
         let own = entries.values().filter(|entry| entry.description.connection == connection).count();
         if own >= self.limits.per_connection_max {
-            return Err(too_many(format!("this connection already has {own} open cursors")));
+            let text = format!(
+                "this connection already has {own} open cursors: close some, or raise max-cursors-per-connection"
+            );
+            return Err(too_many(text));
         }
         let id = loop {
             // Positive, as some clients print it; chance keeps a client from guessing the cursor of another one.

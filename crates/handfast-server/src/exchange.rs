@@ -23,7 +23,10 @@ use crate::state::{Client, Shared};
 const INFLATE_INLINE_BYTES: usize = 1024 * 1024;
 
 /// A stored document of the greatest depth inside a command: `{bulkWrite: 1, ops: [{document: ..}]}` adds three levels.
-const NESTING_MAX: usize = depth::NESTING_MAX + 8;
+const NESTING_MAX: usize = depth::NESTING_MAX + LEVELS_AROUND;
+
+/// Levels for what stands around a document in a command.
+const LEVELS_AROUND: usize = 8;
 
 /// What becomes of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,7 +253,17 @@ fn check(msg: &OpMsg<'_>) -> Outcome<()> {
 
 fn check_document(document: &RawDocument) -> Outcome<()> {
     let limits = depth::Limits { nesting_max: NESTING_MAX, bytes_max: COMMAND_BYTES_MAX };
-    Ok(depth::check(document.as_bytes(), limits)?)
+    depth::check(document.as_bytes(), limits).map_err(|error| match error.code() {
+        Code::Overflow => {
+            let text = format!(
+                "the command is nested more than {NESTING_MAX} levels deep: a document that is stored may have {}, and \
+                 what stands around it {LEVELS_AROUND}",
+                depth::NESTING_MAX
+            );
+            CommandError::new(Code::Overflow, text)
+        }
+        _ => error.into(),
+    })
 }
 
 #[cfg(test)]

@@ -10,11 +10,13 @@
 //!
 //! `failCommand` ([`command`]) stands before a command, or puts a write concern error into its reply.
 //! `onPrimaryTransactionalWrite` ([`mod@write`]) stands between a retryable write and its commit, or between its commit and
-//! its reply. `maxTimeAlwaysTimeOut` ends every command that has a `maxTimeMS`.
+//! its reply. `maxTimeAlwaysTimeOut` ends every command that has a `maxTimeMS`. `pauseBeforeCommit` ([`commit`]) lets a commit
+//! wait that has begun.
 //!
 //! Source: the test plans of the drivers' specifications for transactions and retryable writes.
 
 pub(crate) mod command;
+pub(crate) mod commit;
 pub(crate) mod write;
 
 use std::sync::{Arc, Mutex};
@@ -24,6 +26,7 @@ use handfast_mql::Code;
 use tokio::sync::watch;
 
 use self::command::FailCommand;
+use self::commit::PauseBeforeCommit;
 use self::write::FailWrite;
 use crate::arguments::Arguments;
 use crate::error::{CommandError, Outcome};
@@ -34,6 +37,7 @@ use crate::lock::lock;
 pub(crate) struct FailPoints {
     command: Point<FailCommand>,
     write: Point<FailWrite>,
+    commit: Point<PauseBeforeCommit>,
     time: Point<()>,
 }
 
@@ -133,6 +137,7 @@ impl FailPoints {
         match name {
             FailCommand::NAME => Ok(self.command.set(mode, FailCommand::read(data)?)),
             FailWrite::NAME => Ok(self.write.set(mode, FailWrite::read(data)?)),
+            PauseBeforeCommit::NAME => Ok(self.commit.set(mode, PauseBeforeCommit::read(data)?)),
             TIME => {
                 Arguments::of_document("configureFailPoint.data", data)?.finish()?;
                 Ok(self.time.set(mode, ()))
@@ -154,6 +159,7 @@ impl FailPoints {
         match name {
             FailCommand::NAME => Ok(self.command.entered.subscribe()),
             FailWrite::NAME => Ok(self.write.entered.subscribe()),
+            PauseBeforeCommit::NAME => Ok(self.commit.entered.subscribe()),
             TIME => Ok(self.time.entered.subscribe()),
             other => Err(unknown(other)),
         }
@@ -161,7 +167,7 @@ impl FailPoints {
 }
 
 fn unknown(name: &str) -> CommandError {
-    let known = [FailCommand::NAME, FailWrite::NAME, TIME].join(", ");
+    let known = [FailCommand::NAME, FailWrite::NAME, PauseBeforeCommit::NAME, TIME].join(", ");
     CommandError::new(Code::FailPointSetFailed, format!("there is no fail point '{name}', only {known}"))
 }
 

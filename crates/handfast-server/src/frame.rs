@@ -18,6 +18,7 @@ use tokio::time::{Instant, Sleep, timeout_at};
 
 use crate::options::ConnectionLimits;
 use crate::reserve::{FREE_BYTES, Reserve, Reserved};
+use crate::tls;
 
 /// The buffer grows by at least this much.
 const READ_BYTES: usize = 8 * 1024;
@@ -41,6 +42,11 @@ pub(crate) enum ReadError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Wire(#[from] handfast_wire::Error),
+    #[error(
+        "the client speaks TLS (its connection string has tls=true), and there is none here: --tls-certificate and \
+         --tls-key bring it"
+    )]
+    Tls,
     #[error("the connection ended in the middle of a message")]
     Truncated,
     #[error("no message for {0:?}")]
@@ -100,6 +106,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             let mut missing = HEADER_BYTES.saturating_sub(self.buffer.len());
             if let Some(bytes) = self.buffer.first_chunk() {
                 let header = Header::decode(bytes);
+                if tls::is_hello(bytes) {
+                    return Err(ReadError::Tls);
+                }
                 let length = header.frame_bytes(&self.limits)?;
                 if self.buffer.len() >= length {
                     return Ok(Some(self.cut(header, length)));

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bson::DateTime;
+
 use crate::lock::lock;
 
 /// Collections that `top` keeps apart; what comes later is counted under no name.
@@ -66,6 +68,17 @@ impl Timed {
     }
 }
 
+/// Searches for outcomes of transactions and results of retryable writes whose time is over (MongoDB: the transaction reaper).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReaperJobs {
+    /// Those that came to their end.
+    pub(crate) count: u64,
+    /// When the last of them did.
+    pub(crate) last: Option<DateTime>,
+    /// What it removed.
+    pub(crate) last_removed: u64,
+}
+
 /// One command while it is counted.
 #[derive(Debug, Default)]
 struct CommandCounters {
@@ -125,6 +138,8 @@ pub struct Metrics {
     pub retried_commands: Counter,
     /// Their statements that had been done before.
     pub retried_statements: Counter,
+    /// Searches for outcomes and results whose time is over.
+    pub(crate) reaper: Mutex<ReaperJobs>,
     /// By kind.
     pub operations: OperationCounters,
     /// All that there are, by name.
@@ -144,6 +159,7 @@ impl Metrics {
             requests: Counter::default(),
             retried_commands: Counter::default(),
             retried_statements: Counter::default(),
+            reaper: Mutex::default(),
             operations: OperationCounters::default(),
             commands: commands.map(|name| (name, CommandCounters::default())).collect(),
             unknown_commands: Counter::default(),

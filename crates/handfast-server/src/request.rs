@@ -178,7 +178,10 @@ impl<'a> Request<'a> {
                 return Err(CommandError::new(Code::TypeMismatch, "the $db argument must be a string"));
             }
         };
-        check_database_name(request.database)?;
+        // Logins may name it, to hear that no mechanism is enabled there.
+        if !(request.database == EXTERNAL && matches!(request.name, "saslStart" | "logout")) {
+            check_database_name(request.database)?;
+        }
         if let Some(error) = generic.refused {
             return Err(error);
         }
@@ -235,6 +238,16 @@ impl<'a> Request<'a> {
         Arguments::of_command(path, &self.fields, self.sequences)
     }
 
+    /// The collection that the command is about, which it creates, fills or changes.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73) for a name of the system.
+    pub(crate) fn written_namespace(&self) -> Outcome<Namespace> {
+        let namespace = self.namespace()?;
+        check_written(&namespace)?;
+        Ok(namespace)
+    }
+
     /// The collection that the command is about.
     pub(crate) fn namespace(&self) -> Outcome<Namespace> {
         match self.subject {
@@ -257,6 +270,24 @@ impl<'a> Request<'a> {
             _ => Durability::Journaled,
         }
     }
+}
+
+/// Refuses to write to collections of the system, as MongoDB does. They can be read, and what an earlier version has left there
+/// can be dropped.
+///
+/// # Errors
+/// `InvalidNamespace` (73).
+pub(crate) fn check_written(namespace: &Namespace) -> Outcome<()> {
+    let collection = namespace.collection();
+    let is_open = match namespace.database() {
+        // Who may, the roles say.
+        "admin" => matches!(collection, "system.users" | "system.roles" | "system.version" | "system.keys"),
+        _ => false,
+    };
+    if !collection.starts_with("system.") || collection == "system.js" || is_open {
+        return Ok(());
+    }
+    Err(CommandError::new(Code::InvalidNamespace, format!("Invalid system namespace: {namespace}")))
 }
 
 fn document<'a>(name: &str, value: RawBsonRef<'a>) -> Outcome<&'a RawDocument> {
@@ -322,6 +353,9 @@ fn write_concern(document: &RawDocument) -> Outcome<WriteConcern> {
 
 /// The read concern level of a read that sees one moment, and can name it.
 pub(crate) const SNAPSHOT: &str = "snapshot";
+
+/// The database of users whose passwords are somewhere else: there are none.
+pub(crate) const EXTERNAL: &str = "$external";
 
 /// There is one copy of the data, and reads see what is committed: every level holds, and so does every moment that the
 /// client has heard of (`afterClusterTime`).

@@ -26,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::options::{Address, Options};
 use crate::refusal;
 use crate::state::{Client, Shared, begun};
+use crate::tls;
 
 /// How often the cluster time is set, and transactions are looked at for their time: what they hold goes that much later
 /// at most.
@@ -242,12 +243,15 @@ fn spawn_tls(
         };
         match handshake {
             Ok(Ok(stream)) => {
+                if let Some(name) = stream.get_ref().1.server_name() {
+                    client.dialled(name);
+                }
                 let (reader, writer) = tokio::io::split(stream);
                 connection::serve(&shared, &client, reader, writer).await;
             }
             Ok(Err(error)) => {
                 shared.metrics.connections_broken.increment();
-                warn!(client = client.remote, %error, "a TLS handshake failed");
+                warn!(client = client.remote, %error, why = tls::why(&error), "a TLS handshake failed");
             }
             Err(_) => {
                 shared.metrics.connections_broken.increment();

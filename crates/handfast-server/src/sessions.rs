@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! number     none ── Recorded (from before a restart) ── Writes ── Open ── Committing ── Committed
-//!                                                                   └───── Aborted
+//!                                                                   │           ├─ InDoubt ── Committing, once more
+//!                                                                   └───────────┴─ Aborted
 //! ```
 
 use std::collections::HashMap;
@@ -44,9 +45,19 @@ struct Session {
     /// What it reads outside of transactions, if it asked for a snapshot.
     snapshot: Option<Arc<SnapshotRead>>,
     turn: Option<Arc<tokio::sync::Mutex<()>>>,
+    /// Its end was asked for while a commit was under way. It stays until that is settled: whoever asks what became of the
+    /// transaction would else be told that there is none, and run it again.
+    is_ending: bool,
 }
 
 impl Session {
+    /// Whether it can end now; if not, it ends with its commit. One whose commit is in doubt can: nobody may ever ask again,
+    /// and who does is told what the store knows.
+    fn ends(&mut self) -> bool {
+        self.is_ending = matches!(self.latest.as_deref(), Some(Latest { used: Use::Committing(_), .. }));
+        !self.is_ending
+    }
+
     /// Rolls back what is open in it.
     fn close(self) {
         abort(self.latest);
@@ -70,8 +81,11 @@ pub(crate) enum Use {
     Writes,
     /// A transaction that takes requests.
     Open(Arc<OpenTransaction>),
-    /// A transaction whose commit has begun, and is not known to have ended.
+    /// A transaction whose commit is under way.
     Committing(Arc<OpenTransaction>),
+    /// A transaction whose commit has ended in a way that does not tell whether it has happened. Nothing is under way: the
+    /// client's next commit, or the store, may tell.
+    InDoubt(Arc<OpenTransaction>),
     /// A transaction that was committed.
     Committed,
     /// A transaction that was rolled back, by its client or otherwise.
@@ -111,7 +125,7 @@ impl Sessions {
                 ),
             ));
         }
-        table.insert(id, Session { last_use: now, latest: None, snapshot: None, turn: None });
+        table.insert(id, Session { last_use: now, latest: None, snapshot: None, turn: None, is_ending: false });
         Ok(())
     }
 
@@ -139,6 +153,7 @@ impl Sessions {
         let session = table.get_mut(&id).ok_or_else(|| gone(id))?;
         let Some(next) = next(session.latest.as_deref())? else { return Ok(None) };
         let before = session.latest.replace(Box::new(next));
+        session.is_ending = false;
         drop(table);
         // Outside of the lock: a snapshot may be freed here.
         Ok(abort(before))
@@ -165,39 +180,69 @@ impl Sessions {
         Ok(())
     }
 
-    /// Changes the state of a transaction, if the session has not gone on to another one.
-    pub(crate) fn settle(&self, transaction: &Arc<OpenTransaction>, used: Use) {
+    /// Notes that a commit begins. If the transaction is not open, nor its commit in doubt, it must not: then this is
+    /// the session's newest number, if there is the session.
+    pub(crate) fn begin_commit(&self, transaction: &Arc<OpenTransaction>) -> Result<(), Option<Latest>> {
         let mut table = lock(&self.table);
         let latest = table.get_mut(&transaction.session).and_then(|session| session.latest.as_deref_mut());
-        if let Some(latest) = latest.filter(|latest| latest.is(transaction)) {
-            latest.used = used;
+        match latest {
+            Some(latest) if latest.is(transaction) => {
+                latest.used = Use::Committing(Arc::clone(transaction));
+                Ok(())
+            }
+            latest => Err(latest.cloned()),
+        }
+    }
+
+    /// Changes the state of a transaction, if the session has not gone on to another one; ends a session that waited for that.
+    pub(crate) fn settle(&self, transaction: &Arc<OpenTransaction>, used: Use) {
+        let mut table = lock(&self.table);
+        let Some(session) = table.get_mut(&transaction.session) else { return };
+        let Some(latest) = session.latest.as_deref_mut().filter(|latest| latest.is(transaction)) else { return };
+        latest.used = used;
+        if session.is_ending {
+            let ended = table.remove(&transaction.session);
+            drop(table);
+            ended.into_iter().for_each(Session::close);
         }
     }
 
     /// Ends a session and rolls back what is open in it; `false` if there was none.
     pub(crate) fn end(&self, id: SessionId) -> bool {
-        let removed = lock(&self.table).remove(&id);
-        removed.map(Session::close).is_some()
+        let mut table = lock(&self.table);
+        let Some(session) = table.get_mut(&id) else { return false };
+        let ended = if session.ends() { table.remove(&id) } else { None };
+        drop(table);
+        ended.into_iter().for_each(Session::close);
+        true
     }
 
     /// Ends the sessions that are meant, and returns them.
     pub(crate) fn end_where(&self, meant: impl Fn(&SessionId) -> bool) -> Vec<SessionId> {
-        let removed: Vec<_> = lock(&self.table).extract_if(|id, _| meant(id)).collect();
-        ended(removed)
+        self.end_those(|id, _| meant(id))
     }
 
     /// Ends all sessions, and returns them.
     pub(crate) fn end_all(&self) -> Vec<SessionId> {
-        let removed = std::mem::take(&mut *lock(&self.table));
-        ended(removed)
+        self.end_those(|_, _| true)
     }
 
     /// Forgets those that have not been named for too long, and returns them.
     pub(crate) fn expire(&self, now: Duration) -> Vec<SessionId> {
-        let expired: Vec<_> = lock(&self.table)
-            .extract_if(|_, session| now.saturating_sub(session.last_use) >= SESSION_TIMEOUT)
+        self.end_those(|_, session| now.saturating_sub(session.last_use) >= SESSION_TIMEOUT)
+    }
+
+    fn end_those(&self, meant: impl Fn(&SessionId, &Session) -> bool) -> Vec<SessionId> {
+        let mut ids = Vec::new();
+        let removed: Vec<_> = lock(&self.table)
+            .extract_if(|id, session| {
+                let meant = meant(id, session);
+                ids.extend(meant.then_some(*id));
+                meant && session.ends()
+            })
             .collect();
-        ended(expired)
+        removed.into_iter().for_each(|(_, session)| session.close());
+        ids
     }
 
     /// Rolls back transactions whose time is over, and returns them.
@@ -221,11 +266,11 @@ impl Sessions {
         expired
     }
 
-    /// The transactions that are open.
+    /// The transactions that are open, or are not known to have ended.
     pub(crate) fn transactions(&self) -> Vec<Arc<OpenTransaction>> {
         let table = lock(&self.table);
         let open = table.values().filter_map(|session| match &session.latest.as_deref()?.used {
-            Use::Open(open) | Use::Committing(open) => Some(Arc::clone(open)),
+            Use::Open(open) | Use::Committing(open) | Use::InDoubt(open) => Some(Arc::clone(open)),
             _ => None,
         });
         open.collect()
@@ -239,14 +284,6 @@ impl Sessions {
     pub(crate) fn len(&self) -> usize {
         lock(&self.table).len()
     }
-}
-
-fn ended(sessions: impl IntoIterator<Item = (SessionId, Session)>) -> Vec<SessionId> {
-    let end = |(id, session): (SessionId, Session)| {
-        session.close();
-        id
-    };
-    sessions.into_iter().map(end).collect()
 }
 
 fn gone(id: SessionId) -> CommandError {
@@ -269,7 +306,10 @@ fn abort(latest: Option<Box<Latest>>) -> Option<Arc<OpenTransaction>> {
 
 impl Latest {
     fn is(&self, transaction: &Arc<OpenTransaction>) -> bool {
-        matches!(&self.used, Use::Open(open) | Use::Committing(open) if Arc::ptr_eq(open, transaction))
+        match &self.used {
+            Use::Open(open) | Use::Committing(open) | Use::InDoubt(open) => Arc::ptr_eq(open, transaction),
+            Use::Recorded | Use::Writes | Use::Committed | Use::Aborted { .. } => false,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What all connections share, and what is known of one of them.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bson::RawBsonRef;
@@ -20,7 +20,7 @@ use crate::commands::{COMMANDS, TEST_COMMANDS};
 use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
 use crate::lock::lock;
-use crate::metrics::{Metrics, NamespaceCounters};
+use crate::metrics::{Metrics, NamespaceCounters, ReaperJobs};
 use crate::operations::{Operations, Place};
 use crate::options::{Options, Topology};
 use crate::reserve::Reserve;
@@ -147,8 +147,14 @@ impl Shared {
     /// Forgets outcomes of commits and retryable writes that nobody asks for any more.
     pub(crate) async fn forget_outcomes(&self) {
         match self.database.forget_outcomes(self.options.outcome_retention).await {
-            Ok(0) => {}
-            Ok(records) => info!(records, "old outcomes of transactions and retryable writes were forgotten"),
+            Ok(records) => {
+                let mut jobs = lock(&self.metrics.reaper);
+                let (count, last) = (jobs.count + 1, Some(self.sources.clock.now()));
+                *jobs = ReaperJobs { count, last, last_removed: records };
+                if records > 0 {
+                    info!(records, "old outcomes of transactions and retryable writes were forgotten");
+                }
+            }
             Err(error) => warn!(%error, "old outcomes of transactions and retryable writes cannot be forgotten"),
         }
     }
@@ -193,8 +199,10 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     /// Where it comes from.
     pub(crate) remote: String,
-    /// Where it arrived: what the client dialled, seen from here.
-    pub(crate) local: String,
+    /// Where it arrived.
+    local: String,
+    /// The name that the client dialled, with the port where it arrived: over TLS most say it.
+    dialled: OnceLock<String>,
     /// What the driver said of itself in its first `hello`.
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
     /// The command that it runs.
@@ -212,12 +220,25 @@ impl Client {
             id,
             remote,
             local,
+            dialled: OnceLock::new(),
             metadata: Mutex::new(None),
             place: Place::default(),
             used_last: Mutex::new(None),
             login: Login::default(),
             hung_up: AtomicBool::new(false),
         }
+    }
+
+    /// Keeps the name that the client dialled, as its TLS handshake says it (SNI, which never is an IP address). A client that
+    /// checks certificates can reach the server by no other.
+    pub(crate) fn dialled(&self, name: &str) {
+        let port = self.local.rsplit_once(':').map_or("", |(_, port)| port);
+        self.dialled.get_or_init(|| format!("{name}:{port}"));
+    }
+
+    /// What the client dialled, as far as that can be seen from here.
+    pub(crate) fn address(&self) -> &str {
+        self.dialled.get().unwrap_or(&self.local)
     }
 
     /// Counts that it used a collection. Most use the same one again, which is then not looked up.

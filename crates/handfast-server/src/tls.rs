@@ -2,13 +2,15 @@
 //!
 //! The files are read once, at the start. A handshake that does not end in time, or goes wrong, ends its connection.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use handfast_wire::{HEADER_BYTES, Header, OpCode};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{InvalidMessage, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 /// Which of the files is wrong.
@@ -112,6 +114,24 @@ fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static
         return Err(TlsError::content(file, path, "there is no certificate in it".to_owned()));
     }
     Ok(read)
+}
+
+/// Whether this is how a TLS handshake begins, and no message: a record of a handshake, of version 3 of SSL or later, that
+/// is a `ClientHello`. A message of such a length has an operation that there is.
+pub(crate) fn is_hello(bytes: &[u8; HEADER_BYTES]) -> bool {
+    let is_hello = matches!(bytes, [0x16, 3, _, _, _, 1, ..]);
+    is_hello && matches!(Header::decode(bytes).op_code, OpCode::Other(_))
+}
+
+/// What may be behind a handshake that failed, where the error does not say it.
+pub(crate) fn why(error: &io::Error) -> Option<&'static str> {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    match cause {
+        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            Some("what came is no TLS; a MongoDB client needs tls=true in its connection string")
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -135,7 +135,9 @@ async fn once(shared: &Shared, session: SessionId, number: i64) -> Outcome<Enter
         again = latest.number == number;
         match latest.used {
             Use::Writes if again => Ok(None),
-            Use::Open(_) | Use::Committing(_) | Use::Committed | Use::Aborted { .. } if again => {
+            // The store's record says what it was used for; if not for writes, the number stays what it was.
+            Use::Recorded if again => Ok(None),
+            Use::Open(_) | Use::Committing(_) | Use::InDoubt(_) | Use::Committed | Use::Aborted { .. } if again => {
                 let text = "Must specify autocommit=false on all operations of a multi-statement transaction.";
                 Err(CommandError::new(Code::InvalidOptions, text))
             }
@@ -217,7 +219,7 @@ fn current(shared: &Shared, session: SessionId, number: i64) -> Outcome<(Arc<Ope
     }
     match latest.used {
         Use::Open(open) => Ok((open, false)),
-        Use::Committing(open) => Ok((open, true)),
+        Use::Committing(open) | Use::InDoubt(open) => Ok((open, true)),
         Use::Committed => Err(committed(number)),
         Use::Aborted { .. } => Err(aborted(number)),
         Use::Writes | Use::Recorded => Err(not_in_progress(number, Some(latest.number))),

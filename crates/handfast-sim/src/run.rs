@@ -208,12 +208,13 @@ impl fmt::Display for Outcome {
         let counts = &self.verdict.report.counts;
         write!(
             f,
-            "{:?} {:?} seed {}: {} committed, {} failed, {}+{} unknown, {} reads, {} of old versions",
+            "{:?} {:?} seed {}: {} committed, {} failed, {} given up, {}+{} unknown, {} reads, {} of old versions",
             self.workload.kind,
             self.options.expectation.isolation,
             self.options.seed,
             counts.committed,
             counts.failed,
+            counts.given_up,
             counts.unknown_seen,
             counts.unknown_unseen,
             counts.reads,

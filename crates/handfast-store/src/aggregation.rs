@@ -31,7 +31,7 @@ use handfast_mql::{Code, CompileOptions, Context};
 
 use self::documents::Documents;
 use self::source::Source;
-pub use self::write::is_temporary;
+pub use self::write::{is_temporary, is_temporary_of};
 use crate::*;
 
 /// Documents of a batch between two steps at most.

@@ -3,6 +3,8 @@
 //! [`Change::apply`] is a function from a document to a document. A backend runs it on the document as it is at the
 //! moment of the write: it matches the filter once more, so that a document that no longer matches is left alone.
 
+use std::borrow::Cow;
+
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::update::{Applied, UpdateOptions, UpdateSource, check_upsert_filter};
 use handfast_mql::{Code, CompileOptions, Context, Filter, Projection, Sort, Update};
@@ -14,6 +16,9 @@ use crate::{
 
 #[cfg(test)]
 mod tests;
+
+/// MongoDB's code of constants without a pipeline.
+const CONSTANTS_WITHOUT_PIPELINE: Code = Code(51_198);
 
 /// A filter and what happens to the documents that match it.
 #[derive(Debug)]
@@ -29,8 +34,13 @@ impl Change {
     /// Compiles a statement of an update with these variables of `let`.
     ///
     /// # Errors
-    /// Those of the language; `FailedToParse` (9) for a replacement of many documents, or a sort of many.
+    /// Those of the language; `FailedToParse` (9) for a replacement of many documents, or a sort of many; 51198 for
+    /// constants of a change that has no use for them.
     pub fn of_statement(statement: &UpdateStatement, variables: &RawDocument) -> Result<Self> {
+        if matches!(statement.update, UpdateSpec::Document(_)) && !statement.constants.is_empty() {
+            let text = "Constant values may only be specified for pipeline updates";
+            return Err(Error::command(CONSTANTS_WITHOUT_PIPELINE, text));
+        }
         let options = CompileOptions::with_variables(&joined(variables, &statement.constants)?)?;
         let change = Change {
             filter: Filter::compile(&statement.filter, &options)?,
@@ -103,9 +113,9 @@ impl Change {
 ///
 /// # Errors
 /// `InvalidBSON` (22).
-pub fn joined(variables: &RawDocument, constants: &RawDocument) -> Result<RawDocumentBuf> {
+pub fn joined<'d>(variables: &'d RawDocument, constants: &RawDocument) -> Result<Cow<'d, RawDocument>> {
     if constants.is_empty() {
-        return Ok(variables.to_owned());
+        return Ok(Cow::Borrowed(variables));
     }
     let mut joined = constants.to_owned();
     for element in variables {
@@ -114,7 +124,7 @@ pub fn joined(variables: &RawDocument, constants: &RawDocument) -> Result<RawDoc
             joined.append(name, value);
         }
     }
-    Ok(joined)
+    Ok(Cow::Owned(joined))
 }
 
 fn compile(spec: &UpdateSpec, array_filters: &[RawDocumentBuf], options: CompileOptions) -> Result<Update> {

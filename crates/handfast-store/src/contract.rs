@@ -13,17 +13,20 @@
 //! or, when it names several documents, done for a prefix of them: the same as an answer that got lost. What was computed
 //! for it, or for a cursor that is dropped, ends soon, on whatever thread it is: that is all that a time limit needs.
 
+mod by_reading;
 mod shared;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 
 use crate::{
-    Aggregate, AtomicBatch, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, CommitTimestamp, Count,
-    CreateIndexes, Delete, DeleteOutcome, Distinct, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome,
-    IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Page, RenameCollection, Result, Update,
-    UpdateOutcome,
+    Aggregate, AtomicBatch, BatchLimit, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats,
+    CommitTimestamp, Count, CreateIndexes, Delete, DeleteOutcome, Distinct, DropIndexes, Explain, Find, FindAndModify,
+    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, Page, RenameCollection,
+    Result, Update, UpdateOutcome,
 };
+
+pub use by_reading::check_by_reading;
 
 /// Documents in collections, one of which is changed all or nothing.
 #[async_trait]
@@ -80,6 +83,15 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// Changes what `collMod` can change: the lifetime of a TTL index.
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf>;
 
+    /// Refuses what [`DocumentStore::rename_collection`] would refuse for the names alone, whatever is there: for who has
+    /// something to do before.
+    ///
+    /// # Errors
+    /// `CommandNotSupported` (115) for two names in stores of which neither knows of the other.
+    fn check_rename(&self, _from: &Namespace, _to: &Namespace) -> Result<()> {
+        Ok(())
+    }
+
     /// Gives a collection another name, in one step.
     async fn rename_collection(&self, request: RenameCollection) -> Result<()>;
 
@@ -97,6 +109,18 @@ pub trait DocumentStore: Send + Sync + 'static {
 
     /// Counts and sizes of a collection; zeros if it does not exist.
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats>;
+
+    /// Reads all of a collection, and compares each index with the documents where the backend can see what it holds.
+    /// Another one says how many keys its documents have: [`check_by_reading`].
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26) if the collection does not exist.
+    ///
+    /// # Cancellation
+    /// The reading ends soon.
+    async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
+        check_by_reading(self, namespace).await
+    }
 
     /// Returns once everything acknowledged before the call is durable.
     async fn flush(&self) -> Result<()>;
@@ -125,8 +149,9 @@ pub trait AtomicStore: DocumentStore {
     /// for changed.
     ///
     /// # Errors
-    /// `WriteConflict` (112) as said above; `DuplicateKey` if a unique index would be violated; `TransactionTooOld`
-    /// (225) for a ticket that a later one of its session has replaced.
+    /// `WriteConflict` (112) as said above, and if a unique key of the batch was taken by a document that came, or was
+    /// changed, after `read_at`: the batch was made by one who could not see that. `DuplicateKey` if a unique index would
+    /// be violated in any other way. `TransactionTooOld` (225) for a ticket that a later one of its session has replaced.
     async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp>;
 }
 

@@ -41,8 +41,7 @@ impl DistinctValues {
             if value == RawBsonRef::Undefined {
                 continue;
             }
-            let mut encoded = Vec::new();
-            key::encode(value, &mut encoded);
+            let encoded = key::encoded(value);
             if !self.values.contains_key(&encoded) {
                 // An element of an array takes its type, its index as text, and its value.
                 self.bytes += encoded.len() + 8;

@@ -32,7 +32,7 @@
 //! | whoever uses a store | [`contract`], then [`request`], [`outcome`], [`error`]; [`StoreExt`] for short forms |
 //! | whoever writes a backend | [`insertion`], [`index`], [`selection`], [`change`], [`distinct`], [`aggregation`]: what every backend does in the same way, as functions; [`page`]; and the suite of the module `conformance` (feature `conformance`), which every backend passes |
 //! | whoever tests what stands on a store | [`memory`], [`decorator::Faulty`], [`decorator::Checked`], [`Sources::seeded`] |
-//! | whoever runs one | [`decorator::Metered`], [`expiry`] |
+//! | whoever runs one | [`decorator::Metered`], [`expiry`]; [`routed`] for several as one |
 //!
 //! # What is not
 //!
@@ -57,16 +57,18 @@ pub mod notation;
 pub mod outcome;
 pub mod page;
 pub mod request;
+pub mod routed;
 pub mod selection;
 pub mod source;
 pub mod ticket;
 
 pub use blocking::{blocking, blocking_if};
-pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot};
+pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot, check_by_reading};
 pub use error::{Applied, Error, ErrorClass, Result};
 pub use ext::StoreExt;
 pub use memory::MemoryStore;
 pub use outcome::*;
 pub use request::*;
+pub use routed::Routed;
 pub use source::{Clock, CountingIds, IdSource, ManualClock, ObjectIds, Random, SeededRandom, Sources, SystemClock};
-pub use ticket::Ticket;
+pub use ticket::{Asked, Ticket};

@@ -134,6 +134,30 @@ pub struct CollectionStats {
     pub index_bytes: Vec<(String, u64)>,
 }
 
+/// Whether the documents of a collection and its indexes agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectionCheck {
+    /// Documents that were read.
+    pub documents: u64,
+    /// Its indexes, `_id_` first.
+    pub indexes: Vec<IndexCheck>,
+    /// What is not as it should be, for people.
+    pub errors: Vec<String>,
+    /// How many of them are about documents.
+    pub documents_damaged: u64,
+}
+
+/// What was found of one index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexCheck {
+    /// Its name.
+    pub name: String,
+    /// Keys that it holds.
+    pub keys: u64,
+    /// Whether it holds the keys of all documents, and no others.
+    pub valid: bool,
+}
+
 /// A moment in the order of commits of one store: 0 is before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitTimestamp(pub u64);

@@ -3,7 +3,7 @@
 mod atomic;
 mod namespace;
 
-pub use atomic::{AtomicBatch, Creation, DocumentWrite, Read};
+pub use atomic::{AtomicBatch, Before, Creation, DocumentWrite, Read};
 pub use namespace::{DATABASE_NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
@@ -194,7 +194,7 @@ impl Update {
 }
 
 /// Which form of the document a find-and-modify returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReturnDocument {
     /// As it was.
     #[default]

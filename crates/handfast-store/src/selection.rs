@@ -4,6 +4,10 @@
 //! [`Selection::cursor`] does the rest. What the backend's planner already did (an index gave the order, the bounds were
 //! the whole filter) it says in [`Given`], and it is not done again.
 
+mod point;
+
+pub use point::id_alone;
+
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::filter::{Comparison, Predicate};
@@ -210,7 +214,7 @@ fn sort(
     filtered: bool,
 ) -> Result<Box<dyn Iterator<Item = Match> + Send>> {
     let kept = selection.limit.map(|limit| limit.saturating_add(selection.skip));
-    let mut sorter = Sorter::new(kept.and_then(|kept| usize::try_from(kept).ok()), selection.context.stage_bytes_max);
+    let mut sorter = Sorter::new(kept.and_then(|kept| usize::try_from(kept).ok()), &selection.context);
     for candidate in candidates {
         let candidate = candidate?;
         if let Some(position) = selection.matching(&candidate.document, filtered)? {
@@ -236,12 +240,7 @@ pub fn named_ids(filter: &Filter) -> Option<Vec<RawBsonRef<'_>>> {
 
 /// [`named_ids`], as keys.
 pub fn named_keys(filter: &Filter) -> Option<Vec<Vec<u8>>> {
-    let encoded = |id| {
-        let mut encoded = Vec::new();
-        key::encode(id, &mut encoded);
-        encoded
-    };
-    named_ids(filter).map(|ids| ids.into_iter().map(encoded).collect())
+    named_ids(filter).map(|ids| ids.into_iter().map(key::encoded).collect())
 }
 
 /// Whether a find may have the bounds that it has.

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
-use handfast_mql::context::STAGE_BYTES_MAX;
-use handfast_mql::expression::may_loop;
+use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX, StageTotal};
+use handfast_mql::expression::may_take_long;
 use handfast_mql::{CompileOptions, Context, Expression};
 
 use crate::{Result, blocking_if};
@@ -65,6 +65,8 @@ pub struct Sources {
     pub ids: Arc<dyn IdSource>,
     /// Bytes that one stage of a query (a sort, a group, what a lookup finds) may hold in memory.
     pub stage_bytes_max: usize,
+    /// What the stages of all queries may hold together; copies of these sources share it.
+    pub stage_total: StageTotal,
     /// The time of day at the clock's start, as it was thought to be when these sources were made: for
     /// [`Sources::steady_now`].
     pub start: DateTime,
@@ -84,7 +86,14 @@ impl Sources {
 
     fn of(clock: Arc<dyn Clock>, random: Arc<dyn Random>, ids: Arc<dyn IdSource>) -> Self {
         let start = moved(clock.now(), -millis(clock.elapsed()));
-        Sources { clock, random, ids, stage_bytes_max: STAGE_BYTES_MAX, start }
+        Sources {
+            clock,
+            random,
+            ids,
+            stage_bytes_max: STAGE_BYTES_MAX,
+            stage_total: StageTotal::new(STAGE_TOTAL_BYTES_MAX),
+            start,
+        }
     }
 
     /// A clock that stands at [`ManualClock::START`], and chance and ids that follow from the seed alone. Whoever opens a store
@@ -125,7 +134,7 @@ impl Sources {
     pub async fn evaluate(&self, variables: RawDocumentBuf) -> Result<RawDocumentBuf> {
         let context = self.context(&RawDocumentBuf::new());
         let _stop = context.interrupt.stop_on_drop();
-        blocking_if(may_loop(&variables), move || evaluate(&variables, &context)).await
+        blocking_if(may_take_long(&variables), move || evaluate(&variables, &context)).await
     }
 
     /// With another bound on what one stage of a query may hold, in bytes.
@@ -134,11 +143,18 @@ impl Sources {
         Sources { stage_bytes_max, ..self }
     }
 
+    /// With another bound on what the stages of all queries may hold together, in bytes.
+    #[must_use]
+    pub fn with_stage_total_bytes(self, bytes_max: usize) -> Self {
+        Sources { stage_total: StageTotal::new(bytes_max), ..self }
+    }
+
     /// What the language needs for one request: its time, its chance, its bound, and the values of its variables.
     pub fn context(&self, variables: &RawDocument) -> Context {
         let now = self.clock.now();
         Context::new(now, cluster_time(now), self.random.next_u64())
             .with_stage_bytes(self.stage_bytes_max)
+            .with_stage_total(self.stage_total.clone())
             .with_variables(variables.to_owned())
     }
 

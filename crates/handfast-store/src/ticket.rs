@@ -19,6 +19,8 @@
 //! {_id: {session: UUID, part: 0}, number: 12, at: <date>, results: [{statement: 0, result: {..}}, ..]}
 //! ```
 //!
+//! An entry of a find-and-modify says also which document it `asked` for: a repetition that asks for another one is refused.
+//!
 //! `at` is the writing process's [`steady_now`](crate::Sources::steady_now): how old records of one run are can be told
 //! from it, whatever was done to the clock meanwhile.
 //!
@@ -35,7 +37,9 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
-use crate::{Changed, CommitTimestamp, Deleted, Error, FindAndModifyOutcome, Inserted, Namespace, Result};
+use crate::{
+    Changed, CommitTimestamp, Deleted, Error, FindAndModifyOutcome, Inserted, Namespace, Result, ReturnDocument,
+};
 
 #[cfg(test)]
 mod tests;
@@ -59,6 +63,60 @@ pub struct Ticket {
     pub number: i64,
     /// Which statement of the request, from 0. MongoDB's `stmtId`.
     pub statement: u32,
+    /// What is asked for, as far as whoever sends it again has to ask for the same.
+    pub asked: Asked,
+}
+
+/// What a request with a ticket asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Asked {
+    /// No document: whatever writes and commits answer fits every request of their kind.
+    #[default]
+    Nothing,
+    /// The document that a find-and-modify removes.
+    Removed,
+    /// A document that a find-and-modify changes, as it was before, or as it is after.
+    Changed {
+        /// Which of the two.
+        returns: ReturnDocument,
+        /// Whether it may be inserted.
+        upsert: bool,
+    },
+}
+
+impl Asked {
+    /// As the record has it.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Asked::Nothing => None,
+            Asked::Removed => Some("removed"),
+            Asked::Changed { returns: ReturnDocument::Before, .. } => Some("before"),
+            Asked::Changed { returns: ReturnDocument::After, .. } => Some("after"),
+        }
+    }
+
+    /// Refuses a repetition that asks for something else than what was found first: with MongoDB's codes, which compares that
+    /// and nothing more of the request.
+    fn check(self, entry: &RawDocument, result: &RawDocument) -> Result<()> {
+        // Nothing is there if another kind of request was first: then its result is of another kind.
+        let Ok(first) = entry.get_str("asked") else { return Ok(()) };
+        let is_insert = result.get_document("found").is_ok_and(|found| matches!(found.get("upserted"), Ok(Some(_))));
+        let (code, why) = match (first, self) {
+            (_, Asked::Nothing) => return Ok(()),
+            ("removed", Asked::Removed) => return Ok(()),
+            ("removed", Asked::Changed { .. }) => (40_606, "a document was removed, and this one asks for a change"),
+            (_, Asked::Changed { upsert: false, .. }) if is_insert => {
+                (40_608, "a document was inserted, and this one asks for a change only")
+            }
+            (_, Asked::Removed) => (40_609, "a document was changed, and this one asks for a removal"),
+            (first, asked) if Some(first) == asked.name() => return Ok(()),
+            ("before", _) => (40_611, "it wants the document after the change, and the one before is stored"),
+            (_, _) => (40_612, "it wants the document before the change, and the one after is stored"),
+        };
+        let text =
+            format!("findAndModify retry request is not compatible with the one that had its number first: {why}");
+        Err(Error::command(Code(code), text))
+    }
 }
 
 impl Ticket {
@@ -67,6 +125,12 @@ impl Ticket {
     pub fn of_statement(self, places_on: usize) -> Self {
         let places_on = u32::try_from(places_on).unwrap_or(u32::MAX);
         Ticket { statement: self.statement.saturating_add(places_on), ..self }
+    }
+
+    /// The ticket of a request that asks for this.
+    #[must_use]
+    pub fn asking(self, asked: Asked) -> Self {
+        Ticket { asked, ..self }
     }
 
     /// Where records are.
@@ -87,7 +151,8 @@ impl Ticket {
     /// The result that a record holds for this ticket.
     ///
     /// # Errors
-    /// `TransactionTooOld` (225) if the session has gone on to a later request.
+    /// `TransactionTooOld` (225) if the session has gone on to a later request; 40606, 40608, 40609, 40611 or 40612 if the result is
+    /// that of a find-and-modify that asked for something else.
     pub fn result(&self, record: &RawDocument) -> Result<Option<RawDocumentBuf>> {
         let number = number_of(record)?;
         if number > self.number {
@@ -103,7 +168,9 @@ impl Ticket {
         for element in record.get_array("results").map_err(damaged)? {
             let Ok(RawBsonRef::Document(entry)) = element else { return Err(damaged("a result is no document")) };
             if entry.get_i64("statement").map_err(damaged)? == i64::from(self.statement) {
-                return Ok(Some(entry.get_document("result").map_err(damaged)?.to_owned()));
+                let result = entry.get_document("result").map_err(damaged)?;
+                self.asked.check(entry, result)?;
+                return Ok(Some(result.to_owned()));
             }
         }
         Ok(None)
@@ -115,7 +182,11 @@ impl Ticket {
     /// That the record is damaged.
     pub fn record(&self, before: Option<&RawDocument>, result: &RawDocument, now: DateTime) -> Result<RawDocumentBuf> {
         let mut results = self.results_before(before)?;
-        results.push(rawdoc! { "statement": i64::from(self.statement), "result": result.to_owned() });
+        let mut entry = rawdoc! { "statement": i64::from(self.statement), "result": result.to_owned() };
+        if let Some(asked) = self.asked.name() {
+            entry.append(cstr!("asked"), asked);
+        }
+        results.push(entry);
         Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
     }
 
@@ -198,7 +269,7 @@ pub trait Recorded: Sized {
     /// What [`Recorded::to_result`] was made from.
     ///
     /// # Errors
-    /// That the result is damaged, or that of another kind of write.
+    /// That the result is damaged; `IncompleteTransactionHistory` (217) if it is that of another kind of write.
     fn from_result(result: &RawDocument) -> Result<Self>;
 }
 
@@ -290,10 +361,11 @@ impl Recorded for FindAndModifyOutcome {
     }
 }
 
-/// The session has used the number for something else.
-fn other_kind(why: impl std::fmt::Display) -> Error {
-    let text = format!("the number of this request was used for another kind of request in the same session: {why}");
-    Error::command(Code::BadValue, text)
+/// The session has used the number for something else: what this request would have been answered is not known. How the field of
+/// its result is missed is nobody's concern.
+fn other_kind(_: impl std::fmt::Display) -> Error {
+    let text = "the number of this request was used for another kind of request in the same session";
+    Error::command(Code::IncompleteTransactionHistory, text)
 }
 
 fn number_of(record: &RawDocument) -> Result<i64> {

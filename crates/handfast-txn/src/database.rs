@@ -4,6 +4,7 @@
 //! several documents is a sequence of such steps, as the contract of a store says. So `Database` hands them to the engine's
 //! store as they are; or, where that store cannot do it alone, runs each as a transaction.
 
+mod backoff;
 mod requests;
 
 use std::future::Future;
@@ -23,10 +24,6 @@ use crate::{
     TransactionOptions,
 };
 
-/// The first pause before a transaction is run again; each further one may be twice as long.
-const BACKOFF_FIRST: Duration = Duration::from_micros(500);
-/// The longest pause.
-const BACKOFF_MAX: Duration = Duration::from_millis(100);
 /// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns.
 const LINE_MAX: Duration = Duration::from_secs(5);
 
@@ -78,9 +75,9 @@ pub struct Counts {
     pub rolled_back: u64,
     /// Dropped while they were open, and so rolled back.
     pub dropped: u64,
-    /// Committed, as was found out by asking after the answer to the commit had got lost.
+    /// Committed, as was found out by asking after the answer to the commit had got lost; some of them are counted as `unknown`.
     pub settled: u64,
-    /// Whose commit nobody knows the outcome of.
+    /// Whose commit was answered without its outcome being known, whatever was found out later.
     pub unknown: u64,
     /// Run again by [`Database::transaction`].
     pub retries: u64,
@@ -320,17 +317,15 @@ impl Database {
         self.begin_with(options.clone()).await
     }
 
-    /// A random pause, longer with each attempt, so that those who lost do not all come back at once.
+    /// The pause before an attempt that comes after so many.
     fn backoff(&self, attempt: u32) -> Duration {
-        let longest = BACKOFF_FIRST.saturating_mul(1 << attempt.min(16)).min(BACKOFF_MAX);
-        let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(self.shared.sources.random.next_u64() % nanos.max(1))
+        backoff::pause(attempt, self.shared.sources.random.next_u64())
     }
 
     /// What became of a transaction that is no longer open, also after a restart. [`Outcome::Forgotten`] if it might have
     /// committed and been forgotten since ([`Database::forget_outcomes`]). A name that the library made tells whether that may be; of
-    /// one that the caller made nothing is known but that outcomes were forgotten. (Over a store of single documents a transaction
-    /// whose outcome was forgotten counts as rolled back: ask before that.)
+    /// one that the caller made nothing is known but that outcomes were forgotten. (Over a store of single documents such a
+    /// transaction counts as rolled back, and is, if it has not ended: ask before its outcome is forgotten.)
     ///
     /// # Errors
     /// Those of the store: then it is still unknown. `TransactionTooOld` (225) if the session has gone on: of a transaction

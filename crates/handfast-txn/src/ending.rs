@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bson::RawDocumentBuf;
 use handfast_mql::Code;
 use handfast_mql::context::StopOnDrop;
-use handfast_mql::expression::may_loop;
+use handfast_mql::expression::may_take_long;
 use handfast_store::page::Filling;
 use handfast_store::selection::{Candidate, Selection};
 use handfast_store::{BatchLimit, Cursor, Error as StoreError, Find, Page, Result as StoreResult, blocking_if};
@@ -39,7 +39,7 @@ impl<M: Matches> Ending<M> {
     pub(crate) fn new(matches: M, selection: Arc<Selection>, find: &Find, stop: StopOnDrop) -> Self {
         Ending {
             matches,
-            loops: may_loop(&find.filter) || may_loop(&find.projection),
+            loops: may_take_long(&find.filter) || may_take_long(&find.projection),
             to_skip: find.skip,
             left: find.limit.unwrap_or(u64::MAX),
             next: None,

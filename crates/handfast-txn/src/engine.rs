@@ -135,11 +135,24 @@ pub trait Engine: Send + Sync + 'static {
         true
     }
 
+    /// Whether a commit has a use for what the snapshot has in the places of its writes
+    /// ([`AtomicBatch::before`](handfast_store::AtomicBatch::before)).
+    fn uses_before(&self) -> bool {
+        false
+    }
+
     /// What became of a transaction that is no longer open.
     ///
     /// # Errors
     /// Those of the store: then it is still unknown.
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome>;
+
+    /// Whether [`Outcome::RolledBack`] is for good when a commit's answer got lost: the commit cannot happen after all, neither
+    /// by a request that arrives late nor by what a restarted store finds in its files. Then whoever commits is told that
+    /// it has lost; else it stays unknown.
+    fn rolls_back_for_good(&self) -> bool {
+        false
+    }
 
     /// Forgets outcomes that are older than this, by a time that all have in common who share the store; says how many.
     /// None if there is no such time.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod claims;
 pub mod database;
 mod ending;
 pub mod engine;

@@ -17,19 +17,18 @@
 //!
 //! Invariants: no claim outlives its transaction; a commit is applied once per ticket.
 
-mod claims;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{DateTime, RawDocument, rawdoc};
+use bson::{DateTime, RawBsonRef, RawDocument, rawdoc};
 use handfast_store::{
-    AtomicStore, CommitTimestamp, DocumentStore, Find, Result as StoreResult, Sources, StoreExt, Ticket,
+    AtomicStore, CommitTimestamp, DocumentStore, Find, Namespace, Result as StoreResult, Snapshot, Sources, StoreExt,
+    Ticket,
     ticket::{self, Recorded},
 };
 
-use self::claims::{Holder, Table};
+use crate::claims::{Holder, Newest, Table};
 use crate::{Engine, Outcome, Place, Start, TransactionId, WriteSet};
 
 /// Transactions on a store that commits batches.
@@ -46,9 +45,33 @@ impl Local {
         Local { store, documents, table: Arc::new(Table::new(sources.clock)) }
     }
 
+    fn holder(&self, deadline: Duration) -> Holder {
+        self.table.holder(Arc::new(Stored(Arc::clone(&self.store))), deadline)
+    }
+
     async fn begin_with(&self, holder: Holder) -> StoreResult<Start> {
         let snapshot = Arc::from(self.store.snapshot().await?);
         Ok(Start { snapshot, claims: Box::new(holder) })
+    }
+}
+
+/// Looks at the store.
+pub(crate) struct Stored(pub(crate) Arc<dyn AtomicStore>);
+
+#[async_trait]
+impl Newest for Stored {
+    async fn is_unchanged(
+        &self,
+        namespace: &Namespace,
+        id: RawBsonRef<'_>,
+        seen: Option<&RawDocument>,
+        snapshot: &dyn Snapshot,
+    ) -> StoreResult<bool> {
+        if snapshot.is_unchanged(namespace, id) {
+            return Ok(true);
+        }
+        let now = self.0.snapshot().await?.get(namespace, id).await?;
+        Ok(now.as_deref().map(RawDocument::as_bytes) == seen.map(RawDocument::as_bytes))
     }
 }
 
@@ -63,13 +86,17 @@ impl Engine for Local {
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
-        self.begin_with(self.table.holder(self.store.clone(), deadline)).await
+        self.begin_with(self.holder(deadline)).await
     }
 
     async fn begin_in_turn(&self, deadline: Duration, wanted: Vec<Place>) -> StoreResult<Option<Start>> {
-        let holder = self.table.holder(self.store.clone(), deadline);
+        let holder = self.holder(deadline);
         holder.reserve(wanted).await;
         self.begin_with(holder).await.map(Some)
+    }
+
+    fn uses_before(&self) -> bool {
+        true
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {

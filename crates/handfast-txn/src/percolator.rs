@@ -18,10 +18,12 @@
 //! | what is in a document, and what may become of it | [`row`] |
 //! | timestamps | `oracle` |
 //! | what a transaction sees | `snapshot`, `query` |
-//! | a commit | `committer`, `validation` |
+//! | a commit | `committer`, `validation`; who writes what at the same time: `recent`, and the claims of both engines |
 //! | what became of a transaction | `records` |
-//! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes`, `rename` |
-//! | what others have left | `resolver`, `cleaner` |
+//! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
+//! | collections that are dropped and renamed | `closures`, `departures`, `rename` |
+//! | what others have left | `resolver`, `cleaner`; for operators: `inspection` |
+//! | finding rows without going through collections | `own_indexes` |
 //! | history for whoever still reads it | `keeper`, `leases` |
 //!
 //! # The question of seed 2
@@ -43,20 +45,26 @@
 mod build;
 mod catalog;
 mod cleaner;
+mod closures;
 mod committer;
 mod core;
 mod definitions;
+mod departures;
 mod indexes;
+mod inspection;
 mod keeper;
 mod leases;
 mod options;
 mod oracle;
+mod own_indexes;
 mod query;
+mod recent;
 mod records;
 mod rename;
 mod resolver;
 pub mod row;
 mod rows;
+mod scan;
 mod snapshot;
 mod unique;
 mod validation;
@@ -78,12 +86,17 @@ use self::committer::{Committer, Prepared};
 use self::core::{Core, Fate};
 use self::oracle::Oracle;
 use self::query::Reader;
+use self::recent::Recent;
 use self::row::{FIELD, Timestamp};
 use self::rows::Rows;
-use crate::{Claims, Engine, Holder, Indexes, Outcome, Start, TransactionId, WriteSet};
+use crate::claims::Table;
+use crate::{Engine, Holder, Indexes, Outcome, Place, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;
-pub use options::{CLEANING_INTERVAL, LEASE_TTL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, RETENTION};
+pub use inspection::{Decided, HeldLock, OpenTransaction, SafePoints, transactions};
+pub use options::{
+    CLEANING_INTERVAL, LEASE_TTL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, RETENTION, SEEN_BYTES_MAX,
+};
 pub use oracle::AHEAD_MAX;
 
 /// The database of what the engine keeps for itself.
@@ -91,7 +104,7 @@ pub const DATABASE: &str = "handfast";
 /// The collection of the timestamp oracle.
 const ORACLE: &str = "oracle";
 
-/// Looks at all locks before a collection is renamed or dropped..
+/// Looks at the locks that are decided in a collection before it is renamed or dropped..
 const SETTLE_LOOKS_MAX: u32 = 100;
 /// ..and the pause between two: together more than a lock lives without a sign of life.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
@@ -99,6 +112,10 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 /// Transactions on a store that is atomic one document at a time.
 pub struct Percolator {
     core: Arc<Core>,
+    /// The claims of this process's transactions: of two writers of a document the second one learns at once, and stands in line
+    /// when it is run again. Between processes the prewrites decide.
+    claims: Arc<Table>,
+    recent: Arc<Recent>,
 }
 
 impl Percolator {
@@ -111,13 +128,20 @@ impl Percolator {
         let oracle = Oracle::new(Arc::clone(&store), Namespace::new(DATABASE, ORACLE)?, sources.clone());
         let core = Arc::new(Core::new(Rows { store }, sources, options, oracle));
         cleaner::start(&core);
-        Ok(Percolator { core })
+        let claims = Arc::new(Table::new(Arc::clone(&core.sources.clock)));
+        Ok(Percolator { core, claims, recent: Arc::default() })
     }
 
-    /// Resolves the locks that are decided or abandoned, and forgets what nobody needs any more, in all collections.
+    async fn begin_with(&self, holder: crate::claims::Holder) -> StoreResult<Start> {
+        let snapshot = self.core.begin().await?;
+        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(holder) })
+    }
+
+    /// Resolves the locks that are decided or abandoned, and forgets what nobody needs any more, in all collections. Rows with
+    /// which that fails are counted, and keep no others from their turn.
     ///
     /// # Errors
-    /// Those of the store. What was done stays done.
+    /// Those of the store, if it is not a matter of some rows. What was done stays done.
     pub async fn clean(&self) -> StoreResult<Cleaned> {
         self.core.clean().await
     }
@@ -229,9 +253,14 @@ impl Engine for Percolator {
         self.core.rows.store.flush().await
     }
 
-    async fn begin(&self, _deadline: Duration) -> StoreResult<Start> {
-        let snapshot = self.core.begin().await?;
-        Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(Unclaimed) })
+    async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
+        self.begin_with(self.claims.holder(self.recent.clone(), deadline)).await
+    }
+
+    async fn begin_in_turn(&self, deadline: Duration, wanted: Vec<Place>) -> StoreResult<Option<Start>> {
+        let holder = self.claims.holder(self.recent.clone(), deadline);
+        holder.reserve(wanted).await;
+        self.begin_with(holder).await.map(Some)
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {
@@ -239,8 +268,14 @@ impl Engine for Percolator {
             let text = "the write set was not made from a snapshot of this engine that is still open";
             return Err(StoreError::command(Code::NoSuchTransaction, text));
         };
-        match Committer::prepare(Arc::clone(&self.core), snapshot, writes).await? {
-            Prepared::Commit(committer) => committer::carry_out(committer).await,
+        let places = Recent::places(&writes);
+        let prepared = Committer::prepare(Arc::clone(&self.core), snapshot, writes).await;
+        match prepared.map_err(committer::undecided)? {
+            Prepared::Commit(committer) => {
+                let at = committer::carry_out(committer).await?;
+                self.recent.note(places, Timestamp(at.0));
+                Ok(at)
+            }
             Prepared::Committed(at) => Ok(at.into()),
         }
     }
@@ -273,15 +308,15 @@ impl Engine for Percolator {
         }
     }
 
+    /// Who asks leaves a record where the commit would have to pass: on the primary, or in the place of the commit's own.
+    fn rolls_back_for_good(&self) -> bool {
+        true
+    }
+
     async fn forget_outcomes(&self, age: Duration) -> StoreResult<Option<u64>> {
         self.core.forget_outcomes(age).await.map(Some)
     }
 }
-
-/// Nothing is claimed before the commit: the prewrites decide.
-struct Unclaimed;
-
-impl Claims for Unclaimed {}
 
 /// Whether there is an array in a document, at any depth.
 fn has_array(document: &RawDocument) -> bool {

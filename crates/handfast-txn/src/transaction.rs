@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use handfast_mql::Code;
 use handfast_store::{
-    AtomicBatch, CommitTimestamp, Error as StoreError, Namespace, Read, Result as StoreResult, Snapshot,
+    AtomicBatch, CommitTimestamp, Error as StoreError, ErrorClass, Namespace, Read, Result as StoreResult, Snapshot,
 };
 
 use self::own::Own;
@@ -157,7 +157,7 @@ impl Transaction {
         let open = Open {
             snapshot: start.snapshot,
             claims: Arc::from(start.claims),
-            own: Own::new(Arc::clone(&shared.room)),
+            own: Own::new(Arc::clone(&shared.room), shared.engine.uses_before()),
             reads: Reads::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
@@ -196,11 +196,12 @@ impl Transaction {
         self.inner.is_expired()
     }
 
-    /// Commits: all writes become visible at once, or none does. Without writes this costs nothing.
+    /// Commits: all writes become visible at once, or none does. Without writes this costs nothing. It can be repeated and says
+    /// the same again; one whose outcome is unknown is asked for.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another transaction was first, [`Error::Store`] if a unique index refuses,
-    /// [`Error::CommitUnknown`] if the answer got lost.
+    /// [`Error::Conflict`] if another transaction was first, or if the answer got lost and it turned out rolled back for good;
+    /// [`Error::Store`] if a unique index refuses, [`Error::CommitUnknown`] if the answer got lost.
     ///
     /// # Cancellation
     /// A commit whose future is dropped may have happened: ask with [`Database::outcome`](crate::Database::outcome).
@@ -230,6 +231,7 @@ impl Transaction {
         // A request that is under way comes first.
         let _turn = self.inner.turn.lock().await;
         let Some((batch, held)) = self.inner.take_for_commit()? else {
+            self.inner.ask_again().await;
             return self.inner.answer();
         };
         let result = self.inner.shared.engine.commit(batch).await;
@@ -384,8 +386,7 @@ impl Inner {
                     return Ok(None);
                 }
                 let mut batch = AtomicBatch::new(snapshot.timestamp());
-                let taken;
-                (batch.creations, batch.writes, taken) = own.into_batch();
+                let taken = own.into_batch(&mut batch);
                 batch.reads = reads.into_list();
                 batch.ticket = Some(self.name().ticket());
                 batch.durability = self.options.durability;
@@ -417,9 +418,26 @@ impl Inner {
                 self.counts().settled();
                 Ended::Committed(at)
             }
+            Ok(crate::Outcome::RolledBack) if self.shared.engine.rolls_back_for_good() => {
+                let text = "the answer to the commit got lost, and the commit had not happened: it was rolled back";
+                Ended::RolledBack(Some(StoreError::command(Code::NoSuchTransaction, text).with_source(error)))
+            }
             // That there is no record now does not mean that there will be none after a restart.
             Ok(crate::Outcome::RolledBack | crate::Outcome::Forgotten) | Err(_) => Ended::Unknown(error),
         }
+    }
+
+    /// Asks what became of a commit that nobody knew the outcome of. It stays counted as that.
+    async fn ask_again(&self) {
+        let error = match &*self.phase() {
+            Phase::Ended(Ended::Unknown(error)) => error.clone(),
+            _ => return,
+        };
+        let ended = self.settled(error).await;
+        if !matches!(ended, Ended::Unknown(_)) {
+            self.give_back();
+        }
+        *self.phase() = Phase::Ended(ended);
     }
 
     /// Ends the transaction if a step failed in a way that running it again may help.
@@ -448,8 +466,14 @@ impl Inner {
             ));
         }
         let _turn = self.turn.lock().await;
-        let result = request.await;
-        self.judge(result)
+        let result = self.judge(request.await);
+        if let Err(error) = &result
+            && error.class() == ErrorClass::Outage
+        {
+            // Nobody can tell how far the request came: the statements before are among the transaction's writes.
+            self.refuse(error);
+        }
+        result
     }
 }
 

@@ -61,6 +61,29 @@ async fn with_indexes(shape: &Shape) -> Database {
     database
 }
 
+/// The same of documents that were there: so many are kept as they were, and so many are far too many for that.
+const REPLACED: [i32; 2] = [150, 2_000];
+
+fn replaced(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
+    let database = runtime.block_on(with_indexes(shape));
+    for n in -1..documents {
+        runtime.block_on(database.insert_one(&shape.namespace, (shape.document)(n))).unwrap();
+    }
+    let tx = runtime.block_on(database.begin()).unwrap();
+    let replace = |n: i32| {
+        let document = (shape.document)(n);
+        let filter = rawdoc! { "_id": document.get("_id").unwrap().unwrap() };
+        let change = tx.update_one(&shape.namespace, filter, rawdoc! { "$set": { "more": n } });
+        assert_eq!(runtime.block_on(change).unwrap().modified, 1);
+    };
+    replace(-1);
+    let before = database.counts().write_bytes;
+    let taken = allocation_counter::measure(|| (0..documents).for_each(replace));
+    let counted = database.counts().write_bytes - before;
+    let each = |bytes: f64| bytes / f64::from(documents);
+    (each(counted as f64), each(taken.bytes_current as f64))
+}
+
 /// What was counted for each document, and what it took.
 fn measured(runtime: &Runtime, shape: &Shape, documents: i32) -> (f64, f64) {
     let database = runtime.block_on(with_indexes(shape));
@@ -84,6 +107,11 @@ fn what_is_counted_is_what_is_taken() {
             println!("{}, {documents} documents: {counted:.0} bytes counted for each, {taken:.0} taken", shape.name);
             assert!(counted >= taken, "{}: too few are counted", shape.name);
             assert!(counted <= 2.0 * taken, "{}: too many are counted", shape.name);
+        }
+        for documents in REPLACED {
+            let (counted, taken) = replaced(&runtime, &shape, documents);
+            println!("{}, {documents} replaced: {counted:.0} bytes counted for each, {taken:.0} taken", shape.name);
+            assert!(counted >= taken && counted <= 2.0 * taken, "{}: replaced ones are counted wrongly", shape.name);
         }
     }
 }

@@ -24,7 +24,8 @@ async fn on_each<F: Future<Output = ()>>(test: impl Fn(Database, Arc<ManualClock
     test(prepared(Database::local(MemoryStore::new(sources.clone()), sources)).await, clock).await;
     let directory = tempfile::tempdir().unwrap();
     let (sources, clock) = Sources::manual(1);
-    let options = Options { write_items_max: 100, ..Options::default() };
+    // Filters in the turn of a commit get fifty times as many.
+    let options = Options { turn_steps_max: 2, ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     test(prepared(Database::local(store, sources)).await, clock).await;
 }
@@ -77,10 +78,11 @@ async fn a_filter_with_chance_in_it_is_judged_as_it_was_read() {
 #[tokio::test]
 async fn a_filter_that_takes_too_long_in_the_turn_of_the_commit_counts_as_changed() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options { write_items_max: 100, ..Options::default() };
+    // Filters in the turn of a commit get fifty times as many.
+    let options = Options { turn_steps_max: 2, ..Options::default() };
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
     let database = prepared(Database::local(store, Sources::seeded(1))).await;
-    // Matches nothing, at the price of 90 items for each document.
+    // Matches nothing, at the price of 90 steps and some for each document.
     let count = rawdoc! { "$size": { "$filter": { "input": { "$range": [0, 90] }, "cond": false } } };
     for (changes, expected) in [(1, false), (2, true)] {
         let tx = serializable(&database).await;

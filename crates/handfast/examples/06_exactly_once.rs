@@ -8,6 +8,10 @@ use handfast::bson::RawDocumentBuf;
 use handfast::patterns::{Change, ExactlyOnce, Outcome, TwoStep};
 use handfast::prelude::*;
 use handfast::{Applied, Sources};
+use handfast_store::DocumentStore;
+use handfast_store::decorator::{Fault, Faulty, Plan};
+
+const VISITS: i64 = 100;
 
 #[tokio::main]
 pub(crate) async fn main() -> anyhow::Result<()> {
@@ -18,21 +22,34 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 
     // One round trip. Who hears nothing asks again, with the same token.
     let visits = ExactlyOnce::open(store.clone(), pages.clone(), Sources::system()?, Default::default()).await?;
+    let shared: Arc<dyn DocumentStore> = store.clone();
+    let network = Arc::new(Faulty::new(shared, Plan::seeded(6, 200, [Fault::LoseReply]).writes_only()));
+    let visits = visits.within(network.clone());
     let visit = Change::increment("visits", 1).or_insert();
-    for number in 0..20 {
+    let mut unheard = 0;
+    for _ in 0..VISITS {
         let token = visits.token();
-        let outcome = visits.apply(token, "/", &visit).await?;
-        assert_eq!(outcome, Outcome::Applied);
-        if number % 5 == 0 {
-            // As if the answer had not arrived.
-            assert_eq!(visits.apply(token, "/", &visit).await?, Outcome::AlreadyApplied);
+        loop {
+            match visits.apply(token, "/", &visit).await {
+                Ok(outcome) => break assert!(outcome.is_applied()),
+                // The pattern has asked a second time by itself, and that answer was lost, too.
+                Err(error) if error.applied() == Applied::Maybe => unheard += 1,
+                Err(error) => return Err(error.into()),
+            }
         }
     }
-    assert_eq!(count(&database, &pages, "visits").await?, 20);
+    let lost = network.injected().len();
+    assert!(lost > 10 && unheard > 0, "{lost} answers were lost, {unheard} times two in a row");
+    assert_eq!(count(&database, &pages, "visits").await?, VISITS);
 
     // Two steps. Nobody asks again: a process died after the first step, and the clean-up finishes it.
-    let likes =
-        TwoStep::open(store, pages.clone(), Sources::system()?, Change::increment("likes", 1), Default::default());
+    let likes = TwoStep::open(
+        store.clone(),
+        pages.clone(),
+        Sources::system()?,
+        Change::increment("likes", 1),
+        Default::default(),
+    );
     let likes = likes.await?;
     assert_eq!(likes.apply(likes.token(), "/").await?, Outcome::Applied);
     let first_step_only = rawdoc! { "$addToSet": { "pending": likes.token().0 } };
@@ -43,9 +60,10 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     assert_eq!(count(&database, &pages, "likes").await?, 2);
 
     // An update that the store refuses is an error, and certainly not applied.
-    let refused = visits.apply(visits.token(), "/", &Change::increment("_id", 1)).await.expect_err("not a number");
+    let plain = visits.within(store);
+    let refused = plain.apply(plain.token(), "/", &Change::increment("_id", 1)).await.expect_err("not a number");
     assert_eq!(refused.applied(), Applied::No);
-    println!("20 visits and 2 likes, each counted once");
+    println!("{VISITS} visits and 2 likes, each counted once, while {lost} answers were lost");
     Ok(())
 }
 

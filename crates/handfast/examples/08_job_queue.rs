@@ -54,7 +54,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
                 return Err(JobError::Retry("no such address".to_owned()));
             }
             let sent = Change::increment("sent", 1).or_insert();
-            let outcome = context.guard(&once, mail.to, &sent).await?;
+            let outcome = context.guard("sent", &once, mail.to, &sent).await?;
             Ok(outcome.is_applied())
         }
     });

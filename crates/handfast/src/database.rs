@@ -1,4 +1,4 @@
-//! A database in one directory.
+//! A database, and how it is opened in a directory.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mql::Code;
+use handfast_store::routed::ensure_alone;
 use handfast_store::{Error as StoreError, Sources};
 use handfast_txn::WeakDatabase;
 use tokio::task::JoinHandle;
@@ -19,25 +20,32 @@ pub const OUTCOMES_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often older ones are looked for.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// A database in one directory. Clones are the same database; the directory is free again when the last one, and the last
+/// A database: in one directory, or on servers (feature `mongodb`). Clones are the same database; the directory is free again when the last one, and the last
 /// transaction and cursor of it, are gone.
 #[derive(Clone, Debug)]
 pub struct Database {
-    database: handfast_txn::Database,
-    _housekeeping: Arc<Housekeeping>,
+    pub(crate) database: handfast_txn::Database,
+    /// In a directory, where nobody else does it.
+    pub(crate) _housekeeping: Option<Arc<Housekeeping>>,
 }
 
 impl Database {
     /// Opens the database in this directory, which is made if it is not there. Needs a tokio runtime.
     ///
     /// # Errors
-    /// That another process has it, that it is damaged, or made by a newer version: the text says what to do.
+    /// That another process has it, that it is damaged, made by a newer version, or one of several stores that are used
+    /// together ([`Database::routed`]): the text says what to do.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Database::open_with(path, Database::system_sources()?, Options::default()).await
+    }
+
+    /// Time and chance of the machine.
+    pub(crate) fn system_sources() -> Result<Sources> {
         let sources = Sources::system().map_err(|error| {
             let text = format!("the operating system gives no randomness: {error}");
             StoreError::command(Code::InternalError, text)
-        })?;
-        Database::open_with(path, sources, Options::default()).await
+        });
+        Ok(sources?)
     }
 
     /// Opens with settings, and with time and chance from somewhere else than the machine: for tests that can be
@@ -47,8 +55,9 @@ impl Database {
     /// As [`Database::open`].
     pub async fn open_with(path: impl AsRef<Path>, sources: Sources, options: Options) -> Result<Self> {
         let store = EmbeddedStore::open(path, sources.clone(), options).await.map_err(StoreError::from)?;
+        ensure_alone(&store).await?;
         let database = handfast_txn::Database::local(store, sources);
-        let housekeeping = Arc::new(Housekeeping::start(database.downgrade()));
+        let housekeeping = Some(Arc::new(Housekeeping::start(database.downgrade())));
         Ok(Database { database, _housekeeping: housekeeping })
     }
 }
@@ -63,7 +72,7 @@ impl Deref for Database {
 
 /// Forgets old outcomes, for as long as there is a handle on the database.
 #[derive(Debug)]
-struct Housekeeping(JoinHandle<()>);
+pub(crate) struct Housekeeping(JoinHandle<()>);
 
 impl Housekeeping {
     fn start(database: WeakDatabase) -> Self {

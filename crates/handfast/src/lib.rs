@@ -1,10 +1,19 @@
 #![doc = include_str!("../README.md")]
 
 mod collection;
+#[cfg(feature = "mongodb")]
+mod connect;
 mod database;
+mod routed;
 
 pub use collection::{Collection, Collections, Documents};
 pub use database::{Database, OUTCOMES_KEPT};
+pub use routed::open_store;
+
+#[cfg(feature = "mongodb")]
+pub use connect::connect_store;
+#[cfg(feature = "mongodb")]
+pub use handfast_mongodb as mongodb;
 
 pub use bson;
 pub use handfast_embedded::Options;
@@ -12,9 +21,11 @@ pub use handfast_mql::Code;
 pub use handfast_patterns as patterns;
 pub use handfast_store::{
     Aggregate, Applied, Count, DocumentStore, Durability, Error as StoreError, ErrorClass, Find, IndexSpec, Insert,
-    Namespace, Sources, StoreExt,
+    Namespace, Sources, StoreExt, decorator::Resilient, routed::Part,
 };
-pub use handfast_txn::{Counts, Error, Isolation, Outcome, Result, Transaction, TransactionId, TransactionOptions};
+pub use handfast_txn::{
+    Counts, Error, Isolation, Outcome, PercolatorOptions, Result, Transaction, TransactionId, TransactionOptions,
+};
 
 /// What most programs need.
 pub mod prelude {

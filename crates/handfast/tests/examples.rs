@@ -25,4 +25,6 @@ examples! {
     ledger = "../examples/09_ledger.rs",
     sync_flag = "../examples/10_sync_flag.rs",
     versioned_tree = "../examples/11_versioned_tree.rs",
+    left_behind = "../examples/13_left_behind.rs",
+    two_stores = "../examples/14_two_stores.rs",
 }

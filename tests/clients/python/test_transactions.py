@@ -1,13 +1,9 @@
-"""Transactions and retryable writes through pymongo's own methods: the transfers of the seed documents, conflicts, a lost answer."""
+"""Transactions through pymongo's own methods: the transfers of the seed documents, conflicts, snapshots."""
 
 import threading
-from urllib.parse import urlsplit
 
-import pymongo
-import pymongo.monitoring
 import pytest
-from cutter import Cutter
-from pymongo.errors import AutoReconnect, InvalidOperation, OperationFailure
+from pymongo.errors import InvalidOperation, OperationFailure
 
 
 @pytest.fixture
@@ -101,43 +97,3 @@ def test_a_cursor_reads_one_snapshot(client, accounts):
         next(cursor)
         accounts.update_many({}, {"$set": {"balance": 5}})
         assert sum(account["balance"] for account in cursor) == 499
-
-
-class Sent(pymongo.monitoring.CommandListener):
-    """The updates that the driver sent."""
-
-    def __init__(self):
-        self.updates = []
-
-    def started(self, event):
-        if event.command_name == "update":
-            self.updates.append(event.command)
-
-    def succeeded(self, event):
-        pass
-
-    def failed(self, event):
-        pass
-
-
-@pytest.mark.parametrize("lost", [1, 2])
-def test_a_write_whose_answers_get_lost_is_done_once(uri, accounts, lost):
-    """Drivers send a write a second time by themselves. When that answer is lost too, the program can send it once more, with
-    the number that it had, and gets the answer of the first."""
-    accounts.insert_one({"_id": 1, "balance": 0})
-    address, sent = urlsplit(uri), Sent()
-    with Cutter((address.hostname, address.port), lambda request: "reply" if b"updates" in request and cutter.cut < lost else None) as cutter:
-        with pymongo.MongoClient(cutter.uri, heartbeatFrequencyMS=100000, event_listeners=[sent]) as through:
-            database = through[accounts.database.name]
-            if lost == 1:
-                assert database.accounts.update_one({"_id": 1}, {"$inc": {"balance": 1}}).modified_count == 1
-            else:
-                with through.start_session() as session:
-                    with pytest.raises(AutoReconnect):
-                        database.accounts.update_one({"_id": 1}, {"$inc": {"balance": 1}}, session=session)
-                    again = {name: sent.updates[0][name] for name in ("update", "updates", "txnNumber")}
-                    reply = database.command(again, session=session)
-                assert (reply["nModified"], reply["retriedStmtIds"]) == (1, [0])
-    assert cutter.cut == lost
-    assert sent.updates[0]["txnNumber"] == sent.updates[1]["txnNumber"]
-    assert balances(accounts) == {1: 1}

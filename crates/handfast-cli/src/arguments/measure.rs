@@ -11,16 +11,19 @@ pub(crate) struct BankArguments {
     /// Workers at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=5000))]
     pub(crate) workers: u32,
-    /// Transfers that are to be committed
+    /// Transfers that are to be committed at least; with --crash it goes on until the last kill
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) transfers: u64,
     /// How a transfer is made
     #[arg(long, value_name = "HOW", default_value = "transaction")]
     pub(crate) mechanism: BankMechanism,
-    /// What transactions are promised, and judged by
-    #[arg(long, value_name = "LEVEL", default_value = "snapshot")]
-    pub(crate) isolation: HistoryIsolation,
-    /// Kill the workers' process so many times, and start it again [without a number: 10]
+    /// What transactions are promised, and judged by [default: snapshot]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) isolation: Option<HistoryIsolation>,
+    /// Processes that the workers are in, on one server [default: 1; without transactions 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) processes: Option<u16>,
+    /// Kill a process with workers so many times, and start it again [without a number: 10]
     #[arg(long, value_name = "KILLS", num_args = 0..=1, default_missing_value = "10")]
     pub(crate) crash: Option<u32>,
     /// Lose so many of a hundred answers to commits, and to the question what became of one, 50 at most
@@ -32,10 +35,11 @@ pub(crate) struct BankArguments {
     /// A data directory to use and to keep; its database handfast_bank is made anew [default: a scratch directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Keep the accounts on this MongoDB-compatible server (mongodb://..); its database handfast_bank is made anew. A password
-    /// is safer in the variable [env: HANDFAST_STORE]
-    #[arg(long, value_name = "URI", conflicts_with = "data")]
-    pub(crate) store: Option<ConnectionString>,
+    /// Keep the accounts on this MongoDB-compatible server (mongodb://..); its database handfast_bank is made anew. Several,
+    /// with a name each (NAME=mongodb://..), have a part of the accounts each. A password is safer in the variable [env:
+    /// HANDFAST_STORE]
+    #[arg(long, visible_alias = "uri", value_name = "URI", conflicts_with = "data")]
+    pub(crate) store: Vec<NamedStore>,
     /// Nobody else writes to that server: needed where its updates are not atomic, as those of FerretDB 1
     #[arg(long)]
     pub(crate) sole_writer: bool,
@@ -55,8 +59,16 @@ pub(crate) struct BankArguments {
 /// How money is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum BankMechanism {
-    /// One transaction over both accounts
+    /// One transaction over both accounts, of the library: on any store
     Transaction,
+    /// One transaction of the server's own, as drivers use it: on a server that has them (--store)
+    ServerSide,
+    /// Step by step, as the pattern of two-phase commit
+    TwoPhase,
+    /// As entries of a ledger
+    Ledger,
+    /// One update and another one, with nothing around them: to see what is lost then
+    Unprotected,
 }
 
 /// What to measure.
@@ -73,9 +85,15 @@ pub(crate) enum BenchArguments {
         Example:\n  handfast bench transactions --clients 64 --seconds 5")]
     Transactions(BenchFlags),
     /// Transfers over a store of single documents: in transactions, by two-phase commit, unprotected
-    #[command(after_help = "The store is in memory, and each of its operations takes --delay.\n\n\
-        Example:\n  handfast bench transfers --clients 32 --documents 10000 --delay 1ms")]
+    #[command(
+        after_help = "The store is in memory, and each of its operations takes --delay; with --store it is a server.\n\n\
+        Examples:\n  handfast bench transfers --clients 32 --documents 10000 --delay 1ms\n  \
+        handfast bench transfers --clients 32 --documents 10000 --store mongodb://127.0.0.1:27018"
+    )]
     Transfers(TransferFlags),
+    /// The building blocks: what they cost in operations on the store, and against the same writes without them
+    #[command(after_help = "Example:\n  handfast bench patterns --documents 10000 --directory /srv")]
+    Patterns(BenchFlags),
     /// The program as a process: its start, and its memory, idle and after loading
     #[command(after_help = "Example:\n  handfast bench process --documents 1000000 --directory /srv")]
     Process(ProcessFlags),
@@ -96,6 +114,9 @@ pub(crate) struct BenchFlags {
     /// Rounds of each case, in turns with its baseline; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
+    /// Ask for this ratio to its baseline of every case of which something is promised, instead of what is promised
+    #[arg(long, value_name = "RATIO")]
+    pub(crate) demand: Option<f64>,
     #[command(flatten)]
     pub(crate) subject: SubjectFlags,
 }
@@ -103,9 +124,16 @@ pub(crate) struct BenchFlags {
 /// What is far away, and how far.
 #[derive(Args, Debug)]
 pub(crate) struct TransferFlags {
-    /// How long each operation of the store takes at least
+    /// How long each operation of the store in memory takes at least
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     pub(crate) delay: Span,
+    /// Move money on this MongoDB-compatible server (mongodb://..) instead, where its database handfast_bench is made anew and
+    /// dropped at the end; only the round trips of a transfer are still counted in memory
+    #[arg(long, visible_alias = "uri", value_name = "URI")]
+    pub(crate) store: Option<ConnectionString>,
+    /// Nobody else writes to that server: needed where its updates are not atomic, as those of FerretDB 1
+    #[arg(long, requires = "store")]
+    pub(crate) sole_writer: bool,
     #[command(flatten)]
     pub(crate) bench: BenchFlags,
 }

@@ -12,7 +12,7 @@ use super::*;
 
 pub(crate) use self::jobs::{FailedFlags, JobsArguments, JobsFlags};
 pub(crate) use self::ledger::{LedgerArguments, LedgerFlags, LedgerFormat};
-pub(crate) use self::sync::{LinkOnDelete, LinkText, SyncArguments, SyncFlags};
+pub(crate) use self::sync::{LinkOnDelete, LinkText, SyncArguments};
 pub(crate) use self::two_phase::{AccountFlags, TwoPhaseArguments, TwoPhaseFlags};
 pub(crate) use self::versions::{VersionsArguments, VersionsFlags};
 use crate::id::Id;

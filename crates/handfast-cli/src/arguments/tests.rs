@@ -17,6 +17,23 @@ fn check_examples(command: &clap::Command, called: &str) {
     command.get_subcommands().for_each(|inner| check_examples(inner, &format!("{called} {}", inner.get_name())));
 }
 
+/// Longer ones are wrapped by whoever shows the help, and then cannot be pasted.
+const EXAMPLE_CHARACTERS_MAX: usize = 100;
+
+#[test]
+fn no_line_of_an_example_is_wrapped() {
+    check_lines(&definition(), "handfast");
+}
+
+/// Of a command, called so, and of the commands in it. Examples are the lines that are set in.
+fn check_lines(command: &clap::Command, called: &str) {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    for line in after.lines().filter(|line| line.starts_with("  ")) {
+        assert!(line.chars().count() <= EXAMPLE_CHARACTERS_MAX, "`{called}`: {line}");
+    }
+    command.get_subcommands().for_each(|inner| check_lines(inner, &format!("{called} {}", inner.get_name())));
+}
+
 #[test]
 fn help_tells_the_defaults() {
     let definition = definition();
@@ -102,4 +119,19 @@ fn the_documentation_lists_every_setting() {
     } else {
         assert_eq!(found, table, "docs/configuration.md is not what the program says");
     }
+}
+
+#[test]
+fn what_does_nothing_for_a_command_is_not_in_its_help() {
+    let definition = definition();
+    let help = |path: &[&str]| {
+        let command = path.iter().fold(&definition, |command, name| command.find_subcommand(name).unwrap());
+        command.clone().render_long_help().to_string()
+    };
+    for path in [&["check"][..], &["dump"], &["backup"], &["user", "add"], &["user", "list"]] {
+        assert!(help(path).contains("--data") && !help(path).contains("--durability"), "{path:?}");
+    }
+    assert!(help(&["serve"]).contains("--durability"));
+    assert!(help(&["jobs", "recover"]).contains("--lease") && !help(&["jobs", "retry"]).contains("--lease"));
+    assert!(Arguments::try_parse_from(["handfast", "check", "--durability", "memory"]).is_ok());
 }

@@ -4,15 +4,16 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handfast_txn::Database;
 use serde::{Deserialize, Serialize};
+
+use super::mechanism::Mechanism;
 
 /// How many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Doubts {
     /// Answers of the store that got lost.
     pub(super) answers_lost: u64,
-    /// Commits that the library found to be done.
+    /// Commits that the library found to be done, or that were sent again and had been.
     pub(super) settled_by_library: u64,
     /// Transactions that a worker asked for by id, and that had committed.
     pub(super) asked_committed: u64,
@@ -45,17 +46,16 @@ pub(super) type LostAnswers = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Counts them while the workers are at it.
 pub(super) struct Witness {
-    database: Database,
-    lost_answers: LostAnswers,
+    mechanism: Mechanism,
     committed: AtomicU64,
     rolled_back: AtomicU64,
     unknown: AtomicU64,
 }
 
 impl Witness {
-    pub(super) fn new(database: Database, lost_answers: LostAnswers) -> Self {
+    pub(super) fn new(mechanism: Mechanism) -> Self {
         let [committed, rolled_back, unknown] = Default::default();
-        Witness { database, lost_answers, committed, rolled_back, unknown }
+        Witness { mechanism, committed, rolled_back, unknown }
     }
 
     /// A worker has asked.
@@ -70,9 +70,10 @@ impl Witness {
 
     /// So far.
     pub(super) fn doubts(&self) -> Doubts {
+        let tally = self.mechanism.tally();
         Doubts {
-            answers_lost: (self.lost_answers)(),
-            settled_by_library: self.database.counts().settled,
+            answers_lost: tally.answers_lost,
+            settled_by_library: tally.settled,
             asked_committed: self.committed.load(Ordering::Relaxed),
             asked_rolled_back: self.rolled_back.load(Ordering::Relaxed),
             unknown: self.unknown.load(Ordering::Relaxed),

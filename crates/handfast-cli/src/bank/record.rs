@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use handfast_history::{Event, EventKind, Header, HistoryWriter, MicroOp};
 use handfast_store::Clock;
+use serde::{Deserialize, Serialize};
 
 use super::doubts::{Doubts, Witness};
 
@@ -20,19 +21,30 @@ pub(super) struct Recorder {
     told: Option<Told>,
 }
 
-/// What is said of lost answers between the events.
+/// Whoever started this process hears more than the history.
 struct Told {
     witness: Arc<Witness>,
+    /// The doubts that were told last.
     last: Mutex<Doubts>,
 }
 
 /// The process that says it; no worker has this number.
 const TELLER: i64 = -1;
 
-/// What an event says of lost answers up to it, if it is about that.
-pub(super) fn doubts_of(event: &Event) -> Result<Option<Doubts>> {
+/// What a process says to the one that started it, between the events of its history.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Aside {
+    /// Of lost answers up to here.
+    Doubts(Doubts),
+    /// A session of the server is used for the first time.
+    Session([u8; 16]),
+}
+
+/// What an event says beside the history, if that is what it is for.
+pub(super) fn aside_of(event: &Event) -> Result<Option<Aside>> {
     let text = event.error.as_deref().filter(|_| event.process == TELLER);
-    text.map(|text| serde_json::from_str(text).context("the workers told nonsense of lost answers")).transpose()
+    text.map(|text| serde_json::from_str(text).context("the workers told nonsense beside the history")).transpose()
 }
 
 impl Recorder {
@@ -48,8 +60,8 @@ impl Recorder {
         self
     }
 
-    /// Says beside the events what became of lost answers, for [`doubts_of`]: before the end of a transaction, so that what is
-    /// known to have ended is told of whole.
+    /// Says beside the events what [`aside_of`] reads; what became of lost answers before the end of a transaction, so that what
+    /// is known to have ended is told of whole.
     pub(super) fn telling(self, witness: Arc<Witness>) -> Self {
         Recorder { told: Some(Told { witness, last: Mutex::default() }), ..self }
     }
@@ -68,13 +80,23 @@ impl Recorder {
         error: Option<String>,
     ) -> Result<()> {
         if kind != EventKind::Invoke {
-            self.tell()?;
+            self.tell_doubts()?;
         }
         let nanoseconds = super::nanoseconds(&*self.clock);
         self.write(&Event { kind, process, transaction: None, operations, nanoseconds, error })
     }
 
-    fn tell(&self) -> Result<()> {
+    /// Says something to whoever started this process, if anybody did.
+    pub(super) fn tell(&self, aside: &Aside) -> Result<()> {
+        if self.told.is_none() {
+            return Ok(());
+        }
+        let error = Some(serde_json::to_string(aside)?);
+        let (transaction, operations, nanoseconds) = (None, Vec::new(), None);
+        self.write(&Event { kind: EventKind::Info, process: TELLER, transaction, operations, nanoseconds, error })
+    }
+
+    fn tell_doubts(&self) -> Result<()> {
         let Some(told) = &self.told else { return Ok(()) };
         let mut last = told.last.lock().unwrap_or_else(PoisonError::into_inner);
         let doubts = told.witness.doubts();
@@ -82,9 +104,7 @@ impl Recorder {
             return Ok(());
         }
         *last = doubts;
-        let error = Some(serde_json::to_string(&doubts)?);
-        let (transaction, operations, nanoseconds) = (None, Vec::new(), None);
-        self.write(&Event { kind: EventKind::Info, process: TELLER, transaction, operations, nanoseconds, error })
+        self.tell(&Aside::Doubts(doubts))
     }
 
     /// Writes an event that somebody else recorded.

@@ -3,30 +3,26 @@
 use handfast_history::{Anomaly, Verdict};
 use serde::Serialize;
 
+use super::progress::Latencies;
+use super::totals::Totals;
 use super::{Doubts, End, Run, Work};
+use crate::arguments::BankMechanism;
 
 /// A run, judged.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// Whether everything that was promised held.
     pub(super) holds: bool,
-    accounts: u32,
-    workers: u32,
-    seed: u64,
-    money_in: i64,
-    money_out: i64,
-    transfers: u64,
+    #[serde(flatten)]
+    totals: Totals,
     conflicts: u64,
-    kills: u32,
     under_way_at_kills: u64,
     #[serde(flatten)]
     doubts: Doubts,
     records_left: u64,
+    #[serde(skip)]
+    records_stay: bool,
     locks_left: u64,
-    seconds: f64,
-    transfers_per_second: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    latency_micros: Option<Percentiles>,
     history_clean: bool,
     isolation: handfast_history::Isolation,
     anomalies: Vec<String>,
@@ -39,49 +35,37 @@ fn told_of(doubts: &Doubts) -> Option<String> {
     let asked = asked_committed + asked_rolled_back + unknown;
     (*answers_lost > 0).then(|| {
         format!(
-            "{answers_lost} answers were lost; {settled_by_library} commits the library found to be done, {asked} \
+            "{answers_lost} answers were lost; {settled_by_library} commits were found to be done, {asked} \
              transactions were asked for by id: {asked_committed} had committed, {asked_rolled_back} were rolled back, \
              {unknown} stay unknown"
         )
     })
 }
 
-#[derive(Debug, Serialize)]
-struct Percentiles {
-    p50: u64,
-    p99: u64,
-    p999: u64,
-}
-
 impl Report {
-    pub(super) fn new(run: &Run, work: &Work, end: &End, verdict: &Verdict) -> Self {
+    pub(super) fn new(run: &Run, work: &Work, latencies: &Latencies, end: &End, verdict: &Verdict) -> Self {
         let mut anomalies: Vec<String> = verdict.report.anomalies.iter().map(Anomaly::to_string).collect();
         anomalies.extend(verdict.second.explanations.iter().cloned());
         anomalies.extend(verdict.disagreement());
         let history_clean = verdict.is_clean() && verdict.disagreement().is_none();
-        let seconds = work.took.as_secs_f64();
+        let mechanism = match run.mechanism {
+            BankMechanism::ServerSide => "server-side",
+            _ => "transaction",
+        };
+        let mut totals = Totals::new(run, mechanism, end.expected);
+        (totals.money_out, totals.transfers, totals.kills) = (end.total, work.committed, work.kills);
+        totals.finish(work.committed, work.took, latencies);
         let enough = work.committed + work.doubts.unknown >= run.transfers;
+        let nothing_left = end.locks == 0 && (end.records == 0 || end.records_stay);
         Report {
-            holds: history_clean && end.total == end.expected && end.records == 0 && end.locks == 0 && enough,
-            accounts: run.accounts,
-            workers: run.workers,
-            seed: run.seed,
-            money_in: end.expected,
-            money_out: end.total,
-            transfers: work.committed,
+            holds: history_clean && totals.all_the_money_is_there() && nothing_left && enough,
+            totals,
             conflicts: work.conflicts,
-            kills: work.kills,
             under_way_at_kills: work.under_way,
             doubts: work.doubts,
             records_left: end.records,
+            records_stay: end.records_stay,
             locks_left: end.locks,
-            seconds,
-            transfers_per_second: if seconds > 0.0 { work.committed as f64 / seconds } else { 0.0 },
-            latency_micros: work.latencies.as_ref().map(|latencies| Percentiles {
-                p50: latencies.value_at_quantile(0.5),
-                p99: latencies.value_at_quantile(0.99),
-                p999: latencies.value_at_quantile(0.999),
-            }),
             history_clean,
             isolation: verdict.expectation.isolation,
             anomalies,
@@ -90,32 +74,21 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
+        let Totals { transfers, workers, accounts, kills, .. } = self.totals;
         let mut lines = vec![
+            self.totals.money(),
             format!(
-                "money in {}, money out {}: {}",
-                self.money_in,
-                self.money_out,
-                if self.money_in == self.money_out { "nothing is lost or made" } else { "THE MONEY IS WRONG" }
-            ),
-            format!(
-                "{} transfers by {} workers between {} accounts in {:.1} s ({:.0}/s), {} conflicts, {} reads of old versions",
-                self.transfers,
-                self.workers,
-                self.accounts,
-                self.seconds,
-                self.transfers_per_second,
+                "{transfers} transfers by {workers} workers between {accounts} accounts {}, {} conflicts; {} reads saw their \
+                 snapshot and not what others had written since, as they should",
+                self.totals.speed(),
                 self.conflicts,
                 self.old_version_reads
             ),
+            self.totals.latency(),
         ];
-        if let Some(latency) = &self.latency_micros {
-            lines.push(format!("latency p50 {} us, p99 {} us, p99.9 {} us", latency.p50, latency.p99, latency.p999));
-        }
-        if self.kills > 0 {
-            lines.push(format!(
-                "{} kills; {} transactions were under way when it happened",
-                self.kills, self.under_way_at_kills
-            ));
+        if kills > 0 {
+            let under_way = self.under_way_at_kills;
+            lines.push(format!("{kills} kills; {under_way} transactions were under way when it happened"));
         }
         lines.extend(told_of(&self.doubts));
         let isolation = match self.isolation {
@@ -129,12 +102,13 @@ impl Report {
             lines.extend(self.anomalies.iter().cloned());
         }
         if self.records_left > 0 {
-            lines.push(format!("{} records were left behind", self.records_left));
+            let why = if self.records_stay { "outcomes are kept for their time" } else { "records were left behind" };
+            lines.push(format!("{} {why}", self.records_left));
         }
         if self.locks_left > 0 {
             lines.push(format!("{} accounts were left locked", self.locks_left));
         }
-        lines.push(format!("seed {}", self.seed));
+        lines.push(self.totals.seed());
         lines.join("\n")
     }
 }

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::Result;
 use handfast_store::{Random, SeededRandom, Sources};
-use handfast_txn::{Database, TransactionOptions};
-use hdrhistogram::Histogram;
+use handfast_txn::TransactionOptions;
 use tokio::task::JoinSet;
 
 use super::Run;
 use super::accounts::{Accounts, Transferred};
 use super::doubts::{Told, Witness};
+use super::mechanism::Mechanism;
 use super::record::Recorder;
 
 /// One audit in so many transfers of a worker.
@@ -20,14 +21,14 @@ const AUDIT_EVERY: u64 = 50;
 /// their audits from half of them on.
 pub(super) const PROCESSES: i64 = 10_000;
 
-/// Latencies in microseconds, up to a minute.
-pub(super) type Latencies = Histogram<u64>;
+/// What hears of each transfer, and how long it took.
+type Tell = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// What the workers of this process are to do.
 pub(super) struct Workers {
     run: Run,
     accounts: Accounts,
-    database: Database,
+    mechanism: Mechanism,
     recorder: Arc<Recorder>,
     witness: Arc<Witness>,
     sources: Sources,
@@ -35,80 +36,73 @@ pub(super) struct Workers {
     first: i64,
 }
 
-/// What they did.
-pub(super) struct Done {
-    pub(super) committed: u64,
-    pub(super) latencies: Latencies,
-}
-
 impl Workers {
     pub(super) fn new(
         run: &Run,
-        database: Database,
+        accounts: Accounts,
+        mechanism: Mechanism,
         recorder: Arc<Recorder>,
         witness: Arc<Witness>,
         sources: Sources,
         first: i64,
     ) -> Result<Self> {
-        let accounts = Accounts::new(run.accounts)?;
-        Ok(Workers { run: run.clone(), accounts, database, recorder, witness, sources, first })
+        Ok(Workers { run: run.clone(), accounts, mechanism, recorder, witness, sources, first })
     }
 
-    /// Has so many transfers committed, all workers together.
-    pub(super) async fn run(self, transfers: u64, committed: impl Fn(u64) + Send + Sync + 'static) -> Result<Done> {
+    /// Makes so many transfers, all workers together; each is told of with the time from its first attempt on. Returns how
+    /// many have committed for certain.
+    pub(super) async fn run(self, transfers: u64, tell: impl Fn(Duration) + Send + Sync + 'static) -> Result<u64> {
         let shared = Arc::new(self);
         let left = Arc::new(AtomicU64::new(transfers));
-        let committed: Arc<dyn Fn(u64) + Send + Sync> = Arc::new(committed);
+        let tell: Tell = Arc::new(tell);
         let mut tasks = JoinSet::new();
         for worker in 0..shared.run.workers {
-            tasks.spawn(shared.clone().work(worker, Arc::clone(&left), Arc::clone(&committed)));
+            tasks.spawn(shared.clone().work(worker, Arc::clone(&left), Arc::clone(&tell)));
         }
-        let mut all = Done::new()?;
+        let mut committed = 0;
         while let Some(done) = tasks.join_next().await {
-            let done = done??;
-            all.committed += done.committed;
-            all.latencies.add(&done.latencies)?;
+            committed += done??;
         }
-        Ok(all)
+        Ok(committed)
     }
 
-    async fn work(
-        self: Arc<Self>,
-        worker: u32,
-        left: Arc<AtomicU64>,
-        committed: Arc<dyn Fn(u64) + Send + Sync>,
-    ) -> Result<Done> {
+    async fn work(self: Arc<Self>, worker: u32, left: Arc<AtomicU64>, tell: Tell) -> Result<u64> {
         let process = self.first + i64::from(worker);
         let seed = self.run.seed.wrapping_add(u64::from(worker)).wrapping_add((self.first as u64) << 20);
         let random = SeededRandom::new(seed);
-        let mut done = Done::new()?;
+        let mut committed = 0;
         while take_one(&left) {
-            if done.committed % AUDIT_EVERY == AUDIT_EVERY / 2 {
+            if committed % AUDIT_EVERY == AUDIT_EVERY / 2 {
                 // Its own transfer goes by beneath its snapshot: so there always is an old version to be read.
-                let transfer = self.timed_transfer(process, &random, &mut done);
-                self.accounts.audit(&self.database, &self.recorder, process + PROCESSES / 2, transfer).await?;
+                let transfer = self.timed_transfer(process, &random, &tell, &mut committed);
+                self.accounts.audit(&self.mechanism, &self.recorder, process + PROCESSES / 2, transfer).await?;
             } else {
-                self.timed_transfer(process, &random, &mut done).await?;
+                self.timed_transfer(process, &random, &tell, &mut committed).await?;
             }
-            committed(1);
         }
-        Ok(done)
+        Ok(committed)
     }
 
-    async fn timed_transfer(&self, process: i64, random: &SeededRandom, done: &mut Done) -> Result<()> {
+    async fn timed_transfer(
+        &self,
+        process: i64,
+        random: &SeededRandom,
+        tell: &Tell,
+        committed: &mut u64,
+    ) -> Result<()> {
         let began = self.sources.clock.elapsed();
-        self.transfer(process, random, done).await?;
-        let took = self.sources.clock.elapsed().saturating_sub(began);
-        done.latencies.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        *committed += u64::from(self.transfer(process, random).await?);
+        tell(self.sources.clock.elapsed().saturating_sub(began));
         Ok(())
     }
 
-    /// Moves money once, however often it takes.
-    async fn transfer(&self, process: i64, random: &SeededRandom, done: &mut Done) -> Result<()> {
+    /// Moves money once, however often it takes. False if nobody knows whether it did.
+    async fn transfer(&self, process: i64, random: &SeededRandom) -> Result<bool> {
         let (from, to, amount) = self.choose(random);
         loop {
             let options = TransactionOptions { isolation: self.run.isolation, ..TransactionOptions::default() };
-            let transfer = self.accounts.transfer(&self.database, options, &self.recorder, process, (from, to, amount));
+            let transfer =
+                self.accounts.transfer(&self.mechanism, options, &self.recorder, process, (from, to, amount));
             let told = match transfer.await? {
                 Transferred::Told => Told::Committed,
                 Transferred::Asked(told) => {
@@ -117,13 +111,10 @@ impl Workers {
                 }
             };
             match told {
-                Told::Committed => {
-                    done.committed += 1;
-                    return Ok(());
-                }
+                Told::Committed => return Ok(true),
                 Told::RolledBack => {}
                 // To try again might move the money twice.
-                Told::Unknown => return Ok(()),
+                Told::Unknown => return Ok(false),
             }
         }
     }
@@ -134,12 +125,6 @@ impl Workers {
         let to = (from + 1 + random.next_u64() % (count - 1)) % count;
         let amount = 1 + (random.next_u64() % 10) as i64;
         (from as u32, to as u32, amount)
-    }
-}
-
-impl Done {
-    fn new() -> Result<Self> {
-        Ok(Done { committed: 0, latencies: Histogram::new_with_bounds(1, 60_000_000, 3)? })
     }
 }
 

@@ -3,6 +3,7 @@
 mod bare;
 mod client;
 mod measure;
+mod patterns;
 mod process;
 mod report;
 mod serve;
@@ -25,8 +26,9 @@ use indicatif::ProgressBar;
 use self::report::Promised;
 use crate::arguments::{BenchArguments, BenchFlags, ProcessFlags, SubjectFlags, TransferFlags};
 use crate::console::Console;
-use crate::exit::Exit;
+use crate::exit::{Exit, Usage};
 use crate::scratch::Scratch;
+use crate::store::{Rule, Servers};
 
 /// Runs the benchmark that was asked for.
 pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
@@ -35,12 +37,16 @@ pub(crate) async fn run(arguments: &BenchArguments) -> Result<Exit> {
         BenchArguments::Serve(flags) => compare(flags, Subject::Server).await,
         BenchArguments::Transactions(flags) => compare(flags, Subject::Transactions).await,
         BenchArguments::Transfers(flags) => run_transfers(flags).await,
+        BenchArguments::Patterns(flags) => run_patterns(flags).await,
         BenchArguments::Process(flags) => run_process(flags).await,
     }
 }
 
 /// Clients of transfers over a distant store, unless fewer are asked for.
 const TRANSFER_CLIENTS_MAX: u16 = 64;
+
+/// Clients of patterns, unless fewer are asked for.
+const PATTERN_CLIENTS_MAX: u16 = 32;
 
 /// What is compared with its baseline.
 #[derive(Clone, Copy)]
@@ -64,11 +70,13 @@ impl Subject {
 #[derive(Clone, Copy)]
 struct Promises {
     apply: bool,
+    /// What is demanded of every case instead.
+    demanded: Option<f64>,
 }
 
 impl Promises {
     fn ratio(self, ratio: f64) -> Option<f64> {
-        self.apply.then_some(ratio)
+        self.apply.then_some(self.demanded.unwrap_or(ratio))
     }
 }
 
@@ -95,15 +103,20 @@ fn next(bar: &ProgressBar, step: &str) {
     bar.inc(1);
 }
 
+fn check_seconds(flags: &BenchFlags) -> Result<()> {
+    ensure!(flags.seconds > 0.0, Usage("--seconds must be above 0".to_owned()));
+    Ok(())
+}
+
 async fn compare(flags: &BenchFlags, subject: Subject) -> Result<Exit> {
-    ensure!(flags.seconds > 0.0, "--seconds must be above 0");
+    check_seconds(flags)?;
     let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
     let progress = |step: &str| next(&bar, step);
     let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
     let embedded = EmbeddedStore::open(scratch.path.join("store"), sources.clone(), options).await?;
     let shared: Arc<dyn DocumentStore> = Arc::new(embedded.clone());
     let clients = flags.clients.unwrap_or(subject.clients());
-    let promises = Promises { apply: clients == subject.clients() };
+    let promises = Promises { apply: clients == subject.clients(), demanded: flags.demand };
     let plan = store_plan(flags, usize::from(clients), promises);
     let comparisons = match subject {
         Subject::Store => {
@@ -165,18 +178,46 @@ fn distant(sources: &Sources, delay: Duration) -> Arc<dyn DocumentStore> {
 }
 
 async fn run_transfers(flags: &TransferFlags) -> Result<Exit> {
-    ensure!(flags.bench.seconds > 0.0, "--seconds must be above 0");
+    check_seconds(&flags.bench)?;
     let Place { console, scratch: _scratch, sources, bar } = Place::make(&flags.bench.subject)?;
     let progress = |step: &str| next(&bar, step);
-    let store = distant(&sources, flags.delay.0);
     let clients = flags.bench.clients.unwrap_or(TRANSFER_CLIENTS_MAX);
     // Its one promise is of a single client's round trips, however many others are measured with.
-    let plan = store_plan(&flags.bench, usize::from(clients), Promises { apply: true });
-    let bench = transfers::Bench::open(store, plan, sources, &progress).await?;
-    let comparisons = bench.run().await?;
+    let plan = || store_plan(&flags.bench, usize::from(clients), Promises { apply: true, demanded: None });
+    let in_memory =
+        transfers::Bench::open(distant(&sources, flags.delay.0), plan(), sources.clone(), &progress).await?;
+    let mut comparisons = vec![in_memory.round_trips().await?];
+    match &flags.store {
+        None => comparisons.extend(in_memory.side_by_side().await?),
+        Some(uri) => {
+            let (store, _) =
+                crate::store::connect(&Servers::one(uri.clone(), flags.sole_writer), sources.clone(), Rule::Record)
+                    .await?;
+            let on_server = transfers::Bench::open(store, plan(), sources, &progress).await?;
+            comparisons.extend(on_server.side_by_side().await?);
+            on_server.remove().await?;
+        }
+    }
     bar.finish_and_clear();
     console.report(|| report::table(&comparisons), &comparisons)?;
     Ok(exit(&comparisons, flags.bench.subject.strict))
+}
+
+async fn run_patterns(flags: &BenchFlags) -> Result<Exit> {
+    check_seconds(flags)?;
+    let Place { console, scratch, sources, bar } = Place::make(&flags.subject)?;
+    let progress = |step: &str| next(&bar, step);
+    let options = Options { cache_bytes: flags.subject.cache_bytes.0, ..Options::default() };
+    let embedded = EmbeddedStore::open(scratch.path.join("store"), sources.clone(), options).await?;
+    let clients = flags.clients.unwrap_or(PATTERN_CLIENTS_MAX);
+    let plan = store_plan(flags, usize::from(clients), Promises { apply: false, demanded: None });
+    let bench = patterns::Bench::open(embedded.clone(), plan, sources, &progress).await?;
+    let comparisons = bench.run().await?;
+    drop(bench);
+    embedded.close().await?;
+    bar.finish_and_clear();
+    console.report(|| report::table(&comparisons), &comparisons)?;
+    Ok(exit(&comparisons, flags.subject.strict))
 }
 
 async fn run_process(flags: &ProcessFlags) -> Result<Exit> {

@@ -34,6 +34,8 @@ pub(crate) struct Comparison {
     /// Latencies in microseconds.
     pub(crate) p50_us: f64,
     /// See `p50_us`.
+    pub(crate) p95_us: f64,
+    /// See `p50_us`.
     pub(crate) p99_us: f64,
     /// See `p50_us`.
     pub(crate) p999_us: f64,
@@ -64,6 +66,7 @@ impl Comparison {
             kept: promised.map(|promised| ratio >= promised),
             baseline_p50_us: microseconds(baseline.latency(0.5)),
             p50_us: microseconds(subject.latency(0.5)),
+            p95_us: microseconds(subject.latency(0.95)),
             p99_us: microseconds(subject.latency(0.99)),
             p999_us: microseconds(subject.latency(0.999)),
             note: String::new(),
@@ -142,7 +145,12 @@ fn mark(kept: Option<bool>) -> String {
 /// A table, and a line for each promise that was missed.
 fn with_missed(table: String, cases: &[impl Promised]) -> String {
     let missed = cases.iter().filter_map(Promised::missed).map(|missed| format!("MISSED  {missed}\n"));
-    table + &missed.collect::<String>()
+    let missed: String = missed.collect();
+    let why = match cfg!(debug_assertions) && !missed.is_empty() {
+        true => "This program was built for debugging and is many times slower: promises are about --release.\n",
+        false => "",
+    };
+    table + why + &missed
 }
 
 /// One line a measurement, aligned.
@@ -174,6 +182,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
         "processor us".to_owned(),
         "baseline p50 us".to_owned(),
         "p50 us".to_owned(),
+        "p95 us".to_owned(),
         "p99 us".to_owned(),
         "p99.9 us".to_owned(),
         "counted".to_owned(),
@@ -190,6 +199,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
             format!("{:.1} / {:.1}", comparison.processor_us, comparison.baseline_processor_us),
             format!("{:.1}", comparison.baseline_p50_us),
             format!("{:.1}", comparison.p50_us),
+            format!("{:.1}", comparison.p95_us),
             format!("{:.1}", comparison.p99_us),
             format!("{:.1}", comparison.p999_us),
             comparison.note.clone(),

@@ -12,6 +12,7 @@ use handfast_store::{Applied, Error, Sources};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::advice::about_login;
 use crate::arguments::BackupArguments;
 use crate::configuration::{ConnectionString, Settings, URI_VARIABLE};
 use crate::console::Console;
@@ -47,7 +48,7 @@ async fn of_directory(settings: &Settings, to: &Path) -> anyhow::Result<Copied> 
     store::must_exist(settings)?;
     must_be_outside(&settings.data, to)?;
     if std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Usage(format!("{} is not empty", to.display())).into());
+        return Err(Usage(format!("{} is not empty; choose another directory with --to", to.display())).into());
     }
     let store = store::open_existing(settings, Sources::system()?).await?;
     let result = store.backup(to).await;
@@ -90,6 +91,9 @@ fn refusal(error: Error, uri: &ConnectionString) -> anyhow::Error {
         (Code::CommandNotFound, _) => anyhow!("{uri} makes no backups: it is no `handfast serve` that can"),
         (_, Applied::Maybe) => anyhow!(error)
             .context(format!("{uri} may go on with the backup: look whether it is there, its log says how it ended")),
-        (_, Applied::No) => anyhow!(error).context(format!("no backup by {uri}")),
+        (_, Applied::No) => match about_login(&error, URI_VARIABLE) {
+            Some(advice) => anyhow!("no backup by {uri}: {error}; {advice}"),
+            None => anyhow!(error).context(format!("no backup by {uri}")),
+        },
     }
 }

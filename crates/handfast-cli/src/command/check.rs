@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use handfast_embedded::{CheckReport, Remedy, Repair};
+use handfast_embedded::{CheckReport, Finding, Remedy, Repair};
 use handfast_store::Sources;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::CheckArguments;
 use crate::configuration::Settings;
@@ -25,7 +25,7 @@ pub(super) async fn run(settings: &Settings, arguments: &CheckArguments, console
     let options = store::options(settings);
     let report = handfast_embedded::check(&settings.data, Sources::system()?, options, repair, progress).await?;
     bar.finish_and_clear();
-    console.report(|| text(&report, repair), &json(&report))?;
+    console.report(|| text(&report, repair), &json(&report, repair))?;
     // Also when all of it was repaired: something had not held. A second check says what is left.
     Ok(if report.is_clean() { Exit::Good } else { Exit::GuaranteeBroken })
 }
@@ -45,6 +45,19 @@ fn text(report: &CheckReport, repair: Repair) -> String {
     lines.extend(advice.iter().map(|advice| format!("to do: {advice}")));
     lines.push(format!("not clean: {looked_at}"));
     lines.join("\n")
+}
+
+/// What programs know a remedy by.
+fn name(remedy: &Remedy) -> &'static str {
+    match remedy {
+        Remedy::None => "none",
+        Remedy::WriteFormat => "write-format",
+        Remedy::MendJournal => "mend-journal",
+        Remedy::ResetWitness => "reset-witness",
+        Remedy::WriteWitness => "write-witness",
+        Remedy::BuildIndex(..) => "build-index",
+        Remedy::Count(_) => "count",
+    }
 }
 
 /// What can be done about a finding, unless it was done.
@@ -67,8 +80,19 @@ fn advice(remedy: &Remedy, repair: Repair) -> Option<&'static str> {
     (repair == Repair::No).then_some(by_repair)
 }
 
-fn json(report: &CheckReport) -> serde_json::Value {
-    let findings: Vec<&str> = report.findings.iter().map(|finding| finding.text.as_str()).collect();
+/// A finding for programs.
+fn finding(Finding { text, remedy }: &Finding, repair: Repair) -> Value {
+    let (namespace, index) = match remedy {
+        Remedy::BuildIndex(namespace, index) => (Some(namespace.to_string()), Some(index)),
+        Remedy::Count(namespace) => (Some(namespace.to_string()), None),
+        _ => (None, None),
+    };
+    let to_do = advice(remedy, repair);
+    json!({ "text": text, "remedy": name(remedy), "namespace": namespace, "index": index, "to_do": to_do })
+}
+
+fn json(report: &CheckReport, repair: Repair) -> Value {
+    let findings: Vec<Value> = report.findings.iter().map(|found| finding(found, repair)).collect();
     json!({
         "clean": report.is_clean(),
         "collections": report.collections,
@@ -79,3 +103,6 @@ fn json(report: &CheckReport) -> serde_json::Value {
         "repaired": report.repaired,
     })
 }
+
+#[cfg(test)]
+mod tests;

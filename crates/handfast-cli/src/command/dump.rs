@@ -2,6 +2,7 @@
 
 use handfast_embedded::must_be_outside;
 use handfast_store::Sources;
+use serde::Serialize;
 
 use crate::advice::Advised;
 use crate::arguments::{DumpArguments, RestoreArguments};
@@ -11,9 +12,22 @@ use crate::dump::{self, Damaged, Dumped, Restored, Totals};
 use crate::exit::Exit;
 use crate::store;
 
-/// How to go on with a restore.
+/// How to go on with a restore that could not go on.
 const AGAIN: &str = "run it again when that is mended: documents that are in already are refused and counted, unless \
                      --drop drops their collections first; --database and --collection name what is left";
+
+/// How to go on with one that somebody stopped.
+const GO_ON: &str = "run it again to go on: documents that are in already are refused and counted, unless --drop drops \
+                     their collections first; --database and --collection name what is left";
+
+/// What a dump wrote and what it could not, for programs.
+#[derive(Serialize)]
+struct DumpReport {
+    #[serde(flatten)]
+    dumped: Dumped,
+    /// Documents that were counted and are not in the dump.
+    documents_missing: u64,
+}
 
 pub(super) async fn dump(settings: &Settings, arguments: &DumpArguments, console: Console) -> anyhow::Result<Exit> {
     store::must_exist(settings)?;
@@ -27,14 +41,15 @@ pub(super) async fn dump(settings: &Settings, arguments: &DumpArguments, console
     progress.finish_and_clear();
     store.close().await?;
     let Dumped { totals, skipped } = dumped;
+    let documents_missing = match skipped {
+        0 => 0,
+        _ => length.saturating_sub(totals.documents),
+    };
     let text = || match skipped {
         0 => done("dumped", &totals),
-        _ => {
-            let missing = length.saturating_sub(totals.documents);
-            format!("{}; {missing} documents are damaged and left out", done("dumped", &totals))
-        }
+        _ => format!("{}; {}", done("dumped", &totals), left_out(documents_missing)),
     };
-    console.report(text, &dumped)?;
+    console.report(text, &DumpReport { dumped, documents_missing })?;
     Ok(if skipped == 0 { Exit::Good } else { Exit::GuaranteeBroken })
 }
 
@@ -57,8 +72,9 @@ pub(super) async fn restore(
         error.context(Advised { what: format!("broken off: {restored}{unsure}"), advice: AGAIN })
     })?;
     closed?;
-    let totals = outcome.totals()?;
-    console.report(|| done("restored", &totals), &totals)?;
+    let report = outcome.report();
+    console.report(|| done("restored", &report.totals), &report)?;
+    outcome.totals()?;
     Ok(Exit::Good)
 }
 
@@ -74,8 +90,16 @@ impl UntilStopped {
 impl Drop for UntilStopped {
     fn drop(&mut self) {
         if let Some(restored) = &self.0 {
-            write_remark(&format!("broken off: {restored}; {AGAIN}"));
+            write_remark(&format!("broken off: {restored}; {GO_ON}"));
         }
+    }
+}
+
+/// How many documents are not in a dump that met damage.
+fn left_out(missing: u64) -> String {
+    match missing {
+        0 => "none is left out: what is damaged was found elsewhere too".to_owned(),
+        _ => format!("{missing} documents are damaged and left out"),
     }
 }
 

@@ -74,10 +74,11 @@ fn text(verdict: &Verdict) -> String {
     }
     let result = if verdict.is_clean() { "clean" } else { "not clean" };
     lines.push(format!(
-        "{result}: {} committed, {} failed, {} unknown and seen, {} unknown and not seen; {} reads, {} of them of old \
+        "{result}: {} committed, {} failed, {} given up, {} unknown and seen, {} unknown and not seen; {} reads, {} of them of old \
          versions; held against {}",
         counts.committed,
         counts.failed,
+        counts.given_up,
         counts.unknown_seen,
         counts.unknown_unseen,
         counts.reads,
@@ -122,6 +123,7 @@ fn json(verdict: &Verdict) -> Value {
         "transactions": counts.transactions,
         "committed": counts.committed,
         "failed": counts.failed,
+        "given_up": counts.given_up,
         "unknown_seen": counts.unknown_seen,
         "unknown_unseen": counts.unknown_unseen,
         "keys": counts.keys,

@@ -30,7 +30,8 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     let tls = tls(configuration)?;
     if tls.is_none() && !settings.insecure && listen.iter().any(is_open) {
         warn!(
-            "others can reach the server, and what they send and get is not encrypted: --tls-certificate and --tls-key"
+            "others can reach the server, and what they send and get is not encrypted: --tls-certificate and --tls-key \
+             encrypt it"
         );
     }
     if settings.test_commands {
@@ -40,6 +41,13 @@ pub(super) async fn run(configuration: &Configuration, console: Console) -> anyh
     // Before the data directory is made: a busy port leaves nothing behind.
     let listeners = Listeners::bind(&listen).await?;
     let opened = Opened::open(configuration, sources).await?;
+    if let Some(server) = opened.handfast() {
+        warn!(
+            "{} is {}, which has transactions itself: its own clients see the field _hf, and their writes break the \
+             transactions made here; connect to it directly",
+            server.address, server.product
+        );
+    }
     if settings.auth {
         check_users(&Users::new(Arc::new(opened.database.clone())), configuration, &listen).await?;
     }
@@ -83,7 +91,7 @@ fn announce(settings: &Settings, addresses: &[Address], opened: &Opened, console
         "durability": settings.durability,
     });
     for (key, value) in opened.described() {
-        line[key] = value.into();
+        line[key] = value;
     }
     Ok(console.report(text, &line)?)
 }
@@ -176,6 +184,7 @@ fn options(settings: &Settings) -> Options {
     options.connections.reply_bytes_max = bytes(settings.reply_bytes.0);
     options.cursors.idle_timeout = settings.cursor_timeout.0;
     options.cursors.open_max = settings.max_cursors as usize;
+    options.cursors.per_connection_max = settings.max_cursors_per_connection as usize;
     options.transaction_lifetime = settings.transaction_lifetime.0;
     options.transaction_bytes_max = usize::try_from(settings.transaction_bytes.0).unwrap_or(usize::MAX);
     options.outcome_retention = settings.outcome_retention.0;

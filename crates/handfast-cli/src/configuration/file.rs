@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::{Spanned, Value};
 
-use super::{Mistake, Origin, keys, one_line};
+use super::{Mistake, Origin, keys, one_line, unknown};
 
 /// The values of a file by key.
 ///
@@ -22,7 +22,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<BTreeMap<String, (Value, O
         let (line, _) = position(text, key.span().start);
         let key = key.into_inner();
         if !known.contains(&key) {
-            return Err(Mistake::UnknownKey { path: path.to_owned(), line, key });
+            let advice = unknown::advice_on_key(&key, &known);
+            return Err(Mistake::UnknownKey { path: path.to_owned(), line, key, advice });
         }
         values.insert(key, (value, Origin::File { path: path.to_owned(), line }));
     }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use handfast_mql::context::STAGE_BYTES_MAX;
+use handfast_mql::context::{STAGE_BYTES_MAX, STAGE_TOTAL_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
-use super::value::{Bytes, ConnectionString, Durability, LogFormat, LogLevel, Span, Topology};
+use super::place::{Routes, Stores};
+use super::value::{Bytes, Durability, LogFormat, LogLevel, Span, Topology};
 
 /// Everything that can be configured, in force. A field's name with dashes is its key in the file, its flag, and, in
 /// capitals after `HANDFAST_`, its environment variable.
@@ -20,10 +21,15 @@ pub(crate) struct Settings {
     pub(crate) journal_bytes: Bytes,
     pub(crate) snapshot_bytes: Bytes,
     pub(crate) sort_bytes: Bytes,
+    pub(crate) stage_bytes_total: Bytes,
     pub(crate) expiry_interval: Span,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) store: Option<ConnectionString>,
+    pub(crate) store: Option<Stores>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) route: Option<Routes>,
     pub(crate) sole_writer: bool,
+    pub(crate) store_timeout: Span,
+    pub(crate) snapshot_lease: Span,
     pub(crate) listen: String,
     pub(crate) insecure: bool,
     pub(crate) auth: bool,
@@ -43,6 +49,7 @@ pub(crate) struct Settings {
     pub(crate) advertise: Option<String>,
     pub(crate) max_connections: u32,
     pub(crate) max_cursors: u32,
+    pub(crate) max_cursors_per_connection: u32,
     pub(crate) request_bytes: Bytes,
     pub(crate) reply_bytes: Bytes,
     pub(crate) connection_timeout: Span,
@@ -53,13 +60,14 @@ pub(crate) struct Settings {
     pub(crate) shutdown_timeout: Span,
     pub(crate) slow_operation: Span,
     pub(crate) test_commands: bool,
+    pub(crate) part: bool,
     pub(crate) log_format: LogFormat,
     pub(crate) log_level: LogLevel,
 }
 
 /// The settings that have no default: absent until somebody sets them.
-pub(crate) const OPTIONAL: [&str; 7] =
-    ["store", "backup-directory", "unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
+pub(crate) const OPTIONAL: [&str; 8] =
+    ["store", "route", "backup-directory", "unix-socket", "advertise", "tls-certificate", "tls-key", "tls-client-ca"];
 
 impl Default for Settings {
     /// What the libraries say where they say something, so that there is one place for each number.
@@ -75,9 +83,13 @@ impl Default for Settings {
             journal_bytes: Bytes(store.journal_bytes_max),
             snapshot_bytes: Bytes(store.snapshot_bytes_max),
             sort_bytes: Bytes(STAGE_BYTES_MAX as u64),
+            stage_bytes_total: Bytes(STAGE_TOTAL_BYTES_MAX as u64),
             expiry_interval: Span(store.expiry_interval.unwrap_or(EXPIRY_INTERVAL)),
             store: None,
+            route: None,
             sole_writer: false,
+            store_timeout: Span(STORE_TIMEOUT),
+            snapshot_lease: Span(handfast_txn::percolator::LEASE_TTL),
             // MongoDB's port; nobody else can reach it.
             listen: "127.0.0.1:27017".to_owned(),
             insecure: false,
@@ -92,6 +104,7 @@ impl Default for Settings {
             advertise: None,
             max_connections: number(server.connections.open_max),
             max_cursors: number(server.cursors.open_max),
+            max_cursors_per_connection: number(server.cursors.per_connection_max),
             request_bytes: Bytes(server.connections.request_bytes_max as u64),
             reply_bytes: Bytes(server.connections.reply_bytes_max as u64),
             connection_timeout: Span(server.connections.idle_timeout),
@@ -102,6 +115,7 @@ impl Default for Settings {
             shutdown_timeout: Span(server.shutdown_grace),
             slow_operation: Span(server.slow_operation),
             test_commands: server.test_commands,
+            part: false,
             log_format: LogFormat::Text,
             log_level: LogLevel::Info,
         }
@@ -111,11 +125,29 @@ impl Default for Settings {
 /// MongoDB's own pause between two rounds of its TTL monitor.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
+/// A client's driver repeats a request once: both together outlive the election of a replica set, which takes 12 seconds.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Signs of life are given three times as often, and a process may stand still for some seconds.
+const SNAPSHOT_LEASE_MIN: Duration = Duration::from_secs(10);
+
 /// Drivers repeat a commit for two minutes; what was committed must not be forgotten before they stop.
 const OUTCOME_RETENTION_MIN: Duration = Duration::from_secs(5 * 60);
 
 fn number(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// What is wrong with an address to listen at, before anybody looks for the host.
+pub(super) fn check_listen(listen: &str) -> Result<(), String> {
+    let wrong = |advice: String| Err(format!("'{listen}' is no address (HOST:PORT){advice}"));
+    match listen.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(()),
+        Some(("", port)) => wrong(format!("; for all addresses of this machine, 0.0.0.0:{port}")),
+        None if listen.parse::<u16>().is_ok() => {
+            wrong(format!("; --port {listen} takes another port at the same host"))
+        }
+        _ => wrong(", such as 127.0.0.1:27017".to_owned()),
+    }
 }
 
 /// Whether drivers can dial this.
@@ -140,6 +172,7 @@ impl Settings {
             (self.journal_bytes, Bytes(handfast_embedded::JOURNAL_BYTES_MIN)),
             (self.snapshot_bytes, ENGINE_BYTES_MIN),
             (self.sort_bytes, SORT_BYTES_MIN),
+            (self.stage_bytes_total, SORT_BYTES_MIN),
             (self.request_bytes, MESSAGE_BYTES_MIN),
             (self.reply_bytes, MESSAGE_BYTES_MIN),
             // A transaction of one message must be possible.
@@ -152,7 +185,11 @@ impl Settings {
         if self.outcome_retention.0 < OUTCOME_RETENTION_MIN {
             return Err(format!("at least {} is needed", Span(OUTCOME_RETENTION_MIN)));
         }
+        if self.snapshot_lease.0 < SNAPSHOT_LEASE_MIN {
+            return Err(format!("at least {} is needed", Span(SNAPSHOT_LEASE_MIN)));
+        }
         let spans = [
+            self.store_timeout,
             self.connection_timeout,
             self.cursor_timeout,
             self.transaction_lifetime,
@@ -162,7 +199,7 @@ impl Settings {
         if spans.iter().any(|span| span.0.is_zero()) {
             return Err("must be longer than zero".to_owned());
         }
-        if self.max_connections == 0 || self.max_cursors == 0 {
+        if [self.max_connections, self.max_cursors, self.max_cursors_per_connection].contains(&0) {
             return Err("at least 1 is needed".to_owned());
         }
         if let Some(store) = &self.store {

@@ -7,13 +7,16 @@
 use super::{FILE_VARIABLE, PREFIX, URI_VARIABLE, keys, variable};
 
 /// What this project's own tests and tools read.
-const OF_TESTS: [&str; 9] = ["BINARY", "CASES", "FLIPS", "KILL", "MODEL", "ORDERS", "SIM_", "TEST_", "WRITE_DOCS"];
+const OF_TESTS: [&str; 10] =
+    ["BINARY", "CASES", "FLIPS", "KILL", "MODEL", "ORDERS", "OUTAGE", "SIM_", "TEST_", "WRITE_DOCS"];
 /// What describes a service of this name to its neighbours.
 const OF_NEIGHBOURS: [&str; 4] = ["ENV_", "NAME", "PORT_", "SERVICE_"];
 /// The short form that `serve` takes as a flag alone.
 const PORT: &str = "PORT";
 /// Names that are less alike than this (Jaro-Winkler, 1 is the same) are not suggested.
 const ALIKE_MIN: f64 = 0.85;
+/// Where all are told.
+const ALL: &str = "`handfast config` prints all there are";
 
 /// A remark on each variable that would be taken for a setting. A variable is its name and its value.
 pub(super) fn remarks(variables: impl Iterator<Item = [String; 2]>) -> Vec<String> {
@@ -34,14 +37,23 @@ fn remark(name: &str, value: &str, known: &[String]) -> Option<String> {
     let advice = match alike(name, known) {
         _ if rest == PORT => "use HANDFAST_LISTEN (HOST:PORT)".to_owned(),
         Some(meant) => format!("did you mean {meant}?"),
-        None => "`handfast config` prints all there are".to_owned(),
+        None => ALL.to_owned(),
     };
     Some(format!("the environment variable {name} is no setting and has no effect; {advice}"))
 }
 
-/// The known name that is most like this one.
+/// What to do about a key of a file that no setting has.
+pub(super) fn advice_on_key(key: &str, known: &[String]) -> String {
+    match alike(key, known) {
+        _ if key.eq_ignore_ascii_case(PORT) => "listen = \"HOST:PORT\" has the port".to_owned(),
+        Some(meant) => format!("did you mean '{meant}'? {ALL}"),
+        None => ALL.to_owned(),
+    }
+}
+
+/// The known name that is most like this one, whichever way its words are joined.
 fn alike<'k>(name: &str, known: &'k [String]) -> Option<&'k String> {
-    let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_uppercase();
+    let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).replace('_', "-").to_uppercase();
     let name = rest(name);
     let rated = known.iter().map(|known| (strsim::jaro_winkler(&rest(known), &name), known));
     let best = rated.max_by(|one, other| one.0.total_cmp(&other.0));

@@ -108,6 +108,12 @@ impl ConnectionString {
         &self.0
     }
 
+    /// Whether it names a user, whose name and password are not shown.
+    pub(crate) fn has_login(&self) -> bool {
+        let after = self.0.split_once("://").map_or(self.0.as_str(), |(_, after)| after);
+        after.split(['/', '?']).next().is_some_and(|hosts| hosts.contains('@'))
+    }
+
     /// Whether it is one.
     pub(crate) fn check(&self) -> Result<(), String> {
         handfast_mongodb::shown(&self.0).map(|_| ()).map_err(|error| error.to_string())

@@ -4,12 +4,17 @@ use anyhow::{Context, Result, ensure};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use handfast_store::{CollectionInfo, IndexInfo, IndexSpec};
 
+use crate::arguments::DumpFormat;
+
 /// Longest encoded name, in bytes, that is used as it is. File names have 255 bytes; this leaves room for the longest
 /// ending and for a number.
 const NAME_BYTES_MAX: usize = 200;
 
 /// The ending of a metadata file.
 pub(super) const METADATA: &str = ".metadata.json";
+
+/// A name with this end and [`METADATA`] differ by the ending of documents in JSON.
+const METADATA_IN_NAME: &str = ".metadata";
 
 /// The file name, without ending, of a database or collection: percent-encoded where a file system might object, and
 /// cut, with `%24` (a dollar sign, which no name holds) and a number that keeps it apart, where it is too long.
@@ -30,6 +35,16 @@ pub(super) fn file_name(name: &str, number: usize) -> String {
         encoded.push_str(&format!("%24{number}"));
     }
     encoded
+}
+
+/// The file name of a collection, without ending. A name that would make its documents in JSON look like the metadata of
+/// another collection (`orders.metadata`) has its last dot encoded. In BSON the endings tell them apart.
+pub(super) fn collection_file_name(name: &str, number: usize, format: DumpFormat) -> String {
+    let file = file_name(name, number);
+    match file.strip_suffix(METADATA_IN_NAME) {
+        Some(start) if format == DumpFormat::Json => format!("{start}%2E{}", &METADATA_IN_NAME[1..]),
+        _ => file,
+    }
 }
 
 /// The name that a file name stands for, if the metadata does not tell.

@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bson::{Bson, RawDocumentBuf};
-use handfast_mql::depth;
+use handfast_mql::{Code, depth};
 use handfast_store::ticket::NESTING_OF_RECORD;
 use handfast_store::{
     CollectionOptions, CreateIndexes, DocumentStore, Durability, Insert, Namespace, Ticket, WriteError,
 };
 use indicatif::ProgressBar;
+use serde::Serialize;
 
 use super::layout::{METADATA, Metadata, decode_name};
-use super::{Restored, Selection, Totals, count, tickets};
+use super::{Restored, Selection, Totals, count, listed, tickets};
+use crate::exit::Usage;
 
 /// Documents inserted at a time: as many as a driver sends, or fewer if they are large.
 const BATCH_DOCUMENTS_MAX: usize = 1000;
@@ -38,6 +40,8 @@ pub(crate) struct Source {
 struct Refused {
     count: u64,
     first: Option<String>,
+    /// The first one's `_id`, or a unique key of it, is there already.
+    first_is_there: bool,
 }
 
 /// Reads collections into the store, each with its indexes. Documents are durable when this returns. `restored` says at any
@@ -76,7 +80,23 @@ pub(crate) struct Outcome {
     refused: Refused,
 }
 
+/// The same for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report<'o> {
+    #[serde(flatten)]
+    pub(crate) totals: Totals,
+    /// Documents that are not in.
+    refused: u64,
+    /// Where the first of them is from, and why it was refused.
+    first: Option<&'o str>,
+}
+
 impl Outcome {
+    /// What is in and what is not, for programs.
+    pub(crate) fn report(&self) -> Report<'_> {
+        Report { totals: self.totals, refused: self.refused.count, first: self.refused.first.as_deref() }
+    }
+
     /// What was read.
     ///
     /// # Errors
@@ -85,8 +105,12 @@ impl Outcome {
         let Outcome { totals, refused } = self;
         match refused.first {
             Some(first) => {
-                let all = refused.count + totals.documents;
-                bail!("{} of {all} documents were refused; the first: {first}", refused.count)
+                let advice = match refused.first_is_there {
+                    true => "; --drop drops each collection before it is restored",
+                    false => "",
+                };
+                let (is_in, count) = (totals.documents, refused.count);
+                bail!("{is_in} documents are in, {count} were refused; the first: {first}{advice}")
             }
             None => Ok(totals),
         }
@@ -123,6 +147,7 @@ async fn restore_collection(
         // Synced once at the end, instead of once a batch.
         let insert =
             Insert { ordered: false, durability: Durability::Memory, ..Insert::new(source.namespace.clone(), batch) };
+        restored.batch();
         let outcome = store.insert(insert).await?;
         count(totals, progress, outcome.inserted, bytes);
         restored.documents(outcome.inserted);
@@ -140,6 +165,7 @@ impl Refused {
         self.count += errors.len() as u64;
         if let (None, Some(error)) = (&self.first, errors.first()) {
             self.first = Some(format!("{namespace}: {}", error.error));
+            self.first_is_there = error.error.code() == Code::DuplicateKey;
         }
     }
 }
@@ -149,27 +175,73 @@ impl Refused {
 /// # Errors
 /// There are none; names and metadata that cannot be read.
 pub(crate) fn find_sources(dump: &Path, selection: &Selection) -> Result<Vec<Source>> {
-    let mut sources = Vec::new();
+    ensure!(
+        !dump.is_file(),
+        Usage(format!("--from: {} is a file: name the directory that `dump` wrote; {LAYOUT}", dump.display()))
+    );
+    let (mut sources, mut databases, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for directory in entries(dump)?.into_iter().filter(|path| path.is_dir()) {
         let database = decode_name(name_of(&directory)?)?;
+        databases.push(database.clone());
         if !selection.has_database(&database) {
             continue;
         }
         for documents in entries(&directory)? {
             let name = name_of(&documents)?;
+            if let Some(stem) = name.strip_suffix(METADATA) {
+                check_documents(&directory, stem, selection)?;
+                continue;
+            }
             let stem = name.strip_suffix(".bson").or_else(|| name.strip_suffix(".json"));
-            let Some(stem) = stem.filter(|_| !name.ends_with(METADATA)) else { continue };
+            let Some(stem) = stem else { continue };
             let metadata = read_metadata(&directory.join(format!("{stem}{METADATA}")))?;
             let told = metadata.as_ref().and_then(|metadata| metadata.collection.clone());
             let collection = told.map_or_else(|| decode_name(stem), Ok)?;
             if selection.has_collection(&collection) {
                 let namespace = Namespace::new(&database, collection)?;
                 sources.push(Source { namespace, documents, metadata });
+            } else {
+                others.push(collection);
             }
         }
     }
-    ensure!(!sources.is_empty(), "nothing to restore in {}", dump.display());
+    ensure!(!sources.is_empty(), nothing_there(dump, selection, &databases, &others));
     Ok(sources)
+}
+
+/// How a dump looks, for who named something else.
+const LAYOUT: &str = "in it is a directory for each database, and in that NAME.bson or NAME.json";
+
+/// Why there is nothing to restore: a name that is not there, or no dump.
+fn nothing_there(dump: &Path, selection: &Selection, databases: &[String], collections: &[String]) -> String {
+    let dump = dump.display();
+    match (&selection.database, &selection.collection) {
+        (Some(database), _) if !databases.is_empty() && !databases.contains(database) => {
+            format!("nothing to restore in {dump}: there is no database '{database}'; {}", listed(databases))
+        }
+        (Some(database), Some(collection)) if !collections.is_empty() => {
+            format!("nothing to restore in {dump}: there is no '{collection}' in {database}; {}", listed(collections))
+        }
+        _ => format!("nothing to restore in {dump}: {LAYOUT}"),
+    }
+}
+
+/// A collection whose documents are not in the dump is not passed over in silence.
+fn check_documents(directory: &Path, stem: &str, selection: &Selection) -> Result<()> {
+    let has = |ending| directory.join(format!("{stem}{ending}")).exists();
+    if has(".bson") || has(".json") {
+        return Ok(());
+    }
+    let path = directory.join(format!("{stem}{METADATA}"));
+    let told = read_metadata(&path)?.and_then(|metadata| metadata.collection);
+    let collection = told.map_or_else(|| decode_name(stem), Ok)?;
+    ensure!(
+        !selection.has_collection(&collection),
+        "{} is there without documents ({stem}.bson or {stem}.json): the dump is not whole; remove the file to restore \
+         the rest",
+        path.display()
+    );
+    Ok(())
 }
 
 fn read_metadata(path: &Path) -> Result<Option<Metadata>> {

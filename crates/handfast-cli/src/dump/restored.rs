@@ -14,6 +14,8 @@ pub(crate) struct Restored {
     whole: Vec<(Namespace, u64)>,
     /// The one that is being read.
     begun: Option<(Namespace, u64)>,
+    /// More of its documents are under way: they may be in.
+    under_way: bool,
     /// Those that are not begun yet.
     left: usize,
 }
@@ -29,7 +31,13 @@ impl Restored {
         self.begun = Some((namespace.clone(), 0));
     }
 
+    /// Documents are on their way into the store, which puts them in although nobody waits for it any more.
+    pub(super) fn batch(&mut self) {
+        self.under_way = true;
+    }
+
     pub(super) fn documents(&mut self, inserted: u64) {
+        self.under_way = false;
         if let Some((_, documents)) = &mut self.begun {
             *documents += inserted;
         }
@@ -56,7 +64,8 @@ impl fmt::Display for Restored {
             }
         }
         if let Some((namespace, documents)) = &self.begun {
-            write!(f, "; of {namespace} {documents} documents are in")?;
+            let or_more = if self.under_way { "at least " } else { "" };
+            write!(f, "; of {namespace} {or_more}{documents} documents are in")?;
         }
         if self.left > 0 {
             write!(f, "; collections not begun: {}", self.left)?;

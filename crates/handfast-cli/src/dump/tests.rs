@@ -3,8 +3,9 @@ use std::io::Cursor as Bytes;
 use bson::{Bson, Document, RawDocumentBuf, oid::ObjectId, rawdoc};
 use handfast_store::{CollectionInfo, CollectionOptions, IndexInfo, IndexSpec};
 
-use super::layout::{Metadata, decode_name, file_name};
+use super::layout::{Metadata, collection_file_name, decode_name, file_name};
 use super::read::Reader;
+use crate::arguments::DumpFormat;
 
 #[test]
 fn names_of_files() {
@@ -20,6 +21,20 @@ fn names_of_files() {
     check("öl", "%C3%B6l");
     check("a\\b:c*\"", "a%5Cb%3Ac%2A%22");
     check(" ", "%20");
+}
+
+#[test]
+fn no_documents_look_like_metadata() {
+    let check = |name: &str, format: DumpFormat, expected: &str| {
+        let file = collection_file_name(name, 7, format);
+        assert_eq!(file, expected);
+        assert_eq!(decode_name(&file).unwrap(), name);
+    };
+    check("con.metadata", DumpFormat::Json, "con%2Emetadata");
+    check("con.metadata", DumpFormat::Bson, "con.metadata");
+    check("con.metadata.json", DumpFormat::Json, "con.metadata.json");
+    check("metadata", DumpFormat::Json, "metadata");
+    check("con.Metadata", DumpFormat::Json, "con.Metadata");
 }
 
 #[test]
@@ -139,8 +154,8 @@ mod with_a_store {
     use bson::{RawDocumentBuf, rawdoc};
     use handfast_mql::Code;
     use handfast_store::{
-        BatchLimit, DocumentStore, Find, Insert, MemoryStore, Namespace, Sources, StoreExt, Ticket, Update, UpdateSpec,
-        UpdateStatement,
+        Asked, BatchLimit, DocumentStore, Find, Insert, MemoryStore, Namespace, Sources, StoreExt, Ticket, Update,
+        UpdateSpec, UpdateStatement,
     };
     use indicatif::ProgressBar;
 
@@ -220,6 +235,55 @@ mod with_a_store {
     }
 
     #[tokio::test]
+    async fn odd_names_come_back_with_their_documents() {
+        let names = [
+            "con",
+            "con.metadata",
+            "con.metadata.json",
+            "con.metadata.metadata",
+            "con.json",
+            "con.bson",
+            "con%2Emetadata",
+            "metadata",
+            "metadata.json",
+            "ö/\\:*?",
+            "a b",
+            "CON",
+        ];
+        for format in [DumpFormat::Json, DumpFormat::Bson] {
+            let directory = scratch("odd");
+            let (store, target, bar) = (store_with(0).await, directory.join("dump"), ProgressBar::hidden());
+            for name in names {
+                let namespace = Namespace::new("db", name).unwrap();
+                store.insert(Insert::new(namespace, vec![rawdoc! { "_id": name }])).await.unwrap();
+            }
+            let dumped = dump_all(&store, &target, format, &everything(&store).await, &bar).await.unwrap().totals;
+            let copy = MemoryStore::new(Sources::seeded(2));
+            let restored = restore_all(&copy, &find_sources(&target, &ALL).unwrap(), false).await.unwrap();
+            assert_eq!(restored.collections, dumped.collections);
+            for name in names {
+                let namespace = Namespace::new("db", name).unwrap();
+                let found = copy.find_one(&namespace, rawdoc! {}).await.unwrap();
+                assert_eq!(found, Some(rawdoc! { "_id": name }), "{name}");
+            }
+            std::fs::remove_dir_all(directory).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_collection_whose_documents_are_missing_is_not_passed_over() {
+        let directory = scratch("without");
+        let (store, target, bar) = (store_with(1).await, directory.join("dump"), ProgressBar::hidden());
+        dump_all(&store, &target, DumpFormat::Bson, &everything(&store).await, &bar).await.unwrap();
+        std::fs::copy(target.join("db/c.metadata.json"), target.join("db/d.metadata.json")).unwrap();
+        let error = find_sources(&target, &ALL).unwrap_err().to_string();
+        assert!(error.contains("d.metadata.json is there without documents"), "{error}");
+        std::fs::remove_file(target.join("db/d.metadata.json")).unwrap();
+        assert_eq!(find_sources(&target, &ALL).unwrap().len(), 1);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[tokio::test]
     async fn a_dump_that_is_broken_off_leaves_nothing() {
         let directory = scratch("stopped");
         let (store, target, bar) = (store_with(2500).await, directory.join("dump"), ProgressBar::hidden());
@@ -246,8 +310,20 @@ mod with_a_store {
         std::fs::create_dir(&target).unwrap();
         dump_all(&store, &target, DumpFormat::Json, &chosen, &bar).await.unwrap();
         let error = dump_all(&store, &target, DumpFormat::Json, &chosen, &bar).await.unwrap_err();
-        assert!(error.to_string().ends_with("is not empty"), "{error}");
+        assert!(error.to_string().ends_with("is not empty; choose another directory with --to"), "{error}");
         std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_is_under_way_when_a_restore_is_stopped_may_be_in() {
+        let mut restored = Restored::default();
+        restored.begin(1);
+        restored.collection(&namespace());
+        restored.batch();
+        restored.documents(1000);
+        assert_eq!(restored.to_string(), "no collection is restored; of db.c 1000 documents are in");
+        restored.batch();
+        assert_eq!(restored.to_string(), "no collection is restored; of db.c at least 1000 documents are in");
     }
 
     #[tokio::test]
@@ -260,7 +336,7 @@ mod with_a_store {
         copy.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "mine": true }])).await.unwrap();
         let sources = find_sources(&target, &ALL).unwrap();
         let error = restore_all(&copy, &sources, false).await.unwrap_err().to_string();
-        assert!(error.starts_with("1 of 3 documents were refused; the first: db.c: E11000"), "{error}");
+        assert!(error.starts_with("2 documents are in, 1 were refused; the first: db.c: E11000"), "{error}");
         assert_eq!(all(&copy).await.len(), 3);
         std::fs::remove_dir_all(directory).unwrap();
     }
@@ -269,7 +345,7 @@ mod with_a_store {
     async fn send(store: &MemoryStore, number: i64) -> handfast_store::Result<()> {
         let change = UpdateSpec::Document(rawdoc! { "$inc": { "n": 1 } });
         let statement = UpdateStatement::one(rawdoc! { "_id": 0 }, change);
-        let ticket = Some(Ticket { session: [7; 16], number, statement: 0 });
+        let ticket = Some(Ticket { session: [7; 16], number, statement: 0, asked: Asked::Nothing });
         let outcome = store.update(Update { ticket, ..Update::new(namespace(), vec![statement]) }).await?;
         outcome.errors.into_iter().next().map_or(Ok(()), |refused| Err(refused.error))
     }
@@ -299,7 +375,7 @@ mod with_a_store {
 
         // Once more: the document is refused, the record is the same.
         let refused = restored(&copy, &early, false).await.unwrap();
-        assert!(refused.starts_with("1 of 1 documents were refused; the first: db.c: E11000"), "{refused}");
+        assert!(refused.starts_with("0 documents are in, 1 were refused; the first: db.c: E11000"), "{refused}");
         assert_eq!(restored(&copy, &early, true).await, None);
 
         // The session goes on, and nothing older comes in its way.

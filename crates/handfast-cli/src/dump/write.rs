@@ -1,7 +1,7 @@
 //! `handfast dump`.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use handfast_embedded::{EmbeddedStore, Salvage, SalvagedPage};
 use handfast_store::{BatchLimit, CollectionInfo, Cursor, DocumentStore, Find, Namespace, Page};
 use indicatif::ProgressBar;
 
-use super::layout::{METADATA, Metadata, file_name};
+use super::layout::{METADATA, Metadata, collection_file_name, file_name};
 use super::{Dumped, Selection, count};
 use crate::advice::Advised;
 use crate::arguments::DumpFormat;
@@ -101,7 +101,7 @@ pub(crate) async fn dump(
         let directory = unfinished.path.join(file_name(database, number));
         create_directory(&directory)?;
         for (number, info) in collections.iter().enumerate() {
-            let file = directory.join(file_name(&info.name, number));
+            let file = directory.join(collection_file_name(&info.name, number, format));
             let namespace = Namespace::new(database, &info.name)?;
             progress.set_message(namespace.to_string());
             dump.collection(&namespace, info, &file).await.map_err(|error| cannot_dump(&namespace, error))?;
@@ -205,23 +205,30 @@ pub(super) fn ending(format: DumpFormat) -> &'static str {
     }
 }
 
-/// A directory under a passing name, which is removed unless it is finished.
+/// A directory under a passing name, which is removed unless it is finished. What a dump that was killed has left of the same
+/// name is removed first.
 struct Unfinished {
     path: PathBuf,
+    /// Locked, so that nobody takes it for one that was left.
+    _held: File,
     finished: bool,
 }
 
 impl Unfinished {
     fn begin(target: &Path) -> Result<Self> {
         if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(Usage(format!("{} is not empty", target.display())).into());
+            return Err(Usage(format!("{} is not empty; choose another directory with --to", target.display())).into());
         }
         let name = target.file_name().with_context(|| format!("{} is no name of a directory", target.display()))?;
         let mut passing = name.to_owned();
-        passing.push(format!(".unfinished-{}", std::process::id()));
+        passing.push(".unfinished");
         let path = target.with_file_name(passing);
+        if let Some(parent) = target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).with_context(|| at(parent))?;
+        }
+        remove_left(&path)?;
         create_directory(&path)?;
-        Ok(Unfinished { path, finished: false })
+        Ok(Unfinished { _held: hold(&path)?, path, finished: false })
     }
 
     fn finish(mut self, target: &Path) -> Result<()> {
@@ -242,6 +249,50 @@ impl Drop for Unfinished {
             // Nobody is left to tell; the name says what it is.
             let _ = fs::remove_dir_all(&self.path);
         }
+    }
+}
+
+/// Removes what a dump has left that was killed: nothing that somebody writes, and nothing else.
+fn remove_left(path: &Path) -> Result<()> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found.with_context(|| at(path))?,
+    };
+    let is_left = holds_a_dump(path).with_context(|| at(path))?;
+    ensure!(is_left, "{} is no dump that was stopped: give it another name, or name another directory", path.display());
+    let _held = hold(path)?;
+    fs::remove_dir_all(path).with_context(|| format!("cannot remove {}", path.display()))
+}
+
+/// Whether nothing is in a directory but directories of files that dumps have.
+fn holds_a_dump(path: &Path) -> std::io::Result<bool> {
+    let is_directory = |path: &Path| path.symlink_metadata().map(|metadata| metadata.is_dir());
+    if !is_directory(path)? {
+        return Ok(false);
+    }
+    for database in fs::read_dir(path)? {
+        let database = database?.path();
+        if !is_directory(&database)? {
+            return Ok(false);
+        }
+        for file in fs::read_dir(database)? {
+            let file = file?.path();
+            let is_ours = file.extension().is_some_and(|ending| ending == "bson" || ending == "json");
+            if !is_ours || is_directory(&file)? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Has a directory for this process.
+fn hold(path: &Path) -> Result<File> {
+    let directory = File::open(path).with_context(|| at(path))?;
+    match directory.try_lock() {
+        Ok(()) => Ok(directory),
+        Err(TryLockError::WouldBlock) => anyhow::bail!("another dump is being written to {}", path.display()),
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| at(path)),
     }
 }
 

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bson::{Bson, doc};
-use handfast_patterns::JobQueue;
 use handfast_patterns::job_queue::{Depth, Job, JobFields, JobQueueOptions, JobState};
+use handfast_patterns::{Error, JobQueue};
+use handfast_store::StoreExt;
 use serde_json::{Value, json};
 
+use super::subject::raw;
 use super::{Fates, Subject, fields, report_rounds, rounds};
 use crate::arguments::{FailedFlags, JobsArguments, JobsFlags, LimitFlags};
-use crate::console::Console;
+use crate::console::{Console, write_error};
 use crate::exit::{Exit, Usage};
 use crate::id::extended;
 use crate::listing::{Listing, age};
@@ -67,9 +69,12 @@ impl Queue {
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
-        let Depth { due, scheduled, processing, silent, failed, oldest_due } = self.look()?.depth().await?;
+        let Depth { due, scheduled, processing, silent, failed, foreign, oldest_due } = self.look()?.depth().await?;
+        // What waits is not done, whether or not it says when it is to be done.
+        let todo = raw(&doc! { &self.options.fields.state: JobState::Todo.name() })?;
+        let todo = self.subject.store.count_matching(&self.subject.namespace, todo).await?;
         let all = self.subject.store.collection_stats(&self.subject.namespace).await?.count;
-        let done = all.saturating_sub(due + scheduled + processing + failed);
+        let done = all.saturating_sub(todo + processing + failed);
         let lease = age(self.options.lease);
         let mut text = vec![self.subject.namespace.to_string()];
         let mut count = |state: &str, count: u64, remark: String| {
@@ -81,6 +86,11 @@ impl Queue {
         count("processing", processing, silence);
         count("done", done, String::new());
         count("failed", failed, String::new());
+        if foreign > 0 {
+            text.push(format!(
+                "{foreign} documents wait that are no jobs, and nobody claims them: `jobs list --state todo` names them"
+            ));
+        }
         if silent > 0 {
             text.push(format!(
                 "next: `jobs recover --lease {lease}` returns the silent ones, if that is your workers' lease"
@@ -101,6 +111,7 @@ impl Queue {
             "silent": silent,
             "done": done,
             "failed": failed,
+            "foreign": foreign,
         });
         console.report(|| text.join("\n"), &json)?;
         Ok(Exit::Good)
@@ -113,13 +124,20 @@ impl Queue {
         };
         let queue = self.look()?;
         let mut listing = Listing::new(&["id", "state", "type", "age", "attempts", "crashes", "worker", "error"]);
+        let mut exit = Exit::Good;
         for state in states {
-            for job in queue.list(*state, limit.and_one()).await? {
-                listing.push(self.cells(&job), line(&job));
+            for job in queue.look(*state, limit.and_one()).await? {
+                match job {
+                    Ok(job) => listing.push(self.cells(&job), line(&job)),
+                    Err(odd) => {
+                        write_error(&odd.into());
+                        exit = Exit::Failed;
+                    }
+                }
             }
         }
         console.list(&listing.bounded(limit.limit))?;
-        Ok(Exit::Good)
+        Ok(exit)
     }
 
     fn cells(&self, job: &Job) -> [String; 8] {
@@ -137,7 +155,16 @@ impl Queue {
     }
 
     async fn show(&self, id: bson::oid::ObjectId, console: Console) -> Result<Exit> {
-        let job = self.look()?.show(id).await?.with_context(|| self.subject.missing(&id.into()))?;
+        let job = match self.look()?.show(id).await {
+            Ok(job) => job.with_context(|| self.subject.missing(&id.into()))?,
+            // Who is to put it right must see what it is.
+            Err(odd @ Error::Damaged { .. }) => {
+                self.subject.show(console, &id.into(), None).await?;
+                write_error(&odd.into());
+                return Ok(Exit::Failed);
+            }
+            Err(error) => return Err(error.into()),
+        };
         self.subject.show(console, &id.into(), Some(self.remark(&job))).await?;
         Ok(Exit::Good)
     }
@@ -166,16 +193,10 @@ impl Queue {
     async fn retry(&self, failed: &FailedFlags, console: Console) -> Result<Exit> {
         let queue = self.open().await?;
         let mut fates = Fates::new();
-        for id in self.chosen(&queue, failed).await? {
-            match queue.retry(id).await {
-                Ok(true) => fates.push(&id.into(), true, "to be done again"),
-                Ok(false) => fates.push(&id.into(), false, "has not failed"),
-                // Another undone job has its unique key: the others can be done all the same.
-                Err(error) if error.code() == handfast_mql::Code::DuplicateKey => {
-                    fates.push(&id.into(), false, "another job has its unique key");
-                }
-                Err(error) => return Err(error.into()),
-            }
+        let (chosen, exit) = self.chosen(&queue, failed).await?;
+        fates.exit = exit;
+        for id in chosen {
+            tell(&mut fates, id, retry_one(&queue, id).await);
         }
         fates.report(console)
     }
@@ -183,9 +204,10 @@ impl Queue {
     async fn discard(&self, failed: &FailedFlags, console: Console) -> Result<Exit> {
         let queue = self.open().await?;
         let mut fates = Fates::new();
-        for id in self.chosen(&queue, failed).await? {
-            let discarded = queue.discard(id).await?;
-            fates.push(&id.into(), discarded, if discarded { "removed" } else { "has not failed" });
+        let (chosen, exit) = self.chosen(&queue, failed).await?;
+        fates.exit = exit;
+        for id in chosen {
+            tell(&mut fates, id, discard_one(&queue, id).await);
         }
         fates.report(console)
     }
@@ -194,26 +216,28 @@ impl Queue {
         let queue = self.open().await?;
         let mut fates = Fates::new();
         for id in ids {
-            let canceled = queue.cancel(*id).await?;
-            let outcome = match queue.show(*id).await?.map(|job| job.state) {
-                None => "is not there",
-                Some(JobState::Processing) if canceled => "canceled; its worker stops at its next sign of life",
-                Some(_) if canceled => "canceled",
-                Some(_) => "was over",
-            };
-            fates.push(&(*id).into(), canceled, outcome);
+            tell(&mut fates, *id, cancel_one(&queue, *id).await);
         }
         fates.report(console)
     }
 
-    /// Those that were named, or all that failed.
-    async fn chosen(&self, queue: &JobQueue, failed: &FailedFlags) -> Result<Vec<bson::oid::ObjectId>> {
+    /// Those that were named, or all that failed; a document that is none of a job is told, and left alone.
+    async fn chosen(&self, queue: &JobQueue, failed: &FailedFlags) -> Result<(Vec<bson::oid::ObjectId>, Exit)> {
         if !failed.all {
-            return Ok(failed.ids.clone());
+            return Ok((failed.ids.clone(), Exit::Good));
         }
-        let jobs = queue.list(JobState::Failed, failed.limit).await?;
-        let wanted = |job: &&Job| failed.kind.as_ref().is_none_or(|kind| job.kind == *kind);
-        Ok(jobs.iter().filter(wanted).map(|job| job.id).collect())
+        let (mut chosen, mut exit) = (Vec::new(), Exit::Good);
+        for job in queue.look(JobState::Failed, failed.limit).await? {
+            match job {
+                Ok(job) if failed.kind.as_ref().is_none_or(|kind| job.kind == *kind) => chosen.push(job.id),
+                Ok(_) => {}
+                Err(odd) => {
+                    write_error(&odd.into());
+                    exit = Exit::Failed;
+                }
+            }
+        }
+        Ok((chosen, exit))
     }
 
     async fn recover(&self, flags: &JobsFlags, console: Console) -> Result<Exit> {
@@ -231,6 +255,58 @@ impl Queue {
         let round = rounds(console, "purge", "jobs", |batch| queue.purge(done, failed, batch)).await?;
         report_rounds(console, "removed", "jobs", round)
     }
+}
+
+/// Whether what was asked for has become of a job, and what has.
+type Fate = handfast_patterns::Result<(bool, String)>;
+
+/// A job that nothing could be done about is told like the others: those after it are done all the same.
+fn tell(fates: &mut Fates, id: bson::oid::ObjectId, fate: Fate) {
+    match fate {
+        Ok((asked, outcome)) => fates.push(&id.into(), asked, outcome),
+        Err(error) => fates.push(&id.into(), false, error.to_string()),
+    }
+}
+
+async fn retry_one(queue: &JobQueue, id: bson::oid::ObjectId) -> Fate {
+    Ok(match queue.retry(id).await {
+        Ok(true) => (true, "to be done again".to_owned()),
+        Ok(false) => (false, not_failed(queue, id).await?.to_owned()),
+        Err(error) if error.code() == handfast_mql::Code::DuplicateKey => {
+            (false, "another job has its unique key".to_owned())
+        }
+        Err(error) => return Err(error),
+    })
+}
+
+async fn discard_one(queue: &JobQueue, id: bson::oid::ObjectId) -> Fate {
+    Ok(match queue.discard(id).await? {
+        true => (true, "removed".to_owned()),
+        false => (false, not_failed(queue, id).await?.to_owned()),
+    })
+}
+
+async fn cancel_one(queue: &JobQueue, id: bson::oid::ObjectId) -> Fate {
+    let canceled = queue.cancel(id).await?;
+    let outcome = match queue.show(id).await {
+        Ok(None) => "is not there".to_owned(),
+        Ok(Some(job)) if canceled && job.state == JobState::Processing => {
+            "canceled; its worker stops at its next sign of life".to_owned()
+        }
+        Ok(Some(_)) if canceled => "canceled".to_owned(),
+        Ok(Some(_)) => "was over".to_owned(),
+        Err(odd @ Error::Damaged { .. }) if canceled => format!("canceled; {odd}"),
+        Err(error) => return Err(error),
+    };
+    Ok((canceled, outcome))
+}
+
+/// Why a job that was named is none that failed.
+async fn not_failed(queue: &JobQueue, id: bson::oid::ObjectId) -> handfast_patterns::Result<&'static str> {
+    Ok(match queue.show(id).await? {
+        Some(_) => "has not failed",
+        None => "is not there",
+    })
 }
 
 fn line(job: &Job) -> Value {

@@ -8,6 +8,8 @@ mod jobs;
 mod ledger;
 mod subject;
 mod sync;
+#[cfg(test)]
+mod tests;
 pub(crate) mod two_phase;
 mod versions;
 
@@ -112,8 +114,13 @@ pub(crate) async fn rounds(
 /// The first of what was found, and how much more there is.
 fn first_findings<F: Display>(findings: &[F], count: u64) -> Vec<String> {
     let mut lines: Vec<_> = findings.iter().take(FINDINGS_SHOWN_MAX).map(|finding| format!("  {finding}")).collect();
-    if findings.len() > FINDINGS_SHOWN_MAX {
-        lines.push(format!("  and {} more: --json has them", count - FINDINGS_SHOWN_MAX as u64));
+    let kept = findings.len().saturating_sub(FINDINGS_SHOWN_MAX);
+    if kept > 0 {
+        lines.push(format!("  and {kept} more: --json has them"));
+    }
+    let counted = count.saturating_sub(findings.len() as u64);
+    if counted > 0 {
+        lines.push(format!("  and {counted} beyond those: put the first right, and verify again to see them"));
     }
     lines
 }

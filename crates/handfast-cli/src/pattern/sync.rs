@@ -1,13 +1,15 @@
 //! `handfast sync`: main documents, and the copies of their fields.
 
+mod links;
+
 use anyhow::{Context as _, Result};
 use bson::{Bson, Document};
 use handfast_patterns::sync_flag::{Audit, Main, MainState, StaleCopy, Staleness, SyncFields};
-use handfast_patterns::{Link, OnDelete, SyncFlag, SyncFlagOptions};
+use handfast_patterns::{SyncFlag, SyncFlagOptions};
 use serde_json::{Value, json};
 
 use super::{Subject, fields, report_rounds, rounds};
-use crate::arguments::{LimitFlags, LinkOnDelete, LinkText, SyncArguments, SyncFlags};
+use crate::arguments::{LimitFlags, SyncArguments};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::id::{Id, extended, shown as id};
@@ -17,7 +19,13 @@ use crate::listing::{Listing, age};
 const PAGE: u32 = 500;
 
 pub(super) async fn run(subject: Subject, arguments: &SyncArguments, console: Console) -> Result<Exit> {
-    let options = options(&subject, arguments.sync()).await?;
+    let flags = arguments.sync();
+    let links = links::links(&subject, &flags.links, arguments.changes()).await?;
+    let options = SyncFlagOptions {
+        abandoned_after: flags.abandoned_after.0,
+        fields: fields::<SyncFields>(&flags.open.fields)?,
+        ..SyncFlagOptions::new(links)
+    };
     let copies = Copies { subject, options };
     match arguments {
         SyncArguments::Status { .. } => copies.status(console).await,
@@ -30,53 +38,20 @@ pub(super) async fn run(subject: Subject, arguments: &SyncArguments, console: Co
     }
 }
 
-async fn options(subject: &Subject, flags: &SyncFlags) -> Result<SyncFlagOptions> {
-    let mut links = Vec::new();
-    for link in &flags.links {
-        links.push(read_link(subject, link).await?);
-    }
-    Ok(SyncFlagOptions {
-        abandoned_after: flags.abandoned_after.0,
-        fields: fields::<SyncFields>(&flags.open.fields)?,
-        ..SyncFlagOptions::new(links)
-    })
-}
-
-async fn read_link(subject: &Subject, text: &LinkText) -> Result<Link> {
-    let LinkText { collection, key, fields, on_delete, version, syncing } = text;
-    let mut link = Link::new(subject.beside(collection, "--link").await?, key);
-    for (main, copy) in fields {
-        link = link.field(main, copy);
-    }
-    let version = version.clone().unwrap_or_else(|| format!("{key}Version"));
-    let syncing = syncing.clone().unwrap_or_else(|| format!("{key}Syncing"));
-    Ok(link.with_fields(version, syncing).on_delete(match on_delete {
-        LinkOnDelete::Unset => OnDelete::Unset,
-        LinkOnDelete::Remove => OnDelete::Remove,
-        LinkOnDelete::Keep => OnDelete::Keep,
-    }))
-}
-
 struct Copies {
     subject: Subject,
     options: SyncFlagOptions,
 }
 
 impl Copies {
-    /// To look at.
-    fn look(&self) -> Result<SyncFlag> {
+    /// Indexes and declarations are the application's.
+    fn attach(&self) -> Result<SyncFlag> {
         let Subject { store, sources, namespace } = &self.subject;
         Ok(SyncFlag::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
     }
 
-    /// To change something.
-    async fn open(&self) -> Result<SyncFlag> {
-        let Subject { store, sources, namespace } = &self.subject;
-        Ok(SyncFlag::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
-    }
-
     async fn status(&self, console: Console) -> Result<Exit> {
-        let Staleness { mains, copies, oldest } = self.look()?.staleness().await?;
+        let Staleness { mains, copies, oldest } = self.attach()?.staleness().await?;
         let mut text = vec![
             self.subject.namespace.to_string(),
             format!("  main documents not carried  {mains:>10}"),
@@ -98,7 +73,7 @@ impl Copies {
 
     async fn list(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["id", "state", "for", "version"]);
-        for main in self.look()?.list(limit.and_one()).await? {
+        for main in self.attach()?.list(limit.and_one()).await? {
             let since = main.since.map(|since| age(self.subject.since(since))).unwrap_or_default();
             listing.push([id(&main.id), main.state.to_string(), since, main.version.to_string()], line(&main));
         }
@@ -107,7 +82,7 @@ impl Copies {
     }
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
-        let main = self.look()?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
+        let main = self.attach()?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
         let since = main.since.map(|since| age(self.subject.since(since))).unwrap_or_default();
         let remark = match main.state {
             MainState::Settled | MainState::Gone => {
@@ -121,7 +96,7 @@ impl Copies {
     }
 
     async fn sweep(&self, console: Console) -> Result<Exit> {
-        let flag = self.open().await?;
+        let flag = self.attach()?;
         let round = rounds(console, "sweep", "documents", |batch| flag.sweep(batch)).await?;
         report_rounds(console, "settled", "documents", round)
     }
@@ -145,7 +120,7 @@ impl Copies {
                 stale.push(cells.into_iter().chain([is.to_string(), should_be.to_string()]), line);
             }
         };
-        let audit = self.look()?.drift(PAGE, tell).await?;
+        let audit = self.attach()?.drift(PAGE, tell).await?;
         bar.finish_and_clear();
         console.report(
             || text(audit, &stale),
@@ -162,14 +137,14 @@ impl Copies {
 
     async fn repair(&self, console: Console) -> Result<Exit> {
         let bar = console.spinner("repair");
-        let round = self.open().await?.repair(PAGE).await?;
+        let round = self.attach()?.repair(PAGE).await?;
         bar.finish_and_clear();
         report_rounds(console, "repaired", "copies", round)
     }
 
     async fn backfill(&self, console: Console) -> Result<Exit> {
         let bar = console.spinner("backfill");
-        let round = self.open().await?.backfill(PAGE).await?;
+        let round = self.attach()?.backfill(PAGE).await?;
         bar.finish_and_clear();
         report_rounds(console, "carried", "main documents", round)
     }

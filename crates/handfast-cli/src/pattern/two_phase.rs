@@ -12,7 +12,7 @@ use handfast_patterns::{Round, TwoPhase};
 use handfast_store::Namespace;
 use serde_json::{Value, json};
 
-use super::{BATCH, Fates, Subject, fields, first_findings, report_rounds, rounds};
+use super::{Fates, Subject, fields, first_findings, report_rounds, rounds};
 use crate::arguments::{AccountFlags, LimitFlags, TwoPhaseArguments, TwoPhaseFlags};
 use crate::console::Console;
 use crate::exit::{Exit, Usage};
@@ -241,11 +241,8 @@ impl Transactions {
 
     async fn purge(&self, older: Duration, console: Console) -> Result<Exit> {
         let transactions = self.open().await?;
-        let round = rounds(console, "purge", "transactions", async |batch| {
-            let done = transactions.purge(older, batch).await?;
-            Ok(Round { done, failed: 0, more: done >= u64::from(BATCH) })
-        });
-        report_rounds(console, "removed", "transactions", round.await?)
+        let round = rounds(console, "purge", "transactions", |batch| transactions.purge(older, batch)).await?;
+        report_rounds(console, "removed", "transactions", round)
     }
 }
 
@@ -290,15 +287,15 @@ fn line(record: &Record) -> Value {
 }
 
 fn text(verified: &Verified) -> String {
-    let Verified { participants, applied, findings, findings_count } = verified;
+    let Verified { participants, applied, findings } = verified;
     let mut lines = vec![format!(
         "looked at {participants} participants with transactions under way, {applied} applied transactions"
     )];
-    lines.extend(first_findings(findings, *findings_count));
+    lines.extend(first_findings(findings, findings.count()));
     if findings.iter().any(|finding| matches!(finding, Finding::Over { .. })) {
         lines.push("next: `twophase recover` takes back updates that arrived late".to_owned());
     }
-    lines.push(match findings_count {
+    lines.push(match findings.count() {
         0 => "everything is as it must be".to_owned(),
         count => format!("{count} findings"),
     });
@@ -329,6 +326,6 @@ fn findings(verified: &Verified) -> Value {
         "participants": verified.participants,
         "applied": verified.applied,
         "findings": verified.findings.iter().map(finding).collect::<Vec<_>>(),
-        "findings_count": verified.findings_count,
+        "findings_count": verified.findings.count(),
     })
 }

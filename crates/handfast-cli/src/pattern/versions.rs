@@ -1,12 +1,14 @@
 //! `handfast versions`: a tree of documents that changes as a whole, and its history.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use bson::{Bson, doc};
-use handfast_patterns::VersionedTree;
 use handfast_patterns::versioned_tree::{
-    Difference, Keep, Node, Orphan, OrphanOf, PrunePlan, Standing, TreeFields, Version, VersionState,
+    Difference, Keep, Node, Orphan, OrphanOf, PrunePlan, Standing, TreeFields, Verified, Version, VersionState,
     VersionedTreeOptions,
 };
+use handfast_patterns::{Round, VersionedTree};
 use handfast_store::Namespace;
 use serde_json::{Value, json};
 
@@ -37,6 +39,10 @@ pub(super) async fn run(subject: Subject, arguments: &VersionsArguments, console
             let keep = Keep { last: *keep_last, newer_than: keep_newer.map(|newer| newer.0) };
             if *dry_run { tree.plan(keep, console).await } else { tree.prune(keep, flags, console).await }
         }
+        VersionsArguments::Tidy { .. } => tree.tidy(console).await,
+        VersionsArguments::Forget { older, .. } => tree.forget(older.0, console).await,
+        VersionsArguments::Name { name, version, .. } => tree.name(name, *version, console).await,
+        VersionsArguments::Verify { children, .. } => tree.verify(children.as_deref(), console).await,
         VersionsArguments::Export { version, .. } => tree.export(*version, console).await,
     }
 }
@@ -227,6 +233,70 @@ impl Tree {
         let tree = self.open().await?;
         let round = rounds(console, "prune", "versions", |batch| tree.prune(keep, batch)).await?;
         report_rounds(console, "removed", "versions and nodes", round)
+    }
+
+    async fn verify(&self, children: Option<&str>, console: Console) -> Result<Exit> {
+        let bar = console.progress("verify", "versions", 0);
+        let tell = |so_far: &Verified| bar.set_position(so_far.versions);
+        let verified = self.look()?.verify(children, tell).await?;
+        bar.finish_and_clear();
+        let Verified { versions, nodes, findings } = &verified;
+        let text = || {
+            let mut lines = vec![match children {
+                Some(_) => format!("looked at {versions} versions, with {nodes} nodes"),
+                None => format!("looked at {versions} versions; --children looks into them, too"),
+            }];
+            lines.extend(findings.iter().map(ToString::to_string));
+            if findings.count() > findings.len() as u64 {
+                lines.push(format!("{} findings in all", findings.count()));
+            }
+            if verified.is_clean() {
+                lines.push("everything is as it must be".to_owned());
+            }
+            lines.join("\n")
+        };
+        let found: Vec<_> = findings.iter().map(ToString::to_string).collect();
+        let json = json!({ "versions": versions, "nodes": nodes, "findings": found, "count": findings.count() });
+        console.report(text, &json)?;
+        Ok(if verified.is_clean() { Exit::Good } else { Exit::GuaranteeBroken })
+    }
+
+    async fn tidy(&self, console: Console) -> Result<Exit> {
+        let bar = console.spinner("tidy");
+        let done = self.open().await?.tidy().await?;
+        bar.finish_and_clear();
+        report_rounds(console, "removed", "nodes", Round { done, ..Round::default() })
+    }
+
+    async fn forget(&self, older: Duration, console: Console) -> Result<Exit> {
+        let Subject { store, sources, namespace } = &self.subject;
+        let options = VersionedTreeOptions { forget_after: older, ..self.options.clone() };
+        let tree = VersionedTree::open(store.clone(), namespace.clone(), sources.clone(), options).await?;
+        let round = rounds(console, "forget", "documents", async |batch| {
+            let done = tree.forget(batch).await?;
+            Ok(Round { done, failed: 0, more: done > 0 })
+        });
+        report_rounds(console, "forgot", "documents", round.await?)
+    }
+
+    /// Gives a version a name, or takes the name away.
+    async fn name(&self, name: &str, version: Option<i64>, console: Console) -> Result<Exit> {
+        let tree = self.open().await?;
+        let root = id(&self.options.root);
+        match version {
+            Some(version) => {
+                let named = tree.name(version, name).await?;
+                ensure!(named, "there is no version {version} of {root} that could be kept");
+                let json = json!({ "name": name, "version": version });
+                console.report(|| format!("version {version} of {root} is {name}, and is kept"), &json)?;
+            }
+            None => {
+                ensure!(tree.unname(name).await?, "no version of {root} is named {name}");
+                let json = json!({ "name": name, "version": Value::Null });
+                console.report(|| format!("no version of {root} is named {name} any more"), &json)?;
+            }
+        }
+        Ok(Exit::Good)
     }
 
     async fn export(&self, version: Option<i64>, console: Console) -> Result<Exit> {

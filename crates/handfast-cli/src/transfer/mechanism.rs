@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 use bson::Bson;
+use handfast_mongodb::Server;
 use handfast_patterns::two_phase::Fields;
 use handfast_patterns::{Ledger, LedgerOptions, TwoPhase, TwoPhaseOptions};
 use handfast_store::Sources;
@@ -119,7 +120,10 @@ impl Applier {
                 must_exist(&configuration.settings)?;
             }
             let opened = Opened::open(configuration, sources).await?;
-            let result = by_transaction(arguments, &opened).await;
+            let result = match opened.handfast() {
+                Some(server) => Err(has_its_own(server)),
+                None => by_transaction(arguments, &opened).await,
+            };
             return match result {
                 Ok(mechanism) => Ok(Applier { mechanism, place: Place::Database(opened), workers }),
                 Err(error) => opened.close().await.and(Err(error)),
@@ -171,6 +175,16 @@ impl Applier {
             Place::Plain(plain) => plain.close().await,
         }
     }
+}
+
+/// Two kinds of transactions over the same accounts know nothing of each other.
+fn has_its_own(server: &Server) -> anyhow::Error {
+    let text = format!(
+        "--mechanism transaction: {} is {}, whose own transactions know nothing of those of this command; --mechanism \
+         two-phase and ledger work there, and transaction with --data while that server is stopped",
+        server.address, server.product
+    );
+    Usage(text).into()
 }
 
 async fn by_transaction(arguments: &TransferArguments, opened: &Opened) -> Result<Mechanism> {

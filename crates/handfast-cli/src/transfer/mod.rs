@@ -23,7 +23,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use handfast_store::Sources;
 use tokio::sync::mpsc;
 
@@ -70,6 +70,8 @@ async fn transfer(arguments: &TransferArguments, configuration: &Configuration, 
     let mechanism = mechanism::chosen(arguments, configuration)?;
     let reader = Reader::new(arguments)?;
     ensure_apart(&arguments.file, arguments.rejects.as_deref())?;
+    // On a thread of its own: standard input may keep one waiting. What is no file of transfers is refused before anything is opened.
+    let reader = tokio::task::spawn_blocking(move || reader.begin()).await??;
     let report = Report::new(arguments.rejects.as_deref(), mechanism)?;
     let applier = Applier::open(arguments, mechanism, configuration, sources.clone()).await?;
     let began = sources.clock.elapsed();
@@ -93,7 +95,8 @@ fn ensure_apart(file: &Path, rejects: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-async fn work(applier: &Applier, reader: Reader, mut report: Report, console: Console) -> (Report, Result<()>) {
+async fn work(applier: &Applier, reader: Begun, mut report: Report, console: Console) -> (Report, Result<()>) {
+    report.begin();
     let bar = console.progress("transfer", "bytes", reader.length);
     let (sender, mut chunks) = mpsc::channel(CHUNKS_MAX);
     let reading = tokio::task::spawn_blocking(move || reader.read(&sender));
@@ -126,7 +129,7 @@ async fn work(applier: &Applier, reader: Reader, mut report: Report, console: Co
     (report, result)
 }
 
-/// Reads rows, on a thread of its own.
+/// An input of transfers, before anything of it is read.
 struct Reader {
     input: Box<dyn BufRead + Send>,
     /// What the input is called.
@@ -157,23 +160,56 @@ impl Reader {
         Ok(Reader { input, name, length, format, columns, account_ids: *account_ids, names, has_batch })
     }
 
-    /// Sends chunks until the end, or until nobody listens any more.
-    fn read(self, sender: &mpsc::Sender<Chunk>) -> Result<()> {
-        let Reader { input, name, format, columns, account_ids, mut names, has_batch, .. } = self;
+    /// Reads up to the first row.
+    ///
+    /// # Errors
+    /// An input that is empty or has nothing but empty lines, as what was cut off has; a header that does not say what is
+    /// needed.
+    fn begin(mut self) -> Result<Begun> {
+        let unreadable = || format!("cannot read {}", self.name);
+        let is_empty = self.input.fill_buf().with_context(unreadable)?.is_empty();
+        ensure!(!is_empty, "{} is empty: not even a header is there, so it may have been cut off", self.name);
+        let Reader { input, name, length, format, columns, account_ids, names, has_batch } = self;
         let mut lines = Lines::new(input);
-        let header = match format {
-            TransferFormat::Jsonl => None,
+        let first = lines.next().with_context(|| format!("cannot read {name}"))?;
+        let Some(first) = first else { bail!("{name} has nothing but empty lines, so it may have been cut off") };
+        let (header, first) = match format {
+            TransferFormat::Jsonl => (None, Some(first)),
             TransferFormat::Csv => {
-                let first = lines.next().with_context(|| format!("cannot read {name}"))?;
-                let Some(header) = header(first, &columns, account_ids, &name)? else { return Ok(()) };
+                let header = header(first, &columns, account_ids, &name)?;
                 ensure!(header.has_ids() || has_batch, without_ids(&name));
-                Some(header)
+                (Some(header), None)
             }
         };
+        Ok(Begun { lines, first, name, length, header, columns, names })
+    }
+}
+
+/// Reads rows, on a thread of its own.
+struct Begun {
+    lines: Lines<Box<dyn BufRead + Send>>,
+    /// A row that was read already.
+    first: Option<Line>,
+    name: String,
+    length: u64,
+    /// Of CSV.
+    header: Option<Header>,
+    columns: Columns,
+    names: Names,
+}
+
+impl Begun {
+    /// Sends chunks until the end, or until nobody listens any more.
+    fn read(self, sender: &mpsc::Sender<Chunk>) -> Result<()> {
+        let Begun { mut lines, mut first, name, header, columns, mut names, .. } = self;
         loop {
             let mut items = Vec::with_capacity(CHUNK);
             while items.len() < CHUNK {
-                let Some(line) = lines.next().with_context(|| format!("cannot read {name}"))? else { break };
+                let line = match first.take() {
+                    Some(line) => Some(line),
+                    None => lines.next().with_context(|| format!("cannot read {name}"))?,
+                };
+                let Some(line) = line else { break };
                 items.push(item(line, header.as_ref(), &columns, &mut names));
             }
             let last = items.len() < CHUNK;
@@ -199,11 +235,11 @@ fn item(line: Line, header: Option<&Header>, columns: &Columns, names: &mut Name
     Item { line, text, row }
 }
 
-/// The header of a CSV file; none if the file is empty.
-fn header(first: Option<Line>, columns: &Columns, account_ids: AccountIdType, name: &str) -> Result<Option<Header>> {
-    let Some(Line { number, text }) = first else { return Ok(None) };
+/// The header of a CSV file.
+fn header(first: Line, columns: &Columns, account_ids: AccountIdType, name: &str) -> Result<Header> {
+    let Line { number, text } = first;
     let read = text.map_err(|no_text| no_text.reason).and_then(|text| Header::read(&text, columns, account_ids));
-    read.map(Some).map_err(|why| anyhow!("{name}, line {number}: {why}"))
+    read.map_err(|why| anyhow!("{name}, line {number}: {why}"))
 }
 
 fn without_ids(name: &str) -> Usage {
@@ -218,7 +254,12 @@ fn format(arguments: &TransferArguments) -> Result<TransferFormat> {
         (Some(format), _) => Ok(format),
         (None, Some("csv")) => Ok(TransferFormat::Csv),
         (None, Some("jsonl" | "ndjson" | "json")) => Ok(TransferFormat::Jsonl),
-        (None, _) => Err(Usage("--format has to be said: the name does not end in .csv or .jsonl".to_owned()).into()),
+        (None, _) => {
+            let file = arguments.file.display();
+            let text =
+                format!("--format csv or --format jsonl has to be said: '{file}' does not end in .csv or .jsonl");
+            Err(Usage(text).into())
+        }
     }
 }
 

@@ -23,6 +23,18 @@ pub(super) struct Report {
     already: u64,
     rejected: u64,
     unsettled: u64,
+    told: Told,
+}
+
+/// Whether the counts are known to who asked for the transfers.
+#[derive(PartialEq)]
+enum Told {
+    /// Nothing was counted yet.
+    Nothing,
+    /// Rows are being applied: whoever stops that has to know how far it came.
+    NotYet,
+    /// They are.
+    All,
 }
 
 /// A file for what was rejected.
@@ -34,7 +46,12 @@ struct Rejects {
 impl Report {
     pub(super) fn new(rejects: Option<&Path>, mechanism: TransferMechanism) -> Result<Self> {
         let rejects = rejects.map(Rejects::create).transpose()?;
-        Ok(Report { mechanism, rejects, applied: 0, already: 0, rejected: 0, unsettled: 0 })
+        Ok(Report { mechanism, rejects, applied: 0, already: 0, rejected: 0, unsettled: 0, told: Told::Nothing })
+    }
+
+    /// From here on rows are applied.
+    pub(super) fn begin(&mut self) {
+        self.told = Told::NotYet;
     }
 
     /// Counts a row, and tells it if it was not applied.
@@ -60,8 +77,9 @@ impl Report {
 
     /// For the progress.
     pub(super) fn in_short(&self) -> String {
-        let Report { applied, already, rejected, .. } = self;
-        format!("{applied} applied, {already} already applied, {rejected} rejected")
+        let Report { applied, already, rejected, unsettled, .. } = self;
+        let unsettled = if *unsettled == 0 { String::new() } else { format!(", {unsettled} unsettled") };
+        format!("{applied} applied, {already} already applied, {rejected} rejected{unsettled}")
     }
 
     /// Whether every row is applied.
@@ -71,10 +89,11 @@ impl Report {
 
     /// Tells the counts, also of a run that broke off.
     pub(super) fn finish(&mut self, console: Console, took: Duration, to_the_end: bool) -> Result<()> {
+        self.told = Told::All;
         if let Some(rejects) = &mut self.rejects {
             rejects.finish()?;
         }
-        let Report { applied, already, rejected, unsettled, .. } = self;
+        let Report { applied, already, rejected, unsettled, .. } = &*self;
         let mechanism = match self.mechanism {
             TransferMechanism::Transaction => "transaction",
             TransferMechanism::TwoPhase => "two-phase",
@@ -82,10 +101,8 @@ impl Report {
         };
         let rows = *applied + *already + *rejected + *unsettled;
         let text = || {
-            let unsettled = if *unsettled == 0 { String::new() } else { format!(", {unsettled} unsettled") };
             let rate = per_second(rows, took);
-            let counts = format!("{applied} applied, {already} already applied, {rejected} rejected{unsettled}");
-            format!("{rows} rows by {mechanism}: {counts}; {rate:.0} a second")
+            format!("{rows} rows by {mechanism}: {}; {rate:.0} a second", self.in_short())
         };
         let json = json!({
             "rows": rows,
@@ -98,6 +115,19 @@ impl Report {
             "seconds": took.as_secs_f64(),
         });
         Ok(console.report(text, &json)?)
+    }
+}
+
+impl Drop for Report {
+    /// Somebody asked to stop.
+    fn drop(&mut self) {
+        if self.told == Told::NotYet {
+            // Of the rows that were under way, more may be applied.
+            let counts = self.in_short();
+            write_remark(&format!(
+                "broken off: at least {counts}; the same command again, with the whole input, goes on and applies nothing twice"
+            ));
+        }
     }
 }
 

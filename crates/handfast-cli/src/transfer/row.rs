@@ -96,8 +96,11 @@ impl Header {
         };
         let need = |name: &String, default: &str| {
             let there = cells.join(", ");
-            let missing =
-                || format!("the header has no column '{name}' but {there}; --column {default}=NAME names another");
+            let advice = match there.contains([';', '\t']) && cells.len() == 1 {
+                true => "cells are separated by commas".to_owned(),
+                false => format!("--column {default}=NAME names another"),
+            };
+            let missing = || format!("the header has no column '{name}' but {there}; {advice}");
             find(name)?.ok_or_else(missing)
         };
         Ok(Header {

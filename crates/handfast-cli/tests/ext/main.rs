@@ -14,6 +14,9 @@
 
 mod cluster;
 mod ferretdb;
+mod leftovers;
+mod named;
+mod rooms;
 mod stores;
 mod support;
 mod workloads;
@@ -52,12 +55,32 @@ fn ext_pymongo_suite_mongos() {
     run_pymongo_suite("mongos", Handfast::router_for_tests);
 }
 
+/// Logins by SCRAM, and sessions that belong to users. The password of the one who asks has a character that SASLprep takes out.
+#[test]
+fn ext_pymongo_suite_auth() {
+    run_pymongo_suite("auth", || Handfast::guarded(&["--test-commands".to_owned()]));
+}
+
+/// Documents, sessions and transactions once more, over a store that is another server: the engine for single documents under
+/// the commands of a driver.
+#[test]
+fn ext_pymongo_suite_store() {
+    let Some(python) = Tool::Python.find() else { return };
+    let Some(_) = Tool::PymongoSuite.find() else { return };
+    let behind = Handfast::start();
+    let server = Handfast::before(&behind.uri(), &["--test-commands"]);
+    server.run(&python, &["tests/pymongo-suite/run.py", "store"]);
+    server.run(&python, &["tests/pymongo-suite/leftovers.py", "store"]);
+    server.stop();
+    behind.stop();
+}
+
 fn run_pymongo_suite(group: &str, start: fn() -> Handfast) {
     let Some(python) = Tool::Python.find() else { return };
     let Some(_) = Tool::PymongoSuite.find() else { return };
     let server = start();
     server.run(&python, &["tests/pymongo-suite/run.py", group]);
-    server.run(&python, &["tests/pymongo-suite/leftovers.py"]);
+    server.run(&python, &["tests/pymongo-suite/leftovers.py", group]);
     server.stop();
 }
 

@@ -1,22 +1,23 @@
 //! Servers as stores: the contract's suite through the official driver, on programs of their own.
 //!
-//! What a server lacks it refuses by name, in these cases and no others; every other case passes. `HANDFAST_TEST_MONGODB_URI`
-//! names a MongoDB, empty, for the same suite: it lacks nothing.
+//! What a server lacks it refuses by name, in these cases and no others; every other case passes.
 
 use std::sync::Arc;
 
-use handfast_mongodb::{ConnectOptions, Connection, Server, connect};
+use bson::rawdoc;
+use handfast_mongodb::Server;
 use handfast_store::conformance::{self, Report, Subject};
-use handfast_store::{DocumentStore, Sources};
+use handfast_store::{Namespace, StoreExt};
 
 use crate::ferretdb::FerretDb;
-use crate::support::{Handfast, skipped};
+use crate::rooms::{Guest, in_a_room};
+use crate::support::Handfast;
 
 /// `handfast serve`, with its data in a directory.
 #[test]
 fn ext_conformance_of_handfast() {
     let server = Handfast::start();
-    let (report, about) = conform(&server.uri(), false);
+    let (report, about) = conform(&server.uri());
     println!("{}\n{report}", about.product);
     assert!(report.is_clean() && report.refused.is_empty(), "{report}");
     server.stop();
@@ -26,22 +27,10 @@ fn ext_conformance_of_handfast() {
 #[test]
 fn ext_conformance_of_ferretdb() {
     let Some(server) = FerretDb::start() else { return };
-    let (report, about) = conform(&server.uri(), true);
+    let (report, about) = conform(&server.uri());
     println!("{}\n{report}", about.product);
     assert!(report.is_clean(), "{report}");
     assert_eq!(report.refused, REFUSED_BY_FERRETDB, "{report}");
-}
-
-#[test]
-fn ext_conformance_of_mongodb() {
-    let Ok(uri) = std::env::var("HANDFAST_TEST_MONGODB_URI") else {
-        // No package registry has one: whoever has a MongoDB runs this.
-        skipped("HANDFAST_TEST_MONGODB_URI names no MongoDB");
-        return;
-    };
-    let (report, about) = conform(&uri, false);
-    println!("{}\n{report}", about.product);
-    assert!(report.is_clean() && report.refused.is_empty(), "{report}");
 }
 
 /// What FerretDB 1 lacks, by the cases that need it.
@@ -65,27 +54,24 @@ const REFUSED_BY_FERRETDB: [(&str, &str); 17] = [
     ("rename_may_drop_its_target", "rename onto another collection"),
 ];
 
-fn conform(uri: &str, sole_writer: bool) -> (Report, Arc<Server>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(async {
-        let sources = Sources::system().expect("randomness");
-        let options = ConnectOptions { sole_writer, ..ConnectOptions::default() };
-        let Connection { store, server } = connect(uri, sources, options).await.expect("a connection");
-        let databases = store.list_databases().await.expect("databases");
-        assert!(databases.is_empty(), "the suite drops every database: it wants an empty server, not {databases:?}");
-        let subject = async || {
-            empty(&*store).await;
-            let missing = server.capabilities.missing().iter().map(|capability| capability.name());
-            Subject::new(Arc::clone(&store)).without(missing)
-        };
-        let report = conformance::run(subject).await;
-        empty(&*store).await;
-        (report, server)
+/// Runs the suite on a server that somebody else uses, too.
+fn conform(uri: &str) -> (Report, Arc<Server>) {
+    in_a_room(uri, async |guest: Guest| {
+        // Named as one of the suite's own.
+        let somebody = Namespace::new("conformance", "c").expect("a name");
+        guest.whole.insert_one(&somebody, rawdoc! { "_id": 1 }).await.expect("inserted");
+        let report = conform_in(&guest).await;
+        assert_eq!(guest.whole.count_matching(&somebody, rawdoc! {}).await.expect("counted"), 1);
+        (report, guest.server)
     })
 }
 
-async fn empty(store: &dyn DocumentStore) {
-    for database in store.list_databases().await.expect("databases") {
-        store.drop_database(&database).await.expect("dropped");
-    }
+/// Runs the suite in a room.
+pub(crate) async fn conform_in(guest: &Guest) -> Report {
+    let subject = async || {
+        guest.room.clear().await.expect("an empty room");
+        let missing = guest.server.capabilities.missing().iter().map(|capability| capability.name());
+        Subject::new(Arc::new(guest.room.clone())).without(missing)
+    };
+    conformance::run(subject).await
 }

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::leftovers;
+
 /// How long a server may take to answer after its start; generous, for machines under load.
 pub(crate) const START_SECONDS_MAX: u64 = 30;
 /// How long one program may run; the longest takes about two minutes on two cores.
@@ -94,6 +96,8 @@ pub(crate) struct Handfast {
     directory: PathBuf,
     port: u16,
     ca: Option<String>,
+    /// The user "boss" is asked for.
+    is_guarded: bool,
     /// Given back last, unless it is somebody else's.
     _turn: Option<MutexGuard<'static, ()>>,
 }
@@ -166,7 +170,7 @@ impl Handfast {
     /// Starts a server that asks for logins, with the user "boss".
     pub(crate) fn guarded(flags: &[String]) -> Self {
         let flags: Vec<String> = flags.iter().cloned().chain(["--auth".to_owned()]).collect();
-        Self::start_with(&flags, |directory| {
+        let mut server = Self::start_with(&flags, |directory| {
             let password = directory.join("password");
             std::fs::write(&password, BOSS_PASSWORD).expect("a file for the password");
             let added = Command::new(env!("CARGO_BIN_EXE_handfast"))
@@ -177,7 +181,9 @@ impl Handfast {
                 .output()
                 .expect("the program runs");
             assert!(added.status.success(), "{added:?}");
-        })
+        });
+        server.is_guarded = true;
+        server
     }
 
     /// Tells clients by which certificate they know the server.
@@ -195,7 +201,7 @@ impl Handfast {
         let directory = new_directory();
         let mut command = serve(&directory, 0);
         let child = command.env("HANDFAST_STORE", store).args(flags).spawn().expect("the server starts");
-        let mut server = Self { child, directory, port: 0, ca: None, _turn: None };
+        let mut server = Self { child, directory, port: 0, ca: None, is_guarded: false, _turn: None };
         server.wait_until_ready();
         server
     }
@@ -205,7 +211,7 @@ impl Handfast {
         let directory = new_directory();
         prepare(&directory);
         let child = spawn(&directory, 0, flags);
-        let mut server = Self { child, directory, port: 0, ca: None, _turn: Some(turn) };
+        let mut server = Self { child, directory, port: 0, ca: None, is_guarded: false, _turn: Some(turn) };
         server.wait_until_ready();
         server
     }
@@ -241,6 +247,17 @@ impl Handfast {
         format!("mongodb://127.0.0.1:{}/", self.port)
     }
 
+    /// The same for a client that may look at everything.
+    fn uri_of_boss(&self) -> String {
+        let mut user = String::new();
+        if self.is_guarded {
+            let password: String = BOSS_PASSWORD.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            user = format!("boss:{password}@");
+        }
+        let tls = self.ca.as_ref().map(|path| format!("?tls=true&tlsCAFile={path}")).unwrap_or_default();
+        format!("mongodb://{user}127.0.0.1:{}/{tls}", self.port)
+    }
+
     /// Runs a program with `MONGODB_URI` naming this server; it must exit with 0.
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
         execute(&mut self.command(program, arguments));
@@ -261,6 +278,7 @@ impl Handfast {
     /// Stops the server, which must have been alive and go cleanly, and checks what it leaves behind.
     pub(crate) fn stop(mut self) {
         assert!(self.alive(), "the server died:\n{}", self.log());
+        leftovers::must_be_none(&self.uri_of_boss());
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         assert!(killed.is_ok_and(|status| status.success()));
         assert!(wait_until(STOP_SECONDS_MAX, || !self.alive()), "the server does not stop:\n{}", self.log());

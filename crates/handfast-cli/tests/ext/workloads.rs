@@ -60,16 +60,30 @@ fn ext_workload_with_a_server_that_is_killed() {
     server.stop();
 }
 
-/// Clients that do not do what they say: each is caught, by name.
+/// Lists that are appended to, through pymongo, while sessions are killed as they commit, and cursors as they are read. The
+/// client fails where too few kills hit.
+#[test]
+fn ext_workload_with_sessions_that_are_killed() {
+    let Some(python) = Tool::Python.find() else { return };
+    let server = Handfast::for_tests();
+    let judged = run(&server, &python, &["tests/clients/workload/list_append.py"], Some("kills"));
+    judged.must_be_sound("list-append through pymongo, sessions and cursors killed");
+    server.stop();
+}
+
+/// Clients that do not do what they say: each is caught, by name. Two of them see what they would see of a server that forgets
+/// a session that is killed during its commit, and of one that ends a cursor that is killed.
 #[test]
 fn ext_workloads_of_liars() {
     let (Some(program), Some(python)) = (Tool::RustDriver.find(), Tool::Python.find()) else { return };
-    let server = Handfast::start();
+    let server = Handfast::for_tests();
     let caught = [
         (&program, ["workload", "list-append"].as_slice(), "lost-append", "lost-append"),
         (&program, &["workload", "list-append"], "no-transaction", "G1a"),
         (&program, &["workload", "bank"], "no-transaction", "wrong-total"),
         (&python, &["tests/clients/workload/list_append.py"], "lost-append", "lost-append"),
+        (&python, &["tests/clients/workload/list_append.py"], "forgotten-commit", "G1a"),
+        (&python, &["tests/clients/workload/list_append.py"], "short-scan", "G-single"),
     ];
     for (program, what, lie, name) in caught {
         let judged = run(&server, program, what, Some(lie));

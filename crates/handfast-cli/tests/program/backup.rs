@@ -180,10 +180,23 @@ fn with_logins_it_takes_root() -> Result<()> {
     }
     let serve = Serve::start(handfast(&scratch, &WITH_BACKUPS).arg("--auth"))?;
     let uri = |login: &str| anyhow::Ok(format!("mongodb://{login}{}/", serve.address()?));
-    for (login, expected) in [("", "requires authentication"), ("operator:secret@", "not authorized on admin")] {
+    for (login, expected) in [
+        (
+            "",
+            "requires authentication; the server asks for a login: USER:PASSWORD@ in the connection string (HANDFAST_URI)",
+        ),
+        ("admin:wrong-secret@", "; wrong user or password, or the user is of another database (authSource)"),
+        ("operator:secret@", "not authorized on admin"),
+    ] {
         let output = handfast(&scratch, &["backup", "--uri", &uri(login)?, "monday"]).output()?;
         assert_one_line(&output, 1, expected);
         assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"), "{output:?}");
+    }
+    for (login, expected) in
+        [("", "in the connection string (HANDFAST_STORE)"), ("admin:wrong@", "; wrong user or password")]
+    {
+        let output = handfast(&scratch, &["txns", "status", "--store", &uri(login)?]).output()?;
+        assert_one_line(&output, 1, expected);
     }
     assert!(!scratch.path("deep/backups/monday").exists());
     let output = handfast(&scratch, &["backup", "--uri", &uri("admin:secret@")?, "monday"]).output()?;
@@ -216,5 +229,31 @@ fn what_does_not_fit_together_is_usage() -> Result<()> {
         assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
     }
     assert!(!scratch.path("d/backups").exists() && !scratch.path("b").exists());
+    Ok(())
+}
+
+#[test]
+fn over_tls_a_server_is_known_by_the_name_that_is_dialled() -> Result<()> {
+    let scratch = Scratch::new("backup-tls")?;
+    // No IP address is in it: a client that is sent to 127.0.0.1 would refuse it.
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+    std::fs::write(scratch.path("server.pem"), made.cert.pem())?;
+    std::fs::write(scratch.path("server.key"), made.signing_key.serialize_pem())?;
+    let tls = ["--tls-certificate", "server.pem", "--tls-key", "server.key"];
+    let serve = Serve::start(handfast(&scratch, &WITH_BACKUPS).args(tls))?;
+    let address = serve.address()?.replace("127.0.0.1", "localhost");
+    let uri = format!("mongodb://{address}/?tls=true&tlsCAFile=server.pem");
+    let output = handfast(&scratch, &["backup", "--uri", &uri, "monday"]).output()?;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let by_address = uri.replace("localhost", "127.0.0.1");
+    let refused = handfast(&scratch, &["backup", "--uri", &by_address, "tuesday"]).output()?;
+    assert_one_line(&refused, 1, "no TLS with this server: invalid peer certificate: certificate not valid for name");
+    let plain = handfast(&scratch, &["backup", "--uri", &format!("mongodb://{address}/"), "tuesday"]).output()?;
+    assert_one_line(&plain, 1, "does it take TLS (tls=true) or not?");
+    drop(serve);
+    let serve = Serve::start(&mut handfast(&scratch, &WITH_BACKUPS))?;
+    let without = format!("mongodb://{}/?tls=true&tlsCAFile=server.pem", serve.address()?);
+    let silent = handfast(&scratch, &["backup", "--uri", &without, "tuesday"]).output()?;
+    assert_one_line(&silent, 1, "does ");
     Ok(())
 }

@@ -1,9 +1,15 @@
 //! `handfast bank`: the guarantee, shown, also while things go wrong.
 
+mod server_side;
+mod steps;
+
+use std::process::{Output, Stdio};
+
 use anyhow::{Context, Result};
+use bson::{Document, doc};
 use serde_json::Value;
 
-use crate::support::{Scratch, assert_one_line, handfast};
+use crate::support::{Scratch, Serve, assert_one_line, handfast};
 
 /// Runs until something has happened that one run may miss.
 const RUNS_MAX: usize = 20;
@@ -15,14 +21,19 @@ fn bank(name: &str, arguments: &[&str]) -> Result<Value> {
     let report: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(report["money_in"], report["money_out"], "{report}");
     assert_eq!((&report["history_clean"], &report["records_left"]), (&true.into(), &0.into()), "{report}");
-    // The recorded history says so too, and it is not an empty one.
-    let output = handfast(&scratch, &["check", "history", "run.jsonl", "--json"]).output()?;
-    let verdict: Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!(output.status.code(), Some(0), "{verdict}");
-    assert!(verdict["committed"].as_u64().context("committed")? >= 300, "{verdict}");
+    check_history(&scratch, 300)?;
     // The scratch directory is gone.
     assert_eq!(std::fs::read_dir(scratch.path("."))?.flatten().filter(|entry| entry.path().is_dir()).count(), 0);
     Ok(report)
+}
+
+/// The recorded history says so too, and it is not an empty one.
+fn check_history(scratch: &Scratch, committed_min: u64) -> Result<()> {
+    let output = handfast(scratch, &["check", "history", "run.jsonl", "--json"]).output()?;
+    let verdict: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(output.status.code(), Some(0), "{verdict}");
+    assert!(verdict["committed"].as_u64().context("committed")? >= committed_min, "{verdict}");
+    Ok(())
 }
 
 #[test]
@@ -38,6 +49,16 @@ fn all_the_money_is_there() -> Result<()> {
         }
     }
     anyhow::bail!("no conflict in {RUNS_MAX} runs")
+}
+
+#[test]
+fn a_history_is_not_written_over() -> Result<()> {
+    let scratch = Scratch::new("bank-history")?;
+    std::fs::write(scratch.path("run.jsonl"), "mine")?;
+    let output = handfast(&scratch, &["bank", "--transfers", "1", "--history", "run.jsonl"]).output()?;
+    assert_one_line(&output, 2, "--history: run.jsonl is not empty: name another file");
+    assert_eq!(std::fs::read_to_string(scratch.path("run.jsonl"))?, "mine");
+    Ok(())
 }
 
 #[test]
@@ -74,6 +95,50 @@ fn lost_answers_are_asked_for_between_kills() -> Result<()> {
     assert_eq!(report["kills"], 3);
     let [lost, settled, asked] = doubts(&report)?;
     assert!(settled > 10 && asked > 0 && lost >= settled + 2 * asked, "{report}");
+    Ok(())
+}
+
+/// The bank on a server, where a client that knows nothing of transactions does this to accounts, all the while.
+fn interfered(name: &str, flags: &[&str], change: &Document) -> Result<Output> {
+    let scratch = Scratch::new(name)?;
+    let serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "127.0.0.1:0"]))?;
+    let store = format!("mongodb://{}/", serve.address()?);
+    let arguments = ["bank", "--store", &store, "--accounts", "10", "--transfers", "100"];
+    let mut bank = handfast(&scratch, &[&arguments, flags].concat());
+    let mut bank = bank.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut changed = 0;
+    while bank.try_wait()?.is_none() {
+        // Nothing, until the money is in.
+        let update = doc! { "q": {}, "u": change.clone(), "multi": true };
+        let reply = serve.command(doc! { "update": "accounts", "updates": [update], "$db": "handfast_bank" })?;
+        changed += reply.get_i32("nModified")?;
+    }
+    assert!(changed > 0, "nobody interfered");
+    Ok(bank.wait_with_output()?)
+}
+
+#[test]
+fn money_that_is_made_is_noticed() -> Result<()> {
+    let given = doc! { "$inc": { "balance": 1_i64 } };
+    let output = interfered("bank-made", &[], &given)?;
+    let text = String::from_utf8(output.stdout)?;
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("money in 1000, money out ") && text.contains("THE MONEY IS WRONG"), "{text}");
+    assert!(text.contains("the history breaks snapshot isolation"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn money_that_is_lost_is_noticed_in_json() -> Result<()> {
+    let taken = doc! { "$inc": { "balance": -1_i64 } };
+    let output = interfered("bank-lost-money", &["--json"], &taken)?;
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(output.status.code(), Some(3), "{report}");
+    assert_eq!((&report["holds"], &report["history_clean"]), (&false.into(), &false.into()), "{report}");
+    assert_eq!(report["money_in"], 1000, "{report}");
+    assert!(report["money_out"].as_i64() < Some(1000), "{report}");
+    let anomalies = report["anomalies"].as_array().context("anomalies")?;
+    assert!(anomalies.iter().any(|it| it.as_str().is_some_and(|it| it.starts_with("wrong-total"))), "{report}");
     Ok(())
 }
 

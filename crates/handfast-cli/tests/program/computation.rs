@@ -21,7 +21,19 @@ fn serve(name: &str) -> Result<(Scratch, Arc<Serve>)> {
     let documents: Vec<_> = (0..3).map(|n| doc! { "_id": n, "a": 1 }).collect();
     let reply = serve.command(doc! { "insert": "c", "documents": documents, "$db": "db" })?;
     ensure!(reply.get_i32("n").ok() == Some(3), "{reply}");
+    let large = doc! { "_id": 1, "list": (0..ELEMENTS).map(|a| doc! { "a": a }).collect::<Vec<_>>() };
+    let reply = serve.command(doc! { "insert": "large", "documents": [large], "$db": "db" })?;
+    ensure!(reply.get_i32("n").ok() == Some(1), "{reply}");
     Ok((scratch, Arc::new(serve)))
+}
+
+/// Elements of the large document's list.
+const ELEMENTS: i32 = 100_000;
+
+/// So many conditions on a field that each element of the list takes a while: it meets none of them.
+fn none_of_many(field: &str) -> Document {
+    let conditions: Vec<_> = (0..3_000).map(|n| doc! { field: { "$lt": -n } }).collect();
+    doc! { "$or": conditions }
 }
 
 /// A number that takes 10^18 steps to compute.
@@ -37,6 +49,8 @@ fn endless() -> Document {
 fn commands() -> Vec<Document> {
     let expr = || doc! { "$expr": { "$gt": [endless(), 1] } };
     let set = || vec![doc! { "$set": { "b": endless() } }];
+    // One document is read at once, on the thread that asks.
+    let element = || doc! { "_id": 1, "list": { "$elemMatch": none_of_many("a") } };
     let aggregate = |stages: Vec<Document>| doc! { "aggregate": "c", "pipeline": stages, "cursor": {}, "$db": "db" };
     vec![
         aggregate(vec![doc! { "$project": { "b": endless() } }]),
@@ -58,6 +72,13 @@ fn commands() -> Vec<Document> {
         doc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": set() }], "$db": "db" },
         doc! { "update": "c", "updates": [{ "q": { "a": 1 }, "u": set(), "multi": true }], "$db": "db" },
         doc! { "update": "c", "updates": [{ "q": { "_id": 9 }, "u": set(), "upsert": true }], "$db": "db" },
+        doc! { "count": "large", "query": element(), "$db": "db" },
+        doc! { "find": "large", "filter": element(), "$db": "db" },
+        doc! { "delete": "large", "deletes": [{ "q": element(), "limit": 0 }], "$db": "db" },
+        doc! { "update": "large", "updates": [{ "q": { "_id": 1 }, "u": { "$pull": { "list": none_of_many("a") } } }], "$db": "db" },
+        doc! { "update": "large", "updates": [{
+            "q": { "_id": 1 }, "u": { "$set": { "list.$[x]": 0 } }, "arrayFilters": [none_of_many("x.a")],
+        }], "$db": "db" },
     ]
 }
 
@@ -107,7 +128,9 @@ fn a_client_that_vanishes_takes_its_computation_with_it() -> Result<()> {
 #[test]
 fn others_are_served_meanwhile() -> Result<()> {
     let (_scratch, serve) = serve("compute-share")?;
-    let reads: Vec<_> = commands().into_iter().take(12).collect();
+    // More than there are threads that serve everybody.
+    let large = || commands().into_iter().filter(|command| matches!(command.get_str("find"), Ok("large")));
+    let reads: Vec<_> = commands().into_iter().take(12).chain((0..8).flat_map(|_| large())).collect();
     let running: Vec<_> = reads.iter().map(|command| in_the_background(&serve, command)).collect();
     for _ in 0..5 {
         assert_eq!(serve.find_all("c")?.len(), 3);
@@ -133,9 +156,11 @@ fn kill(serve: &Serve, name: &str) -> Result<()> {
         let reply = serve.command(doc! { "aggregate": 1, "pipeline": pipeline, "cursor": {}, "$db": "admin" })?;
         let shown = reply.get_document("cursor")?.get_array("firstBatch")?;
         let wanted = shown.iter().filter_map(Bson::as_document).find(|operation| {
-            operation
-                .get_document("command")
-                .is_ok_and(|command| command.contains_key(name) && command.get_str("$db").ok() == Some("db"))
+            operation.get_document("command").is_ok_and(|command| {
+                // A command that is long is shown by its name.
+                let whole = command.contains_key(name) && command.get_str("$db").ok() == Some("db");
+                whole || command.get_str("$truncated").ok() == Some(name)
+            })
         });
         if let Some(operation) = wanted {
             let killed = serve.command(doc! { "killOp": 1, "op": operation.get_i32("opid")?, "$db": "admin" })?;

@@ -1,6 +1,6 @@
 //! The real program: sources of the configuration in their order, and exit codes of what needs no data.
 
-use crate::support::{Scratch, assert_one_line, handfast};
+use crate::support::{Scratch, assert_one_line, handfast, now};
 
 #[test]
 fn flags_are_over_environment_over_file_over_defaults() -> anyhow::Result<()> {
@@ -48,7 +48,13 @@ fn mistakes_are_one_line_and_exit_code_2() -> anyhow::Result<()> {
         assert!(output.stdout.is_empty());
         Ok(())
     };
-    let unknown = "handfast: typo.toml, line 1: unknown key 'listn'; `handfast config` prints";
+    let unknown = "handfast: typo.toml, line 1: unknown key 'listn'; did you mean 'listen'? `handfast config` prints";
+    std::fs::write(scratch.path("port.toml"), "port = 27018\n")?;
+    std::fs::write(scratch.path("under.toml"), "cache_bytes = '1GiB'\n")?;
+    check(&["config", "--config", "port.toml"], ("A", ""), "unknown key 'port'; listen = \"HOST:PORT\" has the port")?;
+    check(&["config", "--config", "under.toml"], ("A", ""), "did you mean 'cache-bytes'?")?;
+    check(&["config"], ("HANDFAST_LISTEN", "db"), "listen (from environment HANDFAST_LISTEN): 'db' is no address")?;
+    check(&["config", "--listen", "27018"], ("A", ""), "; --port 27018 takes another port at the same host")?;
     check(&["config", "--config", "typo.toml"], ("A", ""), unknown)?;
     check(&["config"], ("HANDFAST_CONFIG", "typo.toml"), unknown)?;
     check(
@@ -61,6 +67,10 @@ fn mistakes_are_one_line_and_exit_code_2() -> anyhow::Result<()> {
     check(&["config", "--nonsense"], ("A", ""), "unexpected argument '--nonsense'")?;
     check(&["nonsense"], ("A", ""), "unrecognized subcommand 'nonsense'")?;
     check(&[], ("A", ""), "Usage: handfast")?;
+    std::fs::create_dir(scratch.path("there"))?;
+    for arguments in [&["check", "there"][..], &["dump", "there", "--to", "out"], &["user", "list", "there"]] {
+        check(arguments, ("A", ""), "handfast: a data directory is named with --data: --data there")?;
+    }
     Ok(())
 }
 
@@ -84,6 +94,20 @@ fn an_address_that_is_none_is_told_with_its_source() -> anyhow::Result<()> {
         assert_one_line(&of_flag, 2, &format!("{key} (from flag {flag}): {reason}"));
     }
     assert!(!scratch.path("handfast-data").exists(), "nothing was made");
+    Ok(())
+}
+
+#[test]
+fn a_login_that_is_not_shown_is_said_to_be_there() -> anyhow::Result<()> {
+    let scratch = Scratch::new("login-not-shown")?;
+    let shown = |uri: &str| -> anyhow::Result<String> {
+        let output = handfast(&scratch, &["config", "--store", uri]).output()?;
+        let text = String::from_utf8(output.stdout)?;
+        Ok(text.lines().find(|line| line.starts_with("store =")).unwrap_or_default().to_owned())
+    };
+    let (with, without) = (shown("mongodb://ann:secret@h:1/")?, shown("mongodb://h:1/?appName=a@b")?);
+    assert!(with.ends_with("; user and password not shown") && !with.contains("secret"), "{with}");
+    assert!(!without.contains("not shown") && without.contains("h:1"), "{without}");
     Ok(())
 }
 
@@ -146,5 +170,32 @@ fn a_variable_that_is_no_setting_is_remarked_on() -> anyhow::Result<()> {
     // Whose output becomes part of something else says nothing.
     let output = handfast(&scratch, &["completions", "bash"]).env("HANDFAST_CACH_BYTES", "1GiB").output()?;
     assert!(output.stderr.is_empty(), "{output:?}");
+    Ok(())
+}
+
+#[test]
+fn a_server_that_is_not_there_is_waited_for_a_short_time() -> anyhow::Result<()> {
+    let scratch = Scratch::new("nobody-there")?;
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let uri = format!("mongodb://127.0.0.1:{port}/");
+    let expected = format!("nothing listens at 127.0.0.1:{port}: is the server started, is the port right?");
+    for arguments in [
+        &["txns", "status", "--store", &uri][..],
+        &["serve", "--port", "0", "--store", &uri],
+        &["backup", "--uri", &uri, "monday"],
+        &["bank", "--mechanism", "server-side", "--store", &uri],
+    ] {
+        let began = now();
+        assert_one_line(&handfast(&scratch, arguments).output()?, 1, &expected);
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{arguments:?}: {:?}", began.elapsed());
+    }
+    // Whoever says how long to wait is listened to.
+    let began = now();
+    let told = format!("{uri}?serverSelectionTimeoutMS=1");
+    assert_one_line(&handfast(&scratch, &["txns", "status", "--store", &told]).output()?, 1, "no");
+    assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
+    let asked = handfast(&scratch, &["txns", "status", "--store", "mongodb://boss@127.0.0.1:1/"]).output()?;
+    assert_one_line(&asked, 1, "there is a user without a password");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The commands of the patterns, on a data directory and through a server.
+//! The commands of the patterns, each on a data directory and through a server.
 
 mod jobs;
 mod ledger;
@@ -11,30 +11,66 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use handfast_embedded::{EmbeddedStore, Options};
+use handfast_mongodb::ConnectOptions;
 use handfast_store::{DocumentStore, Namespace, Sources};
 use serde_json::Value;
 
-use crate::support::{Scratch, Serve, assert_one_line, handfast};
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast};
 
-/// A data directory that a test fills, as an application would.
+/// Where a test is played: on a data directory, or through a server over one.
+struct Ground {
+    scratch: Scratch,
+    server: Option<Serve>,
+}
+
+impl Ground {
+    /// Plays a test on both.
+    async fn each(name: &str, test: impl AsyncFn(Ground) -> Result<()>) -> Result<()> {
+        test(Ground { scratch: Scratch::new(name)?, server: None }).await.context("on a data directory")?;
+        let scratch = Scratch::new(&format!("{name}-server"))?;
+        let server = Serve::start(&mut handfast(&scratch, &[&FREE_PORT[..], &["--data", "data"]].concat()))?;
+        test(Ground { scratch, server: Some(server) }).await.context("through a server")
+    }
+
+    /// By which flag and value a command finds it.
+    fn flag(&self) -> Result<[String; 2]> {
+        Ok(match &self.server {
+            None => ["--data".to_owned(), "data".to_owned()],
+            Some(server) => ["--store".to_owned(), format!("mongodb://{}", server.address()?)],
+        })
+    }
+}
+
+/// The store that a test fills, as an application would.
 struct Store {
-    embedded: EmbeddedStore,
+    shared: Arc<dyn DocumentStore>,
+    embedded: Option<EmbeddedStore>,
     sources: Sources,
 }
 
 impl Store {
-    async fn open(scratch: &Scratch) -> Result<Self> {
+    async fn open(ground: &Ground) -> Result<Self> {
         let sources = Sources::system()?;
-        let embedded = EmbeddedStore::open(scratch.path("data"), sources.clone(), Options::default()).await?;
-        Ok(Store { embedded, sources })
+        if ground.server.is_some() {
+            let [_, uri] = ground.flag()?;
+            let connection = handfast_mongodb::connect(&uri, sources.clone(), ConnectOptions::default()).await?;
+            return Ok(Store { shared: connection.store, embedded: None, sources });
+        }
+        let directory = ground.scratch.path("data");
+        let embedded = EmbeddedStore::open(directory, sources.clone(), Options::default()).await?;
+        Ok(Store { shared: Arc::new(embedded.clone()), embedded: Some(embedded), sources })
     }
 
     fn shared(&self) -> Arc<dyn DocumentStore> {
-        Arc::new(self.embedded.clone())
+        Arc::clone(&self.shared)
     }
 
     async fn close(self) -> Result<()> {
-        Ok(self.embedded.close().await?)
+        drop(self.shared);
+        match self.embedded {
+            Some(embedded) => Ok(embedded.close().await?),
+            None => Ok(()),
+        }
     }
 }
 
@@ -42,21 +78,21 @@ fn place(collection: &str) -> Result<Namespace> {
     Ok(Namespace::new("db", collection)?)
 }
 
-/// Runs a command on the data directory.
-fn output(scratch: &Scratch, arguments: &[&str]) -> Result<Output> {
-    Ok(handfast(scratch, arguments).args(["--data", "data", "--database", "db"]).output()?)
+/// Runs a command there.
+fn output(ground: &Ground, arguments: &[&str]) -> Result<Output> {
+    Ok(handfast(&ground.scratch, arguments).args(ground.flag()?).args(["--database", "db"]).output()?)
 }
 
 /// What a command that ends well says to people.
-fn text(scratch: &Scratch, arguments: &[&str]) -> Result<String> {
-    let output = output(scratch, arguments)?;
+fn text(ground: &Ground, arguments: &[&str]) -> Result<String> {
+    let output = output(ground, arguments)?;
     ensure!(output.status.code() == Some(0), "{arguments:?}: {output:?}");
     Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Its lines of JSON, and how it ended.
-fn json(scratch: &Scratch, arguments: &[&str]) -> Result<(Vec<Value>, Option<i32>)> {
-    let output = output(scratch, &[arguments, &["--json"]].concat())?;
+fn json(ground: &Ground, arguments: &[&str]) -> Result<(Vec<Value>, Option<i32>)> {
+    let output = output(ground, &[arguments, &["--json"]].concat())?;
     ensure!(output.status.code() < Some(100), "{arguments:?}: {output:?}");
     let lines = String::from_utf8(output.stdout)?;
     let lines = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>().context(lines.clone())?;
@@ -64,8 +100,8 @@ fn json(scratch: &Scratch, arguments: &[&str]) -> Result<(Vec<Value>, Option<i32
 }
 
 /// The one line of a command that ends well.
-fn report(scratch: &Scratch, arguments: &[&str]) -> Result<Value> {
-    let (mut lines, code) = json(scratch, arguments)?;
+fn report(ground: &Ground, arguments: &[&str]) -> Result<Value> {
+    let (mut lines, code) = json(ground, arguments)?;
     ensure!(code == Some(0) && lines.len() == 1, "{arguments:?}: {code:?} {lines:?}");
     lines.pop().context("a line")
 }

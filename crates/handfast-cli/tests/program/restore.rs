@@ -83,7 +83,57 @@ fn a_restore_that_is_stopped_says_how_far_it_came() -> Result<()> {
     assert_eq!(restore.wait()?.code(), Some(1), "{said}");
     assert!(writer.join().is_ok_and(|written| written.is_ok_and(|written| written > 10_000)), "{said}");
     assert!(said.contains("broken off: restored are shop.a (3 documents); of shop.b "), "{said}");
-    assert!(said.contains("; collections not begun: 1; run it again"), "{said}");
+    assert!(said.contains("; collections not begun: 1; run it again to go on: "), "{said}");
     assert!(said.contains("stopped before the end"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_dump_makes_the_directories_above_and_removes_what_a_killed_one_left() -> Result<()> {
+    let scratch = dump("dump-left")?;
+    assert_eq!(handfast(&scratch, &["restore", "--data", "data", "--from", "dump"]).output()?.status.code(), Some(0));
+    let left = scratch.path("deep/er/out.unfinished");
+    let again = || handfast(&scratch, &["dump", "--data", "data", "--to", "deep/er/out"]).output();
+    assert_eq!(again()?.status.code(), Some(0));
+    assert!(scratch.path("deep/er/out/shop/a.bson").exists() && !left.exists());
+
+    // What is none of a dump stays, and what somebody writes.
+    fs::remove_dir_all(scratch.path("deep/er/out"))?;
+    fs::create_dir_all(left.join("shop"))?;
+    fs::write(left.join("shop/mine.txt"), "mine")?;
+    assert_one_line(&again()?, 1, "out.unfinished is no dump that was stopped");
+    fs::rename(left.join("shop/mine.txt"), left.join("shop/mine.bson"))?;
+    let held = File::open(&left)?;
+    held.lock()?;
+    assert_one_line(&again()?, 1, "another dump is being written to deep/er/out.unfinished");
+    drop(held);
+    assert_eq!(again()?.status.code(), Some(0));
+    assert!(!left.exists() && !scratch.path("deep/er/out/shop/mine.bson").exists());
+    Ok(())
+}
+
+#[test]
+fn what_is_not_in_a_dump_is_told_with_what_is() -> Result<()> {
+    let scratch = dump("misspelt")?;
+    let restore =
+        |more: &[&str]| anyhow::Ok(handfast(&scratch, &[&["restore", "--data", "data"][..], more].concat()).output()?);
+    for (more, code, expected) in [
+        (&["--from", "dump", "--database", "shp"][..], 1, "there is no database 'shp'; there is shop"),
+        (&["--from", "dump", "--database", "shop", "--collection", "b"], 1, "there is no 'b' in shop; there are a, c"),
+        (&["--from", "dump/shop"], 1, "nothing to restore in dump/shop: in it is a directory for each database"),
+        (&["--from", "dump/shop/a.bson"], 2, "dump/shop/a.bson is a file: name the directory that `dump` wrote"),
+    ] {
+        assert_one_line(&restore(more)?, code, expected);
+    }
+    assert!(!scratch.path("data").exists());
+    assert_eq!(restore(&["--from", "dump"])?.status.code(), Some(0));
+    fs::remove_file(scratch.path("dump/shop/c.bson"))?;
+    documents(&mut File::create(scratch.path("dump/shop/a.bson"))?, 5)?;
+    let again = restore(&["--from", "dump", "--json"])?;
+    assert_one_line(&again, 1, "2 documents are in, 3 were refused; the first: shop.a: E11000");
+    let report: serde_json::Value = serde_json::from_slice(&again.stdout)?;
+    assert_eq!((&report["documents"], &report["refused"]), (&2.into(), &3.into()), "{report}");
+    assert!(report["first"].as_str().is_some_and(|first| first.starts_with("shop.a: E11000")), "{report}");
+    assert_one_line(&restore(&["--from", "dump"])?, 1, "; --drop drops each collection before it is restored");
     Ok(())
 }

@@ -3,14 +3,12 @@
 use std::io::Write;
 use std::net::TcpListener;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bson::doc;
 use handfast_embedded::EmbeddedStore;
 use handfast_store::Sources;
 
-use crate::support::{Scratch, Serve, assert_one_line, handfast};
-
-const FREE_PORT: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast};
 
 #[test]
 fn it_says_where_it_listens_where_the_data_is_and_what_durability_is() -> Result<()> {
@@ -218,6 +216,39 @@ fn what_a_stage_holds_is_bounded_as_configured() -> Result<()> {
 }
 
 #[test]
+fn what_the_stages_of_all_queries_hold_together_is_bounded_as_configured() -> Result<()> {
+    let scratch = Scratch::new("stage-bytes-total")?;
+    let serve = Serve::start(handfast(&scratch, &FREE_PORT).args(["--stage-bytes-total", "1MiB"]))?;
+    let documents: Vec<_> = (0..350).map(|n| doc! { "_id": n, "text": "x".repeat(1000) }).collect();
+    serve.command(doc! { "insert": "c", "documents": documents, "$db": "db" })?;
+    let find = || doc! { "find": "c", "sort": { "none": 1 }, "batchSize": 1, "$db": "db" };
+    let sort = doc! { "aggregate": "c", "pipeline": [{ "$group": { "_id": "$text", "n": { "$sum": 1 } } }, { "$sort": { "n": 1 } }], "cursor": {}, "$db": "db" };
+    let mut cursors = Vec::new();
+    let refused = loop {
+        let reply = serve.command(find())?;
+        match reply.get_document("cursor") {
+            Ok(cursor) => cursors.push(cursor.get_i64("id")?),
+            Err(_) => break reply,
+        }
+        ensure!(cursors.len() < 4, "400 kB each, and 1 MiB in all");
+    };
+    assert_eq!(cursors.len(), 2, "{refused}");
+    assert_eq!(refused.get_i32("code").ok(), Some(292), "{refused}");
+    assert!(refused.get_str("errmsg")?.contains("`stage-bytes-total`"), "{refused}");
+    // What one holds is free when it is closed, or read to its end.
+    serve.command(doc! { "killCursors": "c", "cursors": [cursors[0]], "$db": "db" })?;
+    let rest = serve.command(doc! { "getMore": cursors[1], "collection": "c", "$db": "db" })?;
+    assert_eq!(rest.get_document("cursor")?.get_array("nextBatch")?.len(), 349, "{rest}");
+    for _ in 0..10 {
+        assert_eq!(serve.command(sort.clone())?.get_f64("ok").ok(), Some(1.0));
+        let reply = serve.command(doc! { "find": "c", "sort": { "none": 1 }, "$db": "db" })?;
+        let id = reply.get_document("cursor")?.get_i64("id")?;
+        serve.command(doc! { "killCursors": "c", "cursors": [id], "$db": "db" })?;
+    }
+    Ok(())
+}
+
+#[test]
 fn what_open_transactions_have_written_together_is_bounded_as_configured() -> Result<()> {
     let scratch = Scratch::new("transaction-bytes")?;
     let insert = |session: u8| {
@@ -241,5 +272,27 @@ fn what_open_transactions_have_written_together_is_bounded_as_configured() -> Re
         serve.signal("TERM")?;
         serve.wait()?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_handfast_before_another_one_is_warned_of_and_one_behind_it_refused() -> Result<()> {
+    let scratch = Scratch::new("two-layers")?;
+    let inner = Serve::start(&mut handfast(&scratch, &FREE_PORT))?;
+    let store = format!("mongodb://{}/", inner.address()?);
+    let outer = Serve::start(&mut handfast(&scratch, &["serve", "--port", "0", "--store", &store]))?;
+    let before = format!("mongodb://{}/", outer.address()?);
+    for (arguments, expected) in [
+        (&["bank", "--store", &before][..], "it is a Handfast in front of another server, and cannot be behind one"),
+        (&["backup", "--uri", &before, "monday"], "or with --store, where the server behind it makes them"),
+    ] {
+        assert_one_line(&handfast(&scratch, arguments).output()?, 1, expected);
+    }
+    let bank = ["bank", "--store", &store, "--accounts", "2", "--workers", "1", "--transfers", "1"];
+    assert_one_line(&handfast(&scratch, &bank).output()?, 0, "which --mechanism server-side uses");
+    outer.signal("TERM")?;
+    let (code, said) = outer.wait()?;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("which has transactions itself: its own clients see the field _hf"), "{said}");
     Ok(())
 }

@@ -76,6 +76,9 @@ pub(crate) fn mounts_or_says_why_not(script: &str, path: &Path) -> Result<bool> 
     Ok(false)
 }
 
+/// Serves at a free port.
+pub(crate) const FREE_PORT: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+
 /// A running `handfast serve`; killed when dropped.
 pub(crate) struct Serve {
     child: Child,
@@ -114,9 +117,12 @@ impl Serve {
 
     /// Runs a command through the wire protocol.
     pub(crate) fn command(&self, command: Document) -> Result<Document> {
-        let stream = TcpStream::connect(self.address()?)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        exchange(stream, &command)
+        exchange(&self.connect()?, &command)
+    }
+
+    /// A connection, for [`exchange`].
+    pub(crate) fn connect(&self) -> Result<TcpStream> {
+        connect(&self.address()?)
     }
 
     /// Sends a command and goes away before the reply.
@@ -178,8 +184,15 @@ impl Drop for Serve {
     }
 }
 
+/// A connection to a server, for [`exchange`].
+pub(crate) fn connect(address: &str) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
 /// One OP_MSG there, one back, written out here so that the test does not trust the code it tests.
-fn exchange(mut stream: impl Read + Write, command: &Document) -> Result<Document> {
+pub(crate) fn exchange(mut stream: impl Read + Write, command: &Document) -> Result<Document> {
     send(&mut stream, command)?;
     let mut head = [0; 21];
     stream.read_exact(&mut head)?;
@@ -201,4 +214,14 @@ fn send(mut stream: impl Write, command: &Document) -> Result<()> {
     message.push(0);
     message.extend_from_slice(document.as_bytes());
     Ok(stream.write_all(&message)?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a person waits is measured from outside")]
+pub(crate) fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "other processes go on meanwhile, which no injected clock moves")]
+pub(crate) fn pause(time: std::time::Duration) {
+    std::thread::sleep(time);
 }

@@ -1,7 +1,9 @@
 //! `handfast transfer`: every row once, whatever happens to the program meanwhile.
 
 use std::fmt::Write as _;
-use std::process::{Output, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStderr, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,12 +13,14 @@ use handfast_patterns::ledger::{Ledger, NewAccount, NewEntry};
 use handfast_store::{Find, Namespace, Sources, StoreExt};
 use serde_json::Value;
 
-use crate::support::{Scratch, Serve, assert_one_line, handfast};
+use crate::support::{Scratch, Serve, assert_one_line, handfast, signal};
 
 /// A file that is not at its end after so many runs never comes there.
 const KILLS_MAX: u32 = 150;
 
 const ACCOUNTS: i64 = 10;
+/// What a run has to say comes sooner, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// What each account has at first.
 const BALANCE: i64 = 100_000;
 
@@ -288,15 +292,48 @@ async fn json_lines_come_from_standard_input_and_go_through_a_server() -> Result
         Ok(handfast(&scratch, &[&fixed[..], more].concat()).stdin(input).output()?)
     };
     assert_one_line(&run(&[])?, 2, "--mechanism has to be said with --store");
-    assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format has to be said");
-    for (mechanism, outcome) in [("two-phase", [1, 0, 1]), ("two-phase", [0, 1, 1]), ("transaction", [1, 0, 1])] {
-        let output = run(&["--mechanism", mechanism, "--format", "jsonl"])?;
+    assert_one_line(&run(&["--mechanism", "two-phase"])?, 2, "--format csv or --format jsonl has to be said");
+    // The server's own clients would not see what locks such a transaction holds.
+    let refused = run(&["--mechanism", "transaction", "--format", "jsonl"])?;
+    assert_one_line(&refused, 2, "whose own transactions know nothing of those of this command");
+    let accounts = serve.command(bson::doc! { "find": "accounts", "$db": "bank" })?;
+    assert!(!accounts.to_string().contains("_hf"), "{accounts}");
+    for outcome in [[1, 0, 1], [0, 1, 1]] {
+        let output = run(&["--mechanism", "two-phase", "--format", "jsonl"])?;
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(String::from_utf8(output.stderr.clone())?.contains("line 2 rejected: cent is missing"), "{output:?}");
         assert_eq!(counts(&summary(&output)?), outcome.map(Some));
     }
     drop(serve);
-    assert_eq!(balances(&scratch).await?[..2], [BALANCE - 10, BALANCE + 10]);
+    assert_eq!(balances(&scratch).await?[..2], [BALANCE - 5, BALANCE + 5]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_once_a_file_goes_into_a_ledger_through_a_server() -> Result<()> {
+    let scratch = ledger("transfer-server-ledger").await?;
+    write_rows(&scratch, 200)?;
+    let serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "127.0.0.1:0", "--data", "data"]))?;
+    let store = format!("mongodb://{}", serve.address()?);
+    let arguments = ["transfer", "rows.csv", "--store", &store, "--database", "bank", "--mechanism", "ledger"];
+    let arguments = [&arguments[..], &["--asset", "EUR", "--json"]].concat();
+    let mut child = handfast(&scratch, &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    // 10 entries are the money that the accounts began with.
+    let entries = || -> Result<Option<i32>> {
+        let counted = serve.command(bson::doc! { "count": "tx", "$db": "bank" })?;
+        Ok(counted.get_i32("n").ok())
+    };
+    while entries()? < Some(30) {
+        ensure!(child.try_wait()?.is_none(), "it came to its end before it was killed");
+    }
+    child.kill()?;
+    child.wait()?;
+    let summary = summary(&handfast(&scratch, &arguments).output()?)?;
+    let [applied, already, rejected] = counts(&summary);
+    assert!(already > Some(10) && applied > Some(0) && rejected == Some(0), "{summary}");
+    assert_eq!(applied.zip(already).map(|(applied, already)| applied + already), Some(200));
+    drop(serve);
+    assert_eq!(ledger_balances(&scratch).await?, expected(200));
     Ok(())
 }
 
@@ -317,8 +354,83 @@ async fn what_makes_no_sense_is_refused_before_anything_is_done() -> Result<()> 
     for (flags, code, expected) in refused {
         assert_one_line(&run(&scratch, flags)?, code, expected);
     }
+    // What is no file of transfers is that the next time, too.
+    for (rows, expected) in [
+        ("", "rows.csv is empty: not even a header is there"),
+        ("\n\n", "rows.csv has nothing but empty lines"),
+        (
+            "id;from;to;amount\n1;a0;a1;5\n",
+            "line 1: the header has no column 'from' but id;from;to;amount; cells are separated",
+        ),
+    ] {
+        std::fs::write(scratch.path("rows.csv"), rows)?;
+        let output = run(&scratch, &[])?;
+        assert_one_line(&output, 1, expected);
+        assert!(output.stdout.is_empty() && !String::from_utf8_lossy(&output.stderr).contains("again"), "{output:?}");
+    }
+    std::fs::write(scratch.path("rows.jsonl"), "\n \n")?;
+    let empty = handfast(&scratch, &["transfer", "rows.jsonl", "--data", "data", "--database", "bank"]).output()?;
+    assert_one_line(&empty, 1, "rows.jsonl has nothing but empty lines");
     let nowhere = handfast(&scratch, &["transfer", "nosuch.csv", "--data", "data", "--database", "bank"]).output()?;
     assert_one_line(&nowhere, 1, "cannot read nosuch.csv");
     assert_eq!(balances(&scratch).await?, vec![BALANCE; ACCOUNTS as usize]);
+    Ok(())
+}
+
+/// A run that ends with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// What a run says on standard error, line by line as it comes.
+fn said(stderr: ChildStderr) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(std::result::Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+#[tokio::test]
+async fn who_stops_it_is_told_how_far_it_came() -> Result<()> {
+    let scratch = bank("transfer-stopped").await?;
+    let arguments = ["transfer", "-", "--format", "csv", "--data", "data", "--database", "bank"];
+    let mut command = handfast(&scratch, &arguments);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let mut run = Running(child);
+    let mut input = run.0.stdin.take().context("stdin")?;
+    let lines = said(run.0.stderr.take().context("stderr")?);
+    // A hundred rows are applied at once; what comes after the last whole hundred is waited for. The last of the second
+    // hundred is rejected, which says that the others are done.
+    let mut rows = "id,from,to,amount\n".to_owned();
+    for number in 1..=250 {
+        let amount = if number == 200 { "much" } else { "1" };
+        writeln!(rows, "r{number},a0,a1,{amount}")?;
+    }
+    input.write_all(rows.as_bytes())?;
+    input.flush()?;
+    let told = lines.recv_timeout(PATIENCE)?;
+    assert!(told.contains("line 201 rejected: "), "{told}");
+    signal(run.0.id(), "TERM")?;
+    let mut text = String::new();
+    while let Ok(line) = lines.recv_timeout(PATIENCE) {
+        writeln!(text, "{line}")?;
+    }
+    drop(input);
+    assert_eq!(run.0.wait()?.code(), Some(1), "{text}");
+    let expected =
+        "broken off: at least 199 applied, 0 already applied, 1 rejected; the same command again, with the whole input";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("stopped before the end"), "{text}");
     Ok(())
 }

@@ -11,6 +11,8 @@ fn a_path_is_resolved_as_far_as_it_is_there() {
         ("link", "data"),
         ("link/backups/new", "data/backups/new"),
         ("data/../backups", "backups"),
+        ("made/on/the/way/../../../../data/new", "data/new"),
+        ("made/../link/new", "data/new"),
         ("other/backups", "other/backups"),
     ] {
         assert_eq!(resolved(&root.join(path)).unwrap(), root.join(expected), "{path}");

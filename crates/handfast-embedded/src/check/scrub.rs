@@ -1,7 +1,7 @@
 //! Looks at every record.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use bson::RawDocument;
 use handfast_store::Namespace;
@@ -16,43 +16,71 @@ use crate::format::{
 use crate::{keys, salvage};
 
 /// Records between two reports of progress.
-const PROGRESS_RECORDS: u64 = 10_000;
+const PROGRESS_RECORDS: u64 = 1_000;
+
+/// Is told of the progress, and may end it.
+type Told<'t> = &'t mut dyn FnMut(&Progress) -> ControlFlow<()>;
 
 struct Scrub<'s> {
     view: &'s dyn View,
     report: &'s mut CheckReport,
-    progress: &'s mut dyn FnMut(&Progress),
+    progress: Told<'s>,
+    /// Whoever is told of the progress does not want any more.
+    ended: bool,
     at: Progress,
     /// Indexes of the collection in which an entry could not be looked up, with the reason.
     lookups: BTreeMap<IndexId, String>,
 }
 
-pub(super) fn scrub(view: &dyn View, catalog: &Catalog, report: &mut CheckReport, progress: &mut dyn FnMut(&Progress)) {
+pub(super) fn scrub(view: &dyn View, catalog: &Catalog, report: &mut CheckReport, progress: Told<'_>) {
     let expected = catalog.collections().map(|collection| {
         let documents = catalog.counts(collection.id).documents;
         documents * (1 + collection.indexes.len() as u64)
     });
     let at = Progress { records_expected: expected.sum(), ..Progress::default() };
-    let mut scrub = Scrub { view, report, progress, at, lookups: BTreeMap::new() };
+    let mut scrub = Scrub { view, report, progress, ended: false, at, lookups: BTreeMap::new() };
     for collection in catalog.collections() {
-        scrub.report.collections += 1;
-        scrub.at.stage = collection.namespace.to_string();
-        scrub.lookups.clear();
-        scrub.documents(collection, catalog);
-        for index in collection.indexes.iter().filter(|index| index.complete) {
-            scrub.entries(collection, index);
-        }
+        scrub.collection(collection, catalog);
     }
     scrub.strays(catalog);
-    (scrub.progress)(&scrub.at);
+    let _ = (scrub.progress)(&scrub.at);
+}
+
+/// Looks at one collection, and returns how many entries each complete index of it has. Ended early, it has not seen all.
+pub(super) fn scrub_one(
+    view: &dyn View,
+    catalog: &Catalog,
+    collection: &Collection,
+    report: &mut CheckReport,
+    progress: Told<'_>,
+) -> Vec<u64> {
+    let at = Progress::default();
+    Scrub { view, report, progress, ended: false, at, lookups: BTreeMap::new() }.collection(collection, catalog)
 }
 
 impl Scrub<'_> {
-    fn step(&mut self) {
-        self.at.records += 1;
-        if self.at.records.is_multiple_of(PROGRESS_RECORDS) {
-            (self.progress)(&self.at);
+    /// Returns how many entries each complete index has.
+    fn collection(&mut self, collection: &Collection, catalog: &Catalog) -> Vec<u64> {
+        self.report.collections += 1;
+        self.at.stage = collection.namespace.to_string();
+        self.lookups.clear();
+        self.documents(collection, catalog);
+        let mut counts = Vec::new();
+        for index in collection.indexes.iter().filter(|index| index.complete) {
+            let before = self.report.entries;
+            self.entries(collection, index);
+            counts.push(self.report.entries - before);
         }
+        counts
+    }
+
+    /// Whether to go on after one record more.
+    fn step(&mut self) -> bool {
+        self.at.records += 1;
+        if self.at.records.is_multiple_of(PROGRESS_RECORDS) && !self.ended {
+            self.ended = (self.progress)(&self.at).is_break();
+        }
+        !self.ended
     }
 
     fn documents(&mut self, collection: &Collection, catalog: &Catalog) {
@@ -60,7 +88,9 @@ impl Scrub<'_> {
         let (mut documents, mut bytes, mut whole) = (0, 0, 0);
         let range = prefix_range(&collection_prefix(collection.id));
         for met in Walk::new(self.view, Rest::new(Keyspace::Documents, range)) {
-            self.step();
+            if !self.step() {
+                return;
+            }
             let (key, value) = match met {
                 Met::Row(key, value) => (key, value),
                 Met::Hole(hole) => {
@@ -162,7 +192,9 @@ impl Scrub<'_> {
         let mut lookup = self.lookups.remove(&index.id);
         let range = prefix_range(&index_prefix(collection.id, index.id));
         for met in Walk::new(self.view, Rest::new(Keyspace::Indexes, range)) {
-            self.step();
+            if !self.step() {
+                return;
+            }
             let (key, value) = match met {
                 Met::Row(key, value) => (key, value),
                 Met::Hole(hole) => {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use bson::rawdoc;
 use handfast_mql::Code;
-use handfast_store::{CreateIndexes, DocumentStore, Durability, Find, Hint, IndexSpec, Insert, Sources};
+use handfast_store::{
+    CollectionCheck, CreateIndexes, DocumentStore, Durability, Find, Hint, IndexSpec, Insert, Namespace, Sources,
+};
 
 use super::{CheckReport, Remedy, Repair, check};
 use crate::Options;
@@ -68,6 +70,35 @@ async fn an_index_entry_that_is_gone_is_found_and_built_anew() {
     let mut find = Find::new(namespace(), rawdoc! {});
     find.hint = Some(Hint::Name("a_1".to_owned()));
     assert_eq!(all(store.find(find).await.unwrap()).await.len(), 20);
+}
+
+#[tokio::test]
+async fn an_open_store_says_which_index_of_a_collection_disagrees() {
+    let directory = tempfile::tempdir().unwrap();
+    build(directory.path()).await;
+    let store = open(directory.path()).await;
+    let names_and_keys = |check: &CollectionCheck| -> Vec<(String, u64, bool)> {
+        check.indexes.iter().map(|index| (index.name.clone(), index.keys, index.valid)).collect()
+    };
+    let arrays = CreateIndexes { namespace: namespace(), indexes: vec![IndexSpec::new(rawdoc! { "t": 1 })] };
+    store.create_indexes(arrays).await.unwrap();
+    store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 20, "a": 20, "t": [1, 2, 3] }])).await.unwrap();
+    let check = store.check_collection(&namespace()).await.unwrap();
+    let expected = [("_id_", 21), ("a_1", 21), ("t_1", 23)].map(|(name, keys)| (name.to_owned(), keys, true));
+    assert_eq!(names_and_keys(&check), expected);
+    assert_eq!((check.documents, check.documents_damaged, check.errors), (21, 0, Vec::new()));
+    let unknown = store.check_collection(&Namespace::new("db", "none").unwrap()).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NamespaceNotFound);
+    store.close().await.unwrap();
+
+    change(directory.path(), Keyspace::Indexes, |_| None);
+    let store = open(directory.path()).await;
+    let check = store.check_collection(&namespace()).await.unwrap();
+    let expected = [("_id_", 21, true), ("a_1", 20, false), ("t_1", 23, true)];
+    assert_eq!(names_and_keys(&check), expected.map(|(name, keys, valid)| (name.to_owned(), keys, valid)));
+    assert_eq!((check.documents, check.documents_damaged, check.errors.len()), (21, 0, 1));
+    assert!(check.errors[0].starts_with("index a_1 of db.c: an entry is missing: "), "{:?}", check.errors);
+    store.close().await.unwrap();
 }
 
 /// Without the checksums of records, a reader would get the wrong document: they are what tests of damage rest on.

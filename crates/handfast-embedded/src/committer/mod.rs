@@ -154,6 +154,8 @@ pub(crate) struct Shared {
     /// Syncs so far, and operations answered: the price of a commit, counted.
     pub(crate) syncs: AtomicU64,
     pub(crate) operations: AtomicU64,
+    /// Documents that batches had to read again before they wrote them.
+    pub(crate) reads: AtomicU64,
 }
 
 impl Shared {
@@ -183,10 +185,11 @@ impl Committer {
             engine: engine.clone(),
             publisher,
             verify,
-            recent: Recent::new(),
+            recent: Recent::new(timestamp),
             latest: Mutex::new(latest),
             syncs: AtomicU64::new(0),
             operations: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
         });
         let (queue, operations) = mpsc::channel();
         let mut state = State {

@@ -19,16 +19,16 @@ const SLOTS: usize = 1 << 16;
 
 pub(crate) struct Recent {
     slots: Box<[AtomicU64]>,
-    /// When a collection was dropped or renamed last: all its documents changed at once.
+    /// When a collection was dropped or renamed last, or the store was opened: all documents may have changed at once.
     everything: AtomicU64,
 }
 
 impl Recent {
-    /// Of a store that has just been opened: every change so far is older than every snapshot.
-    pub(crate) fn new() -> Self {
+    /// Of a store that has just been opened: no change so far is younger than this.
+    pub(crate) fn new(opened_at: CommitTimestamp) -> Self {
         Recent {
             slots: std::iter::repeat_with(AtomicU64::default).take(SLOTS).collect(),
-            everything: AtomicU64::new(0),
+            everything: AtomicU64::new(opened_at.0),
         }
     }
 

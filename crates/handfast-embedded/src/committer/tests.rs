@@ -1,15 +1,17 @@
 //! What the committer does when the disk fails it, and how it shares syncs.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 
 use bson::rawdoc;
-use handfast_store::{Applied, Namespace};
+use handfast_store::{Applied, DocumentStore as _, Insert, Namespace, Sources, StoreExt as _};
+use handfast_txn::{Database, Transaction};
 
 use super::{Answer, Committer};
 use crate::Options;
 use crate::directory;
 use crate::engine::faulty::FaultyEngine;
+use crate::store::crash_points::open_faulty;
 use crate::write::insert::insert_one;
 
 fn namespace() -> Namespace {
@@ -88,6 +90,47 @@ async fn operations_that_wait_together_share_a_sync() {
     let syncs = committer.shared().syncs.load(Ordering::Relaxed);
     assert!(syncs < 100, "200 inserts took {syncs} syncs");
     assert_eq!(documents(&committer), 200);
+}
+
+/// Whoever comes while a sync goes on shares the next one: however many there are, that is one.
+#[tokio::test]
+async fn transactions_that_wait_together_take_one_sync() {
+    const CLIENTS: i32 = 64;
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, store) = open_faulty(directory.path(), Options::small());
+    let database = Database::local(store.clone(), Sources::seeded(2));
+    let documents = (0..2 * CLIENTS + 2).map(|n| rawdoc! { "_id": n, "n": 0 }).collect();
+    database.insert(Insert::new(namespace(), documents)).await.unwrap();
+    let transfer = async |database: Database, from: i32| {
+        let change = |by: i32| rawdoc! { "$inc": { "n": by } };
+        let run = |tx: Transaction| async move {
+            tx.update_one(&namespace(), rawdoc! { "_id": from }, change(-1)).await?;
+            tx.update_one(&namespace(), rawdoc! { "_id": from + 1 }, change(1)).await?;
+            Ok::<_, handfast_txn::Error>(())
+        };
+        database.transaction(run).await.unwrap();
+    };
+    // The collection of the records is made beforehand.
+    transfer(database.clone(), 2 * CLIENTS).await;
+    // The sync of the first one takes until all others wait.
+    let (go_on, gate) = mpsc::channel::<()>();
+    engine.after_each_sync(move || {
+        let _ = gate.recv();
+    });
+    let before = store.costs();
+    let transfers: Vec<_> = (0..CLIENTS).map(|client| tokio::spawn(transfer(database.clone(), 2 * client))).collect();
+    let committer = &store.inner.committer;
+    let places = committer.places_max as usize;
+    while places - committer.places.available_permits() < CLIENTS as usize {
+        tokio::task::yield_now().await;
+    }
+    // From here on nothing waits.
+    drop(go_on);
+    for transfer in transfers {
+        transfer.await.unwrap();
+    }
+    let after = store.costs();
+    assert_eq!((after.operations - before.operations, after.syncs - before.syncs), (CLIENTS as u64, 2));
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bson::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
@@ -45,9 +46,9 @@ impl<'s> Writer<'s> {
         Writer { state, timestamp: None, failure: None }
     }
 
-    /// How much the loops of expressions may do in this turn.
-    pub(crate) fn items_max(&self) -> u64 {
-        self.state.options.write_items_max
+    /// Steps that an evaluation may take in this turn, where others wait.
+    pub(crate) fn steps_max(&self) -> u64 {
+        self.state.options.turn_steps_max
     }
 
     /// The newest catalog.
@@ -58,6 +59,11 @@ impl<'s> Writer<'s> {
     /// A collection as it is now.
     pub(crate) fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
         self.state.catalog.get(namespace).cloned()
+    }
+
+    /// The timestamp of the newest change before this turn.
+    pub(crate) fn turned_at(&self) -> CommitTimestamp {
+        self.timestamp.map_or(self.state.timestamp, |own| CommitTimestamp(own.0 - 1))
     }
 
     /// The timestamp of this operation's changes.
@@ -71,6 +77,18 @@ impl<'s> Writer<'s> {
     /// When a collection was changed last, as far as is known: not before the store was opened.
     pub(crate) fn last_change(&self, collection: CollectionId) -> CommitTimestamp {
         self.state.changes.get(&collection).copied().unwrap_or_default()
+    }
+
+    /// Whether a document is sure not to have changed after a timestamp, nor in this turn. Of timestamps that no turn before this
+    /// one had, nothing is sure.
+    pub(crate) fn is_unchanged(&self, collection: CollectionId, id_key: &[u8], since: CommitTimestamp) -> bool {
+        let key = document_key(collection, id_key).filter(|_| since <= self.turned_at());
+        key.is_some_and(|key| self.state.shared.recent.is_unchanged(&key, since))
+    }
+
+    /// A batch reads a document again that it is going to write.
+    pub(crate) fn count_read(&self) {
+        self.state.shared.reads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a document that is not there now may have been there after a snapshot.
@@ -122,7 +140,7 @@ impl<'s> Writer<'s> {
         Ok(value.map(|value| StoredDocument::open(&key, value, verify)).transpose()?)
     }
 
-    /// Stages a document's new state: `before` is its newest state, from [`Writer::get`].
+    /// Stages a document's new state: `before` is its newest state.
     ///
     /// # Errors
     /// `DuplicateKey` (11000), `CannotIndexParallelArrays` (171), a key that is too long. Nothing is staged then.
@@ -130,7 +148,7 @@ impl<'s> Writer<'s> {
         &mut self,
         collection: &Arc<Collection>,
         id_key: &[u8],
-        before: Option<&StoredDocument>,
+        before: Option<&RawDocument>,
         after: &RawDocument,
     ) -> StoreResult<()> {
         let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
@@ -140,7 +158,7 @@ impl<'s> Writer<'s> {
         self.state.shared.recent.note(&key, timestamp);
         self.state.staged.write(Keyspace::Documents, key, Some(value));
         if let Some(before) = before {
-            self.state.images.note(timestamp, collection.id, before.bytes());
+            self.state.images.note(timestamp, collection.id, before.as_bytes());
         }
         self.state.images.note(timestamp, collection.id, after.as_bytes());
         self.stage_index_changes(collection, id_key, changes);
@@ -153,14 +171,14 @@ impl<'s> Writer<'s> {
         &mut self,
         collection: &Arc<Collection>,
         id_key: &[u8],
-        before: &StoredDocument,
+        before: &RawDocument,
     ) -> StoreResult<()> {
         let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
         let changes = self.index_changes(collection, id_key, Some(before), None)?;
         let timestamp = self.timestamp();
         self.state.deletions.note(&key, timestamp);
         self.state.shared.recent.note(&key, timestamp);
-        self.state.images.note(timestamp, collection.id, before.bytes());
+        self.state.images.note(timestamp, collection.id, before.as_bytes());
         self.state.staged.write(Keyspace::Documents, key, None);
         self.stage_index_changes(collection, id_key, changes);
         self.count(collection.id, Some(before), None);
@@ -188,10 +206,9 @@ impl<'s> Writer<'s> {
         &self,
         collection: &Collection,
         id_key: &[u8],
-        before: Option<&StoredDocument>,
+        before: Option<&RawDocument>,
         after: Option<&RawDocument>,
     ) -> StoreResult<Vec<IndexChange>> {
-        let before = before.map(StoredDocument::document).transpose()?;
         let indexes = collection.indexes.iter();
         indexes.map(|index| self.index_change(collection, index, id_key, before, after)).collect()
     }
@@ -215,7 +232,7 @@ impl<'s> Writer<'s> {
                 if index_key(collection.id, index.id, encoded, id_key).is_none() {
                     return Err(keys::too_long(&index.spec().name, encoded.len()));
                 }
-                if index.spec().unique && self.is_taken(collection, index.id, encoded, id_key)? {
+                if index.spec().unique && self.holder(collection, index.id, encoded, id_key)?.is_some() {
                     return Err(index.index.duplicate(&collection.namespace, after, encoded));
                 }
             }
@@ -226,27 +243,59 @@ impl<'s> Writer<'s> {
         Ok(change)
     }
 
-    /// Whether another document has this key in a unique index.
-    fn is_taken(&self, collection: &Collection, index: IndexId, encoded: &[u8], id_key: &[u8]) -> StoreResult<bool> {
+    /// The other document that has this key in a unique index, by the key of its `_id`.
+    fn holder(
+        &self,
+        collection: &Collection,
+        index: IndexId,
+        encoded: &[u8],
+        id_key: &[u8],
+    ) -> StoreResult<Option<Vec<u8>>> {
         let prefix = [&index_prefix(collection.id, index)[..], encoded].concat();
         let verify = self.state.shared.verify;
-        let others = |key: &[u8], value: &[u8]| -> StoreResult<bool> {
+        let other = |key: &[u8], value: &[u8]| -> StoreResult<Option<Vec<u8>>> {
             let (entry, entry_id) = open_index_entry(key, value, verify)?;
-            Ok(entry == encoded && entry_id != id_key)
+            Ok((entry == encoded && entry_id != id_key).then(|| entry_id.to_vec()))
         };
         for (key, value) in self.state.staged.with_prefix(Keyspace::Indexes, &prefix) {
-            if value.map_or(Ok(false), |value| others(key, value))? {
-                return Ok(true);
+            if let Some(value) = value
+                && let Some(holder) = other(key, value)?
+            {
+                return Ok(Some(holder));
             }
         }
         for row in self.state.view.range(Keyspace::Indexes, prefix_range(&prefix), Direction::Forward) {
             let (key, value) = row?;
             let staged = self.state.staged.get(Keyspace::Indexes, &key);
-            if matches!(staged, Lookup::Nothing) && others(&key, &value)? {
-                return Ok(true);
+            if matches!(staged, Lookup::Nothing)
+                && let Some(holder) = other(&key, &value)?
+            {
+                return Ok(Some(holder));
             }
         }
-        Ok(false)
+        Ok(None)
+    }
+
+    /// Whether every unique key of a document that another one has was taken, or its holder changed, after a snapshot, and by
+    /// another operation than this one: who had read later would have been refused before he came here, or not at all.
+    pub(crate) fn keys_were_taken_since(
+        &mut self,
+        collection: &Collection,
+        id_key: &[u8],
+        document: &RawDocument,
+        snapshot: CommitTimestamp,
+    ) -> StoreResult<bool> {
+        let own = self.timestamp();
+        for index in collection.indexes.iter().filter(|index| index.spec().unique) {
+            for encoded in index.index.keys(document)?.keys {
+                let Some(holder) = self.holder(collection, index.id, &encoded, id_key)? else { continue };
+                let changed = self.get(collection.id, &holder)?.map(|stored| stored.timestamp);
+                if !changed.is_some_and(|changed| changed > snapshot && changed != own) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     fn stage_index_changes(&mut self, collection: &Arc<Collection>, id_key: &[u8], changes: Vec<IndexChange>) {
@@ -282,14 +331,14 @@ impl<'s> Writer<'s> {
         self.put_collection(Arc::new(changed));
     }
 
-    fn count(&mut self, collection: CollectionId, before: Option<&StoredDocument>, after: Option<&RawDocument>) {
+    fn count(&mut self, collection: CollectionId, before: Option<&RawDocument>, after: Option<&RawDocument>) {
         let timestamp = self.timestamp();
         self.state.changes.insert(collection, timestamp);
         let counted = self.state.catalog.counts(collection);
         let mut counts = counted;
         if let Some(before) = before {
             counts.documents = counts.documents.saturating_sub(1);
-            counts.bytes = counts.bytes.saturating_sub(before.bytes().len() as u64);
+            counts.bytes = counts.bytes.saturating_sub(before.as_bytes().len() as u64);
         }
         if let Some(after) = after {
             counts.documents += 1;
@@ -307,13 +356,12 @@ impl<'s> Writer<'s> {
         &mut self,
         collection: &Arc<Collection>,
         id_key: &[u8],
-        before: Option<&StoredDocument>,
+        before: Option<&RawDocument>,
         after: &RawDocument,
     ) -> StoreResult<()> {
         let Some(before) = before else {
             return Ok(());
         };
-        let before = before.document()?;
         for index in &collection.indexes {
             let (old, new) = (index.index.keys(before)?, index.index.keys(after)?);
             for encoded in old.keys.difference(&new.keys) {

@@ -21,6 +21,7 @@
 //!
 //! Source: fjall 3.1.13, `journal/entry.rs` and `journal/batch_reader.rs`.
 
+mod last_writes;
 mod reader;
 
 use std::fs;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 use crate::chain::{BatchNumbers, Chain};
 use crate::error::{Error, Result};
+pub(crate) use last_writes::last_writes;
 use reader::{Reader, SEQUENCE_OFFSET, count_batches, written};
 
 /// The engine numbers a batch in the moment it is applied; between our asking for the number and that moment, its

@@ -6,7 +6,7 @@
 
 use std::ops::Bound;
 
-use super::Range;
+use super::{Bytes, Range};
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +20,28 @@ pub(crate) struct Hole {
     pub(crate) range: Range,
     /// Why not, and in which file, for people.
     pub(crate) cause: String,
+    /// Of those, what is known for certain from elsewhere, in its order.
+    pub(crate) rows: Vec<(Bytes, Bytes)>,
+}
+
+impl Hole {
+    pub(crate) fn new(range: Range, cause: String) -> Self {
+        Hole { range, cause, rows: Vec::new() }
+    }
+}
+
+/// Whether a key is in one of these holes, which are in their order and apart from each other.
+pub(super) fn has(holes: &[Hole], key: &[u8]) -> bool {
+    let ends_before = |hole: &Hole| match &hole.range.1 {
+        Bound::Included(end) => &end[..] < key,
+        Bound::Excluded(end) => &end[..] <= key,
+        Bound::Unbounded => false,
+    };
+    holes.get(holes.partition_point(ends_before)).is_some_and(|hole| match &hole.range.0 {
+        Bound::Included(start) => &start[..] <= key,
+        Bound::Excluded(start) => &start[..] < key,
+        Bound::Unbounded => true,
+    })
 }
 
 /// A place between keys.
@@ -89,7 +111,7 @@ impl Gathering {
     pub(super) fn row(&mut self, key: &[u8]) -> Option<Hole> {
         let start = std::mem::replace(&mut self.rest.0, Bound::Excluded(key.to_vec()));
         let cause = self.cause.take()?;
-        Some(Hole { range: (start, Bound::Excluded(key.to_vec())), cause })
+        Some(Hole::new((start, Bound::Excluded(key.to_vec())), cause))
     }
 
     /// Rows could not be read.
@@ -99,7 +121,7 @@ impl Gathering {
 
     /// There are no more rows.
     pub(super) fn end(self) -> Option<Hole> {
-        Some(Hole { range: self.rest, cause: self.cause? })
+        Some(Hole::new(self.rest, self.cause?))
     }
 }
 

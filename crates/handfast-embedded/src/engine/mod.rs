@@ -122,6 +122,27 @@ pub(crate) trait Engine: Send + Sync {
     fn disk_bytes(&self, keyspace: Keyspace) -> u64;
 }
 
+/// The same keys between bounds that are keys themselves: the engine takes no bound that is longer than any key. A key cannot
+/// be equal to what is longer than all of them, so it is compared with the part that a key could have, exactly:
+///
+/// ```text
+/// key >= long bound, key > long bound    key > its first 65,535 bytes
+/// key <= long bound, key < long bound    key <= its first 65,535 bytes
+/// ```
+pub(crate) fn between_keys((start, end): Range) -> Range {
+    (cut(start, Bound::Excluded), cut(end, Bound::Included))
+}
+
+fn cut(bound: Bound<Vec<u8>>, shortened: fn(Vec<u8>) -> Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    match bound {
+        Bound::Included(mut bytes) | Bound::Excluded(mut bytes) if bytes.len() > KEY_BYTES_MAX => {
+            bytes.truncate(KEY_BYTES_MAX);
+            shortened(bytes)
+        }
+        bound => bound,
+    }
+}
+
 /// All keys with this prefix.
 pub(crate) fn prefix_range(prefix: &[u8]) -> Range {
     (Bound::Included(prefix.to_vec()), after_prefix(prefix))
@@ -138,3 +159,6 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     }
     Bound::Unbounded
 }
+
+#[cfg(test)]
+mod tests;

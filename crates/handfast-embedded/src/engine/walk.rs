@@ -10,7 +10,8 @@
 //! this walk     1 2 3 4, hole between 4 and 9, 9 10 11 12
 //! ```
 //!
-//! Nothing from within a hole is shown, also what another file holds of it: it could be an older state.
+//! What is known for certain from within a hole, because a newer file, a write buffer or the journal has it, is shown, too,
+//! before the hole.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -29,12 +30,14 @@ pub(crate) enum Met {
 }
 
 /// Keys between two rows that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unreadable {
     /// The last row that was read before them.
     pub(crate) after: Option<Vec<u8>>,
     /// The first row that was read behind them.
     pub(crate) before: Option<Vec<u8>>,
+    /// How many rows between them were known from elsewhere, and shown.
+    pub(crate) elsewhere: u64,
     /// Why not, and where, as far as is known.
     pub(crate) causes: Vec<String>,
 }
@@ -56,6 +59,8 @@ enum Part {
     /// The last row of a block before a damaged one: a range that ends with it would reach into that.
     Row(Vec<u8>),
     Hole(String),
+    /// What is known from within a hole.
+    Within(VecDeque<(Bytes, Bytes)>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +122,8 @@ impl<'v> Walk<'v> {
         }
     }
 
-    fn begin(&mut self, part: Part) {
+    /// Begins a part; a row that is known from within a hole is met at once.
+    fn begin(&mut self, part: Part) -> Option<Met> {
         match part {
             Part::Rows(range, attempt) => {
                 let rows = self.view.range(self.rest.keyspace, range.clone(), Direction::Forward);
@@ -129,12 +135,22 @@ impl<'v> Walk<'v> {
                 Err(error) => self.fall_into(error.words()),
             },
             Part::Hole(cause) => self.fall_into(cause),
+            Part::Within(mut rows) => {
+                let (key, value) = rows.pop_front()?;
+                self.rest.parts.push_front(Part::Within(rows));
+                self.rest.last = Some(key.to_vec());
+                if let Some(hole) = &mut self.rest.hole {
+                    hole.elsewhere += 1;
+                }
+                return Some(Met::Row(key, value));
+            }
         }
+        None
     }
 
     fn fall_into(&mut self, cause: String) {
         let after = self.rest.last.clone();
-        let hole = self.rest.hole.get_or_insert_with(|| Unreadable { after, before: None, causes: Vec::new() });
+        let hole = self.rest.hole.get_or_insert_with(|| Unreadable { after, ..Unreadable::default() });
         if !hole.causes.contains(&cause) {
             hole.causes.push(cause);
         }
@@ -160,7 +176,7 @@ impl<'v> Walk<'v> {
         let holes = self.view.holes(self.rest.keyspace, (start.clone(), end.clone()));
         let mut parts = Vec::new();
         let mut from = start;
-        for Hole { range, cause } in holes {
+        for Hole { range, cause, rows } in holes {
             if let Bound::Included(key) | Bound::Excluded(key) = &range.0 {
                 parts.push(Part::Rows((from, Bound::Included(last_before(key))), Attempt::First));
             }
@@ -168,6 +184,7 @@ impl<'v> Walk<'v> {
                 parts.push(Part::Row(key));
             }
             parts.push(Part::Hole(cause));
+            parts.push(Part::Within(rows.into()));
             from = behind(range.1);
         }
         parts.push(Part::Rows((from, end), Attempt::First));
@@ -193,10 +210,10 @@ impl Iterator for Walk<'_> {
                 (Some(row), _) => Some(Ok(row)),
                 (None, Some(open)) => open.rows.next(),
                 (None, None) => match self.rest.parts.pop_front() {
-                    Some(part) => {
-                        self.begin(part);
-                        continue;
-                    }
+                    Some(part) => match self.begin(part) {
+                        Some(row) => return Some(row),
+                        None => continue,
+                    },
                     None => return self.rest.hole.take().map(Met::Hole),
                 },
             };

@@ -209,8 +209,7 @@ fn of_comparison(comparison: Comparison, value: RawBsonRef<'_>) -> Option<Vec<In
         _ => {}
     }
     let text = notation::value(value);
-    let mut encoded = Vec::new();
-    key::encode(value, &mut encoded);
+    let encoded = key::encoded(value);
     let (first, behind) = key::type_range(value);
     let lowest = Position::Before(first, least_text(value));
     let highest = Position::Before(behind, greatest_text(value));

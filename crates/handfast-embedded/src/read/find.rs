@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::{RawBson, RawDocumentBuf};
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_mql::context::StopOnDrop;
-use handfast_mql::expression::may_loop;
+use handfast_mql::expression::may_take_long;
 use handfast_store::distinct::DistinctValues;
 use handfast_store::page::Paged;
 use handfast_store::selection::{Documents, Given, Selection};
 use handfast_store::{
-    BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Page, Result as StoreResult, blocking,
+    BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Namespace, Page, Result as StoreResult, blocking,
 };
 
 use super::candidates::{Candidates, Looked, Shown, Source};
 use super::plan::{self, Plan};
-use super::point::{self, PointCursor};
 use super::scan::{Access, Reader};
 use crate::catalog::Collection;
 use crate::committer::Snapshot;
+use crate::format::document_key;
+use crate::keys;
 use crate::store::EmbeddedStore;
 
 /// Reads of so few documents are done at once, without another thread.
@@ -51,22 +52,33 @@ impl EmbeddedStore {
         Ok(Prepared { selection, collection, plan })
     }
 
+    /// The document with this `_id` at a snapshot.
+    pub(crate) fn get_at(
+        &self,
+        snapshot: &Snapshot,
+        namespace: &Namespace,
+        id: RawBsonRef<'_>,
+    ) -> StoreResult<Option<RawDocumentBuf>> {
+        let Some(collection) = snapshot.catalog().get(namespace) else { return Ok(None) };
+        let Some(key) = document_key(collection.id, &keys::of_id(id)) else { return Ok(None) };
+        let reader = Reader { view: snapshot.view()?, verify: self.shared().verify };
+        let stored = reader.get(namespace, &key)?;
+        Ok(stored.map(|stored| stored.document().map(RawDocument::to_owned)).transpose()?)
+    }
+
     /// Opens a cursor over the documents that match at a snapshot.
     pub(crate) fn find_at(&self, snapshot: Snapshot, request: &Find) -> StoreResult<Box<dyn Cursor>> {
-        if let Some(id) = point::id_alone(request) {
-            let Some(collection) = snapshot.catalog().get(&request.namespace) else {
-                return Ok(Box::new(EmptyCursor));
-            };
-            let reader = Reader { view: snapshot.view()?, verify: self.shared().verify };
-            return Ok(Box::new(PointCursor(point::read(&reader, collection, id)?)));
+        if let Some(id) = request.id_alone() {
+            let document = self.get_at(&snapshot, &request.namespace, id)?;
+            return Ok(Box::new(Paged::new(document.map(Ok).into_iter())));
         }
         let prepared = self.prepare(&snapshot, request)?;
         if prepared.collection.is_none() {
-            return Ok(Box::new(EmptyCursor));
+            return Ok(Box::new(Paged::new(std::iter::empty())));
         }
         let stop = prepared.stop_on_drop();
         let few = matches!(&prepared.plan.access, Access::Points(keys) if keys.len() <= INLINE_POINTS_MAX);
-        let inline = few && !may_loop(&request.filter) && !may_loop(&request.projection);
+        let inline = few && !may_take_long(&request.filter) && !may_take_long(&request.projection);
         let documents = self.documents(snapshot, request, prepared, Arc::default())?;
         Ok(Box::new(FindCursor { state: State::Ready(Box::new(Paged::new(documents))), inline, _stop: stop }))
     }
@@ -137,16 +149,6 @@ impl EmbeddedStore {
             Ok(folded)
         })
         .await
-    }
-}
-
-/// Nothing.
-pub(crate) struct EmptyCursor;
-
-#[async_trait]
-impl Cursor for EmptyCursor {
-    async fn next_page(&mut self, _limit: BatchLimit) -> StoreResult<Page> {
-        Ok(Page { documents: Vec::new(), exhausted: true })
     }
 }
 

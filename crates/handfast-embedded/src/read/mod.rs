@@ -1,5 +1,5 @@
 //! How the store is queried: [`plan`] chooses how candidates are found ([`bounds`] from the filter, [`element`] from an
-//! `$elemMatch`), [`scan`] walks them, [`candidates`] hands them out, [`find`] cuts the answer into pages. [`point`] is the short way to one document.
+//! `$elemMatch`), [`scan`] walks them, [`candidates`] hands them out, [`find`] cuts the answer into pages.
 //!
 //! Whatever the plan says, the filter has the last word on every document: an index only spares looking.
 
@@ -9,5 +9,4 @@ mod element;
 pub(crate) mod explain;
 pub(crate) mod find;
 pub(crate) mod plan;
-mod point;
 pub(crate) mod scan;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
-    Aggregate, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete, DeleteOutcome,
-    Distinct, DocumentStore, DropIndexes, Durability, Explain, Find, FindAndModify, FindAndModifyOutcome, IndexInfo,
-    Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result, Update, UpdateOutcome,
+    Aggregate, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
+    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Durability, Explain, Find, FindAndModify,
+    FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result,
+    Update, UpdateOutcome,
 };
 
 use super::EmbeddedStore;
@@ -96,6 +97,10 @@ impl DocumentStore for EmbeddedStore {
 
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
         self.stats(namespace).await
+    }
+
+    async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
+        self.check_one(namespace).await
     }
 
     async fn flush(&self) -> Result<()> {

@@ -8,15 +8,15 @@ use std::time::Duration;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_sim::directory::copy;
 use handfast_store::{
-    Applied, AtomicBatch, AtomicStore, CreateIndexes, Delete, DeleteStatement, DocumentStore, DocumentWrite, Find,
-    FindAndModify, IndexSpec, Insert, Modification, Namespace, ReturnDocument, Sources, StoreExt, Ticket, Update,
+    Applied, Asked, AtomicBatch, AtomicStore, CreateIndexes, Delete, DeleteStatement, DocumentStore, DocumentWrite,
+    Find, FindAndModify, IndexSpec, Insert, Modification, Namespace, ReturnDocument, Sources, StoreExt, Ticket, Update,
     UpdateSpec, UpdateStatement,
 };
 use handfast_txn::{Database, Outcome, TransactionId, TransactionOptions};
 
 use super::EmbeddedStore;
 use super::open::assemble;
-use super::tests::{all, find_all, namespace, open};
+use super::tests::{all, checked, find_all, namespace, open};
 use crate::committer::Committer;
 use crate::engine::faulty::{Fault, FaultKind, FaultyEngine};
 use crate::{Options, directory};
@@ -24,7 +24,7 @@ use crate::{Options, directory};
 /// The writes of the scenario, each in a session of its own.
 const WRITES: u8 = 8;
 
-pub(super) fn open_faulty(path: &Path, options: Options) -> (Arc<FaultyEngine>, EmbeddedStore) {
+pub(crate) fn open_faulty(path: &Path, options: Options) -> (Arc<FaultyEngine>, EmbeddedStore) {
     let locked = Arc::new(directory::lock(path).unwrap());
     let opened = directory::open(&locked, &options).unwrap();
     let engine = Arc::new(FaultyEngine::new(opened.engine));
@@ -45,18 +45,19 @@ fn increment(filter: RawDocumentBuf, by: i32) -> UpdateStatement {
 
 /// Does a write of the scenario and tells its answer.
 async fn write(store: &EmbeddedStore, session: u8, kind: Option<u8>) -> handfast_store::Result<String> {
-    let ticket = Some(Ticket { session: [session; 16], number: 1, statement: 0 });
+    let ticket = Some(Ticket { session: [session; 16], number: 1, statement: 0, asked: Asked::Nothing });
     let update = |statement| Update { ticket, ..Update::new(namespace(), vec![statement]) };
+    let checked = checked(store);
     Ok(match kind.unwrap_or(session) {
         0 => {
             let documents = (0..3).map(|n| rawdoc! { "_id": format!("{session} {n}") }).collect();
-            let outcome = store.insert(Insert { ticket, ..Insert::new(namespace(), documents) }).await?;
+            let outcome = checked.insert(Insert { ticket, ..Insert::new(namespace(), documents) }).await?;
             format!("{} {:?}", outcome.inserted, outcome.errors)
         }
-        1 => format!("{:?}", store.update(update(increment(rawdoc! { "_id": 1 }, 1))).await?),
+        1 => format!("{:?}", checked.update(update(increment(rawdoc! { "_id": 1 }, 1))).await?),
         2 => {
             let upsert = UpdateStatement { upsert: true, ..increment(rawdoc! { "name": "new" }, 1) };
-            format!("{:?}", store.update(update(upsert)).await?)
+            format!("{:?}", checked.update(update(upsert)).await?)
         }
         3 => {
             let modification = Modification::Update {
@@ -66,11 +67,11 @@ async fn write(store: &EmbeddedStore, session: u8, kind: Option<u8>) -> handfast
                 array_filters: Vec::new(),
             };
             let request = FindAndModify::new(namespace(), rawdoc! { "name": "name 2" }, modification);
-            format!("{:?}", store.find_and_modify(FindAndModify { ticket, ..request }).await?)
+            format!("{:?}", checked.find_and_modify(FindAndModify { ticket, ..request }).await?)
         }
         4 => {
             let statements = vec![DeleteStatement { filter: rawdoc! { "_id": 3 }, multi: false, hint: None }];
-            format!("{:?}", store.delete(Delete { ticket, ..Delete::new(namespace(), statements) }).await?)
+            format!("{:?}", checked.delete(Delete { ticket, ..Delete::new(namespace(), statements) }).await?)
         }
         6 | 7 => transaction(store, TransactionId { session: [session; 16], number: 1 }).await?,
         _ => {
@@ -78,16 +79,16 @@ async fn write(store: &EmbeddedStore, session: u8, kind: Option<u8>) -> handfast
                 let document = rawdoc! { "_id": id, "n": n };
                 (namespace(), RawBson::Int32(id), DocumentWrite::Put(document))
             };
-            let read_at = store.snapshot().await?.timestamp();
+            let read_at = checked.snapshot().await?.timestamp();
             let batch = AtomicBatch { writes: vec![put(0, 3), put(1, 18)], ticket, ..AtomicBatch::new(read_at) };
-            format!("{:?}", store.commit(batch).await?)
+            format!("{:?}", checked.commit(batch).await?)
         }
     })
 }
 
 /// Does a transaction, or finds that it is done. The repeated commit carries something else, which must not count.
 async fn transaction(store: &EmbeddedStore, id: TransactionId) -> handfast_store::Result<String> {
-    let database = Database::local(store.clone(), Sources::seeded(1));
+    let database = Database::local(checked(store), Sources::seeded(1));
     let done = database.outcome(id).await?;
     let transaction = database.begin_with(TransactionOptions { id: Some(id), ..TransactionOptions::default() }).await?;
     if let Outcome::Committed(at) = done {
@@ -116,6 +117,7 @@ fn made() -> Namespace {
 /// Everything that is stored, indexes and records too.
 async fn dump(store: &EmbeddedStore) -> Vec<RawDocumentBuf> {
     let mut everything = find_all(store).await;
+    let store = checked(store);
     for other in [made(), Ticket::namespace().unwrap()] {
         everything.extend(all(store.find(Find::new(other, rawdoc! {})).await.unwrap()).await);
     }
@@ -201,6 +203,7 @@ async fn a_request_that_stops_half_way_is_in_doubt() {
         let options = Options { memory_sync_interval: Duration::ZERO, step_documents_max: 1, ..Options::small() };
         let (engine, store) = open_faulty(directory.path(), options);
         fill(&store).await;
+        let store = checked(&store);
         let kind = FaultKind::CrashAfter(Box::new(|| ()));
         engine.plan(Some(Fault { step: 0, kind }));
         let error = match round % 4 {

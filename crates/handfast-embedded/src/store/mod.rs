@@ -3,7 +3,7 @@
 mod background;
 mod contract;
 #[cfg(test)]
-mod crash_points;
+pub(crate) mod crash_points;
 mod open;
 #[cfg(test)]
 mod power_loss;
@@ -12,6 +12,7 @@ pub(crate) mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use handfast_store::{Namespace, Sources};
 
@@ -62,16 +63,17 @@ pub struct Costs {
     pub operations: u64,
     /// Syncs of the journal.
     pub syncs: u64,
+    /// Documents that batches were about to write and had to read again, as nobody had said what was there, or somebody may have
+    /// changed it since ([`AtomicBatch::before`](handfast_store::AtomicBatch::before)).
+    pub reads: u64,
 }
 
 impl EmbeddedStore {
     /// What commits cost since the store was opened.
     pub fn costs(&self) -> Costs {
         let shared = self.shared();
-        Costs {
-            operations: shared.operations.load(std::sync::atomic::Ordering::Relaxed),
-            syncs: shared.syncs.load(std::sync::atomic::Ordering::Relaxed),
-        }
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Costs { operations: read(&shared.operations), syncs: read(&shared.syncs), reads: read(&shared.reads) }
     }
 
     /// Snapshots that are in use: of cursors, of transactions, of requests that are being carried out. Each keeps in

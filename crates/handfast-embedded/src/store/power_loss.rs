@@ -27,7 +27,7 @@ use tempfile::TempDir;
 
 use super::EmbeddedStore;
 use super::crash_points::open_faulty;
-use super::tests::{all, namespace};
+use super::tests::{all, checked, namespace};
 use crate::Options;
 
 /// Copies of the directory as it was at each sync, by number; 0 is from the beginning.
@@ -89,6 +89,7 @@ fn in_db(collection: &str) -> Namespace {
 /// Does one request and tells what it was about; none at the end. Each makes the store what it never was before.
 async fn request(store: &EmbeddedStore, number: usize) -> Option<&'static str> {
     let names = |name: &str| IndexSelector::Names(vec![name.to_owned()]);
+    let store = checked(store);
     Some(match number {
         0 => {
             store.create_collection(&in_db("made"), CollectionOptions::default()).await.unwrap();
@@ -140,7 +141,7 @@ async fn request(store: &EmbeddedStore, number: usize) -> Option<&'static str> {
             "a document was deleted"
         }
         11 => {
-            let transaction = Database::local(store.clone(), Sources::seeded(1)).begin().await.unwrap();
+            let transaction = Database::local(store, Sources::seeded(1)).begin().await.unwrap();
             let indexes = vec![IndexSpec::new(rawdoc! { "b": 1 })];
             transaction.create_indexes(CreateIndexes { namespace: in_db("together"), indexes }).await.unwrap();
             transaction.insert_one(&in_db("together"), rawdoc! { "_id": 1 }).await.unwrap();
@@ -159,7 +160,7 @@ async fn request(store: &EmbeddedStore, number: usize) -> Option<&'static str> {
 
 /// Everything that somebody can see.
 async fn facts(store: &EmbeddedStore) -> Vec<String> {
-    let mut facts = Vec::new();
+    let (mut facts, store) = (Vec::new(), checked(store));
     for database in store.list_databases().await.unwrap() {
         for info in store.list_collections(&database).await.unwrap() {
             let namespace = Namespace::new(&database, &info.name).unwrap();

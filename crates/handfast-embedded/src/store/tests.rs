@@ -2,6 +2,7 @@
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
+use handfast_store::decorator::Checked;
 use handfast_store::{
     BatchLimit, CreateIndexes, Cursor, DocumentStore, Durability, Find, IndexSpec, Insert, Namespace, Sources, Update,
     UpdateSpec, UpdateStatement,
@@ -31,8 +32,13 @@ pub(crate) async fn all(mut cursor: Box<dyn Cursor>) -> Vec<RawDocumentBuf> {
     }
 }
 
+/// The same store, which stops a test when an answer breaks the contract.
+pub(crate) fn checked(store: &EmbeddedStore) -> Checked<EmbeddedStore> {
+    Checked::new(store.clone(), Sources::seeded(1))
+}
+
 pub(crate) async fn find_all(store: &EmbeddedStore) -> Vec<RawDocumentBuf> {
-    all(store.find(Find::new(namespace(), rawdoc! {})).await.unwrap()).await
+    all(checked(store).find(Find::new(namespace(), rawdoc! {})).await.unwrap()).await
 }
 
 #[tokio::test]
@@ -112,28 +118,111 @@ fn looping(filter: RawDocumentBuf, items: i32, multi: bool) -> Update {
 }
 
 #[tokio::test]
-async fn what_is_computed_while_other_writers_wait_is_bounded() {
+async fn what_takes_long_is_computed_beside_the_writers() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options { write_items_max: 1000, ..Options::small() };
+    let options = Options { turn_steps_max: 1000, ..Options::small() };
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
     let documents = (0..20).map(|n| rawdoc! { "_id": n, "a": 1 }).collect();
     store.insert(Insert::new(namespace(), documents)).await.unwrap();
 
     for filter in [rawdoc! { "_id": 3 }, rawdoc! { "a": 1 }] {
-        let outcome = store.update(looping(filter.clone(), 900, false)).await.unwrap();
-        assert_eq!((outcome.matched, outcome.errors.len()), (1, 0));
-        let outcome = store.update(looping(filter, 1100, false)).await.unwrap();
-        let refused = outcome.errors.first().unwrap();
-        assert_eq!((outcome.matched, refused.error.code()), (0, Code::OperationFailed));
+        for (items, turns) in [(900, 1), (1100, 2)] {
+            let before = store.costs().operations;
+            let outcome = store.update(looping(filter.clone(), items, false)).await.unwrap();
+            assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (1, 1, 0), "{filter:?} {items}");
+            assert_eq!(store.costs().operations - before, turns, "{filter:?} {items}");
+        }
     }
+    let mut upsert = looping(rawdoc! { "_id": 99 }, 1200, false);
+    upsert.statements[0].upsert = true;
+    let outcome = store.update(upsert).await.unwrap();
+    assert_eq!((outcome.upserted.len(), outcome.errors.len()), (1, 0));
 
     // All documents together do more than one turn may, each does less: the turns are several.
-    let before = store.costs().operations;
-    let outcome = store.update(looping(rawdoc! { "a": 1 }, 900, true)).await.unwrap();
-    assert_eq!((outcome.matched, outcome.errors.len()), (20, 0));
-    assert!(store.costs().operations - before >= 20, "a turn for each document");
-    let outcome = store.update(looping(rawdoc! { "a": 1 }, 1100, true)).await.unwrap();
-    assert_eq!((outcome.matched, outcome.errors.len()), (0, 1));
+    for (items, turns) in [(901, 10), (1101, 20)] {
+        let before = store.costs().operations;
+        let outcome = store.update(looping(rawdoc! { "a": 1 }, items, true)).await.unwrap();
+        assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (20, 20, 0));
+        assert!(store.costs().operations - before >= turns, "few documents in a turn");
+    }
+    store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_computed_beside_the_writers_is_of_the_newest_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { turn_steps_max: 1000, ..Options::small() };
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
+    store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "n": 0 }])).await.unwrap();
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    let mut update = looping(rawdoc! { "_id": 1 }, 1100, false);
+                    let sum = rawdoc! { "$set": { "n": { "$add": ["$n", 1] } } };
+                    match &mut update.statements[0].update {
+                        UpdateSpec::Pipeline(stages) => stages.push(sum),
+                        UpdateSpec::Document(_) => unreachable!(),
+                    }
+                    let outcome = store.update(update).await.unwrap();
+                    assert_eq!((outcome.modified, outcome.errors.len()), (1, 0), "{:?}", outcome.errors);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(find_all(&store).await[0].get_i32("n").unwrap(), 80);
+    store.close().await.unwrap();
+}
+
+/// Commands that look at every element of an array for every branch: minutes of work.
+fn endless() -> Vec<UpdateStatement> {
+    let branches = |name: &str| {
+        let mut all = bson::RawArrayBuf::new();
+        for n in 0..3000 {
+            let mut branch = RawDocumentBuf::new();
+            branch.append(bson::raw::CString::try_from(name).unwrap(), rawdoc! { "$lt": -1 - n });
+            all.push(branch);
+        }
+        all
+    };
+    let one = |change| UpdateStatement::one(rawdoc! { "_id": "long" }, UpdateSpec::Document(change));
+    let filtered = one(rawdoc! { "$set": { "a.$[x].seen": 1 } });
+    let array_filters = vec![rawdoc! { "$or": branches("x.b") }];
+    vec![
+        UpdateStatement { array_filters, ..filtered },
+        one(rawdoc! { "$pull": { "a": { "$or": branches("b") } } }),
+        UpdateStatement { multi: true, ..one(rawdoc! { "$pull": { "a": { "$or": branches("b") } } }) },
+        UpdateStatement::one(
+            rawdoc! { "_id": "long", "a": { "$elemMatch": { "$or": branches("b") } } },
+            UpdateSpec::Document(rawdoc! { "$set": { "c": 1 } }),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_an_update_that_takes_minutes() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.unwrap();
+    let mut array = bson::RawArrayBuf::new();
+    for n in 0..100_000 {
+        array.push(rawdoc! { "b": n });
+    }
+    store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": "long", "a": array }])).await.unwrap();
+    for statement in endless() {
+        let text = format!("{:?}", statement.update);
+        let (updating, begun) = (store.clone(), tokio::time::Duration::from_millis(300));
+        let update = tokio::spawn(async move { updating.update(Update::new(namespace(), vec![statement])).await });
+        tokio::time::sleep(begun).await;
+        let other = Insert::new(Namespace::new("db", "other").unwrap(), vec![rawdoc! {}]);
+        let inserted = tokio::time::timeout(Duration::from_secs(5), store.insert(other)).await;
+        assert_eq!(inserted.expect("it waits").unwrap().inserted, 1, "{text:.40}");
+        assert!(!update.is_finished(), "it takes minutes: {text:.40}");
+        update.abort();
+    }
     store.close().await.unwrap();
 }
 

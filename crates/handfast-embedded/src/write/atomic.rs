@@ -3,18 +3,18 @@
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::{Code, CompileOptions, Context, Filter};
-use handfast_store::index::Index;
+use handfast_store::index::{Index, key_conflict};
 use handfast_store::{
-    AtomicBatch, AtomicStore, CommitTimestamp, Creation, Cursor, DocumentWrite, Error as StoreError, Find, Namespace,
-    Read, Result as StoreResult, Snapshot as StoreSnapshot, insertion,
+    AtomicBatch, AtomicStore, Before, CommitTimestamp, Creation, Cursor, DocumentWrite, Error as StoreError, Find,
+    Namespace, Read, Result as StoreResult, Snapshot as StoreSnapshot, insertion,
 };
 
 use super::indexes::add_to_catalog;
+use super::judge::PATIENCE;
 use super::ticketed::once;
 use crate::committer::{Snapshot, Writer};
-use crate::format::{StoredDocument, document_key};
+use crate::format::{CollectionId, StoredDocument, document_key};
 use crate::keys;
-use crate::read::scan::Reader;
 use crate::store::EmbeddedStore;
 
 struct OpenSnapshot {
@@ -29,12 +29,7 @@ impl StoreSnapshot for OpenSnapshot {
     }
 
     async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
-        let Some(key) = self.key(namespace, id) else {
-            return Ok(None);
-        };
-        let reader = Reader { view: self.snapshot.view()?, verify: self.store.shared().verify };
-        let stored = reader.get(namespace, &key)?;
-        Ok(stored.map(|stored| stored.document().map(RawDocument::to_owned)).transpose()?)
+        self.store.get_at(&self.snapshot, namespace, id)
     }
 
     async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
@@ -65,7 +60,8 @@ impl AtomicStore for EmbeddedStore {
         let reads = std::mem::take(&mut batch.reads).into_iter().map(|read| self.compile_read(read));
         let reads = reads.collect::<StoreResult<Vec<_>>>()?;
         let (uuid, ticketed) = (self.uuid(), self.ticketed(batch.ticket));
-        let bytes = batch.writes.iter().map(|(_, _, write)| size(write)).sum();
+        let before = batch.before.iter().map(size_before);
+        let bytes = batch.writes.iter().map(|(_, _, write)| size(write)).chain(before).sum();
         let answer = batch.durability.into();
         let turn = move |writer: &mut Writer<'_>| once(writer, ticketed, |writer| commit(writer, &batch, &reads, uuid));
         self.inner.committer.submit(answer, bytes, turn).await
@@ -79,6 +75,13 @@ fn size(write: &DocumentWrite) -> usize {
     }
 }
 
+fn size_before(before: &Before) -> usize {
+    match before {
+        Before::Document(document) => document.as_bytes().len(),
+        Before::Nothing | Before::Unread => 0,
+    }
+}
+
 /// All or nothing: what is staged before an error is taken back with the operation.
 fn commit(
     writer: &mut Writer<'_>,
@@ -88,8 +91,10 @@ fn commit(
 ) -> StoreResult<CommitTimestamp> {
     // Removals first, so that a unique key can move from one document of the batch to another.
     let is_delete = |write: &DocumentWrite| matches!(write, DocumentWrite::Delete);
-    let (deletes, puts): (Vec<_>, Vec<_>) = batch.writes.iter().partition(|(_, _, write)| is_delete(write));
-    let mut budget = Budget { items: writer.items_max(), bytes: CHECK_BYTES_MAX };
+    let known = batch.before.iter().chain(std::iter::repeat(&Before::Unread));
+    let (deletes, puts): (Vec<_>, Vec<_>) =
+        batch.writes.iter().zip(known).partition(|((_, _, write), _)| is_delete(write));
+    let mut budget = Budget { steps: writer.steps_max().saturating_mul(PATIENCE), bytes: CHECK_BYTES_MAX };
     for read in reads {
         check_read(writer, batch.read_at, read, &mut budget)?;
     }
@@ -100,34 +105,51 @@ fn commit(
     let puts = before_all(writer, batch.read_at, puts)?;
     for (before, (namespace, id, _)) in deletes {
         if let Some(collection) = writer.collection(namespace)
-            && let Some(stored) = before
+            && let Some(before) = before
         {
-            writer.remove(&collection, &keys::of_id(id.as_raw_bson_ref()), &stored)?;
+            writer.remove(&collection, &keys::of_id(id.as_raw_bson_ref()), before.document()?)?;
         }
     }
-    put_all(writer, puts, uuid)?;
+    put_all(writer, batch.read_at, puts, uuid)?;
     Ok(writer.timestamp())
 }
 
 /// One of a batch.
 type BatchWrite = (Namespace, RawBson, DocumentWrite);
 
+/// A document in its newest state.
+enum Newest<'b> {
+    /// As it was read before this turn.
+    Known(&'b RawDocument),
+    Read(StoredDocument),
+}
+
+impl Newest<'_> {
+    fn document(&self) -> StoreResult<&RawDocument> {
+        Ok(match self {
+            Newest::Known(document) => document,
+            Newest::Read(stored) => stored.document()?,
+        })
+    }
+}
+
 /// Each write with what is there before it, which is what the snapshot has: no document comes up twice.
 fn before_all<'b>(
     writer: &Writer<'_>,
     read_at: CommitTimestamp,
-    writes: Vec<&'b BatchWrite>,
-) -> StoreResult<Vec<(Option<StoredDocument>, &'b BatchWrite)>> {
-    let before = |write: &'b BatchWrite| {
-        let stored = unchanged(writer, read_at, &write.0, write.1.as_raw_bson_ref())?;
-        Ok((stored, write))
+    writes: Vec<(&'b BatchWrite, &'b Before)>,
+) -> StoreResult<Vec<(Option<Newest<'b>>, &'b BatchWrite)>> {
+    let before = |(write, known): (&'b BatchWrite, &'b Before)| {
+        let newest = newest(writer, read_at, &write.0, write.1.as_raw_bson_ref(), known)?;
+        Ok((newest, write))
     };
     writes.into_iter().map(before).collect()
 }
 
 fn put_all(
     writer: &mut Writer<'_>,
-    puts: Vec<(Option<StoredDocument>, &BatchWrite)>,
+    read_at: CommitTimestamp,
+    puts: Vec<(Option<Newest<'_>>, &BatchWrite)>,
     uuid: [u8; 16],
 ) -> StoreResult<()> {
     // Unique keys may be swapped between documents of the batch: the entries that the batch gives up go first.
@@ -144,12 +166,19 @@ fn put_all(
         insertion::check_size(document)?;
         let collection = writer.ensure_collection(namespace, uuid)?;
         let id_key = keys::of_id(id.as_raw_bson_ref());
-        writer.give_up_keys(&collection, &id_key, before.as_ref(), document)?;
+        writer.give_up_keys(&collection, &id_key, before.as_ref().map(Newest::document).transpose()?, document)?;
         prepared.push((namespace, id_key, before, document));
     }
     for (namespace, id_key, before, document) in prepared {
+        let before = before.as_ref().map(Newest::document).transpose()?;
         let collection = writer.ensure_collection(namespace, uuid)?;
-        writer.put(&collection, &id_key, before.as_ref(), document)?;
+        writer.put(&collection, &id_key, before, document).or_else(|error| {
+            let taken = error.code() == Code::DuplicateKey;
+            if taken && writer.keys_were_taken_since(&collection, &id_key, document, read_at)? {
+                return Err(key_conflict(&error));
+            }
+            Err(error)
+        })?;
     }
     Ok(())
 }
@@ -186,7 +215,7 @@ const CHECK_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// changed: a conflict too many, never one too few.
 struct Budget {
     /// Items of loops.
-    items: u64,
+    steps: u64,
     bytes: usize,
 }
 
@@ -198,11 +227,11 @@ fn check_read(
 ) -> StoreResult<()> {
     let Search { namespace, filter, context } = match read {
         Compiled::Document(namespace, id) => {
-            return unchanged(writer, read_at, namespace, id.as_raw_bson_ref()).map(|_| ());
+            return check_unchanged(writer, read_at, namespace, id.as_raw_bson_ref());
         }
         Compiled::Matching(search) => &**search,
     };
-    context.bound_items(budget.items);
+    context.bound_steps(budget.steps);
     let matches = |document: &[u8]| {
         budget.bytes = budget.bytes.saturating_sub(document.len());
         let document = RawDocument::from_bytes(document).map_err(handfast_mql::Error::from)?;
@@ -212,8 +241,8 @@ fn check_read(
         Some(collection) => writer.found_since(collection.id, read_at, matches),
         None => Ok(false),
     };
-    budget.items = context.bound_items(u64::MAX);
-    let changed = if budget.items == 0 { true } else { found? };
+    budget.steps = context.bound_steps(u64::MAX);
+    let changed = if budget.steps == 0 { true } else { found? };
     if changed || writer.dropped_since(namespace, read_at) {
         let text = format!("write conflict: what was read of {namespace} has been changed after the snapshot");
         return Err(StoreError::command(Code::WriteConflict, text));
@@ -231,29 +260,102 @@ fn create(writer: &mut Writer<'_>, creation: &Creation) -> StoreResult<()> {
     add_to_catalog(writer, namespace, creation.uuid, indexes).map(|_| ())
 }
 
-/// A document, if it has not been changed after a snapshot.
-fn unchanged(
+/// A document in its newest state, which is the snapshot's.
+///
+/// # Errors
+/// `WriteConflict` (112) if it has been changed since; `BadValue` for something else that is said to have been there.
+fn newest<'b>(
     writer: &Writer<'_>,
     read_at: CommitTimestamp,
     namespace: &Namespace,
     id: RawBsonRef<'_>,
-) -> StoreResult<Option<StoredDocument>> {
-    let id_key = keys::of_id(id);
-    let mut stored = None;
-    let changed = match writer.collection(namespace) {
-        _ if writer.dropped_since(namespace, read_at) => true,
-        None => false,
-        Some(collection) => {
-            stored = writer.get(collection.id, &id_key)?;
-            match &stored {
-                Some(stored) => stored.timestamp > read_at,
-                None => document_key(collection.id, &id_key).is_some_and(|key| writer.deleted_since(&key, read_at)),
-            }
-        }
+    known: &'b Before,
+) -> StoreResult<Option<Newest<'b>>> {
+    let Some(place) = place(writer, read_at, namespace, id)? else { return Ok(None) };
+    let said = match known {
+        Before::Unread => return place.read_again(writer, read_at),
+        Before::Nothing => None,
+        Before::Document(document) => Some(&***document),
     };
-    if changed {
-        let text = format!("write conflict: a document of {namespace} was changed after the snapshot");
-        return Err(StoreError::command(Code::WriteConflict, text));
+    if let Some(document) = said
+        && keys::of_id(insertion::id(document)?) != place.id_key
+    {
+        let text = "a batch says that another document was in the place of one that it writes";
+        return Err(StoreError::command(Code::BadValue, text));
     }
-    Ok(stored)
+    if !place.is_unchanged(writer, read_at) {
+        return place.read_again(writer, read_at);
+    }
+    if cfg!(debug_assertions) {
+        let stored = place.read(writer, read_at)?;
+        let said = said.map(RawDocument::as_bytes);
+        assert_eq!(stored.as_ref().map(StoredDocument::bytes), said, "a batch says what was not there");
+    }
+    Ok(said.map(Newest::Known))
+}
+
+/// Whether a document is the one of a snapshot.
+///
+/// # Errors
+/// `WriteConflict` (112) if it is not.
+fn check_unchanged(
+    writer: &Writer<'_>,
+    read_at: CommitTimestamp,
+    namespace: &Namespace,
+    id: RawBsonRef<'_>,
+) -> StoreResult<()> {
+    match place(writer, read_at, namespace, id)? {
+        Some(place) if !place.is_unchanged(writer, read_at) => place.read(writer, read_at).map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
+/// Where a document is.
+struct Place<'n> {
+    namespace: &'n Namespace,
+    collection: CollectionId,
+    id_key: Vec<u8>,
+}
+
+/// None if there is no such collection, now or at the snapshot.
+fn place<'n>(
+    writer: &Writer<'_>,
+    read_at: CommitTimestamp,
+    namespace: &'n Namespace,
+    id: RawBsonRef<'_>,
+) -> StoreResult<Option<Place<'n>>> {
+    if writer.dropped_since(namespace, read_at) {
+        return Err(changed(namespace));
+    }
+    let collection = writer.collection(namespace);
+    Ok(collection.map(|collection| Place { namespace, collection: collection.id, id_key: keys::of_id(id) }))
+}
+
+impl Place<'_> {
+    fn is_unchanged(&self, writer: &Writer<'_>, read_at: CommitTimestamp) -> bool {
+        writer.is_unchanged(self.collection, &self.id_key, read_at)
+    }
+
+    /// The long way, counted.
+    fn read_again<'b>(&self, writer: &Writer<'_>, read_at: CommitTimestamp) -> StoreResult<Option<Newest<'b>>> {
+        writer.count_read();
+        self.read(writer, read_at).map(|stored| stored.map(Newest::Read))
+    }
+
+    fn read(&self, writer: &Writer<'_>, read_at: CommitTimestamp) -> StoreResult<Option<StoredDocument>> {
+        let stored = writer.get(self.collection, &self.id_key)?;
+        let is_changed = match &stored {
+            Some(stored) => stored.timestamp > read_at,
+            None => {
+                let key = document_key(self.collection, &self.id_key);
+                key.is_some_and(|key| writer.deleted_since(&key, read_at))
+            }
+        };
+        if is_changed { Err(changed(self.namespace)) } else { Ok(stored) }
+    }
+}
+
+fn changed(namespace: &Namespace) -> StoreError {
+    let text = format!("write conflict: a document of {namespace} was changed after the snapshot");
+    StoreError::command(Code::WriteConflict, text)
 }

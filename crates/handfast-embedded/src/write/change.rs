@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
-use handfast_mql::{CompileOptions, Filter, Sort};
+use handfast_mql::{Code, CompileOptions, Filter, Sort};
 use handfast_store::change::{Change, Claim, joined};
 use handfast_store::{
     Applied, Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, Durability, Error as StoreError, FindAndModify,
@@ -13,11 +13,10 @@ use handfast_store::{
 
 use super::after_steps;
 use super::insert::insert_one;
-use super::target::{Absent, Apply, Target};
+use super::judge::{Absent, Judge, Judging, Verdict, Write};
+use super::target::Target;
 use super::ticketed::Ticketed;
-use crate::catalog::Collection;
-use crate::committer::{Answer, Writer};
-use crate::format::StoredDocument;
+use crate::committer::Answer;
 use crate::store::EmbeddedStore;
 
 impl EmbeddedStore {
@@ -69,46 +68,34 @@ impl EmbeddedStore {
         });
         let _stop = target.stop_on_drop();
         let bytes = statement.filter.as_bytes().len() + size_of_update(&statement.update);
-        let apply = self.apply_change(target.clone(), change.clone());
         let absent = change.is_upsert().then(|| self.insert_absent(target.clone(), change.clone()));
+        let mut judging = Judging::new(target.clone(), judge_change(target, change.clone()), absent);
         if change.is_multi() {
             let mut any = false;
             let each = |changed| {
                 any = true;
                 count(changed);
             };
-            let error = self.change_all(target.clone(), bytes, apply.clone(), each).await?;
-            if any || error.is_some() || absent.is_none() {
+            let error = self.change_all(&mut judging, bytes, each).await?;
+            if any || error.is_some() || !change.is_upsert() {
                 return Ok(error);
             }
         }
-        let changed = self.change_one(target, answer, bytes, ticketed, apply, absent).await?;
+        let changed = self.change_one(judging, answer, bytes, ticketed).await?;
         changed.into_iter().for_each(count);
         Ok(None)
     }
 
-    fn apply_change(&self, target: Arc<Target>, change: Arc<Change>) -> Arc<Apply<Changed>> {
-        Arc::new(
-            move |writer: &mut Writer<'_>, collection: &Arc<Collection>, id_key: &[u8], stored: &StoredDocument| {
-                let Some(applied) = change.apply(stored.document()?, &target.context)? else {
-                    return Ok(None);
-                };
-                if !applied.modified {
-                    return Ok(Some(Changed::Same));
-                }
-                writer.put(collection, id_key, Some(stored), &applied.document)?;
-                Ok(Some(Changed::Modified))
-            },
-        )
-    }
-
     fn insert_absent(&self, target: Arc<Target>, change: Arc<Change>) -> Arc<Absent<Changed>> {
         let (ids, uuid) = (self.inner.sources.ids.clone(), self.uuid());
-        Arc::new(move |writer: &mut Writer<'_>| {
-            let document = change.insertion(&*ids, &target.context)?;
-            insert_one(writer, &target.namespace, uuid, &document)?;
-            Ok(Changed::Upserted(insertion::id(&document)?.into()))
-        })
+        let inserted = target.clone();
+        Arc::new(Absent::new(
+            move || change.insertion(&*ids, &target.context),
+            move |writer, document| {
+                insert_one(writer, &inserted.namespace, uuid, document)?;
+                Ok(Changed::Upserted(insertion::id(document)?.into()))
+            },
+        ))
     }
 
     pub(crate) async fn run_delete(&self, request: Delete) -> StoreResult<DeleteOutcome> {
@@ -154,18 +141,17 @@ impl EmbeddedStore {
         let _stop = target.stop_on_drop();
         let bytes = statement.filter.as_bytes().len();
         let judged = target.clone();
-        let apply: Arc<Apply<Deleted>> = Arc::new(move |writer, collection, id_key, stored| {
-            if !judged.filter.matches(stored.document()?, &judged.context)? {
-                return Ok(None);
-            }
-            writer.remove(collection, id_key, stored).map(|()| Some(Deleted(true)))
+        let judge: Arc<Judge<Deleted>> = Arc::new(move |_, document| {
+            let matches = judged.filter.matches(document, &judged.context)?;
+            Ok(matches.then_some(Verdict { write: Write::Remove, told: Deleted(true) }))
         });
+        let mut judging = Judging::new(target, judge, None);
         if statement.multi {
             let mut deleted = 0;
-            let error = self.change_all(target, bytes, apply, |Deleted(_)| deleted += 1).await?;
+            let error = self.change_all(&mut judging, bytes, |Deleted(_)| deleted += 1).await?;
             return Ok((deleted, error));
         }
-        let deleted = self.change_one(target, answer, bytes, ticketed, apply, None).await?;
+        let deleted = self.change_one(judging, answer, bytes, ticketed).await?;
         Ok((u64::from(deleted.is_some()), None))
     }
 
@@ -180,45 +166,52 @@ impl EmbeddedStore {
         });
         let _stop = target.stop_on_drop();
         let (claimed, judged) = (claim.clone(), target.clone());
-        let apply: Arc<Apply<FindAndModifyOutcome>> = Arc::new(move |writer, collection, id_key, stored| {
-            let before = stored.document()?.to_owned();
-            let after = match claimed.change() {
-                Some(change) => {
-                    let Some(applied) = change.apply(&before, &judged.context)? else {
-                        return Ok(None);
-                    };
-                    Some(applied)
-                }
-                None if !judged.filter.matches(&before, &judged.context)? => return Ok(None),
-                None => None,
+        let judge: Arc<Judge<FindAndModifyOutcome>> = Arc::new(move |_, before| {
+            let (write, after) = match claimed.change() {
+                Some(change) => match change.apply(before, &judged.context)? {
+                    Some(applied) if applied.modified => (Write::Put(applied.document.clone()), Some(applied.document)),
+                    Some(applied) => (Write::Nothing, Some(applied.document)),
+                    None => return Ok(None),
+                },
+                None if !judged.filter.matches(before, &judged.context)? => return Ok(None),
+                None => (Write::Remove, None),
             };
-            match &after {
-                Some(applied) if applied.modified => writer.put(collection, id_key, Some(stored), &applied.document)?,
-                Some(_) => {}
-                None => writer.remove(collection, id_key, stored)?,
-            }
-            // If the answer cannot be made (a projection that fails), the change is taken back with the operation.
-            claimed.changed(before, after.map(|applied| applied.document), &judged.context).map(Some)
+            // If the answer cannot be made (a projection that fails), nothing is changed.
+            let told = claimed.changed(before.to_owned(), after, &judged.context)?;
+            Ok(Some(Verdict { write, told }))
         });
-        let absent = claim.change().filter(|change| change.is_upsert()).map(|_| self.claim_absent(&target, &claim));
+        let absent = self.claim_absent(&target, &claim);
         let bytes = request.filter.as_bytes().len() + size_of_modification(&request);
         let (answer, ticketed) = (request.durability.into(), self.ticketed(request.ticket));
-        let outcome = self.change_one(target, answer, bytes, ticketed, apply, absent).await?;
+        let outcome = self.change_one(Judging::new(target, judge, absent), answer, bytes, ticketed).await?;
         Ok(outcome.unwrap_or_default())
     }
 
-    fn claim_absent(&self, target: &Arc<Target>, claim: &Arc<Claim>) -> Arc<Absent<FindAndModifyOutcome>> {
+    fn claim_absent(&self, target: &Arc<Target>, claim: &Arc<Claim>) -> Option<Arc<Absent<FindAndModifyOutcome>>> {
+        claim.change().filter(|change| change.is_upsert())?;
         let (ids, uuid) = (self.inner.sources.ids.clone(), self.uuid());
-        let (target, claim) = (target.clone(), claim.clone());
-        Arc::new(move |writer: &mut Writer<'_>| {
-            let Some(change) = claim.change() else {
-                return Ok(FindAndModifyOutcome::default());
-            };
-            let document = change.insertion(&*ids, &target.context)?;
-            insert_one(writer, &target.namespace, uuid, &document)?;
-            claim.upserted(&document, &target.context)
-        })
+        let (making, made) = (claim.clone(), claim.clone());
+        let (judged, target) = (target.clone(), target.clone());
+        let make = move || match making.change() {
+            Some(change) => change.insertion(&*ids, &judged.context),
+            None => Err(StoreError::command(Code::InternalError, "a removal was asked for a document to insert")),
+        };
+        Some(Arc::new(Absent::new(make, move |writer, document| {
+            insert_one(writer, &target.namespace, uuid, document)?;
+            made.upserted(document, &target.context)
+        })))
     }
+}
+
+/// What a statement makes of a document.
+fn judge_change(target: Arc<Target>, change: Arc<Change>) -> Arc<Judge<Changed>> {
+    Arc::new(move |_, document| {
+        let applied = change.apply(document, &target.context)?;
+        Ok(applied.map(|applied| match applied.modified {
+            true => Verdict { write: Write::Put(applied.document), told: Changed::Modified },
+            false => Verdict { write: Write::Nothing, told: Changed::Same },
+        }))
+    })
 }
 
 /// How the statements of a request are answered.

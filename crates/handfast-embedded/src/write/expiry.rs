@@ -11,7 +11,8 @@ use bson::{DateTime, RawDocumentBuf, rawdoc};
 use handfast_mql::{Code, CompileOptions, Filter, Sort};
 use handfast_store::{Durability, Error as StoreError, Hint, Result as StoreResult};
 
-use super::target::{Apply, Target};
+use super::judge::{Judge, Judging, Verdict, Write};
+use super::target::Target;
 use crate::catalog::{Collection, CollectionIndex};
 use crate::store::EmbeddedStore;
 
@@ -97,17 +98,16 @@ impl EmbeddedStore {
         });
         let _stop = target.stop_on_drop();
         let id = index.id;
-        let apply: Arc<Apply<()>> = Arc::new(move |writer, collection, id_key, stored| {
+        let judge: Arc<Judge<()>> = Arc::new(move |collection, document| {
             let Some(index) = collection.indexes.iter().find(|index| index.id == id) else {
                 return Ok(None);
             };
-            let document = stored.document()?;
             let expired = index.index.expires_at(document).is_some_and(|at| at <= now);
             if !expired || !index.index.holds(document)? {
                 return Ok(None);
             }
-            writer.remove(collection, id_key, stored).map(Some)
+            Ok(Some(Verdict { write: Write::Remove, told: () }))
         });
-        self.change_all(target, 0, apply, |()| *removed += 1).await
+        self.change_all(&mut Judging::new(target, judge, None), 0, |()| *removed += 1).await
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod collections;
 pub(crate) mod expiry;
 pub(crate) mod indexes;
 pub(crate) mod insert;
+pub(crate) mod judge;
 pub(crate) mod removal;
 #[cfg(test)]
 mod step_tests;

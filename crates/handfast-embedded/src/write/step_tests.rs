@@ -10,7 +10,8 @@ use handfast_store::{
     UpdateStatement,
 };
 
-use super::target::{Apply, Target};
+use super::judge::{Judge, Judging, Verdict, Write};
+use super::target::Target;
 use crate::engine::{Direction, Keyspace, prefix_range};
 use crate::store::tests::{all, find_all, namespace};
 use crate::{EmbeddedStore, Options};
@@ -159,12 +160,12 @@ async fn a_change_of_many_documents_holds_no_old_state() {
             let first = Arc::downgrade(&store.latest().view);
             let held = Arc::new(Mutex::new(Vec::new()));
             let noted = held.clone();
-            let apply: Arc<Apply<()>> = Arc::new(move |writer, collection, id_key, stored| {
+            let judge: Arc<Judge<()>> = Arc::new(move |_, _| {
                 noted.lock().unwrap().push(first.upgrade().is_some());
-                writer.remove(collection, id_key, stored).map(Some)
+                Ok(Some(Verdict { write: Write::Remove, told: () }))
             });
             let mut changed = 0;
-            store.change_all(Arc::new(target), 0, apply, |()| changed += 1).await.unwrap();
+            store.change_all(&mut Judging::new(Arc::new(target), judge, None), 0, |()| changed += 1).await.unwrap();
             assert_eq!(changed, 100);
             let held = std::mem::take(&mut *held.lock().unwrap());
             // The committer itself has it until its first batch is applied; what is published follows with the sync.
@@ -172,6 +173,41 @@ async fn a_change_of_many_documents_holds_no_old_state() {
             store.close().await.unwrap();
         }
     }
+}
+
+/// A change that takes more steps than even a patient turn has, and a document that somebody else changes each time before it
+/// is computed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_that_changes_faster_than_its_change_is_computed_is_a_conflict_in_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = stepping(directory.path(), Options { turn_steps_max: 20, ..Options::small() }).await;
+    fill(&store, 2, |n| rawdoc! { "_id": n, "a": 0 }).await;
+    let long =
+        rawdoc! { "$expr": { "$eq": [{ "$sum": { "$map": { "input": { "$range": [0, 5000] }, "in": 1 } } }, 5000] } };
+    let target = Arc::new(Target {
+        namespace: namespace(),
+        filter: Filter::compile(&rawdoc! {}, &CompileOptions::default()).unwrap(),
+        sort: Sort::compile(&rawdoc! {}).unwrap(),
+        hint: None,
+        context: store.inner.sources.context(&rawdoc! {}),
+    });
+    let long = Filter::compile(&long, &CompileOptions::default()).unwrap();
+    let (others, runtime, context) = (store.clone(), tokio::runtime::Handle::current(), target.clone());
+    let judge: Arc<Judge<()>> = Arc::new(move |_, document| {
+        assert!(long.matches(document, &context.context)?);
+        let id = document.get("_id").unwrap().unwrap();
+        let change = UpdateSpec::Document(rawdoc! { "$inc": { "a": 1 } });
+        let statement = UpdateStatement::one(rawdoc! { "_id": id }, change);
+        runtime.block_on(others.update(Update::new(namespace(), vec![statement])))?;
+        Ok(Some(Verdict { write: Write::Remove, told: () }))
+    });
+    let mut judging = Judging::new(target, judge, None);
+    let error = store.change_all(&mut judging, 0, |()| ()).await.unwrap().unwrap();
+    assert_eq!(error.code(), Code::WriteConflict, "{error}");
+    assert!(error.to_string().contains("was changed 16 times while its change was computed"), "{error}");
+    let found = find_all(&store).await;
+    assert_eq!(found, [rawdoc! { "_id": 0, "a": 16 }, rawdoc! { "_id": 1, "a": 0 }], "nothing is removed");
+    store.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Finds the documents that a write is about, and changes each in its newest state.
 //!
 //! A search reads a view and may be slow, so it is not done while the committer waits. What it finds is then judged again
-//! by the committer: the filter and the change see the document as it is at that moment. If it does not match any more,
+//! by the committer: the filter and the change see the document as it is at that moment ([`judge`](super::judge) says what
+//! becomes of a judgement that takes long). If it does not match any more,
 //! the search is repeated; after some attempts it is done in the committer's own turn, where nothing can come between.
 //!
 //! A change of many documents takes steps, and others have their turn in between. It must meet every document that
@@ -24,6 +25,7 @@ use handfast_mql::{Code, Context, Filter, Sort, Sorter};
 use handfast_store::ticket::Recorded;
 use handfast_store::{CommitTimestamp, Error as StoreError, Find, Hint, Namespace, Result as StoreResult, blocking};
 
+use super::judge::{InTurn, Judging, Long, Outcome};
 use super::ticketed::{Ticketed, once};
 use crate::catalog::{Catalog, Collection, CollectionIndex};
 use crate::committer::{Answer, Writer};
@@ -36,8 +38,9 @@ use crate::store::EmbeddedStore;
 
 /// Searches beside the committer before one in its turn.
 const SEARCHES_MAX: usize = 3;
-/// A turn that changes several documents ends early when this part of what its loops may do is done.
-const ITEMS_IN_STEP_PART: u64 = 10;
+/// Steps of the filter in a search that is made in the committer's turn, a good part of a second: for a document that
+/// others change each time between search and turn. Beyond it the write is refused.
+const SEARCH_STEPS_MAX: u64 = 10_000_000;
 /// Documents named by `_id` that are looked at in the committer's turn without a search.
 const POINTS_MAX: usize = 16;
 
@@ -50,19 +53,27 @@ pub(crate) struct Target {
     pub(crate) context: Context,
 }
 
-/// What is done with a document in its newest state; none if it does not match any more.
-pub(crate) type Apply<T> =
-    dyn Fn(&mut Writer<'_>, &Arc<Collection>, &[u8], &StoredDocument) -> StoreResult<Option<T>> + Send + Sync;
-
-/// What is done if no document matches.
-pub(crate) type Absent<T> = dyn Fn(&mut Writer<'_>) -> StoreResult<T> + Send + Sync;
-
 /// A turn's result.
 enum Turn<T> {
     /// Of a document, or none matched.
     Done(Option<T>),
     /// Search again.
     Again,
+    /// This first, beside the committer; then another turn.
+    Long(Long),
+}
+
+/// What is done in a turn.
+type Attempt<T> = dyn Fn(&mut Writer<'_>, InTurn<T>) -> StoreResult<Turn<T>> + Send + Sync;
+
+impl<T> From<Outcome<T>> for Turn<T> {
+    fn from(outcome: Outcome<T>) -> Self {
+        match outcome {
+            Outcome::Done(value) => Turn::Done(Some(value)),
+            Outcome::Other => Turn::Again,
+            Outcome::Long(long) => Turn::Long(long),
+        }
+    }
 }
 
 impl<T> Turn<T> {
@@ -70,7 +81,7 @@ impl<T> Turn<T> {
     fn done(self) -> Option<T> {
         match self {
             Turn::Done(value) => value,
-            Turn::Again => None,
+            Turn::Again | Turn::Long(_) => None,
         }
     }
 }
@@ -79,7 +90,7 @@ impl<T: Recorded> Recorded for Turn<T> {
     fn to_result(&self) -> Option<RawDocumentBuf> {
         match self {
             Turn::Done(Some(done)) => done.to_result(),
-            Turn::Done(None) | Turn::Again => None,
+            Turn::Done(None) | Turn::Again | Turn::Long(_) => None,
         }
     }
 
@@ -102,20 +113,6 @@ impl Target {
         self.context.interrupt.stop_on_drop()
     }
 
-    /// Does what is done in the committer's turn, where others wait.
-    fn in_turn<T>(&self, writer: &mut Writer<'_>, turn: impl FnOnce(&mut Writer<'_>) -> T) -> T {
-        self.counting_items(writer, turn).0
-    }
-
-    /// The same, with the number of items that loops went through.
-    fn counting_items<T>(&self, writer: &mut Writer<'_>, turn: impl FnOnce(&mut Writer<'_>) -> T) -> (T, u64) {
-        let items_max = writer.items_max();
-        self.context.bound_items(items_max);
-        let done = turn(writer);
-        let left = self.context.bound_items(u64::MAX);
-        (done, items_max.saturating_sub(left))
-    }
-
     fn access(&self, collection: &Collection) -> StoreResult<Access> {
         let mut find = Find::new(self.namespace.clone(), bson::rawdoc! {});
         find.hint = self.hint.clone();
@@ -135,7 +132,7 @@ impl Target {
         let access = self.access(&collection)?;
         let candidates = Candidates::new(source, verify, collection, access, None);
         let mut candidates = candidates.stopped_by(self.context.interrupt.clone());
-        let mut sorter = Sorter::new(Some(1), self.context.stage_bytes_max);
+        let mut sorter = Sorter::new(Some(1), &self.context);
         while let Some((id_key, stored, _)) = candidates.next_record()? {
             if !self.matches(&stored)? {
                 continue;
@@ -167,72 +164,78 @@ impl EmbeddedStore {
         self.shared().latest()
     }
 
-    /// Changes the first document that matches; if none does, does `absent`, if there is something to do. Whatever this
+    /// Changes the first document that matches; if none does, inserts what is to be inserted then. Whatever this
     /// says, also that nothing matches, is as durable as `answer` asks for.
     pub(crate) async fn change_one<T: Recorded + Send + 'static>(
         &self,
-        target: Arc<Target>,
+        mut judging: Judging<T>,
         answer: Answer,
         bytes: usize,
         ticketed: Option<Ticketed>,
-        apply: Arc<Apply<T>>,
-        absent: Option<Arc<Absent<T>>>,
     ) -> StoreResult<Option<T>> {
+        let target = judging.target.clone();
         match target.few_points(&self.latest()) {
             Ok(Some(keys)) => {
-                let turn = move |writer: &mut Writer<'_>| {
-                    once(writer, ticketed, |writer| {
-                        target.in_turn(writer, |writer| try_points(writer, &target, &keys, &*apply, absent.as_deref()))
-                    })
-                };
-                return self.inner.committer.submit(answer, bytes, turn).await.map(Turn::done);
+                let keys: Arc<[Vec<u8>]> = keys.into();
+                let attempt = move |writer: &mut Writer<'_>, turn: InTurn<T>| try_points(writer, turn, &keys);
+                let turn = self.turn(&mut judging, answer, bytes, ticketed, Arc::new(attempt));
+                return turn.await.map(Turn::done);
             }
             Ok(None) => {}
             Err(error) => return self.unless_used(answer, ticketed, Err(error)).await,
         }
         let verify = self.shared().verify;
-        for _ in 0..SEARCHES_MAX {
+        let mut searches = 0;
+        while searches < SEARCHES_MAX {
             let latest = self.latest();
             let (searched, at) = (target.clone(), self.shared().hold(latest.clone()));
             let found = blocking(move || {
                 let catalog = at.catalog().clone();
                 searched.first(Source::Snapshot(at), &catalog, verify)
             });
+            searches += 1;
             let found = match found.await {
                 Ok(found) => found,
                 Err(error) if error.code() == Code::SnapshotTooOld => continue,
                 Err(error) => return self.unless_used(answer, ticketed, Err(error)).await,
             };
-            let (target, apply, absent) = (target.clone(), apply.clone(), absent.clone());
-            let turn = match (found, absent) {
-                (Some(id_key), _) => {
-                    let turn = move |writer: &mut Writer<'_>| {
-                        once(writer, ticketed, |writer| {
-                            target.in_turn(writer, |writer| try_one(writer, &target.namespace, &id_key, &*apply))
-                        })
-                    };
-                    self.inner.committer.submit(answer, bytes, turn).await?
-                }
-                (None, None) => return self.unless_used(answer, ticketed, Ok(None)).await,
-                (None, Some(absent)) => {
-                    let turn = move |writer: &mut Writer<'_>| {
-                        once(writer, ticketed, |writer| {
-                            target.in_turn(writer, |writer| try_absent(writer, &target.namespace, &latest, &*absent))
-                        })
-                    };
-                    self.inner.committer.submit(answer, bytes, turn).await?
-                }
+            if found.is_none() && !judging.inserts() {
+                return self.unless_used(answer, ticketed, Ok(None)).await;
+            }
+            let attempt = move |writer: &mut Writer<'_>, mut turn: InTurn<T>| match &found {
+                Some(id_key) => try_one(writer, &mut turn, id_key).map(Turn::from),
+                None => try_absent(writer, &turn, &latest),
             };
-            if let Turn::Done(value) = turn {
-                return Ok(value);
+            match self.turn(&mut judging, answer, bytes, ticketed, Arc::new(attempt)).await? {
+                Turn::Done(value) => return Ok(value),
+                Turn::Again | Turn::Long(_) => {}
             }
         }
-        let turn = move |writer: &mut Writer<'_>| {
-            once(writer, ticketed, |writer| {
-                target.in_turn(writer, |writer| in_turn(writer, &target, verify, &*apply, absent.as_deref()))
-            })
-        };
-        self.inner.committer.submit(answer, bytes, turn).await.map(Turn::done)
+        let attempt = move |writer: &mut Writer<'_>, turn: InTurn<T>| in_turn(writer, turn, verify);
+        self.turn(&mut judging, answer, bytes, ticketed, Arc::new(attempt)).await.map(Turn::done)
+    }
+
+    /// Has a turn, and another one after each computation that it leaves to be made beside the committer.
+    async fn turn<T: Recorded + Send + 'static>(
+        &self,
+        judging: &mut Judging<T>,
+        answer: Answer,
+        bytes: usize,
+        ticketed: Option<Ticketed>,
+        attempt: Arc<Attempt<T>>,
+    ) -> StoreResult<Turn<T>> {
+        loop {
+            let (in_turn, attempt) = (judging.turn(), attempt.clone());
+            let turn = move |writer: &mut Writer<'_>| once(writer, ticketed, |writer| attempt(writer, in_turn));
+            match self.inner.committer.submit(answer, bytes, turn).await? {
+                Turn::Long(long) => {
+                    if let Err(error) = judging.beside(long).await {
+                        return self.unless_used(answer, ticketed, Err(error)).await.map(Turn::Done);
+                    }
+                }
+                turn => return Ok(turn),
+            }
+        }
     }
 
     /// What a search has found out by itself: that nothing matches, or why it cannot be made. Only in the committer's turn
@@ -254,11 +257,11 @@ impl EmbeddedStore {
     /// stops at the first error, which is returned: what was done before it stays.
     pub(crate) async fn change_all<T: Send + 'static>(
         &self,
-        target: Arc<Target>,
+        judging: &mut Judging<T>,
         bytes: usize,
-        apply: Arc<Apply<T>>,
         mut each: impl FnMut(T),
     ) -> StoreResult<Option<StoreError>> {
+        let target = judging.target.clone();
         let latest = self.latest();
         let Some(collection) = latest.catalog.get(&target.namespace).cloned() else {
             return Ok(None);
@@ -305,16 +308,25 @@ impl EmbeddedStore {
             if keys.is_empty() {
                 return Ok(None);
             }
-            let (target, apply, taken) = (target.clone(), apply.clone(), std::mem::take(&mut keys));
-            let turn = move |writer: &mut Writer<'_>| Ok(change_each(writer, &target, taken, &*apply));
+            let given = keys.len();
+            let (in_turn, taken) = (judging.turn(), std::mem::take(&mut keys));
+            let turn = move |writer: &mut Writer<'_>| Ok(change_each(writer, in_turn, taken));
             // After an error of the committer too, who asked has to know that there were steps before it.
             let step = match self.inner.committer.submit(Answer::Applied, bytes, turn).await {
                 Ok(step) => step,
                 Err(error) => return Ok(Some(error)),
             };
+            if step.rest.len() < given {
+                judging.next();
+            }
             step.done.into_iter().for_each(&mut each);
             if step.error.is_some() {
                 return Ok(step.error);
+            }
+            if let Some(long) = step.long
+                && let Err(error) = judging.beside(long).await
+            {
+                return Ok(Some(error));
             }
             keys = step.rest;
         }
@@ -398,44 +410,45 @@ struct Step<T> {
     done: Vec<T>,
     /// For the next turn.
     rest: VecDeque<Vec<u8>>,
+    /// The first of the rest takes too long for a turn.
+    long: Option<Long>,
     error: Option<StoreError>,
 }
 
-fn try_points<T>(
-    writer: &mut Writer<'_>,
-    target: &Target,
-    keys: &[Vec<u8>],
-    apply: &Apply<T>,
-    absent: Option<&Absent<T>>,
-) -> StoreResult<Turn<T>> {
-    if let Some(collection) = writer.collection(&target.namespace) {
+fn try_points<T>(writer: &mut Writer<'_>, mut judging: InTurn<T>, keys: &[Vec<u8>]) -> StoreResult<Turn<T>> {
+    if let Some(collection) = writer.collection(&judging.target.namespace) {
         for id_key in keys {
-            if let Some(stored) = writer.get(collection.id, id_key)?
-                && let Some(value) = apply(writer, &collection, id_key, &stored)?
-            {
-                return Ok(Turn::Done(Some(value)));
+            if let Some(stored) = writer.get(collection.id, id_key)? {
+                match judging.document(writer, &collection, id_key, &stored)? {
+                    Outcome::Other => {}
+                    found => return Ok(found.into()),
+                }
             }
         }
     }
-    absent.map(|absent| absent(writer)).transpose().map(Turn::Done)
+    absent_or_none(writer, &judging)
 }
 
-fn try_one<T>(writer: &mut Writer<'_>, namespace: &Namespace, id_key: &[u8], apply: &Apply<T>) -> StoreResult<Turn<T>> {
-    let Some(collection) = writer.collection(namespace) else {
-        return Ok(Turn::Again);
-    };
-    let Some(stored) = writer.get(collection.id, id_key)? else {
-        return Ok(Turn::Again);
-    };
-    Ok(apply(writer, &collection, id_key, &stored)?.map_or(Turn::Again, |value| Turn::Done(Some(value))))
+/// What is done if none matches; there may be nothing to do.
+fn absent_or_none<T>(writer: &mut Writer<'_>, judging: &InTurn<T>) -> StoreResult<Turn<T>> {
+    Ok(match judging.absent(writer)? {
+        Outcome::Other => Turn::Done(None),
+        inserted => inserted.into(),
+    })
 }
 
-fn try_absent<T>(
-    writer: &mut Writer<'_>,
-    namespace: &Namespace,
-    searched: &Latest,
-    absent: &Absent<T>,
-) -> StoreResult<Turn<T>> {
+fn try_one<T>(writer: &mut Writer<'_>, judging: &mut InTurn<T>, id_key: &[u8]) -> StoreResult<Outcome<T>> {
+    let Some(collection) = writer.collection(&judging.target.namespace) else {
+        return Ok(Outcome::Other);
+    };
+    match writer.get(collection.id, id_key)? {
+        Some(stored) => judging.document(writer, &collection, id_key, &stored),
+        None => Ok(Outcome::Other),
+    }
+}
+
+fn try_absent<T>(writer: &mut Writer<'_>, judging: &InTurn<T>, searched: &Latest) -> StoreResult<Turn<T>> {
+    let namespace = &judging.target.namespace;
     let searched_id = searched.catalog.get(namespace).map(|collection| collection.id);
     let unchanged = match writer.collection(namespace) {
         Some(collection) => {
@@ -443,38 +456,43 @@ fn try_absent<T>(
         }
         None => searched_id.is_none(),
     };
-    if unchanged { absent(writer).map(|value| Turn::Done(Some(value))) } else { Ok(Turn::Again) }
+    if unchanged { judging.absent(writer).map(Turn::from) } else { Ok(Turn::Again) }
 }
 
-fn in_turn<T>(
-    writer: &mut Writer<'_>,
-    target: &Target,
-    verify: Verify,
-    apply: &Apply<T>,
-    absent: Option<&Absent<T>>,
-) -> StoreResult<Turn<T>> {
+fn in_turn<T>(writer: &mut Writer<'_>, mut judging: InTurn<T>, verify: Verify) -> StoreResult<Turn<T>> {
     let view = writer.settle()?;
     let catalog = writer.catalog().clone();
-    if let Some(id_key) = target.first(Source::Latest(view), &catalog, verify)?
-        && let Turn::Done(value) = try_one(writer, &target.namespace, &id_key, apply)?
-    {
-        return Ok(Turn::Done(value));
+    let target = judging.target.clone();
+    target.context.bound_steps(SEARCH_STEPS_MAX);
+    let found = target.first(Source::Latest(view), &catalog, verify);
+    target.context.bound_steps(u64::MAX);
+    if let Some(id_key) = found? {
+        match try_one(writer, &mut judging, &id_key)? {
+            Outcome::Other => {}
+            found => return Ok(found.into()),
+        }
     }
-    absent.map(|absent| absent(writer)).transpose().map(Turn::Done)
+    absent_or_none(writer, &judging)
 }
 
-fn change_each<T>(writer: &mut Writer<'_>, target: &Target, keys: VecDeque<Vec<u8>>, apply: &Apply<T>) -> Step<T> {
-    let mut step = Step { done: Vec::with_capacity(keys.len()), rest: keys, error: None };
-    let (mut items, items_max) = (0, writer.items_max() / ITEMS_IN_STEP_PART);
-    while items <= items_max
+fn change_each<T>(writer: &mut Writer<'_>, mut judging: InTurn<T>, keys: VecDeque<Vec<u8>>) -> Step<T> {
+    let mut step = Step { done: Vec::with_capacity(keys.len()), rest: keys, long: None, error: None };
+    // Together they take no more than one may.
+    let mut steps_left = writer.steps_max();
+    while steps_left > 0
         && let Some(id_key) = step.rest.pop_front()
     {
-        let (turn, used) = target.counting_items(writer, |writer| try_one(writer, &target.namespace, &id_key, apply));
-        items += used;
-        match turn {
-            Ok(Turn::Done(value)) => step.done.extend(value),
+        let outcome = try_one(writer, &mut judging, &id_key);
+        steps_left = steps_left.saturating_sub(judging.steps);
+        match outcome {
+            Ok(Outcome::Done(value)) => step.done.push(value),
             // It does not match any more.
-            Ok(Turn::Again) => {}
+            Ok(Outcome::Other) => {}
+            Ok(Outcome::Long(long)) => {
+                step.rest.push_front(id_key);
+                step.long = Some(long);
+                break;
+            }
             Err(error) => {
                 step.error = Some(error);
                 break;

@@ -1,12 +1,13 @@
 //! What writes cost, with and without tickets, and records that are removed beside them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
-    AtomicBatch, AtomicStore, Delete, DeleteStatement, DocumentStore, FindAndModify, Insert, Modification, Read,
-    Sources, Ticket, Update, UpdateSpec, UpdateStatement,
+    Asked, AtomicBatch, AtomicStore, Before, Delete, DeleteStatement, DocumentStore, DocumentWrite, FindAndModify,
+    Insert, Modification, Read, Sources, Ticket, Update, UpdateSpec, UpdateStatement,
 };
 
 use crate::store::EmbeddedStore;
@@ -14,7 +15,7 @@ use crate::store::tests::{all, find_all, namespace, open};
 use crate::{Costs, Options};
 
 fn ticket(number: i64) -> Option<Ticket> {
-    Some(Ticket { session: [1; 16], number, statement: 0 })
+    Some(Ticket { session: [1; 16], number, statement: 0, asked: Asked::Nothing })
 }
 
 fn increment(filter: RawDocumentBuf) -> UpdateStatement {
@@ -29,7 +30,11 @@ async fn cost<T>(store: &EmbeddedStore, write: impl Future<Output = handfast_sto
     let before = store.costs();
     write.await.unwrap();
     let after = store.costs();
-    Costs { operations: after.operations - before.operations, syncs: after.syncs - before.syncs }
+    Costs {
+        operations: after.operations - before.operations,
+        syncs: after.syncs - before.syncs,
+        reads: after.reads - before.reads,
+    }
 }
 
 #[tokio::test]
@@ -38,8 +43,8 @@ async fn a_write_is_one_operation_and_one_sync_with_a_ticket_or_without() {
     let store = open(directory.path()).await;
     let documents = (0..20).map(|n| rawdoc! { "_id": n, "n": 0, "name": format!("name {n}") }).collect();
     store.insert(Insert::new(namespace(), documents)).await.unwrap();
-    let once = Costs { operations: 1, syncs: 1 };
-    let unwritten = Costs { operations: 1, syncs: 0 };
+    let once = Costs { operations: 1, syncs: 1, reads: 0 };
+    let unwritten = Costs { operations: 1, syncs: 0, reads: 0 };
     for (filter, ticket) in [
         (rawdoc! { "_id": 1 }, None),
         (rawdoc! { "name": "name 2" }, None),
@@ -62,10 +67,10 @@ async fn a_write_is_one_operation_and_one_sync_with_a_ticket_or_without() {
     assert_eq!(cost(&store, store.find_and_modify(claim.clone())).await, once);
     assert_eq!(cost(&store, store.find_and_modify(claim)).await, unwritten);
     let many = Update { ticket: ticket(5), ..Update::new(namespace(), vec![increment(rawdoc! { "n": 0 }); 3]) };
-    assert_eq!(cost(&store, store.update(many)).await, Costs { operations: 4, syncs: 1 });
+    assert_eq!(cost(&store, store.update(many)).await, Costs { operations: 4, syncs: 1, reads: 0 });
     let documents: Vec<_> = (100..2600).map(|n| rawdoc! { "_id": n }).collect();
     let insert = Insert { ticket: ticket(6), ..Insert::new(namespace(), documents) };
-    assert_eq!(cost(&store, store.insert(insert)).await, Costs { operations: 3, syncs: 1 });
+    assert_eq!(cost(&store, store.insert(insert)).await, Costs { operations: 3, syncs: 1, reads: 0 });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +82,7 @@ async fn records_that_are_removed_by_age_are_those_that_nobody_renewed() {
     let store = EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "n": 0 }])).await.unwrap();
     let write = async |session: u8, number: i64| {
-        let ticket = Some(Ticket { session: [session; 16], number, statement: 0 });
+        let ticket = Some(Ticket { session: [session; 16], number, statement: 0, asked: Asked::Nothing });
         let update = Update { ticket, ..Update::new(namespace(), vec![increment(rawdoc! { "_id": 1 })]) };
         assert_eq!(store.update(update).await.unwrap().modified, 1);
     };
@@ -105,6 +110,37 @@ async fn records_that_are_removed_by_age_are_those_that_nobody_renewed() {
     }
     assert_eq!(find_all(&store).await, [rawdoc! { "_id": 1, "n": 90 }]);
     store.close().await.unwrap();
+}
+
+/// A batch that says what its snapshot had is believed, unless somebody may have been there since.
+#[tokio::test]
+async fn a_batch_reads_what_nobody_has_said_or_what_may_have_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).await;
+    let document = |id: i32, n: i32| rawdoc! { "_id": id, "n": n };
+    store.insert(Insert::new(namespace(), (0..3).map(|id| document(id, 0)).collect())).await.unwrap();
+    let put = |id: i32, n: i32| (namespace(), RawBson::Int32(id), DocumentWrite::Put(document(id, n)));
+    let was = |id: i32, n: i32| Before::Document(Arc::new(document(id, n)));
+    for (before, reads) in [
+        (Vec::new(), 3),
+        (vec![was(0, 1)], 2),
+        (vec![was(0, 2), Before::Unread, was(2, 2)], 1),
+        (vec![was(0, 3), was(1, 3), was(2, 3)], 0),
+    ] {
+        let snapshot = store.snapshot().await.unwrap();
+        let n = i32::try_from(3 - reads).unwrap() + 1;
+        let writes = (0..3).map(|id| put(id, n)).collect();
+        let batch = AtomicBatch { writes, before, ..AtomicBatch::new(snapshot.timestamp()) };
+        assert_eq!(cost(&store, store.commit(batch)).await, Costs { operations: 1, syncs: 1, reads });
+    }
+    // Somebody was there.
+    let snapshot = store.snapshot().await.unwrap();
+    store.update(Update::new(namespace(), vec![increment(rawdoc! { "_id": 0 })])).await.unwrap();
+    let before = store.costs();
+    let batch =
+        AtomicBatch { writes: vec![put(0, 9)], before: vec![was(0, 4)], ..AtomicBatch::new(snapshot.timestamp()) };
+    assert_eq!(store.commit(batch).await.unwrap_err().code(), Code::WriteConflict);
+    assert_eq!(store.costs().reads - before.reads, 1);
 }
 
 /// Whether a batch that searched for `n` from 10 to 19 conflicts with a change of another document, and with one of those.

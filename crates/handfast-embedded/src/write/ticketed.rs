@@ -9,9 +9,9 @@
 //! without its write. As every attempt looks in its turn, it does not matter which of two comes first, nor whether the
 //! first one is synced yet: whoever answers from a record waits for the same sync.
 
-use bson::{DateTime, RawDocumentBuf};
+use bson::{DateTime, RawDocument, RawDocumentBuf};
 use handfast_store::ticket::Recorded;
-use handfast_store::{Result as StoreResult, Ticket};
+use handfast_store::{CommitTimestamp, Result as StoreResult, Ticket};
 
 use crate::committer::Writer;
 use crate::format::StoredDocument;
@@ -29,8 +29,11 @@ pub(crate) struct Ticketed {
 /// The record of a ticket, as it is in this turn.
 pub(crate) struct Record {
     ticketed: Ticketed,
+    stored: Option<StoredDocument>,
+    /// The record is not written in this turn if it has not changed since then.
+    turned_at: CommitTimestamp,
+    /// With what this turn adds, if it adds anything.
     content: Option<RawDocumentBuf>,
-    changed: bool,
 }
 
 impl EmbeddedStore {
@@ -55,8 +58,7 @@ impl Record {
             Some(records) => writer.get(records.id, &id_key)?,
             None => None,
         };
-        let content = stored.as_ref().map(StoredDocument::document).transpose()?.map(ToOwned::to_owned);
-        Ok(Record { ticketed, content, changed: false })
+        Ok(Record { ticketed, stored, turned_at: writer.turned_at(), content: None })
     }
 
     /// Whether the results of a ticket are kept in this record.
@@ -64,34 +66,41 @@ impl Record {
         self.ticketed.ticket.record_id() == ticket.record_id()
     }
 
+    fn newest(&self) -> StoreResult<Option<&RawDocument>> {
+        if let Some(content) = &self.content {
+            return Ok(Some(content));
+        }
+        Ok(self.stored.as_ref().map(StoredDocument::document).transpose()?)
+    }
+
     /// The result of the ticket's first use.
     ///
     /// # Errors
     /// `TransactionTooOld` (225) if the session has gone on; that the ticket was used for another kind of write.
     pub(crate) fn result<T: Recorded>(&self, ticket: Ticket) -> StoreResult<Option<T>> {
-        let result = self.content.as_ref().map(|record| ticket.result(record)).transpose()?.flatten();
+        let result = self.newest()?.map(|record| ticket.result(record)).transpose()?.flatten();
         result.map(|result| T::from_result(&result)).transpose()
     }
 
     /// Adds what a write did, if it did anything.
     pub(crate) fn add<T: Recorded>(&mut self, ticket: Ticket, done: &T) -> StoreResult<()> {
         if let Some(result) = done.to_result() {
-            self.content = Some(ticket.record(self.content.as_deref(), &result, self.ticketed.now)?);
-            self.changed = true;
+            self.content = Some(ticket.record(self.newest()?, &result, self.ticketed.now)?);
         }
         Ok(())
     }
 
     /// Stages the record, if anything was added.
     pub(crate) fn stage(self, writer: &mut Writer<'_>) -> StoreResult<()> {
-        let Some(content) = self.content.filter(|_| self.changed) else {
-            return Ok(());
-        };
+        let Some(content) = self.content else { return Ok(()) };
         let records = writer.ensure_collection(&Ticket::namespace()?, self.ticketed.uuid)?;
         let id_key = keys::of_id(self.ticketed.ticket.record_id().as_raw_bson_ref());
         // The write itself may have been to this collection.
-        let before = writer.get(records.id, &id_key)?;
-        writer.put(&records, &id_key, before.as_ref(), &content)
+        let stored = match writer.is_unchanged(records.id, &id_key, self.turned_at) {
+            true => self.stored,
+            false => writer.get(records.id, &id_key)?,
+        };
+        writer.put(&records, &id_key, stored.as_ref().map(StoredDocument::document).transpose()?, &content)
     }
 }
 

@@ -7,11 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 
 use bson::rawdoc;
-use handfast_embedded::EmbeddedStore;
 use handfast_mql::Code;
 use handfast_store::{DocumentStore, Find, Hint, Namespace, StoreExt};
 
-use crate::load::{DEFINER, INDEX_NAME, WRITERS, counter, counter_id, documents, increment, passing};
+use crate::load::{CheckedStore, DEFINER, INDEX_NAME, WRITERS, counter, counter_id, documents, increment, passing};
 use crate::step::{COLLECTION, COUNTER, Facts, INDEX, Step};
 
 /// The signal that no process survives.
@@ -57,7 +56,7 @@ impl Ledger {
     }
 
     /// Where the store is not what it may be. What is there is from now on what is known.
-    pub(crate) async fn differences(&mut self, store: &EmbeddedStore) -> Vec<String> {
+    pub(crate) async fn differences(&mut self, store: &CheckedStore) -> Vec<String> {
         let mut found = facts(store).await;
         let mut differences = Vec::new();
         for task in 0..=DEFINER {
@@ -75,7 +74,7 @@ impl Ledger {
     }
 
     /// Sends increments again, as a driver does that got no answer.
-    pub(crate) async fn send_again(&mut self, store: &EmbeddedStore) {
+    pub(crate) async fn send_again(&mut self, store: &CheckedStore) {
         for writer in 0..WRITERS {
             let mut known = self.facts.get(&writer).and_then(|facts| facts.get(COUNTER)).copied().unwrap_or(0);
             if known > 0 {
@@ -117,7 +116,7 @@ fn compare(before: &Facts, in_doubt: Option<&Step>, found: &Facts) -> Option<Str
 }
 
 /// What a user sees of each task's part.
-async fn facts(store: &EmbeddedStore) -> BTreeMap<u64, Facts> {
+async fn facts(store: &CheckedStore) -> BTreeMap<u64, Facts> {
     let mut facts: BTreeMap<u64, Facts> = BTreeMap::new();
     for document in store.find_all(Find::new(documents(), rawdoc! {})).await.unwrap() {
         let id = document.get_str("_id").unwrap();
@@ -145,7 +144,7 @@ async fn facts(store: &EmbeddedStore) -> BTreeMap<u64, Facts> {
 }
 
 /// The indexes of a collection that do not lead to each of its documents once.
-async fn indexes_that_differ(store: &EmbeddedStore, namespace: &Namespace) -> Vec<String> {
+async fn indexes_that_differ(store: &CheckedStore, namespace: &Namespace) -> Vec<String> {
     let ids = |hint: Option<Hint>| async {
         let projection = rawdoc! { "_id": 1 };
         let found =

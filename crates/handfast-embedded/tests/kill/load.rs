@@ -1,16 +1,21 @@
 //! The child's part: tasks that change the store and say each step before it begins and after it is acknowledged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
 use handfast_embedded::EmbeddedStore;
+use handfast_store::decorator::Checked;
 use handfast_store::{
-    CollectionOptions, DocumentStore, DropIndexes, FindAndModify, IndexSelector, IndexSpec, Insert, Modification,
-    Namespace, Result, ReturnDocument, StoreExt, Ticket, UpdateSpec,
+    Asked, CollectionOptions, DocumentStore, DropIndexes, FindAndModify, IndexSelector, IndexSpec, Insert,
+    Modification, Namespace, Result, ReturnDocument, StoreExt, Ticket, UpdateSpec,
 };
 use tokio::task::JoinSet;
 
 use crate::step::{COUNTER, GROUPS, Step, filling, group};
+
+/// A breach of the contract comes in place of the answer.
+pub(crate) type CheckedStore = Arc<Checked<EmbeddedStore>>;
 
 /// Tasks that write documents at the same time.
 pub(crate) const WRITERS: u64 = 4;
@@ -38,7 +43,7 @@ pub(crate) fn counter_id(writer: u64) -> String {
 }
 
 /// Changes the store until the process is killed. The number of the run makes names that no other run has.
-pub(crate) async fn run(store: EmbeddedStore, run: u64) {
+pub(crate) async fn run(store: CheckedStore, run: u64) {
     for index in [
         IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "u": 1 }) },
         IndexSpec::new(rawdoc! { "tags": 1 }),
@@ -60,7 +65,7 @@ pub(crate) async fn run(store: EmbeddedStore, run: u64) {
 }
 
 struct Task {
-    store: EmbeddedStore,
+    store: CheckedStore,
     number: u64,
 }
 
@@ -161,14 +166,14 @@ impl Task {
 }
 
 /// The counter of a task.
-pub(crate) async fn counter(store: &EmbeddedStore, writer: u64) -> i64 {
+pub(crate) async fn counter(store: &CheckedStore, writer: u64) -> i64 {
     let found = store.find_one(&documents(), rawdoc! { "_id": counter_id(writer) }).await.unwrap();
     found.map_or(0, |counter| counter.get_i64("n").unwrap())
 }
 
 /// Adds one to the counter of a task, in this request of its session; tells what it is then.
-pub(crate) async fn increment(store: &EmbeddedStore, writer: u64, number: i64) -> Result<i64> {
-    let ticket = Some(Ticket { session: [writer as u8; 16], number, statement: 0 });
+pub(crate) async fn increment(store: &CheckedStore, writer: u64, number: i64) -> Result<i64> {
+    let ticket = Some(Ticket { session: [writer as u8; 16], number, statement: 0, asked: Asked::Nothing });
     let id = counter_id(writer);
     let modification = Modification::Update {
         update: UpdateSpec::Document(rawdoc! { "$inc": { "n": 1_i64 }, "$set": { "u": id.as_str() } }),

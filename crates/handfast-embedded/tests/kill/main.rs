@@ -4,7 +4,7 @@
 //! and go, one by one and many at once, beside an index and a collection that come and go. The child says each step
 //! before it begins and after it is acknowledged. The parent reads the lines, kills the child at a random moment, checks
 //! the directory, opens it, and compares: what was acknowledged is there, of what had begun each document is as before or
-//! as after, and each index leads to each document once. `HANDFAST_KILLS` says how often (default 3, 200 in continuous
+//! as after, and each index leads to each document once. Both see that the store keeps its contract. `HANDFAST_KILLS` says how often (default 3, 200 in continuous
 //! integration).
 //!
 //! Each task also has a counter, incremented by writes with tickets: the number of the request is what the counter must
@@ -25,11 +25,14 @@ mod step;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use handfast_embedded::{EmbeddedStore, Options, Repair, check};
+use handfast_store::decorator::Checked;
 use handfast_store::{Random, SeededRandom, Sources};
 
 use crate::ledger::Ledger;
+use crate::load::CheckedStore;
 
 const CHILD_DIRECTORY: &str = "HANDFAST_KILL_TEST_DIRECTORY";
 const CHILD_RUN: &str = "HANDFAST_KILL_TEST_RUN";
@@ -57,7 +60,7 @@ async fn child() {
     let broken = std::env::var(CHILD_BROKEN).is_ok();
     let options = Options { acknowledge_after_sync: !broken, ..options() };
     let store = EmbeddedStore::open(directory, Sources::system().unwrap(), options).await.unwrap();
-    load::run(store, run.parse().unwrap()).await;
+    load::run(checked(store), run.parse().unwrap()).await;
 }
 
 fn start(directory: &Path, run: u64, broken: bool) -> Child {
@@ -86,6 +89,10 @@ async fn open(directory: &Path) -> EmbeddedStore {
     EmbeddedStore::open(directory, Sources::seeded(1), options()).await.unwrap()
 }
 
+fn checked(store: EmbeddedStore) -> CheckedStore {
+    Arc::new(Checked::new(store, Sources::seeded(1)))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_acknowledged_survives_a_kill() {
     let mut directory = tempfile::tempdir().unwrap();
@@ -105,9 +112,11 @@ async fn everything_acknowledged_survives_a_kill() {
         let report = check(directory.path(), Sources::seeded(1), options(), Repair::No, |_| {}).await.unwrap();
         assert!(report.is_clean(), "kill {kill} after {kill_after}: {:?}", report.findings);
         let store = open(directory.path()).await;
-        let differences = ledger.differences(&store).await;
+        let checked = checked(store.clone());
+        let differences = ledger.differences(&checked).await;
         assert!(differences.is_empty(), "kill {kill} after {kill_after}: {differences:#?}");
-        ledger.send_again(&store).await;
+        ledger.send_again(&checked).await;
+        drop(checked);
         store.close().await.unwrap();
         steps += done;
     }
@@ -121,7 +130,7 @@ async fn a_store_that_acknowledges_before_the_sync_is_caught() {
         let mut ledger = Ledger::default();
         run_and_kill(&mut ledger, start(directory.path(), run, true), 300, 0..=load::DEFINER).await;
         let store = open(directory.path()).await;
-        if !ledger.differences(&store).await.is_empty() {
+        if !ledger.differences(&checked(store.clone())).await.is_empty() {
             return;
         }
         store.close().await.unwrap();

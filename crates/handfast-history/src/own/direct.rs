@@ -37,7 +37,7 @@ fn values(observed: &Observed, findings: &mut Findings, counts: &mut Counts) {
             continue;
         }
         let writer = &observed.transactions[written.writer as usize];
-        if written.reader != NONE && writer.outcome == Outcome::Aborted {
+        if written.reader != NONE && writer.outcome.is_aborted() {
             let text = || {
                 let (reader, writer) = (observed.describe(written.reader), observed.describe(written.writer));
                 format!(

@@ -63,7 +63,7 @@ impl Judge {
     pub fn observe(&mut self, event: Event) -> Result<()> {
         let position = self.events;
         self.events = position.checked_add(1).ok_or_else(|| Error::malformed("more than 4 billion events"))?;
-        let Event { kind, process, transaction, operations, .. } = event;
+        let Event { kind, process, transaction, operations, error, .. } = event;
         if kind == EventKind::Invoke {
             let label = transaction.unwrap_or(u64::from(position));
             let pending = Pending { label, transaction, invoked: position, planned: operations };
@@ -81,7 +81,8 @@ impl Judge {
         };
         let outcome = match kind {
             EventKind::Ok => Outcome::Committed,
-            EventKind::Fail => Outcome::Aborted,
+            EventKind::Fail if error.is_some() => Outcome::Failed,
+            EventKind::Fail => Outcome::GivenUp,
             EventKind::Info | EventKind::Invoke => Outcome::Unknown,
         };
         self.end(process, pending, Some(position), outcome, &operations)

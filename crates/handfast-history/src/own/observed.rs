@@ -14,8 +14,18 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Committed,
-    Aborted,
+    /// Refused: another was in the way.
+    Failed,
+    /// Rolled back by its client on purpose.
+    GivenUp,
     Unknown,
+}
+
+impl Outcome {
+    /// Whether it has certainly had no effect.
+    pub(super) fn is_aborted(self) -> bool {
+        matches!(self, Outcome::Failed | Outcome::GivenUp)
+    }
 }
 
 #[derive(Debug)]
@@ -138,7 +148,7 @@ impl Observed {
         let transactions = (0u32..).zip(&self.transactions);
         let is_committed = |(number, transaction): (u32, &Transaction)| match transaction.outcome {
             Outcome::Committed => true,
-            Outcome::Aborted => false,
+            Outcome::Failed | Outcome::GivenUp => false,
             Outcome::Unknown => self.operations_of(number).iter().any(|operation| {
                 let written = self.written.get(&(operation.key, operation.value));
                 operation.what != What::Read && written.is_some_and(|written| written.reader != NONE)
@@ -153,7 +163,8 @@ impl Observed {
         for (transaction, is_committed) in self.transactions.iter().zip(committed) {
             let counter = match (transaction.outcome, is_committed) {
                 (Outcome::Committed, _) => &mut counts.committed,
-                (Outcome::Aborted, _) => &mut counts.failed,
+                (Outcome::Failed, _) => &mut counts.failed,
+                (Outcome::GivenUp, _) => &mut counts.given_up,
                 (Outcome::Unknown, true) => &mut counts.unknown_seen,
                 (Outcome::Unknown, false) => &mut counts.unknown_unseen,
             };
@@ -178,7 +189,8 @@ impl Observed {
         let Transaction { process, outcome, .. } = &self.transactions[transaction as usize];
         let ending = match outcome {
             Outcome::Committed => "",
-            Outcome::Aborted => ", failed",
+            Outcome::Failed => ", failed",
+            Outcome::GivenUp => ", given up",
             Outcome::Unknown => ", outcome unknown",
         };
         let operations: Vec<String> =

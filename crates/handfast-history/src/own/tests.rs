@@ -31,6 +31,7 @@ const CASES: &[Case] = &[
     case("one after the other", &[], "ok r x []; a x 1 -- ok r x [1]; a x 2 -- ok r x [1 2]"),
     case("own writes are seen", &[], "ok a x 1; r x [1]; a x 2; r x [1 2] -- ok r x [1 2]"),
     case("an aborted append is never seen", &[], "ok a x 1\nfail r x []; a x 2 -- ok r x [1]"),
+    case("an append that was given up is never seen", &[], "ok a x 1\ngive-up r x []; a x 2 -- ok r x [1]"),
     case("an unknown append that is seen has committed", &[], "info a x 1 -- ok r x [1] -- ok r x [1]"),
     case("an unknown append that is not seen has not", &[], "info a x 1 -- ok r x []"),
     case(
@@ -212,9 +213,10 @@ fn an_explanation_names_the_transactions_and_the_keys() {
 
 #[test]
 fn what_happened_is_counted() {
-    let history = "ok r x []; a x 1\nfail a x 2\ninfo a x 3\ninfo a x 4\nok r x [] -- ok r x [1 3]";
+    let history = "ok r x []; a x 1\nfail a x 2\ngive-up a x 5\ngive-up a x 6\ninfo a x 3\ninfo a x 4\nok r x [] \
+                   -- ok r x [1 3]";
     let counts = judge(history, Expectation::default()).report.counts;
-    assert_eq!((counts.transactions, counts.committed, counts.failed), (6, 3, 1));
+    assert_eq!((counts.transactions, counts.committed, counts.failed, counts.given_up), (8, 3, 1, 2));
     assert_eq!((counts.unknown_seen, counts.unknown_unseen), (1, 1));
     assert_eq!((counts.keys, counts.reads, counts.writes), (1, 3, 2));
     // The second reader ended after the first append had committed, and did not see it.
@@ -282,16 +284,17 @@ fn events(history: &str) -> Vec<Event> {
                 None => (number, line),
             };
             let (kind, operations) = line.split_once(' ').unwrap();
-            let kind = match kind {
-                "ok" => EventKind::Ok,
-                "fail" => EventKind::Fail,
-                "info" => EventKind::Info,
+            let (kind, error) = match kind {
+                "ok" => (EventKind::Ok, None),
+                "fail" => (EventKind::Fail, Some("write conflict".to_owned())),
+                "give-up" => (EventKind::Fail, None),
+                "info" => (EventKind::Info, None),
                 _ => panic!("{line}"),
             };
             let operations: Vec<MicroOp> = operations.split(';').map(operation).collect();
             let transaction = u64::try_from(number).ok();
-            let end = Event { kind, process, transaction, operations, nanoseconds: None, error: None };
-            events.push(Event { kind: EventKind::Invoke, operations: vec![], ..end.clone() });
+            let end = Event { kind, process, transaction, operations, nanoseconds: None, error };
+            events.push(Event { kind: EventKind::Invoke, operations: vec![], error: None, ..end.clone() });
             ends.push(end);
             number += 1;
         }

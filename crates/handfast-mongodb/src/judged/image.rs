@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use handfast_mql::{Code, CompileOptions, Filter, key};
+use handfast_mql::key::encoded;
+use handfast_mql::{Code, CompileOptions, Filter};
 use handfast_store::selection::named_ids;
 use handfast_store::{
     BatchLimit, CollectionOptions, CreateIndexes, Cursor, DocumentStore, Error, Find, Insert, MemoryStore, Namespace,
@@ -116,12 +117,6 @@ impl Image {
         }
         Ok(changes.into_values().collect())
     }
-}
-
-fn encoded(id: RawBsonRef<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    key::encode(id, &mut bytes);
-    bytes
 }
 
 /// Whether any server finds a document by such an `_id`.

@@ -63,9 +63,21 @@ fn what_each_request_says_itself_is_refused() {
 #[tokio::test]
 async fn the_driver_retries_nothing_by_itself() {
     let parsed = parse("mongodb://a/?retryWrites=true&retryReads=true").expect("a connection string");
-    let options = client_options(parsed).await.expect("options");
+    let options = client_options(parsed, SELECTION_TIMEOUT).await.expect("options");
     assert_eq!((options.retry_writes, options.retry_reads), (Some(false), Some(false)));
     assert_eq!(options.max_pool_size, Some(POOL_CONNECTIONS_MAX));
     let parsed = parse("mongodb://a/?maxPoolSize=7").expect("a connection string");
-    assert_eq!(client_options(parsed).await.expect("options").max_pool_size, Some(7));
+    assert_eq!(client_options(parsed, SELECTION_TIMEOUT).await.expect("options").max_pool_size, Some(7));
+}
+
+#[test]
+fn a_user_without_a_password_is_refused() {
+    let refused = |uri: &str| check(&parse(uri).expect("a connection string")).err();
+    for fine in ["mongodb://a", "mongodb://boss:secret@a", "mongodb://boss@a/?authMechanism=MONGODB-X509&tls=true"] {
+        assert!(refused(fine).is_none(), "{fine}");
+    }
+    for lacking in ["mongodb://boss@a", "mongodb://boss@a/?authMechanism=SCRAM-SHA-256"] {
+        let error = refused(lacking).expect(lacking);
+        assert!(error.code() == Code::BadValue && error.message().contains("USER:PASSWORD@HOST"), "{error}");
+    }
 }

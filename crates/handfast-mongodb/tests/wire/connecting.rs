@@ -30,6 +30,37 @@ async fn nobody_there_is_an_outage() {
 }
 
 #[tokio::test]
+async fn who_may_not_write_is_told_that() {
+    let server = TestServer::with_a_reader().await;
+    let error = refused(&format!("mongodb://reader:p@127.0.0.1:{}/", server.port)).await;
+    assert_eq!(error.code(), Code::Unauthorized, "{error}");
+    assert!(!error.message().contains("in front of another server"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_of_another_set_is_told_of_as_that() {
+    let server = TestServer::start(Topology::default()).await;
+    let error = refused(&format!("{}?replicaSet=wrong&serverSelectionTimeoutMS=500", server.uri())).await;
+    assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No), "{error:?}");
+    let told = format!("127.0.0.1:{} answers, but is of the replica set handfast and not of wrong", server.port);
+    assert!(error.message().starts_with(&told), "{error}");
+}
+
+/// As behind a forwarded port: the driver goes where the server says that it is, and nobody is there.
+#[tokio::test]
+async fn a_server_that_says_it_is_elsewhere_is_told_of_as_that() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let elsewhere = silent.local_addr().expect("an address").to_string();
+    let topology = Topology::ReplicaSet { name: "rs".to_owned(), advertise: Some(elsewhere.clone()) };
+    let server = TestServer::start(topology).await;
+    let error = refused(&format!("{}?serverSelectionTimeoutMS=500", server.uri())).await;
+    let told = format!("127.0.0.1:{} answers, but says that it is {elsewhere}: ", server.port);
+    assert!(error.message().contains(&told), "{error}");
+    assert!(error.message().contains("directConnection=true"), "{error}");
+    assert!(error.message().contains(&format!("{elsewhere}: no answer: ")), "{error}");
+}
+
+#[tokio::test]
 async fn a_bad_connection_string_is_refused() {
     let error = refused("mongodb://127.0.0.1:1/?w=1").await;
     assert_eq!((error.class(), error.code()), (ErrorClass::Command, Code::BadValue));

@@ -8,3 +8,4 @@ mod conformance;
 mod connecting;
 mod faults;
 mod support;
+mod topology;

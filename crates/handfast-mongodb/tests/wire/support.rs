@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mongodb::{ConnectOptions, Connection, connect};
+use handfast_server::auth::{Password, Role, UserName, Users};
 use handfast_server::{Address, Listeners, Options, Server, ShutdownHandle, Topology};
 use handfast_store::{MemoryStore, Sources};
 use handfast_txn::Database;
@@ -19,11 +20,25 @@ pub(crate) struct TestServer {
 
 impl TestServer {
     pub(crate) async fn start(topology: Topology) -> Self {
-        let sources = Sources::seeded(1);
-        let database = Database::local(MemoryStore::new(sources.clone()), sources);
+        let store = MemoryStore::new(Sources::seeded(1));
+        TestServer::over(store, Options { topology, ..Options::default() }).await
+    }
+
+    /// A server that asks for a login, with a user `reader` (password `p`) who may read everything and write nothing.
+    pub(crate) async fn with_a_reader() -> Self {
+        let store = MemoryStore::new(Sources::seeded(1));
+        let name = UserName::new("admin", "reader").expect("a name");
+        let role = Role::new("readAnyDatabase", "admin").expect("a role");
+        let users = Users::new(Arc::new(store.clone()));
+        users.add(name, Password::new("p"), vec![role], None).await.expect("added");
+        TestServer::over(store, Options { authentication: true, ..Options::default() }).await
+    }
+
+    async fn over(store: MemoryStore, options: Options) -> Self {
+        let database = Database::local(store, Sources::seeded(1));
         let listen = Address::Tcp("127.0.0.1:0".parse().expect("an address"));
         let listeners = Listeners::bind(&[listen]).await.expect("a port");
-        let server = Server::new(listeners, Options { topology, ..Options::default() }, database);
+        let server = Server::new(listeners, options, database);
         let Some(Address::Tcp(address)) = server.addresses().first().cloned() else { panic!("no address") };
         let handle = server.shutdown_handle();
         tokio::spawn(server.run());

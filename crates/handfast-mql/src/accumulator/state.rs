@@ -209,8 +209,7 @@ fn extreme(best: &mut Option<RawBson>, value: Value<'_>, direction: std::cmp::Or
 }
 
 fn add_to_set(seen: &mut HashSet<Vec<u8>>, values: &mut RawArrayBuf, value: RawBsonRef<'_>, bytes: &mut usize) {
-    let mut identity = Vec::new();
-    key::encode(value, &mut identity);
+    let identity = key::encoded(value);
     let identity_bytes = identity.len();
     if seen.insert(identity) {
         values.push(value);

@@ -49,7 +49,7 @@ fn each<'a>(
 ) -> Result<Value<'a>> {
     let mut taken = RawArrayBuf::new();
     for item in value::items(array) {
-        scope.context.next_item()?;
+        scope.context.step()?;
         let item = item?;
         let values = [Value::Ref(item)];
         let frame = Frame { values: &values, outer: scope.frame };
@@ -186,7 +186,7 @@ impl Form for Reduce {
         let Some(array) = input.array_or_null(no_array)? else { return Ok(Value::NULL) };
         let mut result: Value<'a> = self.initial.evaluate(scope)?;
         for item in value::items(array) {
-            scope.context.next_item()?;
+            scope.context.step()?;
             let values = [Value::Ref(item?), result];
             let frame = Frame { values: &values, outer: scope.frame };
             let inner = scope.holding(&input)?.holding(&values[1])?;

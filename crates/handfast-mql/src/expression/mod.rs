@@ -62,10 +62,17 @@ use crate::{
     error::Result,
 };
 
-/// Whether a filter, a stage or an expression has a loop (`$map`, `$filter`, `$reduce`) anywhere in it, or what looks like
-/// one: its evaluation may take any time, and belongs on a thread of its own. Everything else takes time in proportion to
-/// what it reads and makes, which is bounded. The depth of what is asked about has been checked.
-pub fn may_loop(written: &RawDocument) -> bool {
+/// What is written in more bytes than this may compare so much with each element of a large document that it takes long.
+const SHORT_BYTES_MAX: usize = 1024;
+
+/// Whether the evaluation of a filter, a stage or an expression may take any time, and belongs on a thread of its own: it has a
+/// loop (`$map`, `$filter`, `$reduce`) anywhere in it, or what looks like one, or is long itself. Everything else takes
+/// time in proportion to what it reads and makes, which is bounded. The depth of what is asked about has been checked.
+pub fn may_take_long(written: &RawDocument) -> bool {
+    written.as_bytes().len() > SHORT_BYTES_MAX || has_loop(written)
+}
+
+fn has_loop(written: &RawDocument) -> bool {
     written
         .iter()
         .flatten()
@@ -74,7 +81,7 @@ pub fn may_loop(written: &RawDocument) -> bool {
 
 fn holds_loop(value: RawBsonRef<'_>) -> bool {
     match value {
-        RawBsonRef::Document(document) => may_loop(document),
+        RawBsonRef::Document(document) => has_loop(document),
         RawBsonRef::Array(array) => array.into_iter().flatten().any(holds_loop),
         _ => false,
     }

@@ -95,9 +95,7 @@ fn difference<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
         if holds(&right, item) {
             continue;
         }
-        let mut identity = Vec::new();
-        key::encode(item, &mut identity);
-        if seen.insert(identity) {
+        if seen.insert(key::encoded(item)) {
             kept.push(item);
         }
     }

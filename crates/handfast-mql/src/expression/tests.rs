@@ -289,16 +289,18 @@ fn time_and_chance_are_seen_wherever_they_are() {
 }
 
 #[test]
-fn loops_are_seen_wherever_they_are() {
+fn loops_are_seen_wherever_they_are_and_so_is_what_is_long() {
     for (written, expected) in [
         (doc! {}, false),
         (doc! { "a": { "$gt": 1 }, "$or": [{ "b": "$map" }] }, false),
         (doc! { "$expr": { "$gt": [{ "$size": { "$filter": { "input": "$a", "cond": true } } }, 1] } }, true),
         (doc! { "$project": { "a": { "b": [{ "$map": {} }] } } }, true),
         (doc! { "a": [[{ "$reduce": {} }]] }, true),
+        (doc! { "a": { "$in": (0..50).collect::<Vec<_>>() } }, false),
+        (doc! { "a": { "$in": (0..500).collect::<Vec<_>>() } }, true),
     ] {
         let raw = RawDocumentBuf::try_from(written.clone()).unwrap();
-        assert_eq!(super::may_loop(&raw), expected, "{written}");
+        assert_eq!(super::may_take_long(&raw), expected, "{written}");
     }
 }
 
@@ -310,11 +312,11 @@ fn items_can_be_bounded() {
         Expression::compile(RawBsonRef::Document(&written), &CompileOptions::default()).unwrap()
     };
     let (context, nothing) = (context(), RawDocumentBuf::new());
-    context.bound_items(10);
+    context.bound_steps(10);
     assert!(items(6).evaluate(&nothing, &context).is_ok());
     let error = items(6).evaluate(&nothing, &context).map(drop).unwrap_err();
     assert_eq!(error.code(), Code::OperationFailed, "the bound is that of both together");
-    context.bound_items(u64::MAX);
+    context.bound_steps(u64::MAX);
     assert!(items(6).evaluate(&nothing, &context).is_ok());
 }
 

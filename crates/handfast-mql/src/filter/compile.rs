@@ -6,7 +6,7 @@ use bson::{RawBsonRef, RawDocument};
 
 use super::{
     bits::{BitQuestion, BitTest},
-    node::{Choices, Comparison, ElementNode, Node, Operand, Predicate, conjunction},
+    node::{Choices, Comparison, ElementNode, Node, Operand, Predicate, conjunction, disjunction},
     regex::RegexTest,
     types::TypeSet,
 };
@@ -45,7 +45,7 @@ fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<O
             mut one if one.len() == 1 => one.remove(0),
             all => Node::And(all),
         },
-        "or" => Node::Or(branches(operator, value, scope)?),
+        "or" => disjunction(branches(operator, value, scope)?),
         "nor" => Node::Nor(branches(operator, value, scope)?),
         "expr" if scope.top => Node::Expression(Arc::new(Expression::compile(value, scope.options)?)),
         "expr" | "text" | "where" if !scope.top => {

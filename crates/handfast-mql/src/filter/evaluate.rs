@@ -36,6 +36,9 @@ impl<'c> Evaluation<'c> {
 
     /// Whether a condition holds. The position stays what it was if it does not, and across negations.
     pub(super) fn node(&mut self, node: &Node, document: &RawDocument) -> Result<bool> {
+        // To find a field, the names before it are read.
+        self.context.step()?;
+        self.context.read(document.as_bytes().len())?;
         let position = self.position;
         let holds = match node {
             Node::Field(field) => return self.field(field, document),
@@ -103,11 +106,12 @@ impl<'c> Evaluation<'c> {
     }
 
     fn predicate(&mut self, predicate: &Predicate, value: Option<RawBsonRef<'_>>) -> Result<Answer> {
+        self.context.step()?;
         let Some(value) = value else { return Ok(missing(predicate).into()) };
         Ok(match predicate {
             Predicate::Compare(comparison, operand) => compares(*comparison, value, operand.value()).into(),
-            Predicate::In(choices) => choices.accept(value)?.into(),
-            Predicate::Regex(regex) => regex.accepts(value)?.into(),
+            Predicate::In(choices) => choices.accept(value, self.context)?.into(),
+            Predicate::Regex(regex) => regex.accepts(value, self.context)?.into(),
             Predicate::Exists => Answer::Yes,
             Predicate::Type(types) => types.contains(value.element_type()).into(),
             Predicate::Modulo { divisor, remainder } => {
@@ -164,6 +168,7 @@ impl<'c> Evaluation<'c> {
     /// Whether one value fulfils everything by itself, without being looked into.
     fn element(&mut self, all: &[ElementNode], value: RawBsonRef<'_>) -> Result<bool> {
         for node in all {
+            self.context.step()?;
             let holds = match node {
                 ElementNode::Is(predicate) => self.predicate(predicate, Some(value))? != Answer::No,
                 ElementNode::Not(all) => !self.element(all, value)?,

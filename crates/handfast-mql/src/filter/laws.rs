@@ -75,6 +75,16 @@ proptest! {
         }
     }
 
+    #[test]
+    fn or_of_values_of_one_path_is_what_it_says(path in path(), x in value(), y in value(), document in document()) {
+        let branches = [single(&path, single("$eq", x)), single(&path, single("$in", array([y])))];
+        let answer = |filter: &RawDocumentBuf| compiled(filter).map(|filter| filter.matches(&document, &context()).unwrap());
+        let each = branches.each_ref().map(answer);
+        if let [Some(one), Some(other)] = each {
+            prop_assert_eq!(answer(&single("$or", array(branches.map(Into::into)))), Some(one || other));
+        }
+    }
+
     /// A filter is found by what it asks for, and the order of values decides ranges.
     #[test]
     fn comparisons_agree_with_the_order(a in value(), b in value()) {

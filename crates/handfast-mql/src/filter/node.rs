@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{RawBson, RawBsonRef};
 
 use super::{bits::BitTest, regex::RegexTest, types::TypeSet};
-use crate::{Path, Result, expression::Expression, order};
+use crate::{Context, Path, Result, expression::Expression, order};
 
 /// A condition on a document.
 #[derive(Clone, Debug)]
@@ -143,6 +143,46 @@ pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
     }
 }
 
+/// At least one of the conditions. Where all of them ask one path for values, as `$in` does, that is what they become: it is
+/// one search, and an index has bounds for it.
+///
+/// ```text
+/// {$or: [{a: 1}, {a: {$in: [2, 3]}}]}   ->   {a: {$in: [1, 2, 3]}}
+/// ```
+pub(super) fn disjunction(branches: Vec<Node>) -> Node {
+    let path = match branches.first() {
+        Some(Node::Field(first))
+            if branches.len() > 1 && branches.iter().all(|node| asks_for_values(node, &first.path)) =>
+        {
+            first.path.clone()
+        }
+        _ => return Node::Or(branches),
+    };
+    let (mut values, mut patterns) = (Vec::new(), Vec::new());
+    for branch in branches {
+        match branch {
+            Node::Field(FieldNode { predicate: Predicate::Compare(_, value), .. }) => values.push(value),
+            Node::Field(FieldNode { predicate: Predicate::In(choices), .. }) => {
+                values.extend(choices.values);
+                patterns.extend(choices.patterns);
+            }
+            _ => {}
+        }
+    }
+    Node::Field(FieldNode { path, predicate: Predicate::In(Choices::new(values, patterns)) })
+}
+
+/// A regular expression in the place of a value is one that is compared, and `$in` would search by it.
+fn asks_for_values(node: &Node, path: &Path) -> bool {
+    let Node::Field(field) = node else { return false };
+    let asks = match &field.predicate {
+        Predicate::Compare(Comparison::Equal, operand) => !matches!(operand.value(), RawBsonRef::RegularExpression(_)),
+        Predicate::In(_) => true,
+        _ => false,
+    };
+    asks && field.path == *path
+}
+
 /// A value to compare with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand(RawBson);
@@ -187,12 +227,12 @@ impl Choices {
         self.values.binary_search_by(|choice| order::compare(choice.value(), value)).is_ok()
     }
 
-    pub(super) fn accept(&self, value: RawBsonRef<'_>) -> Result<bool> {
+    pub(super) fn accept(&self, value: RawBsonRef<'_>, context: &Context) -> Result<bool> {
         if self.contain(value) {
             return Ok(true);
         }
         for pattern in &self.patterns {
-            if pattern.accepts(value)? {
+            if pattern.accepts(value, context)? {
                 return Ok(true);
             }
         }

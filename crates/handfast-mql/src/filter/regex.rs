@@ -2,7 +2,7 @@
 
 use bson::RawBsonRef;
 
-use crate::{Code, Error, Result, pattern::Pattern};
+use crate::{Code, Context, Error, Result, pattern::Pattern};
 
 /// A regular expression to match strings with.
 #[derive(Clone, Debug)]
@@ -80,9 +80,12 @@ impl RegexTest {
         (!prefix.is_empty()).then_some(prefix)
     }
 
-    pub(super) fn accepts(&self, value: RawBsonRef<'_>) -> Result<bool> {
+    pub(super) fn accepts(&self, value: RawBsonRef<'_>, context: &Context) -> Result<bool> {
         match value {
-            RawBsonRef::String(text) | RawBsonRef::Symbol(text) => self.pattern.matches(text),
+            RawBsonRef::String(text) | RawBsonRef::Symbol(text) => {
+                context.steps(self.pattern.steps(text))?;
+                self.pattern.matches(text)
+            }
             RawBsonRef::RegularExpression(regex) => {
                 Ok(regex.pattern.as_str() == self.source && regex.options.as_str() == self.options)
             }

@@ -1,4 +1,5 @@
 mod arrays;
+mod bounds;
 
 use super::*;
 use bson::{
@@ -525,6 +526,27 @@ fn what_is_no_filter_is_refused() {
         assert_eq!(error.code(), Code(code), "{filter:?}: {error}");
         assert!(error.message().contains(message), "{filter:?}: {error}");
     }
+}
+
+#[test]
+fn or_of_values_of_one_path_is_one_search() {
+    let values = |filter: RawDocumentBuf| match compile(&filter).unwrap().predicates("a").next() {
+        Some(Predicate::In(choices)) => choices.values().iter().map(|choice| format!("{:?}", choice.value())).collect(),
+        _ => Vec::new(),
+    };
+    let found = values(rawdoc! { "$or": [{ "a": 3 }, { "a": { "$eq": 1 } }, { "a": { "$in": [3.0, 2] } }] });
+    assert_eq!(found, ["Int32(1)", "Int32(2)", "Int32(3)"]);
+    for other in [
+        rawdoc! { "$or": [{ "a": 1 }, { "b": 2 }] },
+        rawdoc! { "$or": [{ "a": 1 }, { "a": { "$gt": 2 } }] },
+        rawdoc! { "$or": [{ "a": 1 }, { "a": 2, "b": 3 }] },
+        rawdoc! { "$or": [{ "a": 1 }, { "a": { "$eq": regex("^x", "") } }] },
+        rawdoc! { "$nor": [{ "a": 1 }, { "a": 2 }] },
+    ] {
+        assert!(values(other.clone()).is_empty(), "{other:?}");
+    }
+    let filter = rawdoc! { "$or": [{ "a": null }, { "a": { "$in": [regex("^x", "")] } }] };
+    check(filter, [rawdoc! {}, rawdoc! { "a": "xy" }], [rawdoc! { "a": "y" }]);
 }
 
 #[test]

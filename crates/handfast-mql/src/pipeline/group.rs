@@ -1,6 +1,6 @@
 //! `$group`: documents with the same `_id` expression become one, in the order in which the groups first appear.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
@@ -63,7 +63,7 @@ impl Group {
             context,
             memory: Memory::new("$group", context),
             places: HashMap::new(),
-            groups: Vec::new(),
+            groups: VecDeque::new(),
             identity: Vec::new(),
         })
     }
@@ -126,13 +126,16 @@ pub(super) fn finish(accumulations: &[Accumulation], states: Vec<State>, id: Raw
     Ok(document)
 }
 
+/// Bytes handed out at once. What waits to be handed out counts as what it was made of.
+const PORTION_BYTES: usize = 1024 * 1024;
+
 struct Grouping<'p> {
     stage: &'p Group,
     context: &'p Context,
     memory: Memory,
     /// From the identity of an `_id` to the place of its group.
     places: HashMap<Vec<u8>, usize>,
-    groups: Vec<(RawBson, Vec<State>)>,
+    groups: VecDeque<(RawBson, Vec<State>)>,
     /// The identity looked up last: a buffer used again.
     identity: Vec<u8>,
 }
@@ -150,7 +153,7 @@ impl Operator for Grouping<'_> {
                 let states = start(&self.stage.accumulations, id, self.context)?;
                 self.memory.take(2 * self.identity.len() + ENTRY_BYTES + bytes(&states))?;
                 self.places.insert(self.identity.clone(), self.groups.len());
-                self.groups.push((value::to_owned(id), states));
+                self.groups.push_back((value::to_owned(id), states));
                 self.groups.len() - 1
             }
         };
@@ -164,9 +167,16 @@ impl Operator for Grouping<'_> {
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         self.places.clear();
-        for (id, states) in self.groups.drain(..) {
-            out.push(finish(&self.stage.accumulations, states, id.as_raw_bson_ref())?);
+        let mut bytes = 0;
+        while let Some((id, states)) = self.groups.pop_front() {
+            let group = finish(&self.stage.accumulations, states, id.as_raw_bson_ref())?;
+            bytes += group.as_bytes().len();
+            out.push(group);
+            if bytes >= PORTION_BYTES {
+                return Ok(Flow::More);
+            }
         }
+        self.memory.clear();
         Ok(Flow::Done)
     }
 }

@@ -1,6 +1,6 @@
 //! The bound on what one stage may hold.
 
-use crate::context::Context;
+use crate::context::{Context, Held};
 use crate::error::{Code, Error, Result};
 
 /// What one held document or entry costs beside its bytes.
@@ -10,23 +10,22 @@ pub(crate) const ENTRY_BYTES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Memory {
     stage: &'static str,
-    bytes: usize,
+    held: Held,
     bytes_max: usize,
 }
 
 impl Memory {
     pub(crate) fn new(stage: &'static str, context: &Context) -> Self {
-        Memory { stage, bytes: 0, bytes_max: context.stage_bytes_max }
+        Memory { stage, held: Held::new(context), bytes_max: context.stage_bytes_max }
     }
 
     /// Counts more.
     ///
     /// # Errors
-    /// 292 beyond the bound.
+    /// 292 beyond the bound, or that of all stages together.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<()> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes <= self.bytes_max {
-            return Ok(());
+        if self.held.bytes().saturating_add(bytes) <= self.bytes_max {
+            return self.held.grow(bytes);
         }
         Err(Error::new(
             Code::QueryExceededMemoryLimitNoDiskUseAllowed,
@@ -39,6 +38,11 @@ impl Memory {
 
     /// Counts less.
     pub(crate) fn give_back(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(bytes);
+        self.held.shrink(bytes);
+    }
+
+    /// The stage holds nothing any more.
+    pub(crate) fn clear(&mut self) {
+        self.held.shrink(self.held.bytes());
     }
 }

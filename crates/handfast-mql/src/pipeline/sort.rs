@@ -6,7 +6,7 @@ use super::operator::{Flow, Operator};
 use crate::{
     context::Context,
     error::Result,
-    sort::{Sort, Sorter},
+    sort::{Sort, Sorted, Sorter},
 };
 
 /// A compiled `$sort`.
@@ -45,19 +45,28 @@ impl SortStage {
 
     pub(super) fn operator(&self, context: &Context) -> Box<dyn Operator + '_> {
         let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        Box::new(Sorting { sort: &self.sort, sorter: Some(Sorter::new(limit, context.stage_bytes_max)) })
+        Box::new(Sorting { sort: &self.sort, state: State::Sorting(Sorter::new(limit, context)) })
     }
 }
 
 struct Sorting<'p> {
     sort: &'p Sort,
-    /// None at the end.
-    sorter: Option<Sorter<RawDocumentBuf>>,
+    state: State,
 }
+
+enum State {
+    Sorting(Sorter<RawDocumentBuf>),
+    /// What is still to be handed out, and counts until then.
+    Sorted(Sorted<RawDocumentBuf>),
+    Ended,
+}
+
+/// Bytes handed out at once.
+const PORTION_BYTES: usize = 1024 * 1024;
 
 impl Operator for Sorting<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        let Some(sorter) = &mut self.sorter else { return Ok(Flow::Done) };
+        let State::Sorting(sorter) = &mut self.state else { return Ok(Flow::Done) };
         let key = self.sort.key(&document)?;
         let bytes = document.as_bytes().len();
         sorter.push(key, document, bytes)?;
@@ -65,7 +74,18 @@ impl Operator for Sorting<'_> {
     }
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        out.extend(self.sorter.take().into_iter().flat_map(Sorter::into_sorted));
-        Ok(Flow::Done)
+        let mut sorted = match std::mem::replace(&mut self.state, State::Ended) {
+            State::Sorting(sorter) => sorter.into_sorted(),
+            State::Sorted(sorted) => sorted,
+            State::Ended => return Ok(Flow::Done),
+        };
+        let mut bytes = 0;
+        while bytes < PORTION_BYTES {
+            let Some(document) = sorted.next() else { return Ok(Flow::Done) };
+            bytes += document.as_bytes().len();
+            out.push(document);
+        }
+        self.state = State::Sorted(sorted);
+        Ok(Flow::More)
     }
 }

@@ -26,7 +26,7 @@ use crate::number::Number;
 use crate::path::Path;
 use crate::{Code, Error, Result, field_path, text};
 
-pub use sorter::Sorter;
+pub use sorter::{Sorted, Sorter};
 use tuples::{Found, for_each_tuple};
 
 /// MongoDB's bound on the fields of a sort, that of a compound index.

@@ -2,6 +2,7 @@
 
 use std::collections::BinaryHeap;
 
+use crate::context::{Context, Held};
 use crate::{Code, Error, Result};
 
 /// What a row costs besides its key and its value: the row itself, and what an allocation costs twice.
@@ -16,7 +17,7 @@ pub struct Sorter<T> {
     /// The greatest row is on top, to be dropped first.
     rows: BinaryHeap<Row<T>>,
     limit: Option<usize>,
-    bytes: usize,
+    held: Held,
     bytes_max: usize,
     arrived: u64,
 }
@@ -30,10 +31,11 @@ struct Row<T> {
 }
 
 impl<T> Sorter<T> {
-    /// A sorter that keeps the first `limit` values, or all, in at most so many bytes:
+    /// A sorter that keeps the first `limit` values, or all, in at most
     /// [`Context::stage_bytes_max`](crate::Context::stage_bytes_max).
-    pub fn new(limit: Option<usize>, bytes_max: usize) -> Self {
-        Sorter { rows: BinaryHeap::new(), limit, bytes: 0, bytes_max, arrived: 0 }
+    pub fn new(limit: Option<usize>, context: &Context) -> Self {
+        let (held, bytes_max) = (Held::new(context), context.stage_bytes_max);
+        Sorter { rows: BinaryHeap::new(), limit, held, bytes_max, arrived: 0 }
     }
 
     /// Whether a value with this key would be among those kept. Saves the caller from copying one that would not.
@@ -48,7 +50,7 @@ impl<T> Sorter<T> {
     /// Takes a value of `bytes` bytes.
     ///
     /// # Errors
-    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292).
+    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292), also if the stages of all queries hold too much together.
     pub fn push(&mut self, key: Vec<u8>, value: T, bytes: usize) -> Result<()> {
         let arrival = self.arrived;
         self.arrived += 1;
@@ -56,16 +58,17 @@ impl<T> Sorter<T> {
             return Ok(());
         }
         let bytes = bytes.saturating_add(key.len()).saturating_add(ROW_BYTES);
-        self.bytes = self.bytes.saturating_add(bytes);
+        self.held.grow(bytes)?;
         self.rows.push(Row { key, arrival, bytes, value });
         if self.limit.is_some_and(|limit| self.rows.len() > limit)
             && let Some(last) = self.rows.pop()
         {
-            self.bytes = self.bytes.saturating_sub(last.bytes);
+            self.held.shrink(last.bytes);
         }
-        if self.bytes > self.bytes_max {
+        if self.held.bytes() > self.bytes_max {
             let message = format!(
-                "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
+                "Sort exceeded memory limit of {} bytes: sorts are done in memory alone, also with allowDiskUse; add a \
+                 limit or an index in this order, or raise the setting sort-bytes",
                 self.bytes_max
             );
             return Err(Error::new(Code::QueryExceededMemoryLimitNoDiskUseAllowed, message));
@@ -83,11 +86,34 @@ impl<T> Sorter<T> {
         self.rows.is_empty()
     }
 
-    /// The values in order.
-    pub fn into_sorted(self) -> impl ExactSizeIterator<Item = T> {
-        self.rows.into_sorted_vec().into_iter().map(|row| row.value)
+    /// The values in order. What is not yet handed out still counts.
+    pub fn into_sorted(self) -> Sorted<T> {
+        Sorted { rows: self.rows.into_sorted_vec().into_iter(), held: self.held }
     }
 }
+
+/// What a [`Sorter`] has sorted.
+#[derive(Debug)]
+pub struct Sorted<T> {
+    rows: std::vec::IntoIter<Row<T>>,
+    held: Held,
+}
+
+impl<T> Iterator for Sorted<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        let row = self.rows.next()?;
+        self.held.shrink(row.bytes);
+        Some(row.value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rows.size_hint()
+    }
+}
+
+impl<T> ExactSizeIterator for Sorted<T> {}
 
 impl<T> Ord for Row<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {

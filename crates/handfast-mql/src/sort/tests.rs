@@ -2,7 +2,12 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::context::STAGE_BYTES_MAX;
+use crate::Context;
+use crate::context::StageTotal;
+
+fn context() -> Context {
+    Context::new(bson::DateTime::from_millis(0), bson::Timestamp { time: 0, increment: 0 }, 0)
+}
 
 fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
@@ -130,8 +135,8 @@ fn errors() {
 
 #[test]
 fn the_sorter_is_stable_and_keeps_the_first() {
-    let mut all = Sorter::new(None, STAGE_BYTES_MAX);
-    let mut first = Sorter::new(Some(3), STAGE_BYTES_MAX);
+    let mut all = Sorter::new(None, &context());
+    let mut first = Sorter::new(Some(3), &context());
     for (arrival, key) in [5_u8, 1, 5, 0, 1, 9].into_iter().enumerate() {
         all.push(vec![key], (key, arrival), 8).unwrap();
         first.push(vec![key], (key, arrival), 8).unwrap();
@@ -142,18 +147,47 @@ fn the_sorter_is_stable_and_keeps_the_first() {
 }
 
 #[test]
+fn all_sorters_share_a_bound_until_what_they_hold_is_handed_out() {
+    let total = StageTotal::new(10_000);
+    let context = context().with_stage_total(total.clone());
+    let filled = || {
+        let mut sorter = Sorter::new(None, &context);
+        (0..4).try_for_each(|key| sorter.push(vec![key], key, 900)).map(|()| sorter)
+    };
+    let (first, second) = (filled().unwrap(), filled().unwrap());
+    let error = filled().map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
+    assert!(error.message().contains("10000 bytes") && error.message().contains("stage-bytes-total"), "{error}");
+    // One that failed gives back what it had.
+    let both = total.held();
+    assert!((7_200..9_000).contains(&both), "{both}");
+    let mut shown = first.into_sorted();
+    assert_eq!(total.held(), both, "sorted, and not yet shown");
+    assert_eq!(shown.by_ref().take(2).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(total.held(), both / 4 * 3);
+    drop(shown);
+    assert_eq!(total.held(), both / 2);
+    let mut few = Sorter::new(Some(1), &context);
+    (0..100).for_each(|key| few.push(vec![100 - key], (), 900).unwrap());
+    drop((few, second));
+    assert_eq!(total.held(), 0);
+}
+
+#[test]
 fn the_sorter_has_a_bound() {
-    let mut sorter = Sorter::new(None, 10_000);
+    let mut sorter = Sorter::new(None, &context().with_stage_bytes(10_000));
     let error = (0..1_000).find_map(|_| sorter.push(vec![1], (), 1_000).err()).unwrap();
     assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed);
-    assert_eq!(error.message(), "Sort exceeded memory limit of 10000 bytes, but did not opt in to external sorting.");
+    let advice = "sorts are done in memory alone, also with allowDiskUse; add a limit or an index in this order, or raise \
+                  the setting sort-bytes";
+    assert_eq!(error.message(), format!("Sort exceeded memory limit of 10000 bytes: {advice}"));
     // The first few of many fit.
-    let mut sorter = Sorter::new(Some(3), 10_000);
+    let mut sorter = Sorter::new(Some(3), &context().with_stage_bytes(10_000));
     for key in 0..=255 {
         sorter.push(vec![255 - key], key, 1_000).unwrap();
     }
     assert_eq!(sorter.into_sorted().collect::<Vec<_>>(), [255, 254, 253]);
-    let mut none = Sorter::new(Some(0), STAGE_BYTES_MAX);
+    let mut none = Sorter::new(Some(0), &context());
     none.push(vec![1], 1, 1).unwrap();
     assert!(none.is_empty());
 }
@@ -221,7 +255,7 @@ proptest! {
 
     #[test]
     fn the_sorter_sorts(keys in proptest::collection::vec(0..6_u8, 0..40), limit in proptest::option::of(0..10_usize)) {
-        let mut sorter = Sorter::new(limit, STAGE_BYTES_MAX);
+        let mut sorter = Sorter::new(limit, &context());
         for (arrival, key) in keys.iter().enumerate() {
             sorter.push(vec![*key], (*key, arrival), 1).unwrap();
         }

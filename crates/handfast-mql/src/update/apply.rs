@@ -31,6 +31,7 @@ pub(super) fn apply<'a>(
     circumstances: Circumstances<'_>,
 ) -> Result<Option<Vec<u8>>> {
     let Circumstances { position, inserting, context } = circumstances;
+    context.read(document.as_bytes().len())?;
     let mut root = Container::document(document)?;
     let mut walk = Walk {
         operators,
@@ -70,6 +71,7 @@ impl<'a> Walk<'a, '_> {
     fn take_renamed(&mut self, root: &mut Container<'a>) -> Result<bool> {
         let mut touched = false;
         for path in &self.operators.renames {
+            self.scope.context.step()?;
             let value = self.take(path, root)?;
             if value.is_some() && path.prefix(1) == "_id" {
                 return Err(immutable_id(&path.text));
@@ -126,6 +128,7 @@ impl<'a> Walk<'a, '_> {
         };
         let mut touched = false;
         for (key, node) in children.iter() {
+            self.scope.context.step()?;
             let Key::Field(name) = key else { continue };
             touched |= if self.trail.is_empty() {
                 self.root_field(node, name, container)?
@@ -251,6 +254,7 @@ impl<'a> Walk<'a, '_> {
         for at in 0..array.len() {
             let mut selected: Vec<&Node> = Vec::new();
             for (key, node) in children {
+                self.scope.context.step()?;
                 let takes = match (key, array.element(at)) {
                     (Key::Every, _) => true,
                     (Key::Filter(place), Some(element)) => match self.operators.filters.get(*place) {

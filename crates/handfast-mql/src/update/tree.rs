@@ -7,8 +7,12 @@
 //! ```
 //!
 //! What is kept is a byte range of the old document and is copied as it stands; nothing below it is ever looked at.
+//!
+//! Few fields are looked for one by one. Once many are, in a document of many, their names are indexed; so that places stay
+//! what they are, a field that is taken out leaves a gap.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use bson::RawDocument;
 use bson::spec::ElementType;
@@ -25,11 +29,18 @@ const BACKFILL_MAX: usize = 1_500_000;
 /// The bytes of a document without fields: a length and a NUL.
 const EMPTY_BYTES: usize = 5;
 
+/// Searches among the fields of one document before their names are indexed: making the index takes as long as some.
+const SEARCHES_MAX: usize = 16;
+
 /// A document or array that is opened.
 #[derive(Debug)]
 pub(super) struct Container<'a> {
     kind: ElementType,
     slots: Vec<Slot<'a>>,
+    /// How often a field was looked for.
+    searches: usize,
+    /// Where the first field of each name is.
+    names: Option<BTreeMap<Cow<'a, [u8]>, usize>>,
 }
 
 /// One field or array element.
@@ -39,6 +50,8 @@ enum Slot<'a> {
     Kept(Element<'a>),
     /// New, replaced, or opened to be changed inside.
     Changed(Box<Changed<'a>>),
+    /// A field that was taken out.
+    Gone,
 }
 
 #[derive(Debug)]
@@ -67,13 +80,13 @@ impl<'a> Container<'a> {
 
     /// A document without fields.
     pub(super) fn empty_document() -> Self {
-        Container { kind: ElementType::EmbeddedDocument, slots: Vec::new() }
+        Self::of(ElementType::EmbeddedDocument, Vec::new())
     }
 
     /// An array of these values.
     pub(super) fn array(values: impl IntoIterator<Item = Value<'a>>) -> Self {
         let slots = values.into_iter().map(Slot::item).collect();
-        Container { kind: ElementType::Array, slots }
+        Self::of(ElementType::Array, slots)
     }
 
     fn open(kind: ElementType, document: &'a RawDocument) -> Result<Self> {
@@ -82,7 +95,11 @@ impl<'a> Container<'a> {
         for element in elements(document) {
             slots.push(Slot::Kept(element?));
         }
-        Ok(Container { kind, slots })
+        Ok(Self::of(kind, slots))
+    }
+
+    fn of(kind: ElementType, slots: Vec<Slot<'a>>) -> Self {
+        Container { kind, slots, searches: 0, names: None }
     }
 
     pub(super) fn is_array(&self) -> bool {
@@ -94,7 +111,7 @@ impl<'a> Container<'a> {
     }
 
     /// Where the field is; in an array, the element of that index.
-    pub(super) fn locate(&self, name: &FieldName) -> Option<usize> {
+    pub(super) fn locate(&mut self, name: &FieldName) -> Option<usize> {
         if self.is_array() {
             name.index().filter(|&index| index < self.slots.len())
         } else {
@@ -103,8 +120,15 @@ impl<'a> Container<'a> {
     }
 
     /// Where the field of a document is.
-    pub(super) fn position(&self, name: &str) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.is_named(name))
+    pub(super) fn position(&mut self, name: &str) -> Option<usize> {
+        if let Some(names) = &self.names {
+            return names.get(name.as_bytes()).copied();
+        }
+        self.searches += 1;
+        if self.searches > SEARCHES_MAX {
+            return self.names.insert(index_names(&self.slots)).get(name.as_bytes()).copied();
+        }
+        self.slots.iter().position(|slot| slot.name() == Some(name.as_bytes()))
     }
 
     /// The value there; none if it is opened.
@@ -116,6 +140,7 @@ impl<'a> Container<'a> {
                 Value::Owned(value) => Some(value.element()),
                 Value::Open(_) => None,
             },
+            Slot::Gone => None,
         }
     }
 
@@ -123,7 +148,7 @@ impl<'a> Container<'a> {
     pub(super) fn kept(&self, at: usize) -> Option<Element<'a>> {
         match self.slots.get(at)? {
             Slot::Kept(element) => Some(*element),
-            Slot::Changed(_) => None,
+            Slot::Changed(_) | Slot::Gone => None,
         }
     }
 
@@ -169,7 +194,7 @@ impl<'a> Container<'a> {
                 Value::Open(container) => Ok(Some(container)),
                 _ => Ok(None),
             },
-            Slot::Kept(_) => Ok(None),
+            Slot::Kept(_) | Slot::Gone => Ok(None),
         }
     }
 
@@ -196,6 +221,9 @@ impl<'a> Container<'a> {
     pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>, room: &mut Room) -> Result<()> {
         if !self.is_array() {
             room.take(field_bytes(name.as_str(), value.bytes()))?;
+            if let Some(names) = &mut self.names {
+                names.insert(Cow::Owned(name.as_str().as_bytes().to_owned()), self.slots.len());
+            }
             self.slots.push(Slot::new(name.as_str().to_owned(), value));
             return Ok(());
         }
@@ -254,13 +282,15 @@ impl<'a> Container<'a> {
 
     /// Takes a field out of a document.
     pub(super) fn take(&mut self, at: usize) -> Option<Value<'a>> {
-        if at >= self.slots.len() {
-            return None;
+        let taken = std::mem::replace(self.slots.get_mut(at)?, Slot::Gone);
+        if let (Some(names), Some(name)) = (&mut self.names, taken.name()) {
+            names.remove(name);
         }
-        Some(match self.slots.remove(at) {
-            Slot::Kept(element) => Value::Borrowed(element),
-            Slot::Changed(changed) => changed.value,
-        })
+        match taken {
+            Slot::Kept(element) => Some(Value::Borrowed(element)),
+            Slot::Changed(changed) => Some(changed.value),
+            Slot::Gone => None,
+        }
     }
 
     /// Writes all fields or elements: those that were kept in runs, as long as they stood side by side.
@@ -271,6 +301,9 @@ impl<'a> Container<'a> {
         let mut index_name = IndexName::new();
         let mut run: Option<Element<'a>> = None;
         for (index, slot) in self.slots.iter().enumerate() {
+            if matches!(slot, Slot::Gone) {
+                continue;
+            }
             let array_name = self.is_array().then(|| index_name.text(index));
             let kept = match slot {
                 Slot::Kept(element) if array_name.is_none_or(|name| name.as_bytes() == element.name_bytes()) => {
@@ -283,6 +316,7 @@ impl<'a> Container<'a> {
                         Slot::Changed(changed) => {
                             changed.value.write(array_name.unwrap_or(&changed.name), writer, room)?;
                         }
+                        Slot::Gone => {}
                     }
                     room.check(writer.buffered())?;
                     continue;
@@ -313,6 +347,19 @@ impl<'a> Container<'a> {
     }
 }
 
+fn index_names<'a>(slots: &[Slot<'a>]) -> BTreeMap<Cow<'a, [u8]>, usize> {
+    // Backwards: of several fields of a name, the first counts.
+    let named = slots.iter().enumerate().rev().filter_map(|(at, slot)| {
+        let name = match slot {
+            Slot::Kept(element) => Cow::Borrowed(element.name_bytes()),
+            Slot::Changed(changed) => Cow::Owned(changed.name.as_bytes().to_owned()),
+            Slot::Gone => return None,
+        };
+        Some((name, at))
+    });
+    named.collect()
+}
+
 impl<'a> Slot<'a> {
     /// An element of an array. One that stands somewhere takes no memory but the slot.
     fn item(value: Value<'a>) -> Self {
@@ -326,10 +373,11 @@ impl<'a> Slot<'a> {
         Slot::Changed(Box::new(Changed { name: name.into(), value }))
     }
 
-    fn is_named(&self, name: &str) -> bool {
+    fn name(&self) -> Option<&[u8]> {
         match self {
-            Slot::Kept(element) => element.name_bytes() == name.as_bytes(),
-            Slot::Changed(changed) => changed.name == name,
+            Slot::Kept(element) => Some(element.name_bytes()),
+            Slot::Changed(changed) => Some(changed.name.as_bytes()),
+            Slot::Gone => None,
         }
     }
 
@@ -337,6 +385,7 @@ impl<'a> Slot<'a> {
         match self {
             Slot::Kept(element) => Cow::Borrowed(element.name()),
             Slot::Changed(changed) => std::mem::take(&mut changed.name),
+            Slot::Gone => Cow::Borrowed(""),
         }
     }
 }

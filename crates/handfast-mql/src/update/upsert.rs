@@ -6,6 +6,8 @@
 //!
 //! Of a replacement, only `_id` comes from the filter. An `_id` that neither says is left to the caller.
 
+use std::collections::BTreeSet;
+
 use bson::RawDocumentBuf;
 
 use crate::element::{Boxed, elements, find};
@@ -90,10 +92,13 @@ fn equalities(filter: &Filter) -> Vec<(String, Boxed)> {
 fn base_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
     let mut fields: Vec<&(String, Boxed)> = equalities.iter().collect();
     fields.sort_by(|a, b| a.0.cmp(&b.0));
-    for (place, (path, _)) in fields.iter().enumerate() {
-        for (other, _) in fields.iter().take(place) {
-            check_apart(other, path)?;
+    let mut seen = BTreeSet::new();
+    for (path, _) in &fields {
+        let above = path.match_indices('.').filter_map(|(dot, _)| path.get(..dot));
+        if let Some(other) = above.chain([path.as_str()]).find(|other| seen.contains(other)) {
+            return Err(not_apart(other, path));
         }
+        seen.insert(path.as_str());
     }
     let (mut root, mut room) = (Container::empty_document(), Room::new(true));
     for (path, value) in fields {
@@ -102,15 +107,13 @@ fn base_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
     Ok(RawDocumentBuf::from_bytes(root.into_bytes(64, &room)?)?)
 }
 
-fn check_apart(one: &str, other: &str) -> Result<()> {
+fn not_apart(one: &str, other: &str) -> Error {
     let message = if one == other {
         format!("cannot infer query fields to set, path '{one}' is matched twice")
-    } else if other.strip_prefix(one).is_some_and(|rest| rest.starts_with('.')) {
-        format!("cannot infer query fields to set, both paths '{one}' and '{other}' are matched")
     } else {
-        return Ok(());
+        format!("cannot infer query fields to set, both paths '{one}' and '{other}' are matched")
     };
-    Err(Error::new(Code::NotSingleValueField, message))
+    Error::new(Code::NotSingleValueField, message)
 }
 
 fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, room: &mut Room) -> Result<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::{Bson, DateTime, Document, doc};
 use handfast_store::IndexSpec;
 
-use super::Token;
+use super::fence::Mark;
 use crate::steps::{Steps, raw};
 use crate::{Error, Result, Round};
 
@@ -16,7 +16,7 @@ pub struct Memory {
     pub tokens_field: String,
     /// The field of the date of the last update, by the store's clock.
     pub date_field: String,
-    /// Tokens per document at most, 12 bytes and a few more each. See the module's documentation for what is safe.
+    /// Tokens per document at most, 12 bytes and a few more each (of a step of a job some 80). See the module's documentation for what is safe.
     pub tokens_max: u32,
 }
 
@@ -27,19 +27,31 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The filter of a document that has not applied the token.
-    pub(super) fn unless_applied(&self, id: &Bson, token: Token) -> Document {
-        doc! { "_id": id.clone(), &self.tokens_field: { "$ne": token } }
+    /// The filter of a document that has not applied it, and in which nobody later has written.
+    pub(super) fn unless_applied<'a>(&self, id: &Bson, mark: impl Into<Mark<'a>>) -> Document {
+        let mark = mark.into();
+        match mark.fenced() {
+            None => doc! { "_id": id.clone(), &self.tokens_field: { "$ne": mark.made() } },
+            Some(fenced) => doc! {
+                "_id": id.clone(),
+                "$nor": [{ &self.tokens_field: mark.made() }, { &self.tokens_field: fenced }],
+            },
+        }
     }
 
     /// The filter of a document that has.
-    pub(super) fn if_applied(&self, id: &Bson, token: Token) -> Document {
-        doc! { "_id": id.clone(), &self.tokens_field: token }
+    pub(super) fn if_applied<'a>(&self, id: &Bson, mark: impl Into<Mark<'a>>) -> Document {
+        doc! { "_id": id.clone(), &self.tokens_field: mark.into().made() }
     }
 
-    /// The part of an update that remembers the token.
-    pub(super) fn remember(&self, token: Token) -> Document {
-        let last = doc! { "$each": [token], "$slice": -i64::from(self.tokens_max) };
+    /// The filter of a document in which somebody later has written; none if nobody can be.
+    pub(super) fn if_fenced(&self, id: &Bson, mark: Mark<'_>) -> Option<Document> {
+        Some(doc! { "_id": id.clone(), &self.tokens_field: mark.fenced()? })
+    }
+
+    /// The part of an update that remembers it.
+    pub(super) fn remember<'a>(&self, mark: impl Into<Mark<'a>>) -> Document {
+        let last = doc! { "$each": [mark.into().written()], "$slice": -i64::from(self.tokens_max) };
         doc! { "$push": { &self.tokens_field: last }, "$currentDate": { &self.date_field: true } }
     }
 

@@ -36,6 +36,7 @@
 //! Source: seed 4 ("How to write resilient applications"); the list of applied tokens is ours, because without it a
 //! late copy of step 1 puts the token back, and the clean-up counts it again.
 
+mod fence;
 mod memory;
 mod once;
 mod two_step;
@@ -44,6 +45,9 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use handfast_store::IdSource;
 
+use crate::metrics::Event;
+
+pub use fence::Fence;
 pub use memory::Memory;
 pub use once::ExactlyOnce;
 pub use two_step::{TwoStep, TwoStepOptions};
@@ -78,12 +82,25 @@ pub enum Outcome {
     Missing,
     /// The guard does not hold: nothing was changed, and the token is not used up.
     Refused,
+    /// Somebody else has the work now, and has written here: nothing was changed. Only with a [`Fence`].
+    Fenced,
 }
 
 impl Outcome {
     /// Whether the update is in, exactly once.
     pub fn is_applied(self) -> bool {
         matches!(self, Outcome::Applied | Outcome::AlreadyApplied)
+    }
+
+    /// What counters call it.
+    fn counted(self) -> Event {
+        match self {
+            Outcome::Applied => Event::UpdateApplied,
+            Outcome::AlreadyApplied => Event::UpdateRepeated,
+            Outcome::Missing => Event::UpdateMissing,
+            Outcome::Refused => Event::UpdateRefused,
+            Outcome::Fenced => Event::UpdateFenced,
+        }
     }
 }
 

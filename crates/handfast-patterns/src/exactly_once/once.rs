@@ -6,7 +6,9 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, Namespace, Sources};
 
-use super::{Change, Memory, Outcome, Token};
+use super::fence::Mark;
+use super::{Change, Fence, Memory, Outcome, Token};
+use crate::metrics::{self, Span};
 use crate::steps::{Steps, is_duplicate_of};
 use crate::update::merged;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
@@ -81,17 +83,59 @@ impl ExactlyOnce {
     /// # Cancellation
     /// As if the answer got lost: call again with the same token.
     pub async fn apply(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
-        let id = id.into();
-        let mut filter = self.memory.unless_applied(&id, token);
+        self.apply_marked(token.into(), id.into(), change).await
+    }
+
+    /// Applies the change as a step of some work, once for the document: unless this step was made by anybody who has had the work, or
+    /// somebody has written here who got it later. [`JobContext::guard`](crate::JobContext::guard) is this for the handlers of a queue.
+    ///
+    /// # Errors
+    /// As [`ExactlyOnce::apply`]: call again in the same words.
+    ///
+    /// # Cancellation
+    /// As if the answer got lost.
+    pub async fn apply_fenced(
+        &self,
+        fence: Fence,
+        step: &str,
+        id: impl Into<Bson>,
+        change: &Change,
+    ) -> Result<Outcome> {
+        self.apply_marked(Mark::Step(fence, step), id.into(), change).await
+    }
+
+    /// Keeps everybody from the document who had the work before: what is read afterwards is not changed by them any more.
+    ///
+    /// # Errors
+    /// As [`ExactlyOnce::apply_fenced`].
+    pub async fn fence(&self, fence: Fence, id: impl Into<Bson>) -> Result<Outcome> {
+        self.apply_marked(Mark::Fence(fence), id.into(), &Change::new(Document::new())).await
+    }
+
+    async fn apply_marked(&self, mark: Mark<'_>, id: Bson, change: &Change) -> Result<Outcome> {
+        let clock = &*self.sources.clock;
+        let begun = clock.elapsed();
+        let outcome = self.apply_uncounted(mark, id, change).await?;
+        metrics::took_since(Span::Update, self.steps.namespace(), (clock, begun));
+        metrics::count(outcome.counted(), self.steps.namespace(), 1);
+        Ok(outcome)
+    }
+
+    async fn apply_uncounted(&self, mark: Mark<'_>, id: Bson, change: &Change) -> Result<Outcome> {
+        let mut filter = self.memory.unless_applied(&id, mark);
         if let Some(guard) = change.guard() {
             filter = doc! { "$and": [filter, guard.clone()] };
         }
-        let update = merged(&change.update, &self.memory.remember(token))?;
+        let remember = self.memory.remember(mark);
+        let update = match mark {
+            Mark::Fence(_) => remember,
+            Mark::Token(_) | Mark::Step(..) => merged(&change.update, &remember)?,
+        };
         for _ in 0..RACES_MAX {
             if self.send(&filter, &update, change.inserts()).await? {
                 return Ok(Outcome::Applied);
             }
-            if let Some(outcome) = self.why_nothing_matched(&id, token, change).await? {
+            if let Some(outcome) = self.why_nothing_matched(&id, mark, change).await? {
                 return Ok(outcome);
             }
         }
@@ -112,8 +156,14 @@ impl ExactlyOnce {
     }
 
     /// None if it would match now.
-    async fn why_nothing_matched(&self, id: &Bson, token: Token, change: &Change) -> Result<Option<Outcome>> {
-        if self.steps.find_one(&self.memory.if_applied(id, token)).await?.is_some() {
+    async fn why_nothing_matched(&self, id: &Bson, mark: Mark<'_>, change: &Change) -> Result<Option<Outcome>> {
+        // Before whether it was made: who is fenced off must know, whatever it has done before.
+        if let Some(fenced) = self.memory.if_fenced(id, mark)
+            && self.steps.find_one(&fenced).await?.is_some()
+        {
+            return Ok(Some(Outcome::Fenced));
+        }
+        if self.steps.find_one(&self.memory.if_applied(id, mark)).await?.is_some() {
             return Ok(Some(Outcome::AlreadyApplied));
         }
         if change.inserts() {

@@ -9,6 +9,7 @@ use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 use tracing::Instrument;
 
 use super::{Change, Memory, Outcome, Token};
+use crate::metrics::{self, Event, Span};
 use crate::steps::{Steps, is_duplicate_of, raw};
 use crate::update::merged;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
@@ -110,7 +111,15 @@ impl TwoStep {
     /// # Cancellation
     /// As if the answer got lost.
     pub async fn apply(&self, token: Token, id: impl Into<Bson>) -> Result<Outcome> {
-        let id = id.into();
+        let clock = &*self.sources.clock;
+        let begun = clock.elapsed();
+        let outcome = self.apply_uncounted(token, id.into()).await?;
+        metrics::took_since(Span::Update, self.steps.namespace(), (clock, begun));
+        metrics::count(outcome.counted(), self.steps.namespace(), 1);
+        Ok(outcome)
+    }
+
+    async fn apply_uncounted(&self, token: Token, id: Bson) -> Result<Outcome> {
         for _ in 0..RACES_MAX {
             if self.announce(token, &id).await? {
                 return self.settle(token, &id).await;
@@ -168,7 +177,10 @@ impl TwoStep {
         for (id, token) in left {
             let span = tracing::info_span!("exactly_once.clean_up", %id, token = %token.0);
             match self.settle(token, &id).instrument(span.clone()).await {
-                Ok(_) => round.done += 1,
+                Ok(outcome) => {
+                    metrics::count(Event::TokenSettled, self.steps.namespace(), u64::from(outcome == Outcome::Applied));
+                    round.done += 1;
+                }
                 Err(error) => {
                     let _in_span = span.enter();
                     tracing::warn!(%error, "a left-over token could not be finished, it is tried again later");
@@ -205,6 +217,18 @@ impl TwoStep {
     /// Those of the store.
     pub async fn forget(&self, age: Duration, batch: u32) -> Result<Round> {
         self.options.memory.forget(&self.steps, self.sources.clock.now(), age, batch).await
+    }
+
+    /// Forgets in the background.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_forget(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let two_step = self.clone();
+        Runner::spawn("exactly_once.forget", &self.sources, options, cancel, move |batch| {
+            let two_step = two_step.clone();
+            async move { two_step.forget(age, batch).await }
+        })
     }
 
     /// Cleans up in the background.

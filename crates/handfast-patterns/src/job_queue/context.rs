@@ -4,7 +4,7 @@ use bson::Bson;
 use bson::oid::ObjectId;
 
 use super::{Held, Job, JobQueue};
-use crate::{CancellationToken, Change, ExactlyOnce, Outcome, Result, Token};
+use crate::{CancellationToken, Change, ExactlyOnce, Outcome, Result};
 
 /// The job that a handler works on.
 #[derive(Clone)]
@@ -39,12 +39,29 @@ impl JobContext {
         self.queue.renew(&self.job, Some(progress.into())).await
     }
 
-    /// Changes a document once for this job, however often, and by how many workers, the job is done: also by one that has
-    /// lost it and does not know.
+    /// Changes a document as a step of this job: once for each name of a step, however often, and by how many workers, the job is
+    /// done. A worker that has lost the job and does not know is kept away from documents that the next one has written to
+    /// ([`Outcome::Fenced`]): it should stop. A step that was applied before ([`Outcome::AlreadyApplied`]) writes nothing, and so keeps no
+    /// earlier claim from the document: [`JobContext::fence`] does.
     ///
     /// # Errors
-    /// Those of [`ExactlyOnce::apply`].
-    pub async fn guard(&self, documents: &ExactlyOnce, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
-        documents.apply(Token(self.job.id), id, change).await
+    /// Those of [`ExactlyOnce::apply_fenced`].
+    pub async fn guard(
+        &self,
+        step: &str,
+        documents: &ExactlyOnce,
+        id: impl Into<Bson>,
+        change: &Change,
+    ) -> Result<Outcome> {
+        documents.apply_fenced(self.job.fence(), step, id, change).await
+    }
+
+    /// Keeps workers from a document that had this job before. For a change that is computed from what the document says: fence it
+    /// off, read it, change it.
+    ///
+    /// # Errors
+    /// Those of [`ExactlyOnce::fence`].
+    pub async fn fence(&self, documents: &ExactlyOnce, id: impl Into<Bson>) -> Result<Outcome> {
+        documents.fence(self.job.fence(), id).await
     }
 }

@@ -7,7 +7,11 @@ use bson::{Bson, doc};
 
 use super::requests::{self, Leave};
 use super::{Job, JobQueue, JobState};
-use crate::Result;
+use crate::metrics::Event;
+use crate::{Error, Result};
+
+/// How often a job is looked for that workers take and give back meanwhile.
+const RACES_MAX: u32 = 16;
 
 /// Whether a worker still has its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +19,8 @@ use crate::Result;
 pub enum Held {
     /// It does, and what it wrote is written.
     Yes,
-    /// It does, and somebody wants the job canceled: stop, and call [`JobQueue::give_up`].
+    /// It does, and somebody wants the job canceled: stop, and call [`JobQueue::give_up`]. What would let the job be done again
+    /// ([`JobQueue::fail`], [`JobQueue::snooze`], [`JobQueue::release`]) has ended it as canceled instead.
     CancelWanted,
     /// Its claim is over: somebody else has the job, or had it. Nothing was written.
     Lost,
@@ -31,7 +36,10 @@ impl JobQueue {
         let held = requests::held(self.fields(), job.id, claim);
         // To say it twice is to say it later.
         Ok(match self.jobs.find_and_update(&held, &requests::renew(self.fields(), progress)).await? {
-            None => Held::Lost,
+            None => {
+                self.count(Event::JobLost, 1);
+                Held::Lost
+            }
             Some(now) if self.read(&now)?.cancel => Held::CancelWanted,
             Some(_) => Held::Yes,
         })
@@ -83,43 +91,74 @@ impl JobQueue {
     }
 
     async fn leave(&self, job: &Job, leave: &Leave) -> Result<Held> {
+        let held = self.leave_uncounted(job, leave).await?;
+        let event = match held {
+            Held::Yes => leave.counted(),
+            Held::CancelWanted => Leave::canceled().counted(),
+            Held::Lost => Event::JobLost,
+        };
+        self.count(event, 1);
+        Ok(held)
+    }
+
+    async fn leave_uncounted(&self, job: &Job, leave: &Leave) -> Result<Held> {
+        let (fields, from) = (self.fields(), JobState::Processing);
         let Some(claim) = job.claim() else { return Ok(Held::Lost) };
-        let Some(update) = requests::leave(self.fields(), JobState::Processing, leave) else { return Ok(Held::Lost) };
-        if self.jobs.update_one(&requests::held(self.fields(), job.id, claim), &update).await? {
+        let Some(update) = requests::leave(fields, from, leave) else { return Ok(Held::Lost) };
+        if leave.returns() {
+            let wanted = |canceled| requests::held_and_wanted(fields, job.id, claim, canceled);
+            if self.jobs.update_one(&wanted(false), &update).await? {
+                return Ok(Held::Yes);
+            }
+            if let Some(canceled) = requests::leave(fields, from, &Leave::canceled())
+                && self.jobs.update_one(&wanted(true), &canceled).await?
+            {
+                return Ok(Held::CancelWanted);
+            }
+        } else if self.jobs.update_one(&requests::held(fields, job.id, claim), &update).await? {
             return Ok(Held::Yes);
         }
         // The attempt before, whose answer got lost, was perhaps carried out. Then nobody has taken the claim from the job.
         let by_this_claim = doc! {
             "_id": job.id,
-            &self.fields().state: { "$ne": JobState::Processing.name() },
-            format!("{}.claim", self.fields().worker): claim,
+            &fields.state: { "$ne": from.name() },
+            fields.of_worker(&fields.claim): claim,
         };
-        Ok(if self.jobs.find_one(&by_this_claim).await?.is_some() { Held::Yes } else { Held::Lost })
+        Ok(match self.jobs.find_one(&by_this_claim).await? {
+            None => Held::Lost,
+            Some(now) if leave.returns() && self.read(&now)?.is_canceled() => Held::CancelWanted,
+            Some(_) => Held::Yes,
+        })
     }
 
-    /// Does not let a job be done any more. One that a worker has is stopped when the worker next says that it is at it;
-    /// what its handler has done until then is done. Says whether there was anything to cancel.
+    /// Does not let a job be done any more. One that a worker has is stopped when the worker next says that it is at it, or lets go of
+    /// it; what its handler has done until then is done. Says whether there was anything to cancel.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store; [`Error::Contended`] if workers take the job and give it back again and again.
     pub async fn cancel(&self, id: ObjectId) -> Result<bool> {
         let fields = self.fields();
-        let canceled = Leave::GivenUp { error: "canceled".to_owned() };
-        if let Some(update) = requests::leave(fields, JobState::Todo, &canceled) {
-            let waiting = doc! { "_id": id, &fields.state: JobState::Todo.name() };
+        let canceled = Leave::canceled();
+        let Some(update) = requests::leave(fields, JobState::Todo, &canceled) else { return Ok(false) };
+        let waiting = doc! { "_id": id, &fields.state: JobState::Todo.name() };
+        let claimed = doc! { "_id": id, &fields.state: JobState::Processing.name() };
+        for _ in 0..RACES_MAX {
             if self.jobs.update_one(&waiting, &update).await? {
+                self.count(canceled.counted(), 1);
                 return Ok(true);
             }
+            if self.jobs.update_one(&claimed, &doc! { "$set": { &fields.cancel: true } }).await? {
+                return Ok(true);
+            }
+            let Some(job) = self.show(id).await? else { return Ok(false) };
+            match job.state {
+                // The attempt before, whose answer got lost, was perhaps carried out.
+                JobState::Done | JobState::Failed => return Ok(job.is_canceled()),
+                // It was with a worker at the first look, and waited at the second.
+                JobState::Todo | JobState::Processing => {}
+            }
         }
-        let claimed = doc! { "_id": id, &fields.state: JobState::Processing.name() };
-        if self.jobs.update_one(&claimed, &doc! { "$set": { &fields.cancel: true } }).await? {
-            return Ok(true);
-        }
-        // The attempt before, whose answer got lost, was perhaps carried out.
-        Ok(self
-            .show(id)
-            .await?
-            .is_some_and(|job| job.state == JobState::Failed && job.error.as_deref() == Some("canceled")))
+        Err(Error::Contended { what: "a job was claimed and given back".to_owned(), attempts: RACES_MAX })
     }
 
     /// Lets a dead letter be done after all, with all its attempts again. Says whether it was one.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {_id, ts, state: TODO, type: "ADD_FRIEND", details: {users: [A, B]}, undone: 1, attempts: 0, priority: 0, runAt: ts}
-//!   claim     find-and-modify, the first that is due   -> state: PROCESSING, worker: {name, ts, claim: fresh}
+//!   claim     find-and-modify, the first that is due   -> state: PROCESSING, worker: {name, ts, claim: fresh}, claims + 1
 //!   renew     while the handler works                  -> worker.ts: now
 //!   complete                                           -> state: DONE, result; undone is gone
 //!   fail                                               -> state: TODO, attempts + 1, runAt: later;  or FAILED
@@ -14,7 +14,14 @@
 //! A worker that was slow for too long has lost its job, and does not know. So every claim writes a fresh *claim id*, and
 //! every later write of the worker matches on it: neither the state nor the worker's name nor a number of attempts would
 //! do, as the same worker may have claimed the same job again. What the handler writes elsewhere has its fence in
-//! [`JobContext::guard`]: an update that is made once for each job and document, whoever comes first.
+//! [`JobContext::guard`]: an update that is made once for each job, step and document, and not by a worker after one that claimed the job
+//! later has written there. A claim id says of two claims only that they differ, so claims are numbered as well.
+//!
+//! # Limits over all workers
+//!
+//! A queue whose [`Limits`] say so lets at most so many jobs run at once, whoever claims them: each claim also takes one of so many
+//! *slots*, and a unique index lets one job have a slot. It is free again when the job leaves its worker, also by the reclaimer. How
+//! many are begun within a time is counted in a document beside the queue, before the claim.
 //!
 //! # What can go wrong, and what then
 //!
@@ -25,6 +32,7 @@
 //! | a worker dies, anywhere | [`JobQueue::reclaim`] returns the job after the lease, and counts a crash, not a failure |
 //! | complete, fail: the answer is lost | sent again; if nothing matches the job says whether it was this claim that ended it |
 //! | a slow worker beside a new one | the slow one's writes match nothing; its handler is stopped at the next renewal |
+//! | a worker dies after it was counted, before its claim | one job less is begun in that time |
 //! | a copy of a claim arrives late | it takes a job for nobody, which comes back after the lease |
 //! | a copy of any other request arrives late | its filter has a claim or a state that is over, or an id that is there |
 //!
@@ -33,9 +41,12 @@
 //!
 //! Source: seed 0 (solution 2).
 
+mod claim;
 mod context;
 mod finish;
+mod limits;
 mod options;
+mod passed;
 mod record;
 mod requests;
 mod schedule;
@@ -45,26 +56,30 @@ mod sweep;
 mod tests;
 mod worker;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{DateTime, Document, doc};
+use handfast_mql::Code;
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
 pub use context::JobContext;
 pub use finish::Held;
+pub use limits::Limits;
 pub use options::{Backoff, JobFields, JobQueueOptions, NewJob};
 pub use record::{Job, WorkerMark};
-pub use schedule::{Missed, Schedule, Schedules};
+pub use schedule::{Missed, Schedule, ScheduleFields, Schedules};
 pub use state::{JobEvent, JobState, NoJobState};
 pub use worker::{Drained, JobError, RateLimit, Worker, WorkerCounts, WorkerOptions, Working};
 
+use crate::metrics::{self, Event, Level};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
-use crate::{Error, Result};
+use crate::{CancellationToken, Error, Result, Runner, RunnerOptions};
 
-/// Candidates that a claim in an ordered queue looks at.
-const CANDIDATES: u32 = 16;
+/// Jobs that are looked for with one request.
+const LOOK_MAX: usize = 500;
 
 /// What became of a job that was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +103,9 @@ pub struct Depth {
     pub silent: u64,
     /// Dead letters.
     pub failed: u64,
+    /// Documents that wait as if they were jobs, and are none: nobody claims them. Somebody else has written them. Those with a date to be
+    /// run at are among those that are due, or scheduled, too.
+    pub foreign: u64,
     /// How long the job has been due that has been due for longest.
     pub oldest_due: Option<Duration>,
 }
@@ -126,25 +144,45 @@ pub struct JobQueue {
     jobs: Steps,
     sources: Sources,
     options: Arc<JobQueueOptions>,
+    /// The store is known to keep keys of some documents apart: of those that have one.
+    keys: bool,
 }
 
 impl JobQueue {
     /// The queue in this collection; creates its indexes. Jobs that are over cost their `_id` and their date alone.
     ///
+    /// A store without sparse indexes (FerretDB) cannot keep apart the keys of those jobs that have one. It may have a queue all the same,
+    /// without what needs that: unique jobs, an order, and a limit to jobs at the same time.
+    ///
     /// # Errors
-    /// Those of the store; settings that make no sense.
+    /// Those of the store; settings that make no sense, or need indexes that the store cannot have.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
         sources: Sources,
         options: JobQueueOptions,
     ) -> Result<Self> {
-        let queue = JobQueue::attach(store, namespace, sources, options)?;
-        queue.jobs.create_indexes(queue.indexes()?).await?;
+        let mut queue = JobQueue::attach(store, namespace, sources, options)?;
+        let (searched, unique) = queue.indexes()?;
+        let all = searched.iter().chain(&unique).cloned();
+        match queue.jobs.create_indexes(all).await {
+            Err(Error::Store(error)) if error.code() == Code::CommandNotSupported => {
+                let JobQueueOptions { ordered, limits, .. } = &*queue.options;
+                if *ordered || limits.concurrency.is_some() {
+                    let why = "this store has no sparse unique indexes, and without them no queue with an order or a concurrency";
+                    return Err(Error::invalid(format!("{why}: {error}")));
+                }
+                queue.jobs.create_indexes(searched).await?;
+            }
+            created => {
+                created?;
+                queue.keys = true;
+            }
+        }
         Ok(queue)
     }
 
-    /// The same queue for those who only look: creates no indexes.
+    /// The same queue for those who only look: creates no indexes, and so takes no unique jobs, which one of them keeps apart.
     ///
     /// # Errors
     /// Settings that make no sense.
@@ -161,28 +199,33 @@ impl JobQueue {
         if options.attempts_max == 0 || options.crashes_max == 0 {
             return Err(Error::invalid("a job needs at least one attempt, and one crash to be given up for"));
         }
-        Ok(JobQueue { jobs: Steps::new(store, namespace), sources, options: Arc::new(options) })
+        options.limits.check()?;
+        Ok(JobQueue { jobs: Steps::new(store, namespace), sources, options: Arc::new(options), keys: false })
     }
 
-    fn indexes(&self) -> Result<Vec<IndexSpec>> {
+    /// Those by which jobs are found, and those that keep keys apart.
+    fn indexes(&self) -> Result<(Vec<IndexSpec>, Vec<IndexSpec>)> {
         let fields = self.fields();
-        let only = |state: JobState| raw(&doc! { &fields.state: state.name() }).map(Some);
+        // With the state in front, so that a store finds them who is asked for the state alone: how many there are.
+        let of = |state: JobState, then: Document| {
+            let mut key = doc! { &fields.state: 1 };
+            key.extend(then);
+            let partial_filter = Some(raw(&doc! { &fields.state: state.name() })?);
+            Ok::<_, Error>(IndexSpec { partial_filter, ..IndexSpec::new(raw(&key)?) })
+        };
         let new = |key: Document| raw(&key).map(IndexSpec::new);
         let sparse = |field: &String| Ok::<_, Error>(IndexSpec { sparse: true, ..new(doc! { field: 1 })? });
         let unique = |field: &String| Ok::<_, Error>(IndexSpec { unique: true, ..sparse(field)? });
-        Ok(vec![
-            IndexSpec { partial_filter: only(JobState::Todo)?, ..new(requests::claim_order(fields))? },
-            IndexSpec {
-                partial_filter: only(JobState::Processing)?,
-                ..new(doc! { format!("{}.ts", fields.worker): 1 })?
-            },
+        let searched = vec![
+            of(JobState::Todo, requests::claim_order(fields))?,
+            of(JobState::Processing, doc! { fields.of_worker(&fields.ts): 1 })?,
+            of(JobState::Failed, doc! { &fields.ts: 1 })?,
             sparse(&fields.undone)?,
             sparse(&fields.finished_at)?,
             sparse(&fields.order)?,
-            unique(&fields.unique)?,
-            unique(&fields.unique_window)?,
-            unique(&fields.running)?,
-        ])
+        ];
+        let keys = [&fields.unique, &fields.unique_window, &fields.running, &fields.slot];
+        Ok((searched, keys.into_iter().map(unique).collect::<Result<_>>()?))
     }
 
     /// The same queue on another store. Within an open transaction a job is enqueued if and only if it commits.
@@ -194,17 +237,16 @@ impl JobQueue {
     /// Puts a job into the queue.
     ///
     /// # Errors
-    /// Those of the store; an order in a queue that is not ordered.
+    /// Those of the store; an order in a queue that is not ordered; a unique key on a store that cannot keep it apart, or in a queue that
+    /// was attached.
     ///
     /// # Cancellation
     /// The job may be in. Who must know gives it an id ([`NewJob::with_id`]) and enqueues it again.
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
-        if job.order.is_some() && !self.options.ordered {
-            return Err(Error::invalid("a job with an order needs a queue that is ordered"));
-        }
+        self.check(&job)?;
         let id = job.id.unwrap_or_else(|| self.sources.ids.object_id());
         let fields = self.fields();
-        match self.jobs.insert(&job.to_document(fields, id, self.now())).await {
+        let enqueued = match self.jobs.insert(&job.to_document(fields, id, self.now())).await {
             Ok(Added::New | Added::There) => Ok(Enqueued::New(id)),
             Err(Error::Store(error))
                 if is_duplicate_of(&error, &fields.unique) || is_duplicate_of(&error, &fields.unique_window) =>
@@ -214,86 +256,65 @@ impl JobQueue {
                 Ok(if ours { Enqueued::New(id) } else { Enqueued::Duplicate })
             }
             Err(error) => Err(error),
-        }
-    }
-
-    /// Puts several jobs into the queue, one after the other.
-    ///
-    /// # Errors
-    /// As [`JobQueue::enqueue`]; the jobs before the one that failed are in.
-    pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Vec<Enqueued>> {
-        let mut enqueued = Vec::new();
-        for job in jobs {
-            enqueued.push(self.enqueue(job).await?);
-        }
+        }?;
+        self.count_enqueued(&[enqueued]);
         Ok(enqueued)
     }
 
-    /// Takes the job that is first: by priority, then by its time, then by its age. Nobody else has it until the lease is
-    /// over. [`Worker`] does this and all that follows; this is for programs with workers of their own.
+    /// Puts several jobs into the queue with one request for 500 of them.
     ///
     /// # Errors
-    /// Those of the store. A job may have been claimed; it comes back after the lease.
-    ///
-    /// # Cancellation
-    /// As after an error.
-    pub async fn claim(&self, worker: &str, kinds: &[String]) -> Result<Option<Job>> {
-        let due = requests::due(self.fields(), kinds, self.now());
-        if !self.options.ordered {
-            return self.claim_first(worker, &due, None).await;
+    /// As [`JobQueue::enqueue`]; some of the jobs may be in.
+    pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Vec<Enqueued>> {
+        let (mut ids, mut documents) = (Vec::new(), Vec::new());
+        for job in jobs {
+            self.check(&job)?;
+            let id = job.id.unwrap_or_else(|| self.sources.ids.object_id());
+            documents.push(job.to_document(self.fields(), id, self.now()));
+            ids.push(id);
         }
-        for candidate in self.jobs.find(&due, &requests::claim_order(self.fields()), CANDIDATES).await? {
-            let candidate = self.read(&candidate)?;
-            if !self.is_first_of_its_order(&candidate).await? {
-                continue;
-            }
-            let mut filter = due.clone();
-            filter.insert("_id", candidate.id);
-            match self.claim_first(worker, &filter, candidate.order.as_deref()).await {
-                Ok(Some(job)) => return Ok(Some(job)),
-                // Somebody else has it, or another one of its order.
-                Ok(None) => {}
-                Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().running) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Takes several jobs, at most `count`.
-    ///
-    /// # Errors
-    /// As [`JobQueue::claim`].
-    pub async fn claim_many(&self, worker: &str, kinds: &[String], count: u32) -> Result<Vec<Job>> {
-        let mut claimed = Vec::new();
-        for _ in 0..count {
-            match self.claim(worker, kinds).await? {
-                Some(job) => claimed.push(job),
-                None => break,
+        let refused = self.jobs.insert_all(&documents).await?;
+        let mut enqueued: Vec<_> = ids.iter().copied().map(Enqueued::New).collect();
+        for some in refused.chunks(LOOK_MAX) {
+            // Those whose `_id` is there were enqueued before, or by an attempt whose answer got lost.
+            let of_refused: Vec<_> = some.iter().filter_map(|place| ids.get(*place)).collect();
+            let there = self.jobs.find(&doc! { "_id": { "$in": of_refused } }, &doc! {}, LOOK_MAX as u32).await?;
+            let there: HashSet<_> = there.iter().filter_map(|job| job.get_object_id("_id").ok()).collect();
+            for place in some {
+                if let (Some(id), Some(job)) = (ids.get(*place), enqueued.get_mut(*place))
+                    && !there.contains(id)
+                {
+                    *job = Enqueued::Duplicate;
+                }
             }
         }
-        Ok(claimed)
+        self.count_enqueued(&enqueued);
+        Ok(enqueued)
     }
 
-    async fn claim_first(&self, worker: &str, filter: &Document, order: Option<&str>) -> Result<Option<Job>> {
-        let claim = self.sources.ids.object_id();
-        let update = requests::claim(self.fields(), worker, claim, order);
-        let sort = requests::claim_order(self.fields());
-        // If the first attempt was carried out, the second would claim another job.
-        let ours = doc! {
-            &self.fields().state: JobState::Processing.name(),
-            format!("{}.claim", self.fields().worker): claim,
-        };
-        let claimed = self.jobs.find_first_and_update((filter, &sort), &update, &ours).await?;
-        claimed.map(|job| self.read(&job)).transpose()
+    fn count_enqueued(&self, enqueued: &[Enqueued]) {
+        let duplicates = enqueued.iter().filter(|job| **job == Enqueued::Duplicate).count() as u64;
+        self.count(Event::JobDuplicate, duplicates);
+        self.count(Event::JobEnqueued, enqueued.len() as u64 - duplicates);
     }
 
-    async fn is_first_of_its_order(&self, job: &Job) -> Result<bool> {
-        let Some(order) = &job.order else { return Ok(true) };
-        let fields = self.fields();
-        let same = doc! { &fields.order: order, &fields.undone: 1 };
-        let first = self.jobs.find(&same, &doc! { &fields.ts: 1, "_id": 1 }, 1).await?;
-        Ok(first.first().is_none_or(|first| first.get_object_id("_id").is_ok_and(|id| id == job.id)))
+    fn check(&self, job: &NewJob) -> Result<()> {
+        if job.unique.is_some() {
+            self.check_keys("unique jobs")?;
+        }
+        if job.order.is_some() && !self.options.ordered {
+            return Err(Error::invalid("a job with an order needs a queue that is ordered"));
+        }
+        Ok(())
+    }
+
+    /// That keys are kept apart, which this needs.
+    fn check_keys(&self, what: &str) -> Result<()> {
+        if self.keys {
+            return Ok(());
+        }
+        let why = "this store has no sparse unique indexes, or the queue was attached and not opened";
+        Err(Error::invalid(format!("{why}: without them there are no {what}")))
     }
 
     /// A job as its document says.
@@ -309,12 +330,21 @@ impl JobQueue {
     /// # Errors
     /// As [`JobQueue::show`].
     pub async fn list(&self, state: JobState, limit: u32) -> Result<Vec<Job>> {
-        let fields = self.fields();
-        let found = self.jobs.find(&doc! { &fields.state: state.name() }, &doc! { &fields.ts: 1 }, limit).await?;
-        found.iter().map(|job| self.read(job)).collect()
+        self.look(state, limit).await?.into_iter().collect()
     }
 
-    /// How full the queue is.
+    /// The same for who looks at a queue that others may have written to: a document that is none of a job is an error in its
+    /// place, and does not hide the others.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn look(&self, state: JobState, limit: u32) -> Result<Vec<Result<Job>>> {
+        let fields = self.fields();
+        let found = self.jobs.find(&doc! { &fields.state: state.name() }, &doc! { &fields.ts: 1 }, limit).await?;
+        Ok(found.iter().map(|job| self.read(job)).collect())
+    }
+
+    /// How full the queue is. The gauges of [`metrics`] say so afterwards.
     ///
     /// # Errors
     /// Those of the store.
@@ -323,16 +353,48 @@ impl JobQueue {
         let todo = |when: Document| doc! { &fields.state: JobState::Todo.name(), &fields.run_at: when };
         let due = todo(doc! { "$lte": now });
         let oldest = self.jobs.find(&due, &doc! { &fields.run_at: 1 }, 1).await?;
-        let oldest = oldest.first().map(|job| self.read(job)).transpose()?;
-        let age = |since: DateTime| now.timestamp_millis().saturating_sub(since.timestamp_millis());
-        Ok(Depth {
+        // A document that is none of a job must not hide how full the queue is.
+        let oldest = oldest.first().and_then(|job| job.get_datetime(&fields.run_at).ok());
+        let age = |since: &DateTime| now.timestamp_millis().saturating_sub(since.timestamp_millis());
+        let depth = Depth {
             due: self.jobs.count(&due).await?,
             scheduled: self.jobs.count(&todo(doc! { "$gt": now })).await?,
             processing: self.jobs.count(&doc! { &fields.state: JobState::Processing.name() }).await?,
             silent: self.jobs.count(&requests::silent(fields, self.ago(self.options.lease))).await?,
             failed: self.jobs.count(&doc! { &fields.state: JobState::Failed.name() }).await?,
-            oldest_due: oldest.map(|job| Duration::from_millis(u64::try_from(age(job.run_at)).unwrap_or(0))),
+            foreign: self.jobs.count(&requests::foreign(fields)).await?,
+            oldest_due: oldest.map(|since| Duration::from_millis(u64::try_from(age(since)).unwrap_or(0))),
+        };
+        let namespace = self.jobs.namespace();
+        for (state, jobs) in [
+            ("due", depth.due),
+            ("scheduled", depth.scheduled),
+            ("processing", depth.processing),
+            ("silent", depth.silent),
+            ("failed", depth.failed),
+            ("foreign", depth.foreign),
+        ] {
+            metrics::level(Level::Jobs(state), namespace, jobs as f64);
+        }
+        metrics::age(Level::OldestDue, namespace, depth.oldest_due);
+        Ok(depth)
+    }
+
+    /// Looks at the depth in the background, for the gauges of [`metrics`].
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_depth(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let queue = self.clone();
+        Runner::spawn_look("job_queue.depth", &self.sources, options, cancel, move || {
+            let queue = queue.clone();
+            async move { queue.depth().await }
         })
+    }
+
+    /// Something happened to jobs of this queue.
+    fn count(&self, event: Event, jobs: u64) {
+        metrics::count(event, self.jobs.namespace(), jobs);
     }
 
     fn fields(&self) -> &JobFields {

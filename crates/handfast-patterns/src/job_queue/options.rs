@@ -6,6 +6,7 @@ use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document};
 use serde::Serialize;
 
+use super::Limits;
 use crate::fields::field_names;
 use crate::runner::jittered;
 use crate::{Error, Result};
@@ -23,6 +24,8 @@ pub struct JobQueueOptions {
     pub backoff: Backoff,
     /// Jobs may have an order ([`NewJob::in_order`]); each claim then costs some more operations.
     pub ordered: bool,
+    /// What all workers together may do.
+    pub limits: Limits,
     /// Names of fields.
     pub fields: JobFields,
 }
@@ -35,6 +38,7 @@ impl Default for JobQueueOptions {
             crashes_max: 5,
             backoff: Backoff::default(),
             ordered: false,
+            limits: Limits::default(),
             fields: JobFields::default(),
         }
     }
@@ -69,7 +73,7 @@ impl Backoff {
 field_names! {
     /// Names of fields.
     pub struct JobFields {
-        /// When it was enqueued.
+        /// When it was enqueued. Of a worker: when it last said that it is at it.
         ts: "ts",
         /// Where it is.
         state: "state",
@@ -79,12 +83,18 @@ field_names! {
         details: "details",
         /// Who has it, or had it: `{name, ts, claim}`.
         worker: "worker",
+        /// Of a worker: its name.
+        worker_name: "name",
+        /// Of a worker: its claim, fresh each time.
+        claim: "claim",
         /// 1 until it is done or given up.
         undone: "undone",
         /// Failures.
         attempts: "attempts",
         /// Times that its worker fell silent.
         crashes: "crashes",
+        /// How often it was claimed: the number of the claim, by which documents know who comes too late.
+        claims: "claims",
         /// Larger goes first.
         priority: "priority",
         /// Not before.
@@ -107,6 +117,15 @@ field_names! {
         order: "order",
         /// The key of the order, while a worker has the job.
         running: "running",
+        /// Which of the jobs that may run at once it is, while a worker has it, in a queue with such a limit.
+        slot: "slot",
+    }
+}
+
+impl JobFields {
+    /// The path of a field of the worker, from the job.
+    pub(super) fn of_worker(&self, field: &str) -> String {
+        format!("{}.{field}", self.worker)
     }
 }
 

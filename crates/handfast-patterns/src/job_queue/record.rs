@@ -4,8 +4,9 @@ use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document};
 use serde::de::DeserializeOwned;
 
-use super::{JobFields, JobState};
+use super::{JobFields, JobState, requests};
 use crate::Result;
+use crate::exactly_once::Fence;
 use crate::steps::Steps;
 use crate::value::integer;
 
@@ -28,6 +29,8 @@ pub struct Job {
     pub attempts: u32,
     /// Times that its worker fell silent.
     pub crashes: u32,
+    /// How often it was claimed, at least: each claim has a greater number than the one before.
+    pub claims: i64,
     /// Larger goes first.
     pub priority: i32,
     /// Not before.
@@ -66,6 +69,18 @@ impl Job {
         bson::deserialize_from_document(self.details.clone()).map_err(|error| error.to_string())
     }
 
+    /// What keeps those who had it before from documents that this claim has written to: [`ExactlyOnce::apply_fenced`].
+    ///
+    /// [`ExactlyOnce::apply_fenced`]: crate::ExactlyOnce::apply_fenced
+    pub fn fence(&self) -> Fence {
+        Fence { work: self.id, number: self.claims }
+    }
+
+    /// Whether it was given up because somebody wanted it canceled.
+    pub(super) fn is_canceled(&self) -> bool {
+        self.state == JobState::Failed && self.error.as_deref() == Some(requests::CANCELED)
+    }
+
     /// The claim that it is held by.
     pub(super) fn claim(&self) -> Option<ObjectId> {
         self.worker.as_ref().and_then(|worker| worker.claim)
@@ -75,16 +90,17 @@ impl Job {
         let read = || -> Result<Self, Box<dyn std::error::Error>> {
             let optional = |name: &String| document.get(name).cloned();
             let text = |name: &String| document.get_str(name).ok().map(str::to_owned);
-            let worker = match document.get_document(&fields.worker) {
-                Err(_) => None,
-                Ok(worker) => Some(WorkerMark {
-                    name: worker.get_str("name")?.to_owned(),
-                    ts: *worker.get_datetime("ts")?,
-                    claim: worker.get_object_id("claim").ok(),
+            let worker = match document.get(&fields.worker) {
+                None => None,
+                Some(Bson::Document(worker)) => Some(WorkerMark {
+                    name: worker.get_str(&fields.worker_name)?.to_owned(),
+                    ts: *worker.get_datetime(&fields.ts)?,
+                    claim: worker.get_object_id(&fields.claim).ok(),
                 }),
+                Some(other) => return Err(format!("{} is {other}, not a document", fields.worker).into()),
             };
             Ok(Job {
-                id: document.get_object_id("_id")?,
+                id: id(document)?,
                 ts: *document.get_datetime(&fields.ts)?,
                 state: document.get_str(&fields.state)?.parse()?,
                 kind: document.get_str(&fields.kind)?.to_owned(),
@@ -92,6 +108,7 @@ impl Job {
                 worker,
                 attempts: count(document, &fields.attempts)?,
                 crashes: count(document, &fields.crashes)?,
+                claims: integer(document, &fields.claims)?,
                 priority: i32::try_from(integer(document, &fields.priority)?)?,
                 run_at: *document.get_datetime(&fields.run_at)?,
                 error: text(&fields.error),
@@ -104,6 +121,19 @@ impl Job {
         };
         read().map_err(|error| steps.damaged(document, error))
     }
+}
+
+/// Jobs that others wrote have other ids.
+fn id(document: &Document) -> Result<ObjectId, Box<dyn std::error::Error>> {
+    let what = match document.get("_id") {
+        Some(Bson::ObjectId(id)) => return Ok(*id),
+        Some(Bson::String(_)) => "a text",
+        Some(Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) | Bson::Decimal128(_)) => "a number",
+        Some(Bson::Document(_)) => "a document",
+        Some(_) => "of another type",
+        None => "missing",
+    };
+    Err(format!("its `_id` is {what}, not an ObjectId").into())
 }
 
 /// A failed job that cannot be read, an error that names the document.

@@ -4,15 +4,65 @@ use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, doc};
 
 use super::{Job, JobEvent, JobFields, JobState};
+use crate::metrics::Event;
+
+/// What the error of a canceled job is.
+pub(super) const CANCELED: &str = "canceled";
 
 pub(super) type Request = (Document, Document);
 
-/// Jobs that are due and for one of these handlers.
+/// Jobs that are due and for one of these handlers. What somebody else has put there, and nobody could read, is not claimed.
 pub(super) fn due(fields: &JobFields, kinds: &[String], now: DateTime) -> Document {
-    doc! {
+    let mut due = doc! {
         &fields.state: JobState::Todo.name(),
         &fields.run_at: { "$lte": now },
         &fields.kind: { "$in": kinds },
+    };
+    due.extend(shape(fields));
+    due
+}
+
+/// Documents that wait as if they were jobs, and are none.
+pub(super) fn foreign(fields: &JobFields) -> Document {
+    doc! { &fields.state: JobState::Todo.name(), "$nor": [claimable(fields)] }
+}
+
+/// Undone jobs of an order. What nobody will ever claim is none of them.
+pub(super) fn undone_in(fields: &JobFields, order: &str) -> Document {
+    let mut undone = doc! { &fields.order: order, &fields.undone: 1 };
+    undone.extend(claimable(fields));
+    undone
+}
+
+/// What some handler may get at some time.
+fn claimable(fields: &JobFields) -> Document {
+    let mut claimable = shape(fields);
+    claimable.extend(doc! { &fields.run_at: { "$type": "date" }, &fields.kind: { "$type": "string" } });
+    claimable
+}
+
+/// What a claim can be written to, and is read from: one that fails on a document would fail on it for ever, and find no other job.
+fn shape(fields: &JobFields) -> Document {
+    let is_not = |field: &String, kind: &str| doc! { field: { "$exists": true, "$not": { "$type": kind } } };
+    // An array is of the types of its elements, too.
+    let array = |field: &String| doc! { field: { "$type": "array" } };
+    doc! {
+        "_id": { "$type": "objectId" },
+        &fields.ts: { "$type": "date" },
+        &fields.details: { "$type": "object" },
+        "$nor": [
+            is_not(&fields.worker, "object"), array(&fields.worker), is_not(&fields.claims, "number"), array(&fields.claims),
+        ],
+    }
+}
+
+/// A job that cannot be read in spite of its shape is a dead letter: whoever claimed it next would come no further.
+pub(super) fn unreadable(fields: &JobFields, error: &str) -> Document {
+    doc! {
+        "$set": { &fields.state: JobState::Failed.name(), &fields.error: error },
+        "$unset": { &fields.undone: "", &fields.cancel: "", &fields.running: "", &fields.slot: "" },
+        "$currentDate": { &fields.finished_at: true },
+        "$rename": { &fields.unique: format!("{}Was", fields.unique) },
     }
 }
 
@@ -22,16 +72,25 @@ pub(super) fn claim_order(fields: &JobFields) -> Document {
 }
 
 /// What a claim writes.
-pub(super) fn claim(fields: &JobFields, worker: &str, claim: ObjectId, order: Option<&str>) -> Document {
+pub(super) fn claim(
+    fields: &JobFields,
+    worker: &str,
+    claim: ObjectId,
+    (order, slot): (Option<&str>, Option<u32>),
+) -> Document {
     let mut set = doc! {
         &fields.state: JobState::Processing.name(),
-        format!("{}.name", fields.worker): worker,
-        format!("{}.claim", fields.worker): claim,
+        fields.of_worker(&fields.worker_name): worker,
+        fields.of_worker(&fields.claim): claim,
     };
     if let Some(order) = order {
         set.insert(&fields.running, order);
     }
-    doc! { "$set": set, "$currentDate": { format!("{}.ts", fields.worker): true } }
+    if let Some(slot) = slot {
+        set.insert(&fields.slot, i64::from(slot));
+    }
+    // Counted twice, by an attempt whose answer got lost, it is still greater than before.
+    doc! { "$set": set, "$currentDate": { fields.of_worker(&fields.ts): true }, "$inc": { &fields.claims: 1_i64 } }
 }
 
 /// The job, while this claim holds. Every write of a worker has this filter: not the state alone, not the worker's name,
@@ -40,13 +99,25 @@ pub(super) fn held(fields: &JobFields, id: ObjectId, claim: ObjectId) -> Documen
     doc! {
         "_id": id,
         &fields.state: JobState::Processing.name(),
-        format!("{}.claim", fields.worker): claim,
+        fields.of_worker(&fields.claim): claim,
     }
+}
+
+/// The job, while this claim holds and if somebody wants it canceled; or if nobody does.
+pub(super) fn held_and_wanted(fields: &JobFields, id: ObjectId, claim: ObjectId, canceled: bool) -> Document {
+    let mut filter = held(fields, id, claim);
+    filter.insert(&fields.cancel, wanted(canceled));
+    filter
+}
+
+/// What the mark of a cancellation is compared with.
+fn wanted(canceled: bool) -> Bson {
+    if canceled { Bson::Boolean(true) } else { bson::bson!({ "$ne": true }) }
 }
 
 /// The worker is at it.
 pub(super) fn renew(fields: &JobFields, progress: Option<Bson>) -> Document {
-    let mut update = doc! { "$currentDate": { format!("{}.ts", fields.worker): true } };
+    let mut update = doc! { "$currentDate": { fields.of_worker(&fields.ts): true } };
     if let Some(progress) = progress {
         update.insert("$set", doc! { &fields.progress: progress });
     }
@@ -73,6 +144,16 @@ pub(super) enum Leave {
 }
 
 impl Leave {
+    /// The end of a job that somebody wants canceled.
+    pub(super) fn canceled() -> Self {
+        Leave::GivenUp { error: CANCELED.to_owned() }
+    }
+
+    /// Whether the job is to be done again. One that is to be canceled must not leave so.
+    pub(super) fn returns(&self) -> bool {
+        self.event() == JobEvent::Returned
+    }
+
     fn event(&self) -> JobEvent {
         match self {
             Leave::Completed { .. } => JobEvent::Completed,
@@ -82,12 +163,25 @@ impl Leave {
             Leave::GivenUp { .. } | Leave::Poison { .. } => JobEvent::GivenUp,
         }
     }
+
+    /// What counters call it.
+    pub(super) fn counted(&self) -> Event {
+        match self {
+            Leave::Completed { .. } => Event::JobCompleted,
+            Leave::Failed { .. } => Event::JobFailed,
+            Leave::Snoozed { .. } => Event::JobSnoozed,
+            Leave::Released => Event::JobReleased,
+            Leave::Crashed { .. } => Event::JobCrashed,
+            Leave::GivenUp { .. } | Leave::Poison { .. } => Event::JobDead,
+        }
+    }
 }
 
 /// What is written when a job leaves; none if it cannot leave this state so.
 pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave) -> Option<Document> {
     let next = from.after(leave.event())?;
-    let (mut set, mut unset, mut count) = (doc! { &fields.state: next.name() }, doc! { &fields.running: "" }, doc! {});
+    let (mut set, mut count) = (doc! { &fields.state: next.name() }, doc! {});
+    let mut unset = doc! { &fields.running: "", &fields.slot: "" };
     let mut update = doc! {};
     match leave {
         Leave::Completed { result } => {
@@ -112,7 +206,7 @@ pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave) -> Option
             set.insert(&fields.error, error);
             count.insert(&fields.crashes, 1);
             // Its worker will not find its claim any more.
-            unset.insert(format!("{}.claim", fields.worker), "");
+            unset.insert(fields.of_worker(&fields.claim), "");
         }
     }
     match next {
@@ -152,21 +246,26 @@ pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Req
     Some((filter, update))
 }
 
-/// Jobs whose workers have been silent since then.
+/// Jobs whose workers have been silent since then. What has another id was never claimed from here: it is somebody else's.
 pub(super) fn silent(fields: &JobFields, since: DateTime) -> Document {
-    doc! { &fields.state: JobState::Processing.name(), format!("{}.ts", fields.worker): { "$lt": since } }
+    doc! {
+        &fields.state: JobState::Processing.name(),
+        fields.of_worker(&fields.ts): { "$lt": since },
+        "_id": { "$type": "objectId" },
+    }
 }
 
-/// The job as it was seen, if its worker has not said anything since.
+/// The job as it was seen, if its worker has not said anything since, and nobody has wanted it canceled.
 pub(super) fn still_silent(fields: &JobFields, seen: &Job) -> Option<Document> {
     let worker = seen.worker.as_ref()?;
     let mut filter = doc! {
         "_id": seen.id,
         &fields.state: JobState::Processing.name(),
-        format!("{}.ts", fields.worker): worker.ts,
+        fields.of_worker(&fields.ts): worker.ts,
+        &fields.cancel: wanted(seen.cancel),
     };
     if let Some(claim) = worker.claim {
-        filter.insert(format!("{}.claim", fields.worker), claim);
+        filter.insert(fields.of_worker(&fields.claim), claim);
     }
     Some(filter)
 }

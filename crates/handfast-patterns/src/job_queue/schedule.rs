@@ -14,6 +14,7 @@
 //! back it runs once.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, DateTime, Document, doc};
@@ -24,6 +25,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use tracing::Instrument;
 
 use super::{JobQueue, NewJob};
+use crate::fields::field_names;
 use crate::steps::{Steps, raw};
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
@@ -86,6 +88,27 @@ pub struct Schedule {
 pub struct Schedules {
     schedules: Steps,
     queue: JobQueue,
+    fields: Arc<ScheduleFields>,
+}
+
+field_names! {
+    /// Names of fields of schedules.
+    pub struct ScheduleFields {
+        /// The cron pattern.
+        cron: "cron",
+        /// The time zone that it is in.
+        zone: "zone",
+        /// What becomes of occurrences that nobody was there for.
+        missed: "missed",
+        /// Which handler the jobs are for.
+        kind: "type",
+        /// What the handler gets.
+        details: "details",
+        /// Larger goes first.
+        priority: "priority",
+        /// The next occurrence.
+        next: "next",
+    }
 }
 
 /// A pattern in a zone.
@@ -98,10 +121,19 @@ impl Schedules {
     /// The schedules in this collection, in the store of the queue; creates the index on what is due.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store; a store without sparse unique indexes (FerretDB), or a queue that was attached: an occurrence is a unique job.
     pub async fn open(queue: JobQueue, namespace: Namespace) -> Result<Self> {
-        let schedules = Schedules { schedules: queue.jobs.at(namespace), queue };
-        let due = IndexSpec { sparse: true, ..IndexSpec::new(raw(&doc! { "next": 1 })?) };
+        Schedules::open_with(queue, namespace, ScheduleFields::default()).await
+    }
+
+    /// The same, with other names of fields.
+    ///
+    /// # Errors
+    /// As [`Schedules::open`].
+    pub async fn open_with(queue: JobQueue, namespace: Namespace, fields: ScheduleFields) -> Result<Self> {
+        queue.check_keys("recurring jobs")?;
+        let schedules = Schedules { schedules: queue.jobs.at(namespace), queue, fields: Arc::new(fields) };
+        let due = IndexSpec { sparse: true, ..IndexSpec::new(raw(&doc! { &schedules.fields.next: 1 })?) };
         schedules.schedules.create_indexes([due]).await?;
         Ok(schedules)
     }
@@ -114,21 +146,22 @@ impl Schedules {
     pub async fn set(&self, schedule: &Schedule) -> Result<()> {
         let calendar = Calendar::new(&schedule.cron, &schedule.zone)?;
         let Schedule { name, cron, zone, missed, job } = schedule;
+        let fields = &*self.fields;
         let mut set = doc! {
-            "cron": cron,
-            "zone": zone,
-            "missed": missed.to_document(),
-            "type": &job.kind,
-            "details": job.details.clone(),
-            "priority": job.priority,
+            &fields.cron: cron,
+            &fields.zone: zone,
+            &fields.missed: missed.to_document(),
+            &fields.kind: &job.kind,
+            &fields.details: job.details.clone(),
+            &fields.priority: job.priority,
         };
-        let same_times = doc! { "_id": name, "cron": cron, "zone": zone };
+        let same_times = doc! { "_id": name, &fields.cron: cron, &fields.zone: zone };
         if self.schedules.update_one(&same_times, &doc! { "$set": set.clone() }).await? {
             return Ok(());
         }
         let change = match calendar.after(self.queue.now()) {
             Some(next) => {
-                set.insert("next", next);
+                set.insert(&fields.next, next);
                 doc! { "$set": set }
             }
             None => return Err(Error::invalid(format!("{cron} has no occurrence from now on"))),
@@ -149,10 +182,10 @@ impl Schedules {
     /// # Errors
     /// Those of the store.
     pub async fn list(&self, limit: u32) -> Result<Vec<(String, Option<DateTime>)>> {
-        let found = self.schedules.find(&doc! {}, &doc! { "next": 1 }, limit).await?;
+        let found = self.schedules.find(&doc! {}, &doc! { &self.fields.next: 1 }, limit).await?;
         let read = |schedule: &Document| {
             let name = schedule.get_str("_id").map_err(|_| self.schedules.damaged(schedule, "its name is no text"))?;
-            Ok((name.to_owned(), schedule.get_datetime("next").ok().copied()))
+            Ok((name.to_owned(), schedule.get_datetime(&self.fields.next).ok().copied()))
         };
         found.iter().map(read).collect()
     }
@@ -162,8 +195,8 @@ impl Schedules {
     /// # Errors
     /// Those of the store while it looks for them. What fails for a single schedule is logged and counted.
     pub async fn tick(&self, batch: u32) -> Result<Round> {
-        let due = doc! { "next": { "$lte": self.queue.now() } };
-        let found = self.schedules.find(&due, &doc! { "next": 1 }, batch).await?;
+        let due = doc! { &self.fields.next: { "$lte": self.queue.now() } };
+        let found = self.schedules.find(&due, &doc! { &self.fields.next: 1 }, batch).await?;
         let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
         for schedule in found {
             let name = schedule.get("_id").cloned().unwrap_or(Bson::Null);
@@ -185,24 +218,27 @@ impl Schedules {
     async fn tick_one(&self, schedule: &Document) -> Result<u64> {
         let damaged = |what: &str| self.schedules.damaged(schedule, format!("it has no proper {what}"));
         let text = |name: &str| schedule.get_str(name).map_err(|_| damaged(name));
-        let (name, cron, zone) = (text("_id")?, text("cron")?, text("zone")?);
-        let first = *schedule.get_datetime("next").map_err(|_| damaged("next"))?;
-        let missed = schedule.get_document("missed").ok().and_then(Missed::from_document);
+        let fields = &*self.fields;
+        let (name, cron, zone) = (text("_id")?, text(&fields.cron)?, text(&fields.zone)?);
+        let first = *schedule.get_datetime(&fields.next).map_err(|_| damaged(&fields.next))?;
+        let missed = schedule.get_document(&fields.missed).ok().and_then(Missed::from_document);
         let calendar = Calendar::new(cron, zone)?;
-        let due = calendar.due(first, self.queue.now(), missed.ok_or_else(|| damaged("missed"))?);
+        let due = calendar.due(first, self.queue.now(), missed.ok_or_else(|| damaged(&fields.missed))?);
 
         for at in &due.occurrences {
-            let job = NewJob::new(text("type")?, schedule.get_document("details").map_err(|_| damaged("details"))?)?;
-            let priority = schedule.get_i32("priority").unwrap_or(0);
+            let details = schedule.get_document(&fields.details).map_err(|_| damaged(&fields.details))?;
+            let job = NewJob::new(text(&fields.kind)?, details)?;
+            let priority = schedule.get_i32(&fields.priority).unwrap_or(0);
             let key = format!("{name}@{}", at.timestamp_millis());
             self.queue.enqueue(job.with_priority(priority).at(*at).unique_for_ever(key)).await?;
         }
         let next = match due.next {
-            Some(next) => doc! { "$set": { "next": next } },
-            None => doc! { "$unset": { "next": "" } },
+            Some(next) => doc! { "$set": { &fields.next: next } },
+            None => doc! { "$unset": { &fields.next: "" } },
         };
         // If it does not match, another tick was faster, or the schedule was changed.
-        self.schedules.update_one(&doc! { "_id": name, "cron": cron, "zone": zone, "next": first }, &next).await?;
+        let seen = doc! { "_id": name, &fields.cron: cron, &fields.zone: zone, &fields.next: first };
+        self.schedules.update_one(&seen, &next).await?;
         Ok(due.occurrences.len() as u64)
     }
 

@@ -18,7 +18,7 @@ impl JobQueue {
     pub async fn reclaim(&self, batch: u32) -> Result<Round> {
         let fields = self.fields();
         let silent = requests::silent(fields, self.ago(self.options.lease));
-        let oldest_first = doc! { format!("{}.ts", fields.worker): 1 };
+        let oldest_first = doc! { fields.of_worker(&fields.ts): 1 };
         let found = self.jobs.find(&silent, &oldest_first, batch).await?;
         let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
         for document in found {
@@ -36,12 +36,18 @@ impl JobQueue {
     }
 
     async fn reclaim_one(&self, document: &Document) -> Result<bool> {
-        let seen = self.read(document)?;
+        let seen = match self.read(document) {
+            Ok(seen) => seen,
+            Err(error) => {
+                let silent = requests::silent(self.fields(), self.ago(self.options.lease));
+                return self.set_aside(document, silent, &error).await;
+            }
+        };
         let Some(filter) = requests::still_silent(self.fields(), &seen) else { return Ok(false) };
         let name = seen.worker.as_ref().map_or("", |worker| worker.name.as_str());
         let error = format!("its worker {name} fell silent");
         let leave = if seen.cancel {
-            Leave::GivenUp { error: "canceled".to_owned() }
+            Leave::canceled()
         } else if seen.crashes.saturating_add(1) >= self.options.crashes_max {
             tracing::warn!("a job is given up: it has silenced too many workers");
             Leave::Poison { error }
@@ -49,7 +55,9 @@ impl JobQueue {
             Leave::Crashed { error }
         };
         let Some(update) = requests::leave(self.fields(), JobState::Processing, &leave) else { return Ok(false) };
-        self.jobs.update_one(&filter, &update).await
+        let reclaimed = self.jobs.update_one(&filter, &update).await?;
+        self.count(leave.counted(), u64::from(reclaimed));
+        Ok(reclaimed)
     }
 
     /// Removes jobs (at most `batch`) that were done, or given up, at least so long ago, which must be longer than any

@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::Instrument;
 
-use super::{Held, Job, JobContext, JobQueue};
+use super::{Held, Job, JobContext, JobQueue, requests};
+use crate::metrics::{self, Span};
 use crate::runner::jittered;
 use crate::{CancellationToken, Error, Result};
 
@@ -77,7 +78,7 @@ pub struct Drained {
     pub failed: u64,
     /// Put off.
     pub snoozed: u64,
-    /// Taken by somebody else meanwhile.
+    /// Taken by somebody else meanwhile, or canceled.
     pub lost: u64,
 }
 
@@ -316,6 +317,14 @@ impl Worker {
 
     /// Runs the handler until it ends, the job is lost or canceled, or the worker's grace is over.
     async fn work_until(&self, job: Job, stop: &CancellationToken, dropped: &CancellationToken) -> Result<Ended> {
+        let clock = &*self.queue.sources.clock;
+        let begun = clock.elapsed();
+        let ended = self.work_untimed(job, stop, dropped).await;
+        metrics::took_since(Span::JobRun, self.queue.jobs.namespace(), (clock, begun));
+        ended
+    }
+
+    async fn work_untimed(&self, job: Job, stop: &CancellationToken, dropped: &CancellationToken) -> Result<Ended> {
         let Some(handler) = self.handlers.get(&job.kind) else {
             let _: Held = self.queue.release(&job).await?;
             return Ok(Ended::Released);
@@ -329,13 +338,13 @@ impl Worker {
             held = self.keep(&job) => {
                 task.shutdown().await;
                 return match held {
-                    Held::CancelWanted => self.queue.give_up(&job, "canceled").await.map(|_| Ended::Lost),
+                    Held::CancelWanted => self.queue.give_up(&job, requests::CANCELED).await.map(|_| Ended::Lost),
                     Held::Yes | Held::Lost => Ok(Ended::Lost),
                 };
             }
             () = dropped.cancelled() => None,
         };
-        let held_or = |held: Held, ended: Ended| if held == Held::Lost { Ended::Lost } else { ended };
+        let held_or = |held: Held, ended: Ended| if held == Held::Yes { ended } else { Ended::Lost };
         match ended {
             None => {
                 task.shutdown().await;

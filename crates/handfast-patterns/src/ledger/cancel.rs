@@ -15,6 +15,7 @@ use bson::{Bson, doc};
 
 use super::entry::Draft;
 use super::{Change, Entry, EntryEvent, Ledger, Link, Posting, Refusal, requests};
+use crate::metrics::Event;
 use crate::value::same_id;
 use crate::{Error, Result};
 
@@ -63,6 +64,7 @@ impl Ledger {
             }
             let (filter, update) = requests::cancel(self.fields(), &id, reason);
             if self.entries.update_one(&filter, &update).await? {
+                self.count(Event::EntryCanceled, 1);
                 self.reset_caches(&entry).await?;
                 return Ok(Cancel::Canceled);
             }

@@ -13,6 +13,7 @@ use tracing::Instrument;
 use super::account::{Account, Cache};
 use super::record::Place;
 use super::{Entry, EntryEvent, Ledger, requests};
+use crate::metrics::Event;
 use crate::value::key_of;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
@@ -208,6 +209,7 @@ impl Ledger {
         if !self.entries.update_one(&filter, &update).await? {
             return Ok(false);
         }
+        self.count(Event::EntryCommitted, 1);
         for (place, standing) in entry.changes.iter().zip(standings) {
             let tip = self.tip(&place.account, tips).await?;
             if standing.seq_id > tip.at.seq_id {

@@ -19,6 +19,7 @@ use tracing::Instrument;
 
 use super::entry::{Draft, VALUE_MAX};
 use super::{Change, Entry, HoldEvent, HoldState, Ledger, Link, Posting};
+use crate::metrics::Event;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// Announcements of one authorisation that are removed at once; the expiry finds further ones.
@@ -254,7 +255,9 @@ impl Ledger {
 
     async fn expire_one(&self, id: &Bson, announced: &Document) -> Result<bool> {
         if let Some(hold) = self.authorisation(id.clone()).await? {
-            let _ = self.resolve(&hold, HoldEvent::Expired, 0).await?;
+            if let Resolution::Done(_) = self.resolve(&hold, HoldEvent::Expired, 0).await? {
+                self.count(Event::HoldExpired, 1);
+            }
             return Ok(true);
         }
         // Whoever announced it died; or its request is still under way.

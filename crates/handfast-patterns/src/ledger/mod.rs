@@ -94,8 +94,9 @@ pub use statement::{Page, Statement};
 pub use totals::Totals;
 pub use verify::{Finding, Verified};
 
+use crate::metrics::{self, Event, Level};
 use crate::steps::{Steps, raw};
-use crate::{Error, Result};
+use crate::{CancellationToken, Error, Result, Runner, RunnerOptions};
 
 /// Places of an account that are looked at in one go.
 const PAGE: u32 = 500;
@@ -245,7 +246,8 @@ impl Ledger {
     }
 
     /// The same ledger on another store. Within an open transaction an entry is posted if and only if it commits. The commit
-    /// is refused if somebody else has taken a place meanwhile: then the transaction is to be run again.
+    /// is a conflict if somebody else has taken a place meanwhile: then the transaction is to be run again, as
+    /// `Database::transaction` does.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
         let entries = self.entries.on(store);
@@ -273,19 +275,39 @@ impl Ledger {
         found.iter().map(|document| self.read(document)).collect()
     }
 
-    /// How the ledger is.
+    /// How the ledger is. The gauges of [`metrics`] say so afterwards.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn status(&self) -> Result<LedgerStatus> {
         let oldest = self.uncommitted(1).await?;
         let age = |entry: &Entry| self.now().timestamp_millis().saturating_sub(entry.ts.timestamp_millis());
-        Ok(LedgerStatus {
+        let status = LedgerStatus {
             entries: self.entries.count(&Document::new()).await?,
             uncommitted: self.entries.count(&requests::uncommitted(self.fields())).await?,
             oldest_uncommitted: oldest.first().map(|entry| Duration::from_millis(age(entry).try_into().unwrap_or(0))),
             expiring: self.holds.count(&Document::new()).await?,
+        };
+        metrics::level(Level::Uncommitted, self.entries.namespace(), status.uncommitted as f64);
+        metrics::age(Level::OldestUncommitted, self.entries.namespace(), status.oldest_uncommitted);
+        Ok(status)
+    }
+
+    /// Looks at the status in the background, for the gauges of [`metrics`].
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_status(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let ledger = self.clone();
+        Runner::spawn_look("ledger.status", &self.sources, options, cancel, move || {
+            let ledger = ledger.clone();
+            async move { ledger.status().await }
         })
+    }
+
+    /// Something happened to entries of this ledger.
+    fn count(&self, event: Event, times: u64) {
+        metrics::count(event, self.entries.namespace(), times);
     }
 
     fn fields(&self) -> &LedgerFields {

@@ -10,6 +10,7 @@ use super::entry::Draft;
 use super::record::Place;
 use super::standing::Verdict;
 use super::{Entry, EntryState, Ledger, NewEntry, Posting, Proc, Status, requests};
+use crate::metrics::{self, Event, Span};
 use crate::steps::Added;
 use crate::value::same_id;
 use crate::{Error, Result};
@@ -43,14 +44,32 @@ impl Ledger {
 
     pub(super) async fn post_draft(&self, draft: Draft) -> Result<Posting> {
         draft.check(self.options.single_entry)?;
+        let clock = &*self.sources.clock;
+        let begun = clock.elapsed();
+        let posting = self.race(&draft).await;
+        metrics::took_since(Span::Post, self.entries.namespace(), (clock, begun));
+        let posting = posting?;
+        let event = match &posting {
+            Posting::Posted(_) => Event::EntryPosted,
+            Posting::AlreadyPosted(_) => Event::EntryRepeated,
+            Posting::Refused(_) => Event::EntryRefused,
+        };
+        self.count(event, 1);
+        Ok(posting)
+    }
+
+    async fn race(&self, draft: &Draft) -> Result<Posting> {
         let mut lost = String::new();
         for attempt in 0..self.options.attempts_max {
             if attempt > 0 {
                 tokio::time::sleep(self.pause(attempt)).await;
             }
-            match self.attempt(&draft).await? {
+            match self.attempt(draft).await? {
                 Ok(posting) => return Ok(posting),
-                Err(Lost(what)) => lost = what,
+                Err(Lost(what)) => {
+                    self.count(Event::EntryRaced, 1);
+                    lost = what;
+                }
             }
         }
         Err(Error::Contended { what: lost, attempts: self.options.attempts_max })
@@ -165,13 +184,15 @@ impl Ledger {
             reason: None,
             metadata: bson::Document::new(),
         };
-        match self.entries.insert(&entry.to_document(self.fields())).await {
+        let free = match self.entries.insert(&entry.to_document(self.fields())).await {
             Ok(Added::New | Added::There) => Ok(true),
             Err(Error::Store(error)) if error.code() == Code::DuplicateKey => {
                 Ok(self.entries.find_one(&doc! { "_id": entry.id }).await?.is_some())
             }
             Err(error) => Err(error),
-        }
+        }?;
+        self.count(Event::PlaceAbandoned, if free { places.len() as u64 } else { 0 });
+        Ok(free)
     }
 
     /// A random pause, longer with each attempt.

@@ -9,7 +9,7 @@ use super::account::{Account, Cache};
 use super::balance::Line;
 use super::{Entry, Ledger, PAGE, Proc, requests};
 use crate::value::key_of;
-use crate::{Error, Result, findings};
+use crate::{Error, Findings, Result};
 
 /// Times that an account is looked at before what is found in it is believed.
 const LOOKS_MAX: u32 = 3;
@@ -135,20 +135,28 @@ pub struct Verified {
     pub entries: u64,
     /// Places that were drawn from a sequence, and whose entries may still come.
     pub in_flight: u64,
-    /// What is not as it must be: at most 1000 of them.
-    pub findings: Vec<Finding>,
-    /// How many there are.
-    pub findings_count: u64,
+    /// What is not as it must be.
+    pub findings: Findings<Finding>,
 }
 
 impl Verified {
     /// Whether everything is as it must be.
     pub fn is_clean(&self) -> bool {
-        self.findings_count == 0
+        self.findings.count() == 0
+    }
+
+    /// Adds what was verified of another account.
+    pub fn add(&mut self, other: Verified) {
+        let Verified { accounts, places, entries, in_flight, findings } = other;
+        self.accounts += accounts;
+        self.places += places;
+        self.entries += entries;
+        self.in_flight += in_flight;
+        self.findings.join(findings);
     }
 
     fn found(&mut self, finding: Finding) {
-        findings::keep(&mut self.findings, &mut self.findings_count, finding);
+        self.findings.keep(finding);
     }
 }
 
@@ -287,7 +295,7 @@ impl Ledger {
         verified.accounts += 1;
         verified.places += looked.places;
         verified.in_flight += looked.in_flight;
-        looked.findings.into_iter().for_each(|finding| verified.found(finding));
+        verified.findings.join(looked.findings);
         Ok(())
     }
 

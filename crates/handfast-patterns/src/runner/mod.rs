@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::{Error, Result};
+use crate::{Error, Result, metrics};
 
 /// When rounds run, and how large they are.
 #[derive(Clone, Debug)]
@@ -106,6 +106,23 @@ impl Runner {
         Ok(Runner { cancel, counters, task: Some(task) })
     }
 
+    /// The same for who only looks at what there is, each time: nothing is done, and nothing more is waited for.
+    pub(crate) fn spawn_look<T, F>(
+        name: &'static str,
+        sources: &Sources,
+        options: RunnerOptions,
+        cancel: &CancellationToken,
+        look: impl Fn() -> F + Send + 'static,
+    ) -> Result<Self>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        Runner::spawn(name, sources, options, cancel, move |_| {
+            let looked = look();
+            async move { looked.await.map(|_| Round::default()) }
+        })
+    }
+
     /// What it has done so far.
     pub fn counts(&self) -> RunnerCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -152,7 +169,14 @@ async fn run<F: Future<Output = Result<Round>> + Send>(
             () = cancel.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
         }
-        while !cancel.is_cancelled() && count(name, &counters, round(options.batch).await) {}
+        while !cancel.is_cancelled() {
+            let begun = sources.clock.elapsed();
+            let result = round(options.batch).await;
+            metrics::round(name, sources.clock.elapsed().saturating_sub(begun), result.as_ref().ok().copied());
+            if !count(name, &counters, result) {
+                break;
+            }
+        }
     }
 }
 

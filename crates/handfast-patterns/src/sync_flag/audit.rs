@@ -8,9 +8,10 @@ use tracing::Instrument;
 use super::judge::{Verdict, judge, report};
 use super::record::Copy;
 use super::{Link, Main, MainState, StaleCopy, SyncFlag};
+use crate::metrics::Event;
 use crate::steps::Pages;
 use crate::value::key_of;
-use crate::{Result, Round};
+use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
 /// How often a copy is read that seems to be stale, while its main document keeps changing.
 const READS_MAX: u32 = 4;
@@ -82,6 +83,7 @@ impl SyncFlag {
             let copies = self.copies(link);
             let mut pages = copies.pages(&doc! { &link.foreign_key: { "$exists": true } }, page).await?;
             while let Some(found) = self.next_stale(link, &mut pages, &mut audit).await? {
+                self.count(Event::CopyStale, found.len() as u64);
                 for copy in found {
                     stale(copy);
                 }
@@ -108,6 +110,35 @@ impl SyncFlag {
         Ok(round)
     }
 
+    /// Repairs in the background: each round looks at all copies, so the interval should be long. A batch is a page.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_repair(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let flag = self.clone();
+        Runner::spawn("sync_flag.repair", &self.sources, options, cancel, move |page| {
+            let flag = flag.clone();
+            async move { flag.repair(page).await }
+        })
+    }
+
+    /// Audits in the background, and repairs nothing: each stale copy is logged, and counted as `stale` by [`metrics`](crate::metrics).
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_drift(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let (flag, page) = (self.clone(), options.batch);
+        Runner::spawn_look("sync_flag.drift", &self.sources, options, cancel, move || {
+            let flag = flag.clone();
+            async move {
+                let tell = |copy: StaleCopy| {
+                    tracing::warn!(copy = %copy.id, target = %copy.target, main = %copy.main, why = %copy.why, "a copy is stale");
+                };
+                flag.drift(page, tell).await
+            }
+        })
+    }
+
     /// The stale copies of the next page; none after the last page.
     async fn next_stale(
         &self,
@@ -122,7 +153,10 @@ impl SyncFlag {
     async fn repair_one(&self, link: &Link, copy: &StaleCopy, round: &mut Round) {
         let span = tracing::info_span!("sync_flag.repair", copy = %copy.id, target = %link.target, why = %copy.why);
         match self.settle(link, &copy.id).instrument(span.clone()).await {
-            Ok(_) => round.done += 1,
+            Ok(repaired) => {
+                self.count(Event::CopyRepaired, u64::from(repaired));
+                round.done += 1;
+            }
             Err(error) => {
                 span.in_scope(|| tracing::warn!(%error, "a stale copy could not be repaired, it is tried again later"));
                 round.failed += 1;

@@ -5,6 +5,7 @@ use bson::Bson;
 use super::requests::{self, Step};
 use super::{Main, MainState, Outcome, SyncFlag};
 use crate::Result;
+use crate::metrics::{self, Event, Span};
 use crate::steps::Steps;
 
 impl SyncFlag {
@@ -32,6 +33,7 @@ impl SyncFlag {
             Ok(_) => Outcome::Synced { version },
             Err(error) => {
                 tracing::warn!(id = %main.id, %error, "copies could not be brought up to date, the sweeper will see to it");
+                self.count(Event::MainLeft, 1);
                 Outcome::Later { version, error }
             }
         }
@@ -39,20 +41,26 @@ impl SyncFlag {
 
     /// Brings every copy to this version; then the flag goes, unless it is a newer one. Says whether it was us who ended it.
     pub(super) async fn carry(&self, main: &Main) -> Result<bool> {
+        let clock = &*self.sources.clock;
+        let begun = clock.elapsed();
         match main.state {
             MainState::Settled | MainState::Gone => return Ok(false),
             MainState::Syncing => self.carry_version(main).await?,
             MainState::Deleting => self.carry_delete(&main.id).await?,
         }
+        metrics::took_since(Span::Carry, self.mains.namespace(), (clock, begun));
         let Some(step) = requests::finish(self.fields(), main) else { return Ok(false) };
-        take(&self.mains, &step).await
+        let ended = take(&self.mains, &step).await?;
+        self.count(Event::FlagRemoved, u64::from(ended));
+        Ok(ended)
     }
 
     /// Every copy that is older gets this version.
     pub(super) async fn carry_version(&self, main: &Main) -> Result<()> {
         for link in &self.options.links {
             let (filter, update) = requests::carry(link, main);
-            self.copies(link).update_many(&filter, &update).await?;
+            let copied = self.copies(link).update_many(&filter, &update).await?;
+            self.count(Event::CopyWritten, copied);
         }
         Ok(())
     }
@@ -60,10 +68,11 @@ impl SyncFlag {
     async fn carry_delete(&self, main: &Bson) -> Result<()> {
         for link in &self.options.links {
             let copies = self.copies(link);
-            match requests::leave(link, main) {
+            let copied = match requests::leave(link, main) {
                 Step::Update((filter, update)) => copies.update_many(&filter, &update).await?,
                 Step::Remove(filter) => copies.delete_many(&filter).await?,
             };
+            self.count(Event::CopyWritten, copied);
         }
         Ok(())
     }

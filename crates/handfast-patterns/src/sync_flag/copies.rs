@@ -7,6 +7,7 @@ use super::carry::take;
 use super::record::Copy;
 use super::requests;
 use super::{Link, Main, RACES_MAX, SyncFlag};
+use crate::metrics::Event;
 use crate::value::{at_path, set_path};
 use crate::{Error, Result};
 
@@ -149,6 +150,7 @@ impl SyncFlag {
             let main = self.main(&copy.main).await?;
             let Some(step) = requests::settle(link, &copy, main.as_ref()) else { return Ok(false) };
             if take(&copies, &step).await? {
+                self.count(Event::CopyWritten, 1);
                 return Ok(true);
             }
         }

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bson::{Bson, Document};
+use bson::{Bson, DateTime, Document, Timestamp, doc};
+use handfast_mql::expression::may_vary;
+use handfast_mql::{CompileOptions, Context, Expression};
 use handfast_store::Namespace;
 
+use crate::steps::raw;
 use crate::update::is_within;
 use crate::value::at_path;
 use crate::{Error, Result};
@@ -33,18 +36,20 @@ pub struct Link {
     pub(super) version: String,
     pub(super) syncing: String,
     pub(super) on_delete: OnDelete,
-    copied: Vec<(String, Source)>,
+    pub(super) copied: Vec<(String, Source)>,
 }
 
 /// Where the value of a copied field comes from.
 #[derive(Clone)]
-enum Source {
+pub(super) enum Source {
     Field(String),
-    Computed(Arc<Computed>),
+    /// As it was written, and what it does.
+    Expression(Bson, Arc<Computed>),
+    Function(Arc<Computed>),
 }
 
 /// From a main document to a value of its copies.
-type Computed = dyn Fn(&Document) -> Option<Bson> + Send + Sync;
+pub(super) type Computed = dyn Fn(&Document) -> Option<Bson> + Send + Sync;
 
 /// What becomes of the documents with copies when their main document is deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,6 +63,18 @@ pub enum OnDelete {
     Remove,
     /// The copied fields stay as they are.
     Keep,
+}
+
+impl OnDelete {
+    /// As it is written in declarations.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            OnDelete::Unset => "unset",
+            OnDelete::Set(_) => "set",
+            OnDelete::Remove => "remove",
+            OnDelete::Keep => "keep",
+        }
+    }
 }
 
 /// What copied fields are to be, by their paths; none for one that is not to be there.
@@ -93,7 +110,36 @@ impl Link {
         copy: impl Into<String>,
         value: impl Fn(&Document) -> Option<Bson> + Send + Sync + 'static,
     ) -> Self {
-        self.copied(copy, Source::Computed(Arc::new(value)))
+        self.copied(copy, Source::Function(Arc::new(value)))
+    }
+
+    /// What is at a path of the copy is what an aggregation expression makes of the main document, `{$toUpper: "$name"}` for
+    /// example. It can be said to a command, which [`Link::computed`] cannot. Where the expression fails on a document, its copies have
+    /// no such field.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what is no expression, or depends on time or chance.
+    pub fn expression(self, copy: impl Into<String>, expression: impl Into<Bson>) -> Result<Self> {
+        let expression = expression.into();
+        let written = raw(&doc! { "of": expression.clone() })?;
+        if may_vary(&written) {
+            return Err(Error::invalid(
+                "what is copied must follow from the main document alone, not from time or chance",
+            ));
+        }
+        let compiled = match written.get("of") {
+            Ok(Some(of)) => Expression::compile(of, &CompileOptions::default()),
+            Ok(None) => return Err(Error::invalid("an expression is missing")),
+            Err(error) => return Err(Error::invalid(error.to_string())),
+        };
+        let compiled = compiled.map_err(|error| Error::invalid(format!("{written:?} is no expression: {error}")))?;
+        let value = move |main: &Document| {
+            let main = raw(main).ok()?;
+            let nothing_varies = Context::new(DateTime::from_millis(0), Timestamp { time: 0, increment: 0 }, 0);
+            let value = compiled.evaluate(&main, &nothing_varies).ok()?.into_owned()?;
+            Bson::try_from(value.as_raw_bson_ref().to_owned()).ok()
+        };
+        Ok(self.copied(copy, Source::Expression(expression, Arc::new(value))))
     }
 
     fn copied(mut self, copy: impl Into<String>, source: Source) -> Self {
@@ -118,11 +164,26 @@ impl Link {
         &self.target
     }
 
+    /// What becomes of the copies when their main document is deleted.
+    pub fn deleted(&self) -> &OnDelete {
+        &self.on_delete
+    }
+
+    /// In which of their fields they name their main document.
+    pub fn foreign_key(&self) -> &str {
+        &self.foreign_key
+    }
+
+    /// The paths of the fields of a copy that follow from its main document.
+    pub fn copied_fields(&self) -> impl Iterator<Item = &str> {
+        self.copied.iter().map(|(path, _)| path.as_str())
+    }
+
     /// What the copied fields are to be while the main document is this one.
     pub(super) fn values(&self, main: &Document) -> Values {
         let value = |source: &Source| match source {
             Source::Field(path) => at_path(main, path).cloned(),
-            Source::Computed(value) => value(main),
+            Source::Expression(_, value) | Source::Function(value) => value(main),
         };
         self.copied.iter().map(|(path, source)| (path.clone(), value(source))).collect()
     }

@@ -63,6 +63,7 @@
 mod audit;
 mod carry;
 mod copies;
+mod declared;
 mod judge;
 mod link;
 mod options;
@@ -81,6 +82,7 @@ use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
 pub use audit::Audit;
 pub use copies::{Copied, Inserted, Stamped};
+pub use declared::DeclaredLink;
 pub use judge::{Stale, StaleCopy};
 pub use link::{Link, OnDelete};
 pub use options::{SyncFields, SyncFlagOptions};
@@ -90,6 +92,7 @@ pub use sweep::Staleness;
 pub use within::SyncFlagWithin;
 
 use crate::exactly_once::{Change, Token};
+use crate::metrics::{self, Event};
 use crate::steps::{Steps, raw};
 use crate::{Error, Result};
 
@@ -187,7 +190,9 @@ pub struct SyncFlag {
 }
 
 impl SyncFlag {
-    /// For the main documents of a collection; creates the sparse indexes on flags, and those by which copies are found.
+    /// For the main documents of a collection; creates the sparse indexes on flags, and those by which copies are found; and writes
+    /// the links down beside the main documents, for those who carry changes without knowing the application
+    /// ([`SyncFlag::declared`]).
     ///
     /// # Errors
     /// Those of the store; links that cannot work (none, two that write to one place); settings of nothing to remember.
@@ -199,10 +204,12 @@ impl SyncFlag {
     ) -> Result<Self> {
         let flag = SyncFlag::attach(store, mains, sources, options)?;
         flag.create_indexes().await?;
+        flag.declare().await?;
         Ok(flag)
     }
 
-    /// The same for those who only look: creates no indexes.
+    /// The same for those who only look, or help: creates no indexes, declares nothing. Who changes anything by it must have the links
+    /// of the application, all of them and as they are ([`SyncFlag::declared`]).
     ///
     /// # Errors
     /// As [`SyncFlag::open`], but for the store's.
@@ -254,7 +261,10 @@ impl SyncFlag {
     /// As if the answer got lost.
     pub async fn change(&self, token: Token, id: impl Into<Bson>, change: &Change) -> Result<Outcome> {
         match self.begin(token, &id.into(), change).await? {
-            Beginning::Made(main) => Ok(self.carry_or_later(main).await),
+            Beginning::Made(main) => {
+                self.count(Event::MainChanged, 1);
+                Ok(self.carry_or_later(main).await)
+            }
             Beginning::Missing => Ok(Outcome::Missing),
             Beginning::Refused => Ok(Outcome::Refused),
         }
@@ -270,7 +280,10 @@ impl SyncFlag {
     /// As if the answer got lost.
     pub async fn delete(&self, id: impl Into<Bson>) -> Result<Outcome> {
         match self.begin_delete(&id.into()).await? {
-            Some(main) => Ok(self.carry_or_later(main).await),
+            Some(main) => {
+                self.count(Event::MainChanged, 1);
+                Ok(self.carry_or_later(main).await)
+            }
             None => Ok(Outcome::Missing),
         }
     }
@@ -344,6 +357,11 @@ impl SyncFlag {
 
     fn copies(&self, link: &Link) -> Steps {
         self.mains.at(link.target.clone())
+    }
+
+    /// Something happened to main documents, or to copies of them.
+    fn count(&self, event: Event, times: u64) {
+        metrics::count(event, self.mains.namespace(), times);
     }
 
     fn fields(&self) -> &SyncFields {

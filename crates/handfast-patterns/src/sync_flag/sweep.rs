@@ -6,6 +6,7 @@ use bson::{Bson, DateTime, Document, doc};
 use tracing::Instrument;
 
 use super::{Link, Main, SyncFlag, requests};
+use crate::metrics::{self, Event, Level};
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
 /// How much is not in sync at the moment.
@@ -33,7 +34,7 @@ impl SyncFlag {
         for document in found {
             let span = tracing::info_span!("sync_flag.sweep", main = %id_of(&document));
             let swept = self.sweep_main(document).instrument(span.clone()).await;
-            span.in_scope(|| count(&mut round, swept));
+            span.in_scope(|| self.count_swept(&mut round, swept));
         }
         for link in &self.options.links {
             let old = requests::copies_abandoned(link, since);
@@ -43,7 +44,7 @@ impl SyncFlag {
                 let id = id_of(&document);
                 let span = tracing::info_span!("sync_flag.sweep", copy = %id, target = %link.target);
                 let swept = self.settle(link, &id).instrument(span.clone()).await;
-                span.in_scope(|| count(&mut round, swept));
+                span.in_scope(|| self.count_swept(&mut round, swept));
             }
         }
         Ok(round)
@@ -51,6 +52,23 @@ impl SyncFlag {
 
     async fn sweep_main(&self, document: Document) -> Result<bool> {
         self.carry(&Main::read(&self.mains, document, self.fields())?).await
+    }
+
+    /// Counts a document that was swept, or was not there to be swept any more.
+    fn count_swept(&self, round: &mut Round, swept: Result<bool>) {
+        match swept {
+            Ok(swept) => {
+                if swept {
+                    tracing::info!("a flag that was left behind is gone");
+                }
+                self.count(Event::FlagSwept, u64::from(swept));
+                round.done += u64::from(swept);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a flag that was left behind could not be dealt with, it is tried again later");
+                round.failed += 1;
+            }
+        }
     }
 
     /// Sweeps in the background.
@@ -65,7 +83,19 @@ impl SyncFlag {
         })
     }
 
-    /// How much is not in sync at the moment: what the flags say.
+    /// Looks at the staleness in the background, for the gauges of [`metrics`].
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_staleness(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let flag = self.clone();
+        Runner::spawn_look("sync_flag.staleness", &self.sources, options, cancel, move || {
+            let flag = flag.clone();
+            async move { flag.staleness().await }
+        })
+    }
+
+    /// How much is not in sync at the moment: what the flags say. The gauges of [`metrics`] say so afterwards.
     ///
     /// # Errors
     /// Those of the store.
@@ -82,6 +112,10 @@ impl SyncFlag {
         let age = |since: &DateTime| self.now().timestamp_millis().saturating_sub(since.timestamp_millis());
         let oldest = oldest.iter().map(age).max();
         staleness.oldest = oldest.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
+        let namespace = self.mains.namespace();
+        metrics::level(Level::Flags("mains"), namespace, staleness.mains as f64);
+        metrics::level(Level::Flags("copies"), namespace, staleness.copies as f64);
+        metrics::age(Level::OldestFlag, namespace, staleness.oldest);
         Ok(staleness)
     }
 
@@ -91,7 +125,8 @@ impl SyncFlag {
             Some(link) => (self.copies(link), &link.syncing),
             None => (self.mains.clone(), &self.fields().syncing),
         };
-        let flagged = doc! { field: { "$exists": true } };
+        // Dates alone: a range is what the index is used for where nothing is to be in order.
+        let flagged = doc! { field: { "$gte": DateTime::MIN } };
         let oldest = steps.find(&flagged, &doc! { field: 1 }, 1).await?;
         let since = oldest.first().and_then(|oldest| crate::value::at_path(oldest, field)?.as_datetime().copied());
         Ok((steps.count(&flagged).await?, since))
@@ -103,22 +138,6 @@ impl SyncFlag {
 
     fn ago(&self, age: Duration) -> DateTime {
         crate::value::before(self.now(), age)
-    }
-}
-
-/// Counts a document that was swept, or was not there to be swept any more.
-fn count(round: &mut Round, swept: Result<bool>) {
-    match swept {
-        Ok(swept) => {
-            if swept {
-                tracing::info!("a flag that was left behind is gone");
-            }
-            round.done += u64::from(swept);
-        }
-        Err(error) => {
-            tracing::warn!(%error, "a flag that was left behind could not be dealt with, it is tried again later");
-            round.failed += 1;
-        }
     }
 }
 

@@ -123,3 +123,24 @@ fn links_that_cannot_work_are_refused() {
     let deleted = name(user()).on_delete(OnDelete::Set(doc! { "userName": "somebody" }));
     check_all(&[deleted, editor, elsewhere]).expect("they write to different places");
 }
+
+#[test]
+fn an_expression_says_what_a_copy_is() {
+    let initial = doc! { "$toUpper": { "$substrCP": ["$name", 0, 1] } };
+    let link = link().expression("userInitial", initial).expect("an expression");
+    let value = |main: Document| link.values(&main).pop().expect("the computed one").1;
+    assert_eq!(value(doc! { "name": "john" }), Some("J".into()));
+    // It fails on a document.
+    assert_eq!(value(doc! { "name": doc! { "first": "john" } }), None);
+    let link = link.expression("nick", "$nick").expect("an expression");
+    assert_eq!(link.values(&doc! { "nick": 7 }).pop(), Some(("nick".to_owned(), Some(7.into()))));
+    assert_eq!(link.values(&doc! {}).pop(), Some(("nick".to_owned(), None)));
+    for (wrong, why) in [
+        (Bson::from("$$NOW"), "time or chance"),
+        (doc! { "$rand": {} }.into(), "time or chance"),
+        (doc! { "$none": 1 }.into(), "no expression"),
+    ] {
+        let refused = Link::new(place("comments"), "user").expression("copy", wrong);
+        assert!(refused.is_err_and(|error| error.to_string().contains(why)), "{why}");
+    }
+}

@@ -6,6 +6,7 @@ use handfast_store::ErrorClass;
 use super::requests::{self, Request};
 use super::{Cancel, Event, Outcome, Participant, Record, State, TwoPhase};
 use crate::Result;
+use crate::metrics::{self, Event as Counted, Span};
 
 /// Waiting transactions that [`TwoPhase::run_next`] looks at, so that workers who look at the same moment find different ones.
 const CANDIDATES: u32 = 16;
@@ -28,6 +29,7 @@ impl TwoPhase {
         let id = id.into();
         let (filter, update) = requests::claim(self.fields(), &id, self.application());
         if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
+            self.count(Counted::TransactionClaimed);
             return self.begin_work(Record::read(&self.transactions, &claimed, self.fields())?).await;
         }
         match self.show(id).await? {
@@ -54,6 +56,7 @@ impl TwoPhase {
             let (filter, update) = requests::claim(self.fields(), &id, self.application());
             // Who loses the race goes on to the next one.
             if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
+                self.count(Counted::TransactionClaimed);
                 let record = Record::read(&self.transactions, &claimed, self.fields())?;
                 return Ok(Some((id, self.begin_work(record).await?)));
             }
@@ -74,7 +77,9 @@ impl TwoPhase {
         let (filter, update) = requests::claim_to_refuse(self.fields(), &id, self.application(), reason);
         self.transactions.update_one(&filter, &update).await?;
         let (filter, update) = requests::refuse(self.fields(), &id, self.application(), reason);
-        self.transactions.update_one(&filter, &update).await?;
+        if self.transactions.update_one(&filter, &update).await? {
+            self.count(Counted::TransactionRefused);
+        }
         let Some(record) = self.show(id).await? else { return Ok(Cancel::Missing) };
         match record.state {
             State::Applied | State::Done => Ok(Cancel::TooLate),
@@ -104,7 +109,15 @@ impl TwoPhase {
     }
 
     /// One state after the other. A step that does not match was made by somebody else; what is there then counts.
-    pub(super) async fn drive(&self, mut record: Record) -> Result<Outcome> {
+    pub(super) async fn drive(&self, record: Record) -> Result<Outcome> {
+        let clock = &*self.sources.clock;
+        let begun = clock.elapsed();
+        let outcome = self.drive_untimed(record).await?;
+        metrics::took_since(Span::Transaction, self.transactions.namespace(), (clock, begun));
+        Ok(outcome)
+    }
+
+    async fn drive_untimed(&self, mut record: Record) -> Result<Outcome> {
         loop {
             let ours = record.application.as_deref() == Some(self.application());
             let (event, request) = match record.state {
@@ -153,6 +166,13 @@ impl TwoPhase {
         let made = self.transactions.update_one(&filter, &update).await?;
         if made {
             record.state = next;
+            match next {
+                State::Applied => self.count(Counted::TransactionApplied),
+                State::Done => self.count(Counted::TransactionDone),
+                State::Canceling => self.count(Counted::TransactionRefused),
+                State::Canceled => self.count(Counted::TransactionCanceled),
+                State::Initial | State::Pending => {}
+            }
         }
         Ok(made)
     }

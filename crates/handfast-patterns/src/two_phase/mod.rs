@@ -63,8 +63,9 @@ pub use record::Record;
 pub use state::{Event, NoState, State};
 pub use verify::{Finding, StateCount, TwoPhaseStatus, Verified};
 
+use crate::metrics::{self, Event as Counted};
 use crate::steps::{Added, Steps, raw};
-use crate::{Error, Result};
+use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// How a transaction ended, as far as we know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,7 +216,10 @@ impl TwoPhase {
         document.insert(&self.fields().state, State::Initial.name());
         document.insert(&self.fields().last_modified, self.sources.clock.now());
         match self.transactions.insert(&document).await? {
-            Added::New => Ok(()),
+            Added::New => {
+                self.count(Counted::TransactionBegun);
+                Ok(())
+            }
             Added::There if self.show(id.clone()).await?.is_some_and(|there| there.plan == Ok(plan)) => Ok(()),
             Added::There => Err(Error::invalid(format!("another transaction has the id {id}"))),
         }
@@ -268,20 +272,35 @@ impl TwoPhase {
     }
 
     /// Removes transactions (at most `batch`) that have been over for at least `age`, which must be longer than any
-    /// request can be under way. Returns how many.
+    /// request can be under way.
     ///
     /// # Errors
-    /// Those of the store.
-    pub async fn purge(&self, age: Duration, batch: u32) -> Result<u64> {
+    /// Those of the store; what was removed before stays removed.
+    pub async fn purge(&self, age: Duration, batch: u32) -> Result<Round> {
         let Fields { state, last_modified, .. } = self.fields();
         let over: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).map(State::name).collect();
         let old = doc! { state: { "$in": over }, last_modified: { "$lt": self.ago(age) } };
-        let mut removed = 0;
-        for document in self.transactions.find(&old, &doc! { last_modified: 1 }, batch).await? {
-            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-            removed += u64::from(self.transactions.delete_one(&doc! { "_id": id }).await?);
+        let found = self.transactions.find(&old, &doc! { last_modified: 1 }, batch).await?;
+        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
+        for document in found {
+            // Another one may have its id by now, which is not over.
+            let mut filter = old.clone();
+            filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
+            round.done += u64::from(self.transactions.delete_one(&filter).await?);
         }
-        Ok(removed)
+        Ok(round)
+    }
+
+    /// Purges in the background.
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_purge(&self, age: Duration, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let two_phase = self.clone();
+        Runner::spawn("two_phase.purge", &self.sources, options, cancel, move |batch| {
+            let two_phase = two_phase.clone();
+            async move { two_phase.purge(age, batch).await }
+        })
     }
 
     /// The participants of a plan all of whose requests can be made.
@@ -293,6 +312,11 @@ impl TwoPhase {
             requests::release(self.fields(), id, participant, self.options.finished_max)?;
         }
         Ok(participants)
+    }
+
+    /// Something happened to a transaction.
+    fn count(&self, event: Counted) {
+        metrics::count(event, self.transactions.namespace(), 1);
     }
 
     fn fields(&self) -> &Fields {

@@ -6,6 +6,7 @@ use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
 use super::{Outcome, Record, State, TwoPhase, requests};
+use crate::metrics::Event as Counted;
 use crate::steps::Steps;
 use crate::value::key_of;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
@@ -25,6 +26,7 @@ impl TwoPhase {
             let span = tracing::info_span!("two_phase.recover", %id);
             match self.recover_one(&document).instrument(span.clone()).await {
                 Ok(Some(outcome)) => {
+                    self.count(Counted::TransactionTakenOver);
                     span.in_scope(|| tracing::info!(?outcome, "a transaction was recovered"));
                     round.done += 1;
                 }
@@ -81,7 +83,11 @@ impl TwoPhase {
                 let Some(record) = over.get(&key_of(id)?) else { continue };
                 let span = tracing::info_span!("two_phase.repair", transaction = %id, participant = %place);
                 match self.repair_one(documents, &place, record).instrument(span.clone()).await {
-                    Ok(repaired) => round.done += u64::from(repaired),
+                    Ok(true) => {
+                        self.count(Counted::ParticipantRepaired);
+                        round.done += 1;
+                    }
+                    Ok(false) => {}
                     Err(error) => {
                         span.in_scope(
                             || tracing::warn!(%error, "a late update could not be taken back, it is tried again later"),

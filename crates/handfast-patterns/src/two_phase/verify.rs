@@ -7,8 +7,9 @@ use bson::{Bson, doc};
 use handfast_store::Namespace;
 
 use super::{Record, State, TwoPhase, requests};
+use crate::metrics::{self, Level};
 use crate::steps::Steps;
-use crate::{Result, findings};
+use crate::{CancellationToken, Findings, Result, Runner, RunnerOptions};
 
 /// Transactions in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,20 +92,18 @@ pub struct Verified {
     pub participants: u64,
     /// Transactions that are applied and not done.
     pub applied: u64,
-    /// What is not as it must be: at most 1000 of them.
-    pub findings: Vec<Finding>,
-    /// How many there are.
-    pub findings_count: u64,
+    /// What is not as it must be.
+    pub findings: Findings<Finding>,
 }
 
 impl Verified {
     /// Whether everything is as it must be.
     pub fn is_clean(&self) -> bool {
-        self.findings_count == 0
+        self.findings.count() == 0
     }
 
     fn found(&mut self, finding: Finding) {
-        findings::keep(&mut self.findings, &mut self.findings_count, finding);
+        self.findings.keep(finding);
     }
 }
 
@@ -124,7 +123,24 @@ impl TwoPhase {
             states.push(StateCount { state, count, oldest });
         }
         let abandoned = requests::abandoned(fields, self.ago(self.options.abandoned_after));
-        Ok(TwoPhaseStatus { states, abandoned: self.transactions.count(&abandoned).await? })
+        let status = TwoPhaseStatus { states, abandoned: self.transactions.count(&abandoned).await? };
+        for StateCount { state, count, .. } in &status.states {
+            metrics::level(Level::Transactions(state.name()), self.transactions.namespace(), *count as f64);
+        }
+        metrics::level(Level::Abandoned, self.transactions.namespace(), status.abandoned as f64);
+        Ok(status)
+    }
+
+    /// Looks at the status in the background, for the gauges of [`metrics`].
+    ///
+    /// # Errors
+    /// For options that make no sense.
+    pub fn spawn_status(&self, options: RunnerOptions, cancel: &CancellationToken) -> Result<Runner> {
+        let two_phase = self.clone();
+        Runner::spawn_look("two_phase.status", &self.sources, options, cancel, move || {
+            let two_phase = two_phase.clone();
+            async move { two_phase.status().await }
+        })
     }
 
     /// Looks at all participants that transactions are under way in, and at all transactions that are applied, `page` at a time,

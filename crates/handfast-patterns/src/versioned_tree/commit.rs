@@ -8,6 +8,7 @@ use handfast_store::Applied;
 
 use super::write::{Phase, Write, check_content};
 use super::{Version, VersionEvent, VersionState, VersionedTree};
+use crate::metrics::{self, Event, Span};
 use crate::runner::jittered;
 use crate::steps::is_duplicate_of;
 use crate::{Error, Result};
@@ -112,15 +113,19 @@ impl Ready {
         }
         check_content(&self.root, &write.tree.fields().of_roots())?;
         write.phase = Phase::Over;
-        let (tree, version) = (write.tree.clone(), write.version);
+        let (tree, version, begun) = (write.tree.clone(), write.version, write.begun);
         let committed = self.write.is_next().await? && self.insert_root().await?;
         if committed {
+            tree.count(Event::VersionCommitted, 1);
+            let clock = &*tree.sources.clock;
+            metrics::took_since(Span::Write, tree.nodes.namespace(), (clock, begun));
             let announced = tree.requests().announced(version, self.write.write);
             if let Err(error) = tree.writes.delete_one(&announced).await {
                 tracing::warn!(version, %error, "a write that is over could not be removed, the sweep will see to it");
             }
             return Ok(Commit::Committed { version });
         }
+        tree.count(Event::VersionConflict, 1);
         tree.clean_up(version, self.write.write).await;
         Ok(Commit::Conflict)
     }

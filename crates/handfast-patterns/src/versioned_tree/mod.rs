@@ -64,6 +64,7 @@ mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod write;
 
 use std::sync::Arc;
@@ -81,10 +82,12 @@ pub use record::{Node, Version, WriteIntent};
 pub use snapshot::Snapshot;
 pub use state::{NoVersionState, VersionEvent, VersionState};
 pub use sweep::{Orphan, OrphanOf};
+pub use verify::{Finding, Verified};
 pub use write::Write;
 
 use self::requests::Requests;
 use crate::Result;
+use crate::metrics::{self, Event};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
 
 /// How much there is of a tree.
@@ -297,6 +300,11 @@ impl VersionedTree {
 
     fn requests(&self) -> Requests<'_> {
         Requests { fields: &self.options.fields, root: &self.options.root }
+    }
+
+    /// Something happened to versions of a tree in this collection.
+    fn count(&self, event: Event, times: u64) {
+        metrics::count(event, self.nodes.namespace(), times);
     }
 
     fn fields(&self) -> &TreeFields {

@@ -24,6 +24,7 @@ use tracing::Instrument;
 use super::record::{Stored, Version};
 use super::requests::visible;
 use super::{VersionState, VersionedTree};
+use crate::metrics::Event;
 use crate::value::{integer, key_of};
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
@@ -156,7 +157,8 @@ impl VersionedTree {
         self.remove_replaced(oldest, (below, above)).await?;
         for version in condemned {
             if let Some((filter, stub)) = self.requests().clear(*version, self.now()) {
-                self.nodes.update_one(&filter, &stub).await?;
+                let pruned = self.nodes.update_one(&filter, &stub).await?;
+                self.count(Event::VersionPruned, u64::from(pruned));
             }
         }
         Ok(condemned.len() as u64)

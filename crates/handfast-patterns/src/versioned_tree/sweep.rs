@@ -5,6 +5,7 @@ use tracing::Instrument;
 
 use super::record::{Stored, WriteIntent};
 use super::{VersionState, VersionedTree};
+use crate::metrics::Event;
 use crate::value::integer;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
@@ -94,6 +95,8 @@ impl VersionedTree {
             return Ok(0);
         }
         let (state, nodes) = self.remove(seen.version, seen.write).await?;
+        self.count(Event::VersionSwept, 1);
+        self.count(Event::OrphanRemoved, nodes);
         tracing::info!(%state, nodes, "a version that was left behind is dealt with");
         Ok(1)
     }
@@ -104,7 +107,9 @@ impl VersionedTree {
         if abandoned.is_empty() {
             return Ok(0);
         }
-        self.nodes.delete_many(&self.requests().nodes(doc! { "$in": abandoned })).await
+        let orphans = self.nodes.delete_many(&self.requests().nodes(doc! { "$in": abandoned })).await?;
+        self.count(Event::OrphanRemoved, orphans);
+        Ok(orphans)
     }
 
     /// Numbers above the newest version that have nodes, and that nobody has announced.
@@ -131,7 +136,9 @@ impl VersionedTree {
         if self.give_up(version).await? != VersionState::Abandoned {
             return Ok(0);
         }
-        self.nodes.delete_many(&self.requests().nodes(version)).await
+        let orphans = self.nodes.delete_many(&self.requests().nodes(version)).await?;
+        self.count(Event::OrphanRemoved, orphans);
+        Ok(orphans)
     }
 
     /// Sweeps in the background. The interval should be no longer than the lease.

@@ -27,6 +27,8 @@ pub struct Write {
     pub(super) write: ObjectId,
     pub(super) phase: Phase,
     items: HashSet<Vec<u8>>,
+    /// When it was begun, by our clock's elapsed time.
+    pub(super) begun: Duration,
     /// When the lease was renewed, by our clock's elapsed time.
     renewed: Duration,
 }
@@ -81,8 +83,8 @@ impl VersionedTree {
 
 impl Write {
     fn new(tree: VersionedTree, base: Option<Snapshot>, version: i64, write: ObjectId) -> Self {
-        let renewed = tree.sources.clock.elapsed();
-        Write { tree, base, version, write, items: HashSet::new(), renewed, phase: Phase::Open }
+        let begun = tree.sources.clock.elapsed();
+        Write { tree, base, version, write, items: HashSet::new(), begun, renewed: begun, phase: Phase::Open }
     }
 
     /// The number of the version.

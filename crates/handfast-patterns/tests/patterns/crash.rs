@@ -8,18 +8,23 @@
 //!                    check
 //! ```
 //!
+//! What process 1 was answered on its way holds for ever after, however it ended: it says so as it goes ([`World::acknowledge`]), and each
+//! point is checked for that, too.
+//!
 //! Both processes have their own pattern objects and share nothing but the store. Operations are those of the contract,
-//! pages of cursors and the creation of indexes included. No point is skipped: that each fault was met is asserted.
+//! pages of cursors and the creation of indexes included. No point is skipped: that each fault was met is asserted, and how many points there
+//! are at least.
 
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use handfast_embedded::{EmbeddedStore, Options};
+use bson::{Document, RawDocumentBuf, doc, rawdoc};
 use handfast_patterns::Result;
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{DocumentStore, ManualClock, MemoryStore, Namespace, Sources};
+use handfast_store::{DocumentStore, ManualClock, Namespace, Sources, StoreExt};
+
+pub(crate) use crate::stage::Stage;
 
 /// What happens at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +79,17 @@ pub(crate) struct World {
     pub(crate) sources: Sources,
     pub(crate) clock: Arc<ManualClock>,
     database: String,
+    acknowledged: Arc<Mutex<Vec<Acknowledged>>>,
+}
+
+/// What somebody was answered, as what the documents of a collection must say from then on.
+#[derive(Debug)]
+struct Acknowledged {
+    what: String,
+    collection: String,
+    filter: Document,
+    /// Whether a document matches the filter, or none does.
+    there: bool,
 }
 
 impl World {
@@ -86,22 +102,44 @@ impl World {
         World::new(&Stage::Memory, "test")
     }
 
-    fn new(stage: &Stage, database: &str) -> Self {
-        let (sources, clock) = Sources::manual(1);
-        let store: Arc<dyn DocumentStore> = match stage {
-            Stage::Memory => Arc::new(MemoryStore::new(sources.clone())),
-            Stage::Embedded { store, .. } => Arc::clone(store),
-        };
-        if let Stage::Embedded { clock: its_clock, .. } = stage {
-            its_clock.set(ManualClock::START);
-            return World {
-                sources: Sources { clock: its_clock.clone(), ..sources },
-                clock: its_clock.clone(),
-                store,
-                database: database.to_owned(),
-            };
+    pub(crate) fn new(stage: &Stage, database: &str) -> Self {
+        let (store, clock) = stage.open();
+        let sources = Sources { clock: clock.clone(), ..Sources::seeded(1) };
+        World { store, sources, clock, database: database.to_owned(), acknowledged: Arc::default() }
+    }
+
+    /// Somebody was answered this: from now on a document matches.
+    pub(crate) fn acknowledge(&self, what: impl fmt::Debug, collection: &str, filter: Document) {
+        self.acknowledged.lock().unwrap().push(Acknowledged {
+            what: format!("{what:?}"),
+            collection: collection.to_owned(),
+            filter,
+            there: true,
+        });
+    }
+
+    /// Somebody was answered this: from now on no document matches.
+    pub(crate) fn acknowledge_none(&self, what: impl fmt::Debug, collection: &str, filter: Document) {
+        self.acknowledge(what, collection, filter);
+        if let Some(last) = self.acknowledged.lock().unwrap().last_mut() {
+            last.there = false;
         }
-        World { store, sources, clock, database: database.to_owned() }
+    }
+
+    fn take_acknowledged(&self) -> Vec<Acknowledged> {
+        std::mem::take(&mut *self.acknowledged.lock().unwrap())
+    }
+
+    async fn holds(&self, acknowledged: &[Acknowledged]) -> Result<(), String> {
+        for answer in acknowledged {
+            let Acknowledged { what, collection, filter, there } = answer;
+            let filter = RawDocumentBuf::try_from(filter).unwrap();
+            let found = self.store.find_one(&self.place(collection), filter).await.unwrap();
+            if found.is_some() != *there {
+                return Err(format!("{what} was answered, and does not hold: {answer:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Another process: other ids, other chance.
@@ -116,42 +154,23 @@ impl World {
     }
 }
 
-/// Where scenarios are played.
-pub(crate) enum Stage {
-    /// A store in memory for each point.
-    Memory,
-    /// One embedded store, a database for each point.
-    Embedded { store: Arc<dyn DocumentStore>, clock: Arc<ManualClock> },
-}
-
-impl Stage {
-    pub(crate) async fn embedded(directory: &Path) -> Self {
-        let (sources, clock) = Sources::manual(1);
-        let options = Options { expiry_interval: None, ..Options::small() };
-        let store = EmbeddedStore::open(directory, sources, options).await.unwrap();
-        Stage::Embedded { store: Arc::new(store), clock }
-    }
-
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Stage::Memory => "memory",
-            Stage::Embedded { .. } => "embedded",
-        }
-    }
-}
-
 /// What came of all points.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) operations: u64,
     pub(crate) points: u64,
+    /// What was answered before the faults, over all points.
+    pub(crate) acknowledged: u64,
     pub(crate) failures: Vec<(Kind, String)>,
 }
 
 impl Report {
-    pub(crate) fn assert_clean(&self, name: &str, stage: &Stage) {
+    /// That nothing was wrong at so many points at least: a scenario that does less than it did shows less than it did.
+    pub(crate) fn assert_clean(&self, name: &str, stage: &Stage, points_min: u64) {
         println!("{name} on {}: {self}", stage.name());
-        assert!(self.operations > 0 && self.failures.is_empty(), "{name}: {self}\n{:#?}", self.failures);
+        assert!(self.failures.is_empty(), "{name}: {self}\n{:#?}", self.failures);
+        assert!(self.points >= points_min, "{name}: {self}, and there were {points_min} points");
+        assert!(self.acknowledged > 0, "{name}: nobody was ever answered anything");
     }
 
     pub(crate) fn kinds(&self) -> Vec<Kind> {
@@ -163,8 +182,12 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { operations, points, failures } = self;
-        write!(f, "{operations} operations x {} kinds = {points} points, {} failed", Kind::ALL.len(), failures.len())
+        let Report { operations, points, acknowledged, failures } = self;
+        let (kinds, failed) = (Kind::ALL.len(), failures.len());
+        write!(
+            f,
+            "{operations} operations x {kinds} kinds = {points} points, {acknowledged} answers looked after, {failed} failed"
+        )
     }
 }
 
@@ -185,21 +208,24 @@ pub(crate) async fn every_point<T>(
     let answer = run(&world.on(counting.clone())).await;
     assert!(answer.is_ok(), "the scenario fails without any fault: {:?}", answer.err());
     check(&world.process(2), &answer).await.expect("right without any fault");
+    world.holds(&world.take_acknowledged()).await.expect("true without any fault");
     let operations = counting.operations();
 
-    let mut report = Report { operations, points: 0, failures: Vec::new() };
+    let mut report = Report { operations, points: 0, acknowledged: 0, failures: Vec::new() };
     for kind in Kind::ALL {
         for number in 0..operations {
             report.points += 1;
             let world = World::new(stage, &format!("{kind:?}{number}"));
-            if let Err(what) = point(&world, (kind, number), &prepare, &run, &recover, &check).await {
-                report.failures.push((kind, format!("{kind:?} at operation {number}: {what}")));
+            match point(&world, (kind, number), &prepare, &run, &recover, &check).await {
+                Ok(acknowledged) => report.acknowledged += acknowledged,
+                Err(what) => report.failures.push((kind, format!("{kind:?} at operation {number}: {what}"))),
             }
         }
     }
     report
 }
 
+/// How much was answered before the fault, and held.
 async fn point<T>(
     world: &World,
     (kind, number): (Kind, u64),
@@ -207,11 +233,12 @@ async fn point<T>(
     run: &impl AsyncFn(&World) -> Result<T>,
     recover: &impl AsyncFn(&World, &Result<T>) -> Result<()>,
     check: &impl AsyncFn(&World, &Result<T>) -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     prepare(world).await;
     let faulty = Arc::new(Faulty::new(Arc::clone(&world.store), Plan::at(number, kind.fault())));
     let answer = run(&world.on(faulty.clone())).await;
     assert_eq!(faulty.injected().len(), 1, "point {number} was not reached");
+    let acknowledged = world.take_acknowledged();
     if !kind.arrives_after_recovery() {
         faulty.deliver_late().await;
     }
@@ -224,5 +251,33 @@ async fn point<T>(
         let recovery = recover(&world.process(3), &answer).await;
         recovery.map_err(|error| format!("the second recovery failed: {error}"))?;
     }
-    check(&world.process(4), &answer).await
+    world.holds(&acknowledged).await?;
+    check(&world.process(4), &answer).await?;
+    Ok(acknowledged.len() as u64)
+}
+
+/// The check of answers can fail: somebody is answered before it is so, and a recovery loses what was answered.
+#[tokio::test]
+async fn answers_that_do_not_hold_are_caught() {
+    let entry = || rawdoc! { "_id": 1 };
+    let right = async |_: &World, _: &Result<()>| Ok(());
+    let too_early = async |world: &World| {
+        world.acknowledge("it is in", "entries", doc! { "_id": 1 });
+        Ok(world.store.insert_one(&world.place("entries"), entry()).await?)
+    };
+    let report = every_point(&Stage::Memory, async |_| {}, too_early, async |_, _| Ok(()), right).await;
+    assert_eq!(report.kinds(), [Kind::FailBefore, Kind::CrashBefore], "{report}");
+
+    let in_time = async |world: &World| {
+        world.store.insert_one(&world.place("entries"), entry()).await?;
+        world.acknowledge("it is in", "entries", doc! { "_id": 1 });
+        Ok(world.store.find_one(&world.place("entries"), rawdoc! { "_id": 2 }).await.map(|_| ())?)
+    };
+    let report = every_point(&Stage::Memory, async |_| {}, in_time, async |_, _| Ok(()), right).await;
+    report.assert_clean("in time", &Stage::Memory, 21);
+    let losing = async |world: &World, _: &Result<()>| {
+        Ok(world.store.delete_one(&world.place("entries"), entry()).await.map(|_| ())?)
+    };
+    let report = every_point(&Stage::Memory, async |_| {}, in_time, losing, right).await;
+    assert_eq!(report.kinds(), Kind::ALL, "{report}");
 }

@@ -57,10 +57,15 @@ fn length(day: &Document, field: &str) -> usize {
     day.get_array(field).map_or(0, Vec::len)
 }
 
+fn has(day: &Document, field: &str, token: Token) -> bool {
+    day.get_array(field).is_ok_and(|tokens| tokens.contains(&token.0.into()))
+}
+
 async fn ask_for_all(world: &World) -> Result<()> {
     let once = once(world).await?;
     for token in tokens() {
         assert!(once.apply(token, "today", &count()).await?.is_applied());
+        world.acknowledge(token, "days", doc! { "_id": "today", "applied": token });
     }
     Ok(())
 }
@@ -72,7 +77,7 @@ async fn in_one_round_trip(stage: Stage) {
     };
     let recover = async |world: &World, _: &Result<()>| ask_for_all(world).await;
     let report = every_point(&stage, async |_| {}, async |world| ask_for_all(world).await, recover, check).await;
-    report.assert_clean("exactly once, one round trip", &stage);
+    report.assert_clean("exactly once, one round trip", &stage, 21);
 }
 
 #[tokio::test]
@@ -86,29 +91,43 @@ async fn one_round_trip_killed_at_every_operation_embedded() {
     in_one_round_trip(Stage::embedded(directory.path()).await).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn one_round_trip_killed_at_every_operation_on_a_server() {
+    in_one_round_trip(Stage::server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ext_one_round_trip_killed_at_every_operation_on_ferretdb() {
+    if let Some(stage) = Stage::ferretdb().await {
+        in_one_round_trip(stage).await;
+    }
+}
+
 /// Nobody asks again: what was begun is finished by the clean-up, and what was answered has been counted.
 async fn in_two_steps(stage: Stage) {
     let run = async |world: &World| {
         let two_step = two_step(world).await?;
-        let mut answered = 0;
         for token in tokens() {
-            answered += usize::from(two_step.apply(token, "today").await.is_ok_and(Outcome::is_applied));
+            if two_step.apply(token, "today").await.is_ok_and(Outcome::is_applied) {
+                world.acknowledge(token, "days", doc! { "_id": "today", "applied": token });
+            }
         }
-        Ok(answered)
+        Ok(())
     };
-    let recover = async |world: &World, _: &Result<usize>| {
+    let recover = async |world: &World, _: &Result<()>| {
         let round = two_step(world).await?.clean_up(HOUR, 10).await?;
         assert_eq!(round.failed, 0);
         Ok(())
     };
-    let check = async |world: &World, answer: &Result<usize>| {
+    let check = async |world: &World, _: &Result<()>| {
         let day = day(world).await;
-        let (applied, answered) = (length(&day, "applied"), *answer.as_ref().unwrap_or(&0));
-        let right = number(&day) == applied as i64 && length(&day, "pending") == 0 && answered <= applied;
-        if right { Ok(()) } else { Err(format!("{answered} answered, and now {day}")) }
+        // A change that is made twice remembers its token twice.
+        let applied = tokens().iter().filter(|token| has(&day, "applied", **token)).count();
+        let right = number(&day) == applied as i64 && length(&day, "pending") == 0;
+        if right { Ok(()) } else { Err(format!("now {day}")) }
     };
     let report = every_point(&stage, async |_| {}, run, recover, check).await;
-    report.assert_clean("exactly once, two steps", &stage);
+    report.assert_clean("exactly once, two steps", &stage, 35);
 }
 
 #[tokio::test]
@@ -120,6 +139,18 @@ async fn two_steps_killed_at_every_operation() {
 async fn two_steps_killed_at_every_operation_embedded() {
     let directory = tempfile::tempdir().unwrap();
     in_two_steps(Stage::embedded(directory.path()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_steps_killed_at_every_operation_on_a_server() {
+    in_two_steps(Stage::server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ext_two_steps_killed_at_every_operation_on_ferretdb() {
+    if let Some(stage) = Stage::ferretdb().await {
+        in_two_steps(stage).await;
+    }
 }
 
 /// The checks can fail: a plain increment that is sent again when in doubt.

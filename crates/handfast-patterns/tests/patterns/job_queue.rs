@@ -1,6 +1,11 @@
 //! The job queue: fencing, retries, poison, order, uniqueness, every crash point, and workers that are killed.
 
+mod canceled;
+mod foreign;
+mod guarded;
 mod killed;
+mod limited;
+mod ordered;
 mod workers;
 
 use std::sync::Arc;

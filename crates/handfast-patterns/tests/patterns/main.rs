@@ -10,10 +10,14 @@
 
 mod crash;
 mod exactly_once;
+mod indexes;
 mod job_queue;
 mod ledger;
+mod processes;
 mod schedule;
+mod stage;
 mod sync_flag;
+mod transactions;
 mod turns;
 mod two_phase;
 mod versioned_tree;

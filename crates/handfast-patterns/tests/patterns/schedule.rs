@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::doc;
-use handfast_patterns::job_queue::{JobQueue, JobQueueOptions, JobState, Missed, NewJob, Schedule, Schedules};
-use handfast_patterns::{CancellationToken, Error, Result, RunnerOptions};
+use bson::{Bson, DateTime, Document, doc, rawdoc};
+use handfast_patterns::job_queue::{
+    Held, JobFields, JobQueue, JobQueueOptions, JobState, Limits, Missed, NewJob, Schedule, ScheduleFields, Schedules,
+};
+use handfast_patterns::{CancellationToken, Error, FieldNames, Result, RunnerOptions};
+use handfast_store::{Clock, Find, StoreExt};
 
 use crate::crash::{Stage, World, every_point};
 
@@ -23,6 +26,19 @@ async fn open(world: &World) -> Result<(JobQueue, Schedules)> {
     let queue = JobQueue::open(store, world.place("jobs"), world.sources.clone(), options).await?;
     let schedules = Schedules::open(queue.clone(), world.place("schedules")).await?;
     Ok((queue, schedules))
+}
+
+#[tokio::test]
+async fn a_queue_that_keeps_no_keys_apart_has_no_recurring_and_no_unique_jobs() {
+    let world = World::in_memory();
+    let (store, options) = (Arc::clone(&world.store), JobQueueOptions::default());
+    let queue = JobQueue::attach(store, world.place("jobs"), world.sources.clone(), options).unwrap();
+    let refused = |error: Error| error.to_string().contains("no sparse unique indexes");
+    assert!(Schedules::open(queue.clone(), world.place("schedules")).await.is_err_and(refused));
+    let job = || NewJob::new("report", &doc! {}).unwrap();
+    assert!(queue.enqueue(job().unique("a")).await.is_err_and(refused));
+    assert!(queue.enqueue_all([job().unique_for_ever("a")]).await.is_err_and(refused));
+    queue.enqueue(job()).await.unwrap();
 }
 
 /// When the jobs are to be run that are in the queue.
@@ -75,6 +91,38 @@ async fn what_was_missed_is_dropped_or_made_up_for() {
     }
 }
 
+/// The clock of the machine is put back by a day, and forward again: what was enqueued is not enqueued again, and what is due later comes then.
+#[tokio::test]
+async fn a_clock_that_goes_back_and_jumps_enqueues_nothing_twice() {
+    for missed in [Missed::Last, Missed::All] {
+        let world = World::in_memory();
+        let (queue, schedules) = open(&world).await.unwrap();
+        let begin = world.clock.now();
+        schedules.set(&schedule("0 * * * *", "UTC", missed)).await.unwrap();
+        world.clock.advance(HOUR + HOUR / 2);
+        assert_eq!(schedules.tick(10).await.unwrap().done, 1);
+        world.clock.set(DateTime::from_millis(begin.timestamp_millis() - 86_400_000));
+        for _ in 0..30 {
+            schedules.set(&schedule("0 * * * *", "UTC", missed)).await.unwrap();
+            assert_eq!(schedules.tick(10).await.unwrap().done, 0, "it was there already");
+            world.clock.advance(HOUR / 2);
+        }
+        assert_eq!(next(&schedules).await, "2020-01-01T02:00:00Z");
+        // As if it had never been put back, and then a day and a half ahead.
+        world.clock.set(DateTime::from_millis(begin.timestamp_millis() + 36 * 3_600_000 + 1));
+        let expected = match missed {
+            Missed::All => 35,
+            Missed::Last | Missed::Skip { .. } => 1,
+        };
+        assert_eq!(schedules.tick(100).await.unwrap().done, expected);
+        let mut times = times(&queue).await;
+        let all = times.len();
+        times.dedup();
+        assert_eq!((times.len(), all), (all, expected as usize + 1), "each occurrence once");
+        assert_eq!(next(&schedules).await, "2020-01-02T13:00:00Z");
+    }
+}
+
 #[tokio::test]
 async fn a_long_absence_is_made_up_for_in_several_ticks() {
     let world = World::in_memory();
@@ -110,8 +158,10 @@ async fn killed_at_every_operation(stage: Stage) {
     let run = async |world: &World| {
         let (_, schedules) = open(world).await?;
         schedules.set(&schedule("0 * * * *", "UTC", Missed::All)).await?;
+        world.acknowledge("it is set", "schedules", doc! { "_id": "report" });
         world.clock.advance(2 * HOUR);
-        schedules.tick(10).await?;
+        let ticked = schedules.tick(10).await?;
+        world.acknowledge(ticked, "jobs", doc! { "type": "report" });
         Ok(())
     };
     let recover = async |world: &World, _: &Result<()>| open(world).await?.1.tick(10).await.map(|_| ());
@@ -132,7 +182,7 @@ async fn killed_at_every_operation(stage: Stage) {
         if hours == expected && !hours.is_empty() { Ok(()) } else { Err(format!("next {next}, and {due:?}")) }
     };
     let report = every_point(&stage, async |_| {}, run, recover, check).await;
-    report.assert_clean("recurring jobs", &stage);
+    report.assert_clean("recurring jobs", &stage, 63);
 }
 
 #[tokio::test]
@@ -164,4 +214,54 @@ async fn many_tickers_enqueue_each_occurrence_once() {
         runner.stop().await;
     }
     assert_eq!(times(&queue).await.len(), 10);
+}
+
+/// All names of a struct of names, with an X behind each.
+fn other_names<F: FieldNames>() -> F {
+    let mut fields = F::default();
+    for default in F::DEFAULTS {
+        assert!(fields.rename(default, &format!("{default}X")));
+    }
+    fields
+}
+
+/// The names of all fields of a document, and of those within `workerX`.
+fn names(document: &Document) -> Vec<String> {
+    let within = document.get_document("workerX").ok().into_iter().flat_map(Document::keys);
+    document.keys().chain(within).cloned().collect()
+}
+
+#[tokio::test]
+async fn every_field_of_jobs_and_schedules_can_have_another_name() {
+    let world = World::in_memory();
+    let limits = Limits { concurrency: Some(2), rate: None };
+    let options = JobQueueOptions { fields: other_names::<JobFields>(), ordered: true, limits, ..Default::default() };
+    let place = world.place("jobs");
+    let queue = JobQueue::open(world.store.clone(), place, world.sources.clone(), options).await.unwrap();
+    let schedules =
+        Schedules::open_with(queue.clone(), world.place("schedules"), other_names::<ScheduleFields>()).await.unwrap();
+    schedules.set(&schedule("0 9 * * *", "UTC", Missed::All)).await.unwrap();
+    world.clock.advance(DAY);
+    assert_eq!(schedules.tick(10).await.unwrap().done, 1);
+    queue.enqueue(NewJob::new("report", &doc! {}).unwrap().in_order("a").unique("b")).await.unwrap();
+    let kinds = ["report".to_owned()];
+    let jobs = queue.claim_many("w", &kinds, 5).await.unwrap();
+    assert_eq!(queue.complete(&jobs[0], Some(Bson::from(1))).await.unwrap(), Held::Yes);
+    assert_eq!(queue.renew(&jobs[1], Some(Bson::from(2))).await.unwrap(), Held::Yes);
+    world.clock.advance(HOUR);
+    assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
+    let again = queue.claim("w", &kinds).await.unwrap().unwrap();
+    assert_eq!(queue.give_up(&again, "never").await.unwrap(), Held::Yes);
+    assert!(queue.retry(again.id).await.unwrap());
+    for collection in ["jobs", "schedules"] {
+        let found = world.store.find_all(Find::new(world.place(collection), rawdoc! {})).await.unwrap();
+        assert!(!found.is_empty());
+        for document in &found {
+            let document = Document::try_from(&**document).unwrap();
+            for name in names(&document).iter().filter(|name| *name != "_id") {
+                assert!(name.ends_with('X'), "{name} of {document}");
+            }
+        }
+    }
+    assert_eq!(queue.depth().await.unwrap().due, 1);
 }

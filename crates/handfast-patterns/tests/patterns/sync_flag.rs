@@ -1,6 +1,7 @@
 //! Sync flags: a name in comments, step by step; every crash point and every order; audits.
 
 mod audited;
+mod declared;
 mod killed;
 mod ordered;
 
@@ -222,8 +223,8 @@ async fn the_sweeper_leaves_young_flags_alone() {
     let world = World::in_memory();
     site(&world).await;
     let flag = open(&world).await.unwrap();
-    // Killed with the flag set: operations 0 to 3 open the collections.
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(4, Fault::CrashAfter)));
+    // Killed with the flag set: operations 0 to 5 open the collections, and look at what is declared.
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::CrashAfter)));
     let dead = open(&world.on(dying)).await.unwrap();
     assert_eq!(dead.change(dead.token(), 1, &renamed("Mary")).await.unwrap_err().class(), ErrorClass::Outage);
     assert_eq!(flag.staleness().await.unwrap(), Staleness { mains: 1, copies: 0, oldest: Some(Duration::ZERO) });
@@ -299,7 +300,8 @@ async fn what_is_being_deleted_is_gone_for_readers() {
 async fn an_outage_at_the_copies_is_not_an_outage_of_the_change() {
     let world = World::in_memory();
     site(&world).await;
-    let failing = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(5, Fault::CrashBefore)));
+    // Operations 0 to 6 open the collections and declare the links, 7 is the change.
+    let failing = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(8, Fault::CrashBefore)));
     let flag = open(&world.on(failing)).await.unwrap();
     let outcome = flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap();
     let Outcome::Later { version: 1, error } = outcome else { panic!("{outcome:?}") };

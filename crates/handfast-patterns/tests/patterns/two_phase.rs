@@ -309,9 +309,35 @@ async fn what_is_over_is_purged_by_age() {
     assert_eq!(transfers.run(0).await.unwrap(), Outcome::Done);
     world.clock.advance(HOUR);
     assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
-    assert_eq!(transfers.purge(HOUR / 2, 10).await.unwrap(), 1);
+    assert_eq!(transfers.purge(HOUR / 2, 10).await.unwrap().done, 1);
     assert_eq!(transfers.list(State::Done, 10).await.unwrap().len(), 1);
     assert_eq!(transfers.list(State::Initial, 10).await.unwrap().len(), 1);
+}
+
+/// What is purged was seen to be over: another transaction that has come to the same id meanwhile is not.
+#[tokio::test]
+async fn a_transaction_that_came_back_is_not_purged() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let transfers = open(&world, "App1").await.unwrap();
+    transfers.begin(1, Transfer::new("A", "B", 1)).await.unwrap();
+    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    world.clock.advance(HOUR);
+    let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
+    let _ = open(&world.on(counting.clone()), "App2").await.unwrap();
+    // It opens, finds, reads a page, and deletes.
+    let delete = counting.operations() + 2;
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(delete, Fault::FreezeBefore)));
+    let purging = open(&world.on(slow.clone()), "App2").await.unwrap();
+    let purged = tokio::spawn(async move { purging.purge(HOUR / 2, 10).await });
+    while slow.frozen() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(world.store.delete_one(&world.place("transactions"), rawdoc! { "_id": 1 }).await.unwrap());
+    transfers.begin(1, Transfer::new("B", "A", 5)).await.unwrap();
+    slow.release();
+    assert_eq!(purged.await.unwrap().unwrap().done, 0);
+    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
 }
 
 #[tokio::test(start_paused = true)]
@@ -383,7 +409,7 @@ async fn eight_applications_beside_hasty_recoveries() {
     world.clock.advance(HOUR);
     while begun.recover(100).await.unwrap().more {}
     begun.repair(100).await.unwrap();
-    assert_eq!(begun.verify(2, |_| ()).await.unwrap().findings, []);
+    assert_eq!(begun.verify(2, |_| ()).await.unwrap().findings[..], []);
 
     let accounts = all(&world, "accounts").await;
     assert!(

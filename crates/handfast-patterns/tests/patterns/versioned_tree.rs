@@ -4,6 +4,7 @@ mod killed;
 mod ordered;
 mod orphaned;
 mod pruned;
+mod verified;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +112,10 @@ fn numbers_of(snapshot: &Snapshot) -> Vec<(String, i32)> {
 /// That every version that can be read is what its root says.
 async fn all_whole(world: &World) -> Result<(), String> {
     let tree = open(world).await.map_err(|error| error.to_string())?;
+    let verified = tree.verify(None, |_| ()).await.map_err(|error| error.to_string())?;
+    if !verified.is_clean() {
+        return Err(format!("{verified:?}"));
+    }
     for version in tree.versions(1000).await.map_err(|error| error.to_string())? {
         if let Some(snapshot) = tree.at(version.version).await.map_err(|error| error.to_string())? {
             whole(&snapshot).await?;

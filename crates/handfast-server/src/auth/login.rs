@@ -21,6 +21,7 @@ use super::users::random;
 use crate::connection::Stranger;
 use crate::error::{CommandError, Outcome};
 use crate::lock::lock;
+use crate::request::EXTERNAL;
 use crate::state::{Client, Shared};
 
 /// Failed logins of one connection: drivers need one, and open a new connection for the next.
@@ -120,6 +121,10 @@ impl Login {
 pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) -> Outcome<Step> {
     if start.mechanism != MECHANISM {
         let text = format!("the mechanism '{}' is not supported; use {MECHANISM}", start.mechanism.escape_debug());
+        return Err(CommandError::new(Code::MechanismUnavailable, text));
+    }
+    if start.database == EXTERNAL {
+        let text = format!("the mechanism {MECHANISM} is not enabled on {EXTERNAL}: its users are not this server's");
         return Err(CommandError::new(Code::MechanismUnavailable, text));
     }
     let since = shared.now();

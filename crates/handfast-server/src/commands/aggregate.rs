@@ -101,6 +101,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 /// The arguments that say what is computed, without those of the cursor.
 pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Aggregate> {
     arguments.simple_collation()?;
+    // There is no sorting on disk, see `find`.
     arguments.flag("allowDiskUse")?;
     arguments.flag("bypassDocumentValidation")?;
     arguments.unsupported(&["fromMongos", "needsMerge", "exchange"])?;

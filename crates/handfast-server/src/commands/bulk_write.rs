@@ -16,7 +16,7 @@ use handfast_store::{Delete, DeleteStatement, Insert, Namespace, Ticket, Update,
 
 use super::get_more::{Opening, put_first_batch};
 use super::insert::{Judged, judge};
-use super::write::{check_batch, check_single, put_error, update_spec};
+use super::write::{UpdateNames, check_batch, check_single, put_error, update_statement};
 use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Visitor, visit_full_name};
@@ -25,7 +25,7 @@ use crate::batches::ListCursor;
 use crate::error::{CommandError, Outcome};
 use crate::fail_points;
 use crate::reply::Answer;
-use crate::request::Request;
+use crate::request::{Request, check_written};
 use crate::transactions::{retried, rules};
 use crate::writer::{Writer, put_count};
 
@@ -172,7 +172,11 @@ fn namespace(document: &RawDocument) -> Outcome<Namespace> {
     arguments.unsupported(&["collectionUUID", "encryptionInformation"])?;
     arguments.finish()?;
     match full.split_once('.') {
-        Some((database, collection)) => Ok(Namespace::new(database, collection)?),
+        Some((database, collection)) => {
+            let namespace = Namespace::new(database, collection)?;
+            check_written(&namespace)?;
+            Ok(namespace)
+        }
         None => {
             let text = format!("Invalid namespace specified for bulkWrite: '{full}'");
             Err(CommandError::new(Code::InvalidNamespace, text))
@@ -203,7 +207,10 @@ fn read(document: &RawDocument, namespaces: usize) -> Outcome<(usize, Operation<
             let document = arguments.document("document")?;
             Operation::Insert(arguments.required("document", document)?)
         }
-        "update" => Operation::Update(read_update(&mut arguments)?),
+        "update" => {
+            let names = UpdateNames { filter: "filter", update: "updateMods", constants: "constants" };
+            Operation::Update(update_statement(&mut arguments, names)?)
+        }
         _ => {
             let filter = arguments.document("filter")?;
             let filter = arguments.required("filter", filter)?.to_owned();
@@ -214,28 +221,6 @@ fn read(document: &RawDocument, namespaces: usize) -> Outcome<(usize, Operation<
     arguments.simple_collation()?;
     arguments.finish()?;
     Ok((place, operation))
-}
-
-fn read_update(arguments: &mut Arguments<'_>) -> Outcome<UpdateStatement> {
-    let filter = arguments.document("filter")?;
-    let filter = arguments.required("filter", filter)?.to_owned();
-    let update = update_spec(arguments, "updateMods")?;
-    let update = arguments.required("updateMods", update)?;
-    let multi = arguments.flag("multi")?.unwrap_or(false);
-    let sort = arguments.document_or_empty("sort")?;
-    if multi && !sort.is_empty() {
-        return Err(CommandError::new(Code::FailedToParse, "Cannot specify sort with multi=true"));
-    }
-    Ok(UpdateStatement {
-        filter,
-        update,
-        multi,
-        upsert: arguments.flag("upsert")?.unwrap_or(false),
-        array_filters: arguments.owned_documents("arrayFilters")?,
-        sort,
-        hint: hint(arguments)?,
-        constants: arguments.document_or_empty("constants")?,
-    })
 }
 
 impl Bulk<'_, '_> {

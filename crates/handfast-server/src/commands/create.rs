@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let namespace = call.request.namespace()?;
+    let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("create");
     arguments.simple_collation()?;
     // What a kind of collection is asked for with comes before what only describes it further: the first is named.
@@ -31,8 +31,16 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.unsupported(&["capped", "size", "max"])?;
     arguments.unsupported(&["validator", "validationAction", "validationLevel"])?;
     arguments.unsupported(&["changeStreamPreAndPostImages", "encryptedFields"])?;
-    // About how a storage engine keeps the data; the key that every collection has on _id.
-    arguments.ignored(&["storageEngine", "indexOptionDefaults", "autoIndexId", "idIndex"])?;
+    // Settings of another storage engine, where they say anything.
+    for name in ["storageEngine", "indexOptionDefaults"] {
+        if !arguments.document_or_empty(name)?.is_empty() {
+            let text =
+                format!("the option 'create.{name}' is not supported: there is one storage engine, without options");
+            return Err(CommandError::new(Code::NotImplemented, text));
+        }
+    }
+    // The key that every collection has on _id.
+    arguments.ignored(&["autoIndexId", "idIndex"])?;
     arguments.finish()?;
     // By itself the command may find what it asks for; in a transaction it has to make it.
     if call.transaction_number().is_some() && exists(call, &namespace).await? {

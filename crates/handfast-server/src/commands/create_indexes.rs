@@ -28,7 +28,7 @@ pub(crate) const COMMAND: Command = Command {
 const INDEXES_MAX: usize = 64;
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let namespace = call.request.namespace()?;
+    let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("createIndexes");
     let indexes = arguments.documents("indexes")?;
     let indexes = arguments.required("indexes", indexes)?;
@@ -70,9 +70,9 @@ fn read(document: &RawDocument, lenient: bool) -> Outcome<IndexSpec> {
         Some("") => return Err(CommandError::new(Code::CannotCreateIndex, "The index name cannot be empty")),
         Some(name) => name.to_owned(),
         None => {
+            let specification = handfast_mql::text::document(document);
             let text = format!(
-                "Error in specification {{ key: {:?} }} :: caused by :: The 'name' field is a required property of an index specification",
-                key
+                "Error in specification {specification} :: caused by :: The 'name' field is a required property of an index specification"
             );
             return Err(CommandError::new(Code::FailedToParse, text));
         }

@@ -29,7 +29,7 @@ pub(crate) const COMMAND: Command = Command {
 
 /// Reads the command.
 pub(super) async fn read(call: &Call<'_>) -> Outcome<Delete> {
-    let namespace = call.request.namespace()?;
+    let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("delete");
     let statements = arguments.documents("deletes")?;
     let statements = arguments.required("deletes", statements)?;

@@ -4,7 +4,7 @@ use handfast_mql::Code;
 use handfast_store::{Find, Namespace};
 
 use super::get_more::{Opening, first_batch};
-use super::{Access, Call, Command, hint};
+use super::{Access, Call, Command, hint, natural_order};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -44,15 +44,17 @@ pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespa
     arguments.unsupported(&["tailable", "awaitData", "oplogReplay", "resumeAfter", "$_requestResumeToken"])?;
     arguments.simple_collation()?;
     arguments.flag("allowPartialResults")?;
+    // There is no sorting on disk: what is too much for memory is refused either way, and the refusal says what helps.
     arguments.flag("allowDiskUse")?;
+    let (sort, hint) = natural_order(arguments.document_or_empty("sort")?, hint(arguments)?)?;
     let find = Find {
         namespace,
         filter: arguments.document_or_empty("filter")?,
         projection: arguments.document_or_empty("projection")?,
-        sort: arguments.document_or_empty("sort")?,
+        sort,
         skip: arguments.unsigned("skip")?.unwrap_or(0),
         limit: arguments.unsigned("limit")?.filter(|limit| *limit > 0),
-        hint: hint(arguments)?,
+        hint,
         min: arguments.document("min")?.filter(|min| !min.is_empty()).map(ToOwned::to_owned),
         max: arguments.document("max")?.filter(|max| !max.is_empty()).map(ToOwned::to_owned),
         return_key: arguments.flag("returnKey")?.unwrap_or(false),

@@ -1,10 +1,10 @@
 //! `findAndModify`: changes or removes one document and returns it.
 
 use handfast_mql::Code;
-use handfast_store::{FindAndModify, Modification, ReturnDocument};
+use handfast_store::{Asked, FindAndModify, Modification, ReturnDocument};
 
 use super::write::update_spec;
-use super::{Access, Call, Command, hint};
+use super::{Access, Call, Command, hint, natural_order};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -27,19 +27,20 @@ pub(crate) const COMMAND: Command = Command {
 
 /// Reads the command.
 pub(super) async fn read(call: &Call<'_>) -> Outcome<FindAndModify> {
-    let namespace = call.request.namespace()?;
+    let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("findAndModify");
     arguments.simple_collation()?;
     arguments.lenient_flag("bypassDocumentValidation")?;
     let modification = modification(&mut arguments)?;
     let projection = arguments.document("fields")?.map(ToOwned::to_owned).unwrap_or_default();
+    let (sort, hint) = natural_order(arguments.document_or_empty("sort")?, hint(&mut arguments)?)?;
     let request = FindAndModify {
-        ticket: call.ticket(),
+        ticket: call.ticket().map(|ticket| ticket.asking(asked(&modification))),
         namespace,
         filter: arguments.document_or_empty("query")?,
-        sort: arguments.document_or_empty("sort")?,
+        sort,
         projection,
-        hint: hint(&mut arguments)?,
+        hint,
         durability: call.durability(),
         variables: call.variables(&mut arguments).await?,
         modification,
@@ -76,6 +77,14 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
         writer.put("retriedStmtId", 0);
     }
     Ok(writer.into())
+}
+
+/// What a repetition has to ask for as well.
+fn asked(modification: &Modification) -> Asked {
+    match modification {
+        Modification::Remove => Asked::Removed,
+        Modification::Update { upsert, returns, .. } => Asked::Changed { returns: *returns, upsert: *upsert },
+    }
 }
 
 fn modification(arguments: &mut Arguments<'_>) -> Outcome<Modification> {

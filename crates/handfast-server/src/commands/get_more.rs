@@ -137,7 +137,11 @@ async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Opt
     if let Some(left) = &mut taken.description.time_left {
         *left = left.checked_sub(now.saturating_sub(began)).ok_or_else(time_is_over)?;
     }
-    let open = !taken.batches.is_exhausted() && shared.cursors.put_back(taken, now);
+    let open = !taken.batches.is_exhausted();
+    if open && !shared.cursors.put_back(taken, now) {
+        // An answer without a cursor would be taken for the end of the results.
+        return Err(CommandError::new(Code::CursorKilled, format!("cursor id {id} was killed while it was read")));
+    }
     writer.end().put("id", if open { id } else { 0 }).put("ns", &namespace).end();
     Ok(Answer { more: open, reserved, ..Answer::from(writer) })
 }

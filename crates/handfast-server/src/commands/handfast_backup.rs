@@ -28,7 +28,8 @@ pub(crate) const COMMAND: Command = Command {
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     call.arguments("handfastBackup").finish()?;
     let Some(backup) = &call.shared.options.backup else {
-        let text = "the server makes no backups: it was started without --backup-directory";
+        let text = "the server makes no backups: it was started without --backup-directory (or with --store, where the server \
+                    behind it makes them)";
         return Err(CommandError::new(Code::IllegalOperation, text));
     };
     let RawBsonRef::String(name) = call.request.subject else {

@@ -149,7 +149,7 @@ fn describe(call: &Call<'_>, primary: &str, compressors: &[&'static str], writer
             writer.put("msg", "isdbgrid");
         }
         Topology::ReplicaSet { name, advertise } => {
-            let host = advertise.as_deref().unwrap_or(&call.client.local);
+            let host = advertise.as_deref().unwrap_or(call.client.address());
             writer.array("hosts", [host]).put("setName", name).put("setVersion", 1).put("secondary", false);
             // No electionId: drivers take a primary with a lower one for a stale one, and a set of one holds no elections.
             writer.put("primary", host).put("me", host);

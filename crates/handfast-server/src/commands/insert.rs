@@ -29,7 +29,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
-    let namespace = call.request.namespace()?;
+    let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("insert");
     let documents = arguments.documents("documents")?;
     let documents = arguments.required("documents", documents)?;

@@ -289,5 +289,38 @@ fn hint(arguments: &mut Arguments<'_>) -> Outcome<Option<Hint>> {
     }
 }
 
+/// A sort and a hint, with a sort by `$natural` turned into the hint of the same name: the order of documents where they are
+/// kept, forwards or backwards, is that of a scan of the collection.
+///
+/// # Errors
+/// `BadValue` (2) for another direction than 1 and -1, for other fields beside it, and for a hint to something else.
+fn natural_order(sort: RawDocumentBuf, hint: Option<Hint>) -> Outcome<(RawDocumentBuf, Option<Hint>)> {
+    let Some(direction) = sort.get(NATURAL)? else { return Ok((sort, hint)) };
+    let refused = |text: String| Err(CommandError::new(handfast_mql::Code::BadValue, text));
+    if sort.iter().count() > 1 {
+        return refused(format!("Cannot include '$natural' in compound sort: {}", handfast_mql::text::document(&sort)));
+    }
+    let Some(direction) = natural_direction(direction) else {
+        return refused("$natural sort cannot be set to a value other than -1 or 1.".to_owned());
+    };
+    let agrees = match &hint {
+        None => true,
+        Some(Hint::Key(key)) => key.get(NATURAL)?.and_then(natural_direction) == Some(direction),
+        Some(Hint::Name(_)) => false,
+    };
+    if !agrees {
+        return refused("a sort by $natural goes with no hint, or with the same one".to_owned());
+    }
+    Ok((RawDocumentBuf::new(), Some(Hint::Key(bson::rawdoc! { "$natural": direction }))))
+}
+
+fn natural_direction(value: bson::RawBsonRef<'_>) -> Option<i32> {
+    let number = handfast_mql::Number::of(value)?.to_i64_exact()?;
+    i32::try_from(number).ok().filter(|direction| matches!(direction, 1 | -1))
+}
+
+/// The name of the order in which documents are kept.
+const NATURAL: &str = "$natural";
+
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use crate::auth::guard::{Needs, Visitor, visit_full_name};
 use crate::auth::role::Action;
 use crate::error::{CommandError, Outcome};
 use crate::reply::Answer;
-use crate::request::Request;
+use crate::request::{Request, check_written};
 
 pub(crate) const COMMAND: Command = Command {
     name: "renameCollection",
@@ -47,6 +47,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.flag("stayTemp")?;
     arguments.finish()?;
     let (from, to) = (parse(from)?, parse(to)?);
+    check_written(&to)?;
     call.store().rename_collection(RenameCollection { from, to, drop_target }).await?;
     Ok(Answer::done())
 }

@@ -5,6 +5,7 @@ use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::Outcome;
+use crate::lock::lock;
 use crate::metrics::Counter;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -48,7 +49,14 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     writer.put("command", value(&operations.command)).end();
     put_transactions(call, &mut writer);
     writer.begin_document("logicalSessionRecordCache");
-    writer.put("activeSessionsCount", whole(shared.sessions.len() as u128)).end();
+    writer.put("activeSessionsCount", whole(shared.sessions.len() as u128));
+    let reaper = *lock(&metrics.reaper);
+    writer.put("transactionReaperJobCount", whole(u128::from(reaper.count)));
+    if let Some(last) = reaper.last {
+        writer.put("lastTransactionReaperJobTimestamp", last);
+        writer.put("lastTransactionReaperJobEntriesCleanedUp", whole(u128::from(reaper.last_removed)));
+    }
+    writer.end();
     writer.begin_document("storageEngine").put("name", call.store().name()).put("persistent", true).end();
     put_metrics(call, &mut writer);
     Ok(writer.into())

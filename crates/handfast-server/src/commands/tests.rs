@@ -13,7 +13,7 @@ use std::time::Duration;
 use bson::raw::{CString, RawDocumentBuf};
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawBson, rawdoc};
-use handfast_store::Durability;
+use handfast_store::{CollectionCheck, Durability, IndexCheck};
 
 use super::*;
 use crate::lock::lock;

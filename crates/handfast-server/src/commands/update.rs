@@ -1,15 +1,14 @@
 //! `update`: statements that change documents.
 
 use bson::raw::RawDocument;
-use handfast_mql::Code;
 use handfast_store::{Update, UpdateStatement};
 
-use super::write::{check_batch, check_single, put_errors, update_spec};
-use super::{Access, Call, Command, hint};
+use super::write::{UpdateNames, check_batch, check_single, put_errors, update_statement};
+use super::{Access, Call, Command};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::Outcome;
 use crate::fail_points;
 use crate::reply::Answer;
 use crate::transactions::retried;
@@ -29,7 +28,7 @@ pub(crate) const COMMAND: Command = Command {
 
 /// Reads the command.
 pub(super) async fn read(call: &Call<'_>) -> Outcome<Update> {
-    let namespace = call.request.namespace()?;
+    let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("update");
     let statements = arguments.documents("updates")?;
     let statements = arguments.required("updates", statements)?;
@@ -70,25 +69,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 
 fn statement(document: &RawDocument) -> Outcome<UpdateStatement> {
     let mut arguments = Arguments::of_document("update.updates", document)?;
-    let filter = arguments.document("q")?;
-    let filter = arguments.required("q", filter)?.to_owned();
-    let update = update_spec(&mut arguments, "u")?;
-    let update = arguments.required("u", update)?;
-    let multi = arguments.flag("multi")?.unwrap_or(false);
-    let sort = arguments.document_or_empty("sort")?;
-    if multi && !sort.is_empty() {
-        return Err(CommandError::new(Code::FailedToParse, "Cannot specify sort with multi=true"));
-    }
-    let statement = UpdateStatement {
-        filter,
-        update,
-        multi,
-        upsert: arguments.flag("upsert")?.unwrap_or(false),
-        array_filters: arguments.owned_documents("arrayFilters")?,
-        sort,
-        hint: hint(&mut arguments)?,
-        constants: arguments.document_or_empty("c")?,
-    };
+    let statement = update_statement(&mut arguments, UpdateNames { filter: "q", update: "u", constants: "c" })?;
     arguments.simple_collation()?;
     arguments.ignored(&["upsertSupplied"])?;
     arguments.finish()?;

@@ -1,7 +1,8 @@
-//! `validate`: reads a whole collection.
+//! `validate`: reads a whole collection, and compares its indexes with its documents.
+//!
+//! It always looks at everything: `full` asks for no more, and `background` for no less.
 
 use handfast_mql::Code;
-use handfast_store::{BatchLimit, Find};
 
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
@@ -13,7 +14,7 @@ use crate::writer::{Writer, put_count};
 pub(crate) const COMMAND: Command = Command {
     name: "validate",
     aliases: &[],
-    help: "reads a whole collection and says whether it could",
+    help: "reads a whole collection and says whether its indexes agree with its documents",
     access: Access::Read,
     needs: Needs::Collection(&[Action::Validate]),
     admin_only: false,
@@ -21,9 +22,6 @@ pub(crate) const COMMAND: Command = Command {
     versioned: false,
     run: |call| Box::pin(run(call)),
 };
-
-/// Documents that are read at once.
-const PAGE: BatchLimit = BatchLimit { documents: 1_000, bytes: 1024 * 1024 };
 
 async fn run(call: &Call<'_>) -> Outcome<Answer> {
     let namespace = call.request.namespace()?;
@@ -35,32 +33,29 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.flag("scandata")?;
     arguments.unsupported(&["repair", "metadata"])?;
     arguments.finish()?;
-    let store = call.store();
-    if !store.collection_stats(&namespace).await?.exists {
-        let text = format!("Collection '{namespace}' does not exist to validate.");
-        return Err(CommandError::new(Code::NamespaceNotFound, text));
-    }
-    let indexes = store.list_indexes(&namespace).await?;
-    let mut cursor = store.find(Find::new(namespace.clone(), bson::rawdoc! {})).await?;
-    let mut records: u64 = 0;
-    // A document that does not agree with its checksum ends the walk: how many more there are, nobody knows.
-    let error = loop {
-        match cursor.next_page(PAGE).await {
-            Ok(page) => {
-                records += page.documents.len() as u64;
-                if page.exhausted || page.documents.is_empty() {
-                    break None;
-                }
-            }
-            Err(error) => break Some(error),
+    let check = call.store().check_collection(&namespace).await.map_err(|error| match error.code() {
+        Code::NamespaceNotFound => {
+            let text = format!("Collection '{namespace}' does not exist to validate.");
+            CommandError::new(Code::NamespaceNotFound, text)
         }
-    };
+        _ => error.into(),
+    })?;
     let mut writer = Writer::new();
-    writer.put("ns", namespace.to_string()).put("nInvalidDocuments", i32::from(error.is_some()));
-    put_count(&mut writer, "nrecords", records);
-    writer.put("nIndexes", i32::try_from(indexes.len()).unwrap_or(i32::MAX));
-    writer.put("valid", error.is_none()).put("repaired", false);
+    writer.put("ns", namespace.to_string());
+    put_count(&mut writer, "nInvalidDocuments", check.documents_damaged);
+    put_count(&mut writer, "nrecords", check.documents);
+    writer.put("nIndexes", i32::try_from(check.indexes.len()).unwrap_or(i32::MAX));
+    writer.begin_document("keysPerIndex");
+    for index in &check.indexes {
+        put_count(&mut writer, &index.name, index.keys);
+    }
+    writer.end().begin_document("indexDetails");
+    for index in &check.indexes {
+        writer.begin_document(&index.name).put("valid", index.valid).end();
+    }
+    writer.end();
+    writer.put("valid", check.errors.is_empty()).put("repaired", false);
     writer.array("warnings", std::iter::empty::<&str>());
-    writer.array("errors", error.iter().map(handfast_store::Error::message));
+    writer.array("errors", check.errors.iter().map(String::as_str));
     Ok(writer.into())
 }

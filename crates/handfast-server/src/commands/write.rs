@@ -2,10 +2,10 @@
 
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
-use handfast_store::{UpdateSpec, WriteError};
+use handfast_store::{UpdateSpec, UpdateStatement, WriteError};
 use handfast_wire::limits::WRITE_BATCH_MAX;
 
-use super::Call;
+use super::{Call, hint, natural_order};
 use crate::arguments::Arguments;
 use crate::error::{CommandError, Outcome, text};
 use crate::writer::{Writer, decimal};
@@ -51,6 +51,37 @@ pub(super) fn put_error(writer: &mut Writer, error: &handfast_store::Error) {
         writer.put_all(details);
     }
     writer.put("errmsg", &*text(error.applied(), error.message()));
+}
+
+/// What the fields of an update statement are called.
+pub(super) struct UpdateNames {
+    pub(super) filter: &'static str,
+    pub(super) update: &'static str,
+    pub(super) constants: &'static str,
+}
+
+/// Reads an update statement.
+pub(super) fn update_statement(arguments: &mut Arguments<'_>, names: UpdateNames) -> Outcome<UpdateStatement> {
+    let filter = arguments.document(names.filter)?;
+    let filter = arguments.required(names.filter, filter)?.to_owned();
+    let update = update_spec(arguments, names.update)?;
+    let update = arguments.required(names.update, update)?;
+    let multi = arguments.flag("multi")?.unwrap_or(false);
+    let sort = arguments.document_or_empty("sort")?;
+    if multi && !sort.is_empty() {
+        return Err(CommandError::new(Code::FailedToParse, "Cannot specify sort with multi=true"));
+    }
+    let (sort, hint) = natural_order(sort, hint(arguments)?)?;
+    Ok(UpdateStatement {
+        filter,
+        update,
+        multi,
+        upsert: arguments.flag("upsert")?.unwrap_or(false),
+        array_filters: arguments.owned_documents("arrayFilters")?,
+        sort,
+        hint,
+        constants: arguments.document_or_empty(names.constants)?,
+    })
 }
 
 /// Reads a change: a document or a pipeline.

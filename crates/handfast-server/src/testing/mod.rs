@@ -10,6 +10,7 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 use handfast_mql::Code;
+use handfast_store::decorator::Checked;
 use handfast_store::{CommitTimestamp, DocumentStore, ManualClock, MemoryStore, Sources};
 use handfast_txn::{Database, Engine, Outcome, PercolatorOptions, Start, TransactionId, WriteSet};
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg, Sequence};
@@ -23,6 +24,11 @@ use crate::auth::{Password, Role, UserName};
 use crate::connection;
 use crate::options::Options;
 use crate::state::{Client, Shared};
+
+/// A store that knows the whole language, and stops a test when an answer breaks the contract.
+pub(crate) fn checked(sources: &Sources) -> Checked<MemoryStore> {
+    Checked::new(MemoryStore::new(sources.clone()), sources.clone())
+}
 
 /// A server in this process.
 pub(crate) struct TestServer {
@@ -48,7 +54,7 @@ impl TestServer {
     /// With transactions, over a store that is atomic one document at a time.
     pub(crate) fn over_single_documents() -> Self {
         let (sources, clock) = Sources::manual(7);
-        let store = Arc::new(MemoryStore::new(sources.clone()));
+        let store = Arc::new(checked(&sources));
         let open = move || {
             let options = PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() };
             Database::percolator(store.clone(), sources.clone(), options).unwrap()
@@ -68,7 +74,7 @@ impl TestServer {
 
     pub(crate) fn in_memory(options: Options) -> Self {
         let (sources, clock) = Sources::manual(7);
-        TestServer::over(Database::local(MemoryStore::new(sources.clone()), sources), clock, options)
+        TestServer::over(Database::local(checked(&sources), sources), clock, options)
     }
 
     /// The same data in another run of the server.

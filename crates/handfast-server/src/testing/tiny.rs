@@ -2,7 +2,7 @@
 //! does when a test needs it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,8 +19,12 @@ pub(crate) struct TinyStore {
     collections: Mutex<BTreeMap<Namespace, Vec<RawDocumentBuf>>>,
     /// How long each read takes.
     pub(crate) delay: Mutex<Duration>,
+    /// How long each page of a cursor takes.
+    pub(crate) page_delay: Arc<Mutex<Duration>>,
     /// What each write fails with.
     pub(crate) failure: Mutex<Option<Error>>,
+    /// What a check of a collection finds, if not what reading it tells.
+    pub(crate) check: Mutex<Option<CollectionCheck>>,
     /// Inserts that were finished.
     pub(crate) inserts: Mutex<Vec<Durability>>,
 }
@@ -44,6 +48,23 @@ impl TinyStore {
         if delay > Duration::ZERO {
             tokio::time::sleep(delay).await;
         }
+    }
+}
+
+/// A cursor that takes its time.
+struct SlowCursor {
+    cursor: Box<dyn Cursor>,
+    delay: Arc<Mutex<Duration>>,
+}
+
+#[async_trait]
+impl Cursor for SlowCursor {
+    async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
+        let delay = *lock(&self.delay);
+        if delay > Duration::ZERO {
+            tokio::time::sleep(delay).await;
+        }
+        self.cursor.next_page(limit).await
     }
 }
 
@@ -89,7 +110,8 @@ impl DocumentStore for TinyStore {
         let found = self.matching(&request.namespace, &request.filter)?;
         let skip = usize::try_from(request.skip).unwrap();
         let limit = request.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap());
-        Ok(Box::new(ListCursor::new(found.into_iter().skip(skip).take(limit).collect())))
+        let cursor = ListCursor::new(found.into_iter().skip(skip).take(limit).collect());
+        Ok(Box::new(SlowCursor { cursor: Box::new(cursor), delay: Arc::clone(&self.page_delay) }))
     }
 
     async fn update(&self, _request: Update) -> Result<UpdateOutcome> {
@@ -212,6 +234,14 @@ impl DocumentStore for TinyStore {
             storage_bytes: 4096,
             index_bytes: vec![("_id_".to_owned(), 100)],
         })
+    }
+
+    async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
+        let told = lock(&self.check).clone();
+        match told {
+            Some(check) => Ok(check),
+            None => check_by_reading(self, namespace).await,
+        }
     }
 
     async fn flush(&self) -> Result<()> {

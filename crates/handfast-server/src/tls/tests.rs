@@ -86,6 +86,18 @@ async fn a_client_that_trusts_the_certificate() {
     assert!(ping(address, own.cert.der(), None).await, "and others are served");
 }
 
+#[test]
+fn a_hello_is_told_from_messages() {
+    // As a client of TLS 1.3 begins: record, version, length, ClientHello, length, version, random bytes.
+    let hello = [0x16, 3, 1, 0, 0xF6, 1, 0, 0, 0xF2, 3, 3, 0x5A, 0x10, 0x77, 0xC2, 0x9D];
+    assert!(is_hello(&hello));
+    // A message of the length 0x00010316 that is the 256th of its client begins so, too.
+    let mut message = [0x16, 3, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xDD, 7, 0, 0];
+    assert!(!is_hello(&message));
+    message[0] = 0x17;
+    assert!(!is_hello(&message));
+}
+
 #[tokio::test]
 async fn clients_with_a_certificate_alone() {
     let files = Files::new();

@@ -3,6 +3,7 @@
 //! ```text
 //! commit     open          commits in a task of its own: a client that goes away changes nothing
 //!            committing    waits for it
+//!            in doubt      asks once more what became of it
 //!            committed     done
 //!            unknown here  the store is asked for the outcome by session and number
 //! abort      open          rolled back
@@ -18,6 +19,7 @@ use handfast_txn::Outcome as Fate;
 use super::{aborted, advance, being_committed, check_age, committed, id_of, not_in_progress, roll_back};
 use crate::commands::Call;
 use crate::error::{CommandError, Outcome};
+use crate::fail_points;
 use crate::request::SessionId;
 use crate::sessions::{Latest, OpenTransaction, Use};
 
@@ -50,7 +52,7 @@ pub(crate) async fn commit(call: &Call<'_>) -> Outcome<()> {
         return Err(not_in_progress(number, Some(latest.number)));
     }
     match latest.used {
-        Use::Open(open) | Use::Committing(open) => carry_out(call, open).await?,
+        Use::Open(open) | Use::Committing(open) | Use::InDoubt(open) => carry_out(call, open).await?,
         Use::Committed => {}
         Use::Aborted { .. } => return Err(aborted(number)),
         Use::Recorded => return recorded(call, session, number, Some(number)).await,
@@ -66,28 +68,30 @@ pub(crate) async fn commit(call: &Call<'_>) -> Outcome<()> {
 async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> Outcome<()> {
     let turn = Arc::clone(&open.turn).lock_owned().await;
     // Whoever had the turn before may have ended it.
-    match call.shared.sessions.latest(open.session) {
-        Some(Latest { number, used: Use::Aborted { .. } }) if number == open.number => return Err(aborted(number)),
-        Some(Latest { number, .. }) if number > open.number => {
-            return Err(not_in_progress(open.number, Some(number)));
-        }
-        _ => {}
+    if let Err(latest) = call.shared.sessions.begin_commit(&open) {
+        return match latest {
+            Some(Latest { number, used: Use::Committed }) if number == open.number => Ok(()),
+            Some(Latest { number, used: Use::Aborted { .. } }) if number == open.number => Err(aborted(number)),
+            Some(Latest { number, .. }) if number > open.number => Err(not_in_progress(open.number, Some(number))),
+            // The session has ended, and with it what was open in it.
+            _ => recorded(call, open.session, open.number, None).await,
+        };
     }
-    call.shared.sessions.settle(&open, Use::Committing(Arc::clone(&open)));
-    let (sessions, database) = (Arc::clone(&call.shared.sessions), call.shared.database.clone());
+    let sessions = Arc::clone(&call.shared.sessions);
+    let pause = fail_points::commit::pause(call.shared.fail_points.as_ref());
     let committing = tokio::spawn({
         let open = Arc::clone(&open);
         async move {
-            let mut result = open.transaction.clone().commit().await;
-            if let Err(handfast_txn::Error::CommitUnknown { id, .. }) = &result
-                && let Ok(Fate::Committed(at)) = database.outcome(*id).await
-            {
-                result = Ok(at);
+            if let Some(pause) = pause {
+                tokio::time::sleep(pause).await;
             }
+            let result = open.transaction.clone().commit().await;
             match &result {
                 Ok(_) => sessions.settle(&open, Use::Committed),
                 // Asked again, it may be known.
-                Err(handfast_txn::Error::CommitUnknown { .. }) => {}
+                Err(handfast_txn::Error::CommitUnknown { .. }) => {
+                    sessions.settle(&open, Use::InDoubt(Arc::clone(&open)));
+                }
                 Err(_) => sessions.settle(&open, Use::Aborted { by_client: false }),
             }
             drop(turn);
@@ -105,10 +109,14 @@ async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> Outcome<()> {
 /// What the store says of a transaction that this server does not know.
 async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Option<i64>) -> Outcome<()> {
     match call.shared.database.outcome(id_of(session, number)).await? {
-        Fate::Committed(_) => advance(call.shared, session, |latest| {
-            let known = latest.is_some_and(|latest| latest.number > number);
-            Ok(if known { None } else { Some(Latest { number, used: Use::Committed }) })
-        }),
+        Fate::Committed(_) => {
+            let noted = advance(call.shared, session, |latest| {
+                let known = latest.is_some_and(|latest| latest.number > number);
+                Ok(if known { None } else { Some(Latest { number, used: Use::Committed }) })
+            });
+            // A session that was ended has nothing to note: the answer is the same.
+            noted.or_else(|error| if error.code == Code::NoSuchSession { Ok(()) } else { Err(error) })
+        }
         // Outcomes are kept for longer than drivers repeat a commit (docs/decisions/0009-transient-commit.md).
         Fate::RolledBack | Fate::Forgotten => Err(not_in_progress(number, newest)),
     }
@@ -125,7 +133,7 @@ pub(crate) async fn abort(call: &Call<'_>) -> Outcome<()> {
         }
         let (open, was_committing) = match latest.used {
             Use::Open(open) => (open, false),
-            Use::Committing(open) => (open, true),
+            Use::Committing(open) | Use::InDoubt(open) => (open, true),
             Use::Committed => return Err(committed(number)),
             Use::Aborted { by_client: true } => return Ok(()),
             Use::Aborted { by_client: false } => return Err(aborted(number)),
@@ -139,7 +147,7 @@ pub(crate) async fn abort(call: &Call<'_>) -> Outcome<()> {
                 roll_back(call.shared, &open, true);
                 return Ok(());
             }
-            Some(Use::Committing(now)) if was_committing && Arc::ptr_eq(&now, &open) => {
+            Some(Use::Committing(now) | Use::InDoubt(now)) if was_committing && Arc::ptr_eq(&now, &open) => {
                 drop(turn);
                 return Err(being_committed(number));
             }

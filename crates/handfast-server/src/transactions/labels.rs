@@ -70,6 +70,77 @@ mod tests {
         of_error(numbering, command, &CommandError { applied, ..CommandError::new(Code(code), "") })
     }
 
+    /// What drivers are told to run again. In MongoDB's source: `isTransientTransactionError` in error_labels.cpp, its `SnapshotError`s
+    /// in error_codes.yml; 251 is on top, and those of [`REPEATED`].
+    const RUN_AGAIN: [(i32, &str); 8] = [
+        (24, "LockTimeout"),
+        (112, "WriteConflict"),
+        (239, "SnapshotTooOld"),
+        (246, "SnapshotUnavailable"),
+        (249, "StaleDbVersion"),
+        (250, "StaleChunkHistory"),
+        (267, "PreparedTransactionInProgress"),
+        (272, "MigrationConflict"),
+    ];
+
+    /// What drivers are told to send again: the table of the drivers' specification, retryable-writes.md, "RetryableError", and
+    /// `RetriableError` in error_codes.yml.
+    const REPEATED: [(i32, &str); 13] = [
+        (6, "HostUnreachable"),
+        (7, "HostNotFound"),
+        (89, "NetworkTimeout"),
+        (91, "ShutdownInProgress"),
+        (134, "ReadConcernMajorityNotAvailableYet"),
+        (189, "PrimarySteppedDown"),
+        (262, "ExceededTimeLimit"),
+        (9001, "SocketException"),
+        (10_107, "NotWritablePrimary"),
+        (11_600, "InterruptedAtShutdown"),
+        (11_602, "InterruptedDueToReplStateChange"),
+        (13_435, "NotPrimaryNoSecondaryOk"),
+        (13_436, "NotPrimaryOrSecondary"),
+    ];
+
+    #[test]
+    fn each_code_has_the_labels_of_the_specifications_and_no_other_code_has_any() {
+        const NONE: [&str; 0] = [];
+        let within = Numbering::Within { number: 1, starts: false };
+        let is_in = |table: &[(i32, &str)], code| table.iter().any(|(listed, _)| *listed == code);
+        for (code, name) in RUN_AGAIN.iter().chain(&REPEATED) {
+            let known = Code(*code).name();
+            // Of what only fail points and other servers send, this one need not know the name.
+            assert!(known == *name || known.starts_with("Location"), "{code} is {known}, not {name}");
+        }
+        for code in 0..20_000 {
+            let (again, repeated) = (is_in(&RUN_AGAIN, code), is_in(&REPEATED, code));
+            let check = |numbering, command, expected: &[&str]| {
+                assert_eq!(labels(numbering, command, code, Applied::No), expected, "{code} of {command}");
+            };
+            for command in ["insert", "find", "getMore"] {
+                check(within, command, if again || repeated || code == 251 { &[TRANSIENT] } else { &NONE });
+                check(Numbering::None, command, &NONE);
+            }
+            for command in ["commitTransaction", "abortTransaction"] {
+                check(
+                    within,
+                    command,
+                    match (repeated, again || code == 251) {
+                        (true, _) => &[RETRYABLE],
+                        (false, true) => &[TRANSIENT],
+                        (false, false) => &NONE,
+                    },
+                );
+            }
+            check(Numbering::Once(1), "insert", if repeated { &[RETRYABLE, NOTHING_WRITTEN] } else { &NONE });
+            let of_concern = |numbering, command| of_write_concern(numbering, command, Code(code));
+            let expected: &[&str] = if repeated { &[RETRYABLE] } else { &NONE };
+            assert_eq!(of_concern(Numbering::Once(1), "insert"), expected, "{code}");
+            assert_eq!(of_concern(within, "commitTransaction"), expected, "{code}");
+            assert_eq!(of_concern(within, "insert"), NONE, "{code}");
+            assert_eq!(of_concern(Numbering::None, "insert"), NONE, "{code}");
+        }
+    }
+
     #[test]
     fn one_kind_of_advice_at_a_time() {
         let within = Numbering::Within { number: 1, starts: false };

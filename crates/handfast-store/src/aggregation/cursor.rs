@@ -17,7 +17,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use async_trait::async_trait;
 use bson::RawDocumentBuf;
 use handfast_mql::context::StopOnDrop;
-use handfast_mql::expression::may_loop;
+use handfast_mql::expression::may_take_long;
 use handfast_mql::pipeline::Pipeline;
 use handfast_mql::{Code, Context};
 use tokio::sync::{Notify, mpsc};
@@ -37,7 +37,7 @@ pub(super) async fn open(
 ) -> Result<Box<dyn Cursor>> {
     let (sender, receiver) = mpsc::channel(1);
     let stop = context.interrupt.stop_on_drop();
-    let loops = request.pipeline.iter().any(|stage| may_loop(stage));
+    let loops = request.pipeline.iter().any(|stage| may_take_long(stage));
     let run: Run = Box::pin(async move {
         let from = source::find_of(&request);
         let mut steps = steps(&environment, &pipeline, &request.pipeline, from, &context)?;

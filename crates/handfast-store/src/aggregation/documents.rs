@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use async_trait::async_trait;
 use bson::RawDocumentBuf;
 use handfast_mql::Context;
+use handfast_mql::context::Held;
 use handfast_mql::pipeline::{Chain, Facet, Flow, Operator, Stage, chain};
 
 use super::source::Source;
@@ -21,19 +22,42 @@ pub(super) trait Documents: Send {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>>;
 }
 
+/// What a stage holds, counted for as long as it is held.
+pub(super) struct Collected {
+    pub(super) documents: Vec<RawDocumentBuf>,
+    held: Held,
+}
+
+impl Collected {
+    /// Nothing yet.
+    pub(super) fn new(context: &Context) -> Self {
+        Collected { documents: Vec::new(), held: Held::new(context) }
+    }
+
+    /// Takes more.
+    ///
+    /// # Errors
+    /// 292 if the stages of all queries hold too much together.
+    pub(super) fn extend(&mut self, documents: Vec<RawDocumentBuf>) -> Result<()> {
+        self.held.grow(documents.iter().map(|document| document.as_bytes().len()).sum())?;
+        self.documents.extend(documents);
+        Ok(())
+    }
+
+    /// The bytes of the documents.
+    pub(super) fn bytes(&self) -> usize {
+        self.held.bytes()
+    }
+}
+
 /// All documents of a step, as many as a stage may hold.
-pub(super) async fn collect(
-    documents: &mut (dyn Documents + '_),
-    stage: &str,
-    context: &Context,
-) -> Result<Vec<RawDocumentBuf>> {
-    let (mut all, mut bytes) = (Vec::new(), 0);
+pub(super) async fn collect(documents: &mut (dyn Documents + '_), stage: &str, context: &Context) -> Result<Collected> {
+    let mut all = Collected::new(context);
     while let Some(batch) = documents.next_batch().await? {
-        bytes += batch.iter().map(|document| document.as_bytes().len()).sum::<usize>();
-        if bytes > context.stage_bytes_max {
+        all.extend(batch)?;
+        if all.bytes() > context.stage_bytes_max {
             return Err(too_much(stage, context));
         }
-        all.extend(batch);
     }
     Ok(all)
 }
@@ -161,10 +185,12 @@ impl Documents for Faceting<'_> {
         let documents = collect(&mut *input, "$facet", self.context).await?;
         let mut results = Vec::new();
         for (_, pipeline) in self.facet.pipelines() {
-            let source: Box<dyn Documents + '_> = Box::new(Source::literal(documents.clone()));
+            let source: Box<dyn Documents + '_> = Box::new(Source::literal(documents.documents.clone()));
             let mut steps = super::steps_after(self.environment, source, pipeline.stages(), self.context)?;
             results.push(collect(&mut *steps, "$facet", self.context).await?);
         }
-        Ok(Some(vec![self.facet.document(results, self.context)?]))
+        // What they hold counts until the document is made.
+        let lists = results.iter_mut().map(|result| std::mem::take(&mut result.documents));
+        Ok(Some(vec![self.facet.document(lists, self.context)?]))
     }
 }

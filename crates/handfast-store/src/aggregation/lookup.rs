@@ -9,7 +9,7 @@ use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::pipeline::{GraphLookup, Lookup, UnionWith};
 use handfast_mql::{CompileOptions, Context, Filter};
 
-use super::documents::{Documents, collect, too_much};
+use super::documents::{Collected, Documents, collect, too_much};
 use super::source::Source;
 use super::{Environment, steps};
 use crate::*;
@@ -27,7 +27,7 @@ pub(super) struct LookingUp<'p> {
     context: &'p Context,
     waiting: Vec<RawDocumentBuf>,
     /// Results by the filter that they were found with, where the filter says it all.
-    known: HashMap<Vec<u8>, Arc<Vec<RawDocumentBuf>>>,
+    known: HashMap<Vec<u8>, Arc<Collected>>,
     known_bytes: usize,
 }
 
@@ -58,13 +58,13 @@ impl<'p> LookingUp<'p> {
         let mut attached = Vec::with_capacity(documents.len());
         for (document, filter) in documents.iter().zip(filters) {
             let found = self.found(document, filter).await?;
-            attached.push(self.lookup.attach(document, found.iter().cloned(), self.context)?);
+            attached.push(self.lookup.attach(document, found.documents.iter().cloned(), self.context)?);
         }
         Ok(attached)
     }
 
     /// What belongs to one document.
-    async fn found(&mut self, document: &RawDocument, filter: RawDocumentBuf) -> Result<Arc<Vec<RawDocumentBuf>>> {
+    async fn found(&mut self, document: &RawDocument, filter: RawDocumentBuf) -> Result<Arc<Collected>> {
         if let Some(known) = self.known.get(filter.as_bytes()) {
             return Ok(Arc::clone(known));
         }
@@ -93,8 +93,8 @@ impl<'p> LookingUp<'p> {
         self.find(filter)?.ok_or_else(missing)
     }
 
-    fn keep(&mut self, filter: &RawDocument, found: &Arc<Vec<RawDocumentBuf>>) {
-        let bytes = found.iter().map(|document| document.as_bytes().len() + 64).sum::<usize>();
+    fn keep(&mut self, filter: &RawDocument, found: &Arc<Collected>) {
+        let bytes = found.bytes() + 64 * found.documents.len();
         let bytes = bytes + filter.as_bytes().len() + 64;
         if self.known_bytes + bytes <= LOOKUP_CACHE_BYTES {
             self.known_bytes += bytes;
@@ -125,11 +125,11 @@ impl<'p> LookingUp<'p> {
         let mut bytes = 0;
         for filter in asked {
             let compiled = Filter::compile(filter, &CompileOptions::default())?;
-            let mut own = Vec::new();
-            for document in &found {
+            let mut own = Collected::new(self.context);
+            for document in &found.documents {
                 if compiled.matches(document, self.context)? {
                     bytes += document.as_bytes().len();
-                    own.push(document.clone());
+                    own.extend(vec![document.clone()])?;
                 }
             }
             if bytes > self.context.stage_bytes_max {
@@ -195,7 +195,7 @@ impl<'p> Walking<'p> {
         while let Some(filter) = walk.filter()? {
             let find = Find { variables: self.context.variables.clone(), ..Find::new(from.clone(), filter) };
             let found = collect(&mut Source::find(&self.environment.store, find), "$graphLookup", self.context).await?;
-            walk.arrive(found)?;
+            walk.arrive(found.documents)?;
         }
         Ok(walk.attach(document)?)
     }

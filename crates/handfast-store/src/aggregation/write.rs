@@ -18,13 +18,26 @@ const MERGE_ATTEMPTS_MAX: usize = 100;
 /// MongoDB's code for a `$merge` on fields that no unique index makes a key.
 const MERGE_NEEDS_UNIQUE_INDEX: Code = Code(51183);
 
-/// How the names of collections begin that `$out` fills; 32 hexadecimal digits follow.
+/// How the names of collections begin that `$out` fills; 16 hexadecimal digits of chance follow, and 16 of the target's name.
 const TEMPORARY: &str = "tmp.agg_out.";
 
 /// Whether a collection is one that `$out` fills. Nobody fills one that is there when a store is opened.
 pub fn is_temporary(namespace: &Namespace) -> bool {
     let digits = namespace.collection().strip_prefix(TEMPORARY);
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+}
+
+/// Whether a collection is one that `$out` fills to put it in the place of another: it is to be where that one is.
+pub fn is_temporary_of(namespace: &Namespace, target: &Namespace) -> bool {
+    let of = namespace.database() == target.database() && is_temporary(namespace);
+    of && namespace.collection().ends_with(&format!("{:016x}", digits(target)))
+}
+
+/// A number for a name: FNV-1a, which is the same in all processes.
+fn digits(namespace: &Namespace) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    namespace.collection().bytes().fold(OFFSET, |digits, byte| (digits ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
 /// `$out`: a new collection with the indexes of the old one is filled, and then takes its place in one step.
@@ -43,7 +56,7 @@ impl<'p> Replacing<'p> {
     async fn replace(&mut self, mut input: Box<dyn Documents + 'p>) -> Result<()> {
         let Environment { store, sources, .. } = self.environment;
         let target = self.environment.namespace(self.out.target.database.as_deref(), &self.out.target.collection)?;
-        let unique = format!("{TEMPORARY}{:016x}{:016x}", sources.random.next_u64(), sources.random.next_u64());
+        let unique = format!("{TEMPORARY}{:016x}{:016x}", sources.random.next_u64(), digits(&target));
         let mut new =
             Temporary { store: Arc::clone(store), namespace: Some(Namespace::new(target.database(), unique)?) };
         let result = self.fill(&new, &target, &mut *input).await;

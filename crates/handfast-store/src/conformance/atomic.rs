@@ -30,14 +30,17 @@ list_cases! { Atomic:
     commit_conflicts_with_an_insert_that_was_deleted,
     commit_conflicts_with_another_commit,
     commit_conflicts_with_a_drop,
+    commit_conflicts_with_a_rename,
     commit_does_not_conflict_with_other_documents,
     commit_that_conflicts_applies_nothing,
     commit_refuses_a_taken_unique_key,
+    commit_conflicts_if_a_unique_key_was_taken_after_the_snapshot,
     commit_that_violates_unique_applies_nothing,
     commit_may_swap_unique_keys,
     commit_may_hand_on_a_unique_key,
     commit_refuses_two_puts_of_the_same_unique_key,
     commit_keeps_indexes_in_step,
+    commit_may_say_what_was_before,
     commit_keeps_fields_as_they_are,
     commit_refuses_a_document_with_another_id,
     commit_takes_nan_for_an_id,
@@ -68,13 +71,21 @@ async fn commit(s: &Subject, writes: Vec<(Namespace, RawBson, DocumentWrite)>) -
     Ok(s.atomic_store()?.commit(batch(read_at, writes)).await?)
 }
 
-async fn commit_at(s: &Subject, read_at: CommitTimestamp, code: Code) -> Result<(), Failure> {
-    let before = s.all().await?;
+/// A batch conflicts, whether it says what was there or not.
+async fn conflicts_at(s: &Subject, read_at: CommitTimestamp, was: Before) -> Result<(), Failure> {
+    let all = s.all().await?;
     let writes = vec![put(rawdoc! { "_id": 77, "n": 0 }), put(rawdoc! { "_id": 1, "n": -1 })];
-    let error = refused(s.atomic_store()?.commit(batch(read_at, writes)).await, code)?;
-    ensure_eq!(error.applied(), Applied::No);
-    ensure_eq!(s.all().await?, before);
+    for before in [vec![], vec![Before::Nothing, was]] {
+        let batch = AtomicBatch { before, ..batch(read_at, writes.clone()) };
+        let error = refused(s.atomic_store()?.commit(batch).await, Code::WriteConflict)?;
+        ensure_eq!(error.applied(), Applied::No);
+        ensure_eq!(s.all().await?, all);
+    }
     Ok(())
+}
+
+fn document(n: i32) -> Before {
+    Before::Document(Arc::new(rawdoc! { "_id": n, "n": n }))
 }
 
 async fn get(snapshot: &dyn Snapshot, id: i32) -> Result<Option<RawDocumentBuf>, Failure> {
@@ -232,21 +243,21 @@ async fn commit_conflicts_with_a_later_update(s: &Subject) -> Result<(), Failure
     s.fill(numbered(3)).await?;
     let read_at = now(s).await?;
     s.update_one(id(1), rawdoc! { "$set": { "n": 5 } }).await?;
-    commit_at(s, read_at, Code::WriteConflict).await
+    conflicts_at(s, read_at, document(1)).await
 }
 
 async fn commit_conflicts_with_a_later_delete(s: &Subject) -> Result<(), Failure> {
     s.fill(numbered(3)).await?;
     let read_at = now(s).await?;
     s.delete(id(1), false).await?;
-    commit_at(s, read_at, Code::WriteConflict).await
+    conflicts_at(s, read_at, document(1)).await
 }
 
 async fn commit_conflicts_with_a_later_insert(s: &Subject) -> Result<(), Failure> {
     s.fill([id(0)]).await?;
     let read_at = now(s).await?;
     s.fill([rawdoc! { "_id": 1, "n": 1 }]).await?;
-    commit_at(s, read_at, Code::WriteConflict).await
+    conflicts_at(s, read_at, Before::Nothing).await
 }
 
 async fn commit_conflicts_with_an_insert_that_was_deleted(s: &Subject) -> Result<(), Failure> {
@@ -254,23 +265,34 @@ async fn commit_conflicts_with_an_insert_that_was_deleted(s: &Subject) -> Result
     let read_at = now(s).await?;
     s.fill([rawdoc! { "_id": 1, "n": 1 }]).await?;
     s.delete(id(1), false).await?;
-    commit_at(s, read_at, Code::WriteConflict).await
+    conflicts_at(s, read_at, Before::Nothing).await
 }
 
 async fn commit_conflicts_with_another_commit(s: &Subject) -> Result<(), Failure> {
     s.fill(numbered(3)).await?;
     let read_at = now(s).await?;
     commit(s, vec![put(rawdoc! { "_id": 1, "n": 5 })]).await?;
-    commit_at(s, read_at, Code::WriteConflict).await
+    conflicts_at(s, read_at, document(1)).await
 }
 
 async fn commit_conflicts_with_a_drop(s: &Subject) -> Result<(), Failure> {
     s.fill(numbered(3)).await?;
     let read_at = now(s).await?;
     s.store.drop_collection(&c()).await?;
-    commit_at(s, read_at, Code::WriteConflict).await?;
+    conflicts_at(s, read_at, document(1)).await?;
     ensure_eq!(s.all().await?.len(), 0);
-    Ok(())
+    // The same documents in another collection of that name.
+    s.fill(numbered(3)).await?;
+    conflicts_at(s, read_at, document(1)).await
+}
+
+async fn commit_conflicts_with_a_rename(s: &Subject) -> Result<(), Failure> {
+    s.fill(numbered(3)).await?;
+    let other = named("other");
+    s.store.insert(Insert::new(other.clone(), numbered(3).collect())).await?;
+    let read_at = now(s).await?;
+    s.store.rename_collection(RenameCollection { from: other, to: c(), drop_target: true }).await?;
+    conflicts_at(s, read_at, document(1)).await
 }
 
 async fn commit_does_not_conflict_with_other_documents(s: &Subject) -> Result<(), Failure> {
@@ -306,6 +328,21 @@ async fn commit_refuses_a_taken_unique_key(s: &Subject) -> Result<(), Failure> {
     let error = refused(s.atomic_store()?.commit(batch(read_at, writes)).await, Code::DuplicateKey)?;
     let text = "E11000 duplicate key error collection: conformance.c index: n_1 dup key: { n: 3 }";
     ensure_eq!(error.message(), text);
+    Ok(())
+}
+
+async fn commit_conflicts_if_a_unique_key_was_taken_after_the_snapshot(s: &Subject) -> Result<(), Failure> {
+    with_unique_index(s).await?;
+    let read_at = now(s).await?;
+    // Who had read later would have seen it, and perhaps have taken another one.
+    s.fill([rawdoc! { "_id": 8, "n": 80 }]).await?;
+    let writes = |n: i32| vec![put(rawdoc! { "_id": 9, "n": n }), remove(0)];
+    refused(s.atomic_store()?.commit(batch(read_at, writes(80))).await, Code::WriteConflict)?;
+    // One that another document of the batch has, too, is taken for ever.
+    let both = vec![put(rawdoc! { "_id": 9, "n": 90 }), put(rawdoc! { "_id": 10, "n": 90 })];
+    refused(s.atomic_store()?.commit(batch(read_at, both)).await, Code::DuplicateKey)?;
+    refused(s.atomic_store()?.commit(batch(now(s).await?, writes(80))).await, Code::DuplicateKey)?;
+    ensure_eq!(s.ids(rawdoc! {}).await?, [0, 1, 2, 3, 4, 8]);
     Ok(())
 }
 
@@ -355,6 +392,28 @@ async fn commit_keeps_indexes_in_step(s: &Subject) -> Result<(), Failure> {
     ensure_eq!(ints(&s.find(find).await?, "n")?, [0, 3, 4, 30, 31]);
     ensure_eq!(s.store.collection_stats(&c()).await?.count, 5);
     Ok(())
+}
+
+async fn commit_may_say_what_was_before(s: &Subject) -> Result<(), Failure> {
+    with_unique_index(s).await?;
+    let read_at = now(s).await?;
+    let writes = vec![
+        put(rawdoc! { "_id": 1, "n": 30 }),
+        remove(2),
+        put(rawdoc! { "_id": 9, "n": 31 }),
+        put(rawdoc! { "_id": 3, "n": 2 }),
+    ];
+    // Of the last one nothing is said.
+    let before = vec![document(1), document(2), Before::Nothing];
+    s.atomic_store()?.commit(AtomicBatch { before, ..batch(read_at, writes) }).await?;
+    for (n, holder) in
+        [(0, vec![0]), (1, vec![]), (2, vec![3]), (3, vec![]), (4, vec![4]), (30, vec![1]), (31, vec![9])]
+    {
+        ensure_eq!(s.ids(rawdoc! { "n": n }).await?, holder);
+    }
+    ensure_eq!(s.store.collection_stats(&c()).await?.count, 5);
+    ensure_eq!(s.store.check_collection(&c()).await?.errors, []);
+    s.fill([rawdoc! { "_id": 10, "n": 1 }]).await
 }
 
 async fn commit_keeps_fields_as_they_are(s: &Subject) -> Result<(), Failure> {

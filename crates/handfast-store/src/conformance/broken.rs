@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
+use crate::decorator::Through;
 use crate::ticket::Recorded;
 use crate::*;
 
@@ -59,8 +60,12 @@ pub(crate) enum Defect {
     RenameCopies,
     /// A commit does not look for conflicts.
     CommitIgnoresConflicts,
+    /// What a batch says of its snapshot is taken for the newest state.
+    BeforeIsBelieved,
     /// A commit applies its writes one by one.
     CommitIsNotAtomic,
+    /// A unique key that was taken after the snapshot is a duplicate for ever.
+    KeyConflictIsADuplicate,
     /// A snapshot reads what is there now.
     SnapshotIsNotStable,
     /// A snapshot calls every document unchanged.
@@ -97,7 +102,7 @@ pub(crate) enum Defect {
 
 impl Defect {
     /// All of them.
-    pub(crate) const ALL: [Defect; 40] = [
+    pub(crate) const ALL: [Defect; 42] = [
         Defect::UpdateIsNotAtomic,
         Defect::FindAndModifyIsNotAtomic,
         Defect::UniqueIsIgnored,
@@ -121,7 +126,9 @@ impl Defect {
         Defect::DropKeepsDocuments,
         Defect::RenameCopies,
         Defect::CommitIgnoresConflicts,
+        Defect::BeforeIsBelieved,
         Defect::CommitIsNotAtomic,
+        Defect::KeyConflictIsADuplicate,
         Defect::SnapshotIsNotStable,
         Defect::SnapshotKnowsNoChanges,
         Defect::CountIgnoresLimit,
@@ -166,7 +173,9 @@ impl Defect {
             Defect::DropKeepsDocuments => "collection_drop_takes_its_documents_and_indexes",
             Defect::RenameCopies => "rename_moves_documents_and_indexes",
             Defect::CommitIgnoresConflicts => "commit_conflicts_with_a_later_update",
+            Defect::BeforeIsBelieved => "commit_conflicts_with_another_commit",
             Defect::CommitIsNotAtomic => "commit_that_violates_unique_applies_nothing",
+            Defect::KeyConflictIsADuplicate => "commit_conflicts_if_a_unique_key_was_taken_after_the_snapshot",
             Defect::SnapshotIsNotStable => "snapshot_does_not_see_later_writes",
             Defect::CountIgnoresLimit => "count_skips_and_limits",
             Defect::DistinctRepeats => "distinct_values_in_order",
@@ -292,7 +301,13 @@ impl Broken {
 }
 
 #[async_trait]
-impl DocumentStore for Broken {
+impl Through for Broken {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &Self::Inner {
+        &self.store
+    }
+
     fn name(&self) -> &'static str {
         "broken"
     }
@@ -371,10 +386,6 @@ impl DocumentStore for Broken {
         self.store.delete(request).await
     }
 
-    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
-        self.store.aggregate(request).await
-    }
-
     async fn count(&self, mut request: Count) -> Result<u64> {
         if self.is(Defect::CountIgnoresLimit) {
             request.limit = None;
@@ -390,10 +401,6 @@ impl DocumentStore for Broken {
         Ok(values)
     }
 
-    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
-        self.store.explain(request).await
-    }
-
     async fn create_indexes(&self, mut request: CreateIndexes) -> Result<(u32, u32)> {
         if self.is(Defect::SparseIsRefused) && request.indexes.iter().any(|index| index.sparse) {
             return Err(Error::command(Code::CommandNotSupported, "the store has no sparse indexes"));
@@ -403,22 +410,6 @@ impl DocumentStore for Broken {
             index.sparse &= !self.is(Defect::SparseIsIgnored);
         }
         self.store.create_indexes(request).await
-    }
-
-    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
-        self.store.drop_indexes(request).await
-    }
-
-    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
-        self.store.list_indexes(namespace).await
-    }
-
-    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        self.store.create_collection(namespace, options).await
-    }
-
-    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
-        self.store.modify_collection(request).await
     }
 
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
@@ -440,28 +431,12 @@ impl DocumentStore for Broken {
         Ok(dropped)
     }
 
-    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
-        self.store.list_collections(database).await
-    }
-
-    async fn list_databases(&self) -> Result<Vec<String>> {
-        self.store.list_databases().await
-    }
-
-    async fn drop_database(&self, database: &str) -> Result<bool> {
-        self.store.drop_database(database).await
-    }
-
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
         let mut stats = self.store.collection_stats(namespace).await?;
         if self.is(Defect::StatsAreOffByOne) {
             stats.count = stats.count.saturating_sub(1);
         }
         Ok(stats)
-    }
-
-    async fn flush(&self) -> Result<()> {
-        self.store.flush().await
     }
 }
 
@@ -500,7 +475,7 @@ impl AtomicStore for Broken {
     }
 
     async fn commit(&self, mut batch: AtomicBatch) -> Result<CommitTimestamp> {
-        if self.is(Defect::CommitIgnoresConflicts) {
+        if self.is(Defect::CommitIgnoresConflicts) || (self.is(Defect::BeforeIsBelieved) && !batch.before.is_empty()) {
             batch.read_at = CommitTimestamp(u64::MAX);
         }
         match self.defect {
@@ -523,7 +498,11 @@ impl AtomicStore for Broken {
             _ => {}
         }
         if !self.is(Defect::CommitIsNotAtomic) {
-            return self.store.commit(batch).await;
+            let committed = self.store.commit(batch).await;
+            return committed.map_err(|error| match error.message().contains("E11000") {
+                true if self.is(Defect::KeyConflictIsADuplicate) => Error::command(Code::DuplicateKey, error.message()),
+                _ => error,
+            });
         }
         let mut last = batch.read_at;
         for write in batch.writes {

@@ -30,6 +30,7 @@ mod find_and_modify;
 mod index;
 mod insert;
 mod reads;
+mod room;
 mod subject;
 mod tickets;
 mod update;
@@ -45,6 +46,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use room::Room;
 pub use subject::{Failure, Subject};
 
 /// A case that is not done by then is taken to hang. Generous, because machines that run tests are busy.

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
+use bson::rawdoc;
+
 use super::broken::{self, Defect};
-use super::{Report, Subject, cases, run, run_matching};
-use crate::decorator::{Checked, Faulty, Metered, Plan};
-use crate::{MemoryStore, Sources};
+use super::{Report, Room, Subject, cases, run, run_matching};
+use crate::decorator::{Checked, Faulty, Metered, Plan, Resilient};
+use crate::{DocumentStore, MemoryStore, Namespace, Sources, StoreExt};
 
 /// The whole suite on real threads.
 fn conforms(make: impl Fn() -> Subject) -> Report {
@@ -68,6 +70,31 @@ fn decorators_around_each_other_and_around_a_shared_store_conform() {
 }
 
 #[test]
+fn a_room_of_a_store_that_others_use_conforms_and_leaves_the_rest_alone() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("runtime");
+    runtime.block_on(async {
+        let store = Arc::new(memory());
+        // Names that cases use, and one that begins as the room's do.
+        let others = ["conformance", "zoo", "room"].map(|database| Namespace::valid(database, "c"));
+        for namespace in &others {
+            store.insert_one(namespace, rawdoc! { "_id": 1 }).await.expect("inserted");
+        }
+        let room = Room::new(store.clone(), "room_");
+        let report = run(async || {
+            room.clear().await.expect("cleared");
+            Subject::new(Arc::new(room.clone()))
+        })
+        .await;
+        assert!(report.is_clean() && report.passed.len() >= 270, "{report}");
+        room.clear().await.expect("cleared");
+        assert_eq!(store.list_databases().await.expect("listed"), ["conformance", "room", "zoo"]);
+        for namespace in &others {
+            assert_eq!(store.count_matching(namespace, rawdoc! {}).await.expect("counted"), 1, "{namespace}");
+        }
+    });
+}
+
+#[test]
 fn a_store_without_batches_skips_their_cases_and_says_so() {
     let report = conforms(|| Subject::new(Arc::new(memory())));
     assert!(report.is_clean(), "{report}");
@@ -122,4 +149,11 @@ fn a_report_names_what_failed_and_is_not_clean() {
     let text = "conformance: 1 passed, 1 failed, 1 refused, 1 skipped\n  failed b: line 1: no\n  refused d: indexes\n  \
                 skipped 1: why\n";
     assert_eq!(failed.to_string(), text);
+}
+
+#[test]
+fn a_resilient_store_conforms() {
+    let sources = Sources::seeded(2);
+    let report = conforms(|| Subject::new(Arc::new(Resilient::new(Arc::new(memory()), Arc::clone(&sources.ids)))));
+    assert!(report.is_clean(), "{report}");
 }

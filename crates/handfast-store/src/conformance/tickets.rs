@@ -44,7 +44,7 @@ list_cases! { Atomic as BATCH_CASES:
 }
 
 fn ticket(number: i64) -> Ticket {
-    Ticket { session: [7; 16], number, statement: 0 }
+    Ticket { session: [7; 16], number, statement: 0, asked: Asked::Nothing }
 }
 
 fn increment(filter: RawDocumentBuf) -> UpdateStatement {
@@ -387,7 +387,10 @@ async fn ticket_of_a_refused_write_leaves_no_record(s: &Subject) -> Result<(), F
 async fn ticket_of_another_kind_of_write_is_refused(s: &Subject) -> Result<(), Failure> {
     s.fill([rawdoc! { "_id": 1, "n": 0 }]).await?;
     updated(s, 1, increment(id(1))).await?;
-    refused(s.store.find_and_modify(claim(1, id(1), false, ReturnDocument::After)).await, Code::BadValue)?;
+    refused(
+        s.store.find_and_modify(claim(1, id(1), false, ReturnDocument::After)).await,
+        Code::IncompleteTransactionHistory,
+    )?;
     ensure_eq!(ints(&s.all().await?, "n")?, [1]);
     Ok(())
 }

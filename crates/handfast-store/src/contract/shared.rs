@@ -70,6 +70,10 @@ impl<S: DocumentStore + ?Sized> DocumentStore for Arc<S> {
         (**self).modify_collection(request).await
     }
 
+    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        (**self).check_rename(from, to)
+    }
+
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
         (**self).rename_collection(request).await
     }
@@ -92,6 +96,10 @@ impl<S: DocumentStore + ?Sized> DocumentStore for Arc<S> {
 
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
         (**self).collection_stats(namespace).await
+    }
+
+    async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
+        (**self).check_collection(namespace).await
     }
 
     async fn flush(&self) -> Result<()> {

@@ -3,15 +3,21 @@
 //! | decorator | what it does | for |
 //! | --- | --- | --- |
 //! | [`Faulty`] | loses, delays, repeats or freezes chosen operations | tests of what stands on a store |
-//! | [`Checked`] | looks whether each answer keeps the contract | tests and debug builds |
+//! | [`Checked`] | looks whether each answer keeps the contract | tests, and the program `handfast` in a debug build |
 //! | [`Metered`] | counts operations and measures how long they take | operators |
+//! | [`Resilient`] | tries once more what failed on the network and does no harm twice | stores on a network |
+//! | [`Through`] | hands everything on, but for what it is told to do otherwise | stores of tests that misbehave in one way |
 
 mod checked;
 mod faulty;
 mod metered;
 mod operation;
+pub mod resilient;
+mod through;
 
 pub use checked::Checked;
 pub use faulty::{Fault, Faulty, InjectedFault, Plan};
 pub use metered::{Latency, Metered, OperationReport};
 pub use operation::Operation;
+pub use resilient::Resilient;
+pub use through::Through;

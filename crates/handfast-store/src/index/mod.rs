@@ -14,7 +14,7 @@ mod values;
 mod tests;
 
 pub use catalog::{Addition, addition, dropped, same_key, selected};
-pub use duplicate::duplicate_key;
+pub use duplicate::{duplicate_key, key_conflict};
 pub use keys::{Index, IndexKeys};
 pub use specification::{EXPIRE_AFTER_SECONDS_MAX, ID_INDEX_NAME, INDEX_FIELDS_MAX, INDEXES_MAX, check_expiry_seconds};
 pub use values::{CANNOT_INDEX_PARALLEL_ARRAYS, Path, Tuple, Tuples, tuples};

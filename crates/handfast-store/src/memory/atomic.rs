@@ -6,7 +6,7 @@ use handfast_mql::{Code, CompileOptions, Filter};
 
 use super::state::{IndexState, State, id_key};
 use super::{MemoryStore, ticketed};
-use crate::index::{Addition, Index, addition};
+use crate::index::{Addition, Index, addition, key_conflict};
 use crate::*;
 
 #[async_trait]
@@ -45,7 +45,11 @@ impl MemoryStore {
             let DocumentWrite::Put(document) = write else { continue };
             let document = checked(document, id.as_raw_bson_ref())?;
             state.collection_or_new(&namespace, || self.sources().uuid());
-            state.add(&namespace, document, record)?;
+            let taken_since = state.keys_were_taken_since(&namespace, &document, batch.read_at.0)?;
+            state.add(&namespace, document, record).map_err(|error| match error.code() {
+                Code::DuplicateKey if taken_since => key_conflict(&error),
+                _ => error,
+            })?;
         }
         Ok(CommitTimestamp(state.commit))
     }

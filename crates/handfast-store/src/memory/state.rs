@@ -15,9 +15,7 @@ pub(super) type IdKey = Arc<[u8]>;
 
 /// The key of a value as an `_id`.
 pub(super) fn id_key(id: RawBsonRef<'_>) -> IdKey {
-    let mut encoded = Vec::new();
-    key::encode(id, &mut encoded);
-    encoded.into()
+    key::encoded(id).into()
 }
 
 #[derive(Clone, Default)]
@@ -163,6 +161,28 @@ impl State {
         }
         self.remember(namespace, &stored);
         Ok(Some(stored))
+    }
+
+    /// Whether every unique key of a document that another one has was taken, or its holder changed, by another write than this
+    /// one, after a commit.
+    pub(super) fn keys_were_taken_since(
+        &self,
+        namespace: &Namespace,
+        document: &RawDocumentBuf,
+        read_at: u64,
+    ) -> Result<bool> {
+        let Some(collection) = self.collections.get(namespace) else { return Ok(true) };
+        let own = id_key(insertion::id(document)?);
+        for index in collection.indexes.iter().filter(|index| index.index.spec().unique) {
+            for key in index.index.keys(document)?.keys {
+                let Some(holder) = index.holder(&key.into()).filter(|holder| *holder != own) else { continue };
+                let changed = collection.documents.get(&holder).map(|stored| stored.commit);
+                if !changed.is_some_and(|changed| changed > read_at && changed != self.commit) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Puts a document into a collection that is there, under an `_id` that is free, and into its indexes.

@@ -194,7 +194,7 @@ fn first(
     context: &Context,
 ) -> Result<Option<(IdKey, Arc<Stored>)>> {
     let Some(collection) = state.collections.get(namespace) else { return no_collection(hint) };
-    let mut sorter = Sorter::new(Some(1), context.stage_bytes_max);
+    let mut sorter = Sorter::new(Some(1), context);
     for (stored, _) in Way::choose(collection, filter, hint)?.steps() {
         if filter.matches(&stored.document, context)? {
             let id = id_key(insertion::id(&stored.document)?);

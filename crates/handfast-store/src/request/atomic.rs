@@ -1,5 +1,7 @@
 //! What an [`AtomicStore`](crate::AtomicStore) commits at once.
 
+use std::sync::Arc;
+
 use bson::{RawBson, RawDocumentBuf};
 
 use super::{CollectionOptions, Durability, IndexSpec, Namespace};
@@ -12,6 +14,18 @@ pub enum DocumentWrite {
     Put(RawDocumentBuf),
     /// No document.
     Delete,
+}
+
+/// What the snapshot has in the place of a write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Before {
+    /// The writer has not read it, or does not say.
+    #[default]
+    Unread,
+    /// No document.
+    Nothing,
+    /// This document.
+    Document(Arc<RawDocumentBuf>),
 }
 
 /// What a batch was decided from, beside the documents that it writes.
@@ -55,6 +69,9 @@ pub struct AtomicBatch {
     pub creations: Vec<Creation>,
     /// Where, the `_id`, and the new state. An `_id` comes up at most once in a namespace.
     pub writes: Vec<(Namespace, RawBson, DocumentWrite)>,
+    /// What the snapshot has in the places of `writes`, in their order; it may end sooner. A store that knows that nobody has
+    /// written there since need not read it again, so it must be what the snapshot's `get` answered.
+    pub before: Vec<Before>,
     /// A batch whose ticket was used is not applied again: it answers the timestamp of the first commit.
     pub ticket: Option<Ticket>,
     /// When to acknowledge.
@@ -69,6 +86,7 @@ impl AtomicBatch {
             reads: Vec::new(),
             creations: Vec::new(),
             writes: Vec::new(),
+            before: Vec::new(),
             ticket: None,
             durability: Durability::default(),
         }

@@ -1,6 +1,6 @@
 use super::*;
 
-const FIRST: Ticket = Ticket { session: [7; 16], number: 12, statement: 0 };
+const FIRST: Ticket = Ticket { session: [7; 16], number: 12, statement: 0, asked: Asked::Nothing };
 
 fn now() -> DateTime {
     DateTime::from_millis(1000)
@@ -53,5 +53,50 @@ fn of_two_records_the_one_of_the_later_request_or_of_more_statements_tells_more(
 fn a_damaged_record_is_an_error() {
     for record in [rawdoc! {}, rawdoc! { "number": 12_i64 }, rawdoc! { "number": 12_i64, "results": [1] }] {
         assert_eq!(FIRST.result(&record).unwrap_err().code(), Code::InternalError);
+    }
+}
+
+/// What may be asked for again, by what was asked for first: the code of the refusal, 0 for none.
+#[test]
+fn a_repetition_asks_for_the_same_document() {
+    let changed = |returns, upsert| Asked::Changed { returns, upsert };
+    let (before, after) = (changed(ReturnDocument::Before, false), changed(ReturnDocument::After, false));
+    let found = rawdoc! { "found": { "value": { "_id": 1 } } };
+    let inserted = rawdoc! { "found": { "upserted": 1 } };
+    for (first, result, again, code) in [
+        (Asked::Removed, &found, Asked::Removed, 0),
+        (Asked::Removed, &found, before, 40_606),
+        (Asked::Removed, &found, after, 40_606),
+        (before, &found, before, 0),
+        (before, &found, changed(ReturnDocument::Before, true), 0),
+        (before, &found, after, 40_611),
+        (before, &found, Asked::Removed, 40_609),
+        (after, &found, after, 0),
+        (after, &found, before, 40_612),
+        (changed(ReturnDocument::Before, true), &inserted, changed(ReturnDocument::Before, true), 0),
+        (changed(ReturnDocument::Before, true), &inserted, before, 40_608),
+        // A record from before this was told, and another kind of request: see its result.
+        (Asked::Nothing, &found, after, 0),
+        (before, &found, Asked::Nothing, 0),
+    ] {
+        let record = FIRST.asking(first).record(None, result, now()).unwrap();
+        let answer = FIRST.asking(again).result(&record);
+        match answer {
+            Ok(answer) => assert_eq!((answer.as_deref(), code), (Some(&**result), 0), "{first:?} {again:?}"),
+            Err(error) => assert_eq!(error.code().0, code, "{first:?} {again:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_result_of_another_kind_of_request_is_refused_in_plain_words() {
+    let result = Inserted.to_result().unwrap();
+    for error in [Changed::from_result(&result).err(), FindAndModifyOutcome::from_result(&result).err()] {
+        let error = error.unwrap();
+        assert_eq!(error.code(), Code::IncompleteTransactionHistory);
+        assert_eq!(
+            error.message(),
+            "the number of this request was used for another kind of request in the same session"
+        );
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
-    Aggregate, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete, DeleteOutcome,
-    Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome, IndexInfo, Insert,
-    InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Update, UpdateOutcome,
-    aggregation,
+    Aggregate, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
+    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Find, FindAndModify, FindAndModifyOutcome,
+    IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Update,
+    UpdateOutcome, aggregation, check_by_reading,
 };
 
 use super::Database;
@@ -106,6 +106,10 @@ impl DocumentStore for Database {
         self.shared.engine.modify_collection(request).await
     }
 
+    fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
+        self.shared.engine.store().check_rename(from, to)
+    }
+
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
         self.shared.check_not_own(request.from.database())?;
         self.shared.check_not_own(request.to.database())?;
@@ -134,6 +138,13 @@ impl DocumentStore for Database {
         match self.plain() {
             Some(store) => store.collection_stats(namespace).await,
             None => self.alone(namespace, |tx, namespace| async move { tx.collection_stats(&namespace).await }).await,
+        }
+    }
+
+    async fn check_collection(&self, namespace: &Namespace) -> StoreResult<CollectionCheck> {
+        match self.plain() {
+            Some(store) => store.check_collection(namespace).await,
+            None => check_by_reading(self, namespace).await,
         }
     }
 

@@ -38,12 +38,13 @@ use handfast_store::{
 };
 
 use super::catalog::{Catalog, IndexId, Kept, State, uuid};
-use super::cleaner::next_rows;
+use super::closures::over_after;
 use super::committer::{self, Committer};
 use super::core::{Core, conflict};
 use super::definitions::Relied;
 use super::resolver::Resolved;
 use super::row::Timestamp;
+use super::scan::next_rows;
 use super::unique::{self, Place};
 use crate::error::is_transient;
 
@@ -96,6 +97,7 @@ impl Core {
         let index = Arc::new(Index::compile(spec.clone())?);
         let id = self
             .change_catalog(|catalog| {
+                catalog.closures.check(namespace, catalog.version)?;
                 let staying = catalog.staying(|of| of == namespace).find(|kept| kept.spec().name == spec.name);
                 match staying.map(|kept| (kept.id, kept.state, kept.spec() == spec)) {
                     Some((id, State::Building | State::Ready, true)) => {
@@ -194,7 +196,7 @@ impl Core {
                 Some(_) => return Err(kept.index.duplicate(&kept.namespace, document, &place.1)),
             }
         }
-        let relied = Relied::on(&catalog, version, [kept.namespace.clone()]);
+        let relied = Relied::on(&catalog, version, snapshot.catalog, [kept.namespace.clone()])?;
         let committer = Committer::of(Arc::clone(self), snapshot, missing).relying_on(relied);
         committer::carry_out(committer).await.map(drop)
     }
@@ -208,14 +210,22 @@ impl Core {
         self.remove_leaving().await
     }
 
-    /// Drops the indexes whose builder gives no sign of life, and goes on with those that somebody began to drop.
+    /// Drops the indexes whose builder gives no sign of life, goes on with those that somebody began to drop, and opens what was
+    /// closed by somebody who is no more.
     pub(super) async fn clean_catalog(&self, now: Timestamp) -> StoreResult<()> {
         let is_abandoned = |kept: &Kept| kept.state == State::Building && now > kept.alive.plus(BUILDING_TTL);
         let catalog = self.newest_catalog().await?;
+        if catalog.version > self.oracle.catalog() {
+            // Whoever wrote it may not have come to announce it: what it opens would stay closed.
+            self.oracle.announce(catalog.version).await?;
+        }
         if catalog.staying(|_| true).any(is_abandoned) {
             self.mark_leaving(is_abandoned).await?;
         }
         self.clean_doubles(now).await?;
+        if catalog.closures.has_older(now.minus(over_after(self.options.retention))) {
+            self.clean_closed(now).await?;
+        }
         self.remove_leaving().await
     }
 

@@ -17,6 +17,8 @@
 //! side of an announcement the one with the later commit timestamp knows*: there is no moment at which some writers keep
 //! an index and others, who commit after them, do not.
 //!
+//! In the same way a collection is closed while it is dropped or renamed ([`super::closures`]).
+//!
 //! Why one document, and a version apart from it: the document may be large, and is read when the version has changed; the
 //! version is small and comes along with every timestamp, so that a store without such indexes pays nothing for them.
 //!
@@ -31,6 +33,7 @@ use handfast_mql::Code;
 use handfast_store::index::Index;
 use handfast_store::{Error as StoreError, IndexSpec, Namespace, Result as StoreResult};
 
+use super::closures::Closures;
 use super::row::Timestamp;
 use super::whole::{Whole, number, signed};
 
@@ -63,11 +66,12 @@ pub(super) struct Kept {
     pub(super) alive: Timestamp,
 }
 
-/// The indexes that the engine keeps, as one version has them.
+/// The indexes that the engine keeps, as one version has them; and the collections that are closed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Catalog {
     pub(super) version: u64,
     indexes: Vec<Kept>,
+    pub(super) closures: Closures,
 }
 
 /// Whether the engine keeps an index, or the store can.
@@ -168,12 +172,12 @@ impl Whole for Catalog {
     }
 
     fn next(&self) -> Self {
-        Catalog { version: self.version + 1, indexes: self.indexes.clone() }
+        Catalog { version: self.version + 1, ..self.clone() }
     }
 
     fn is_same(&self, other: &Self) -> bool {
         let entries = |catalog: &Catalog| catalog.indexes.iter().map(entry).collect::<Vec<_>>();
-        entries(self) == entries(other)
+        entries(self) == entries(other) && self.closures == other.closures
     }
 
     fn from_document(document: &RawDocument) -> StoreResult<Self> {
@@ -183,12 +187,14 @@ impl Whole for Catalog {
             let RawBsonRef::Document(entry) = entry.map_err(damaged)? else { return Err(damaged("an index is none")) };
             indexes.push(kept(entry)?);
         }
-        Ok(Catalog { version, indexes })
+        Ok(Catalog { version, indexes, closures: Closures::from_document(document)? })
     }
 
     fn to_document(&self) -> RawDocumentBuf {
         let indexes: RawArrayBuf = self.indexes.iter().map(|kept| bson::RawBson::Document(entry(kept))).collect();
-        rawdoc! { "_id": Catalog::NAME, "v": signed(self.version), "indexes": indexes }
+        let mut document = rawdoc! { "_id": Catalog::NAME, "v": signed(self.version), "indexes": indexes };
+        self.closures.append_to(&mut document);
+        document
     }
 }
 
@@ -203,7 +209,7 @@ fn entry(kept: &Kept) -> RawDocumentBuf {
             State::Leaving => "leaving",
         },
         "from": signed(kept.from),
-        "alive": signed(kept.alive.0),
+        "alive": kept.alive.stored(),
     };
     if let Some(until) = kept.until {
         entry.append(cstr!("until"), signed(until));

@@ -4,23 +4,31 @@
 //! resolved; then rows forget what is below the safe point. A commit record must outlive the locks that point at it: if a
 //! lock from below the safe point is still there after the first part, nothing is forgotten in this pass.
 //!
+//! A row with which that cannot be done (the store refuses it, or its field is not what Handfast writes), and a collection that
+//! cannot be read, are counted and left; all others have their turn. What is locked there counts as a lock that is still there.
+//!
 //! The safe point is so far back that nothing sent by a transaction from below it can arrive any more
 //! ([`PercolatorOptions::retention`](super::PercolatorOptions::retention)), and that nobody reads there
 //! ([`keeper`](super::keeper)).
 
+use std::fmt::Display;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use handfast_store::{BatchLimit, Cursor, Find, Namespace, Result as StoreResult, StoreExt, Ticket};
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_store::{Error as StoreError, ErrorClass, Find, Namespace, Result as StoreResult, StoreExt, Ticket};
 
-use super::core::Core;
+use super::core::{Core, conflict};
+use super::inspection::locked_by;
+use super::records;
 use super::resolver::Resolved;
 use super::row::{Collected, Key, Revision, Row, SafePoint, Step, Timestamp, collect};
 use super::rows::unchecked;
+use super::scan::{Found, next_found};
 
-/// Rows that are read at a time.
-const PAGE: BatchLimit = BatchLimit { documents: 1000, bytes: 4 * 1024 * 1024 };
+/// Rows of one look at a collection with which a pass fails before it leaves the others for the next one: then it is not the
+/// rows, and each failure may have taken as long as the store lets one wait.
+const FAILED_MAX: u64 = 100;
 
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +41,53 @@ pub struct Cleaned {
     pub collected: u64,
     /// Records of outcomes that are gone.
     pub forgotten: u64,
+    /// Rows with which that could not be done, and collections that could not be read. The log says which was the first, and why.
+    /// While a lock is among them that is older than the retention, no row forgets anything.
+    pub failed: u64,
+}
+
+/// A pass under way.
+#[derive(Default)]
+pub(super) struct Pass {
+    pub(super) cleaned: Cleaned,
+    /// What failed first, and why.
+    first: Option<String>,
+}
+
+impl Pass {
+    /// Goes on without something that failed.
+    ///
+    /// # Errors
+    /// If nobody answers: the same would become of all others.
+    fn skip(&mut self, what: &dyn Display, error: StoreError) -> StoreResult<()> {
+        if error.class() == ErrorClass::Outage {
+            return Err(error);
+        }
+        self.cleaned.failed += 1;
+        self.first.get_or_insert_with(|| format!("{what}: {error}"));
+        Ok(())
+    }
+
+    /// Goes on with the next collection if more fails in this one than is to be borne.
+    fn check_since(&self, failed_before: u64) -> StoreResult<()> {
+        match self.cleaned.failed - failed_before < FAILED_MAX {
+            true => Ok(()),
+            false => Err(conflict(format_args!("{FAILED_MAX} rows could not be cleaned, the others are left"))),
+        }
+    }
+
+    /// What was done; says in one line what was not.
+    pub(super) fn end(self) -> Cleaned {
+        if let Some(first) = &self.first {
+            tracing::warn!(
+                failed = self.cleaned.failed,
+                first,
+                "some of what was left behind could not be cleaned: it is tried again, and while old locks are among it no \
+                 history is forgotten"
+            );
+        }
+        self.cleaned
+    }
 }
 
 impl Core {
@@ -40,18 +95,32 @@ impl Core {
     pub(super) async fn clean(&self) -> StoreResult<Cleaned> {
         let now = self.oracle.next().await?;
         let safe = self.safe_point(now).await?;
-        let mut cleaned = Cleaned::default();
-        let oldest = self.resolve_all(&mut cleaned).await?;
-        self.clean_catalog(now).await?;
-        if oldest.is_none_or(|oldest| oldest >= safe.messages) {
-            cleaned.collected += self.remove_orphans(safe.readers).await?;
-            for namespace in self.namespaces().await? {
-                cleaned.collected += self.collect(&namespace, safe).await?;
-            }
-            let before = now.minus(self.options.outcome_retention).min(safe.messages);
-            cleaned.forgotten = self.remove_records(before).await?;
+        let mut pass = Pass::default();
+        let oldest = self.resolve_all(None, &mut pass).await?;
+        if let Err(error) = self.clean_catalog(now).await {
+            pass.skip(&"the catalog of indexes", error)?;
         }
-        Ok(cleaned)
+        if oldest.is_none_or(|oldest| oldest >= safe.messages) {
+            self.forget(now, safe, &mut pass).await?;
+        }
+        Ok(pass.end())
+    }
+
+    /// Forgets what is below the safe point. No lock points at it any more.
+    async fn forget(&self, now: Timestamp, safe: SafePoint, pass: &mut Pass) -> StoreResult<()> {
+        if let Err(error) = self.remove_orphans(safe, pass).await {
+            pass.skip(&"the keys of dropped indexes", error)?;
+        }
+        for namespace in self.namespaces().await? {
+            if let Err(error) = self.collect(&namespace, safe, pass).await {
+                pass.skip(&namespace, error)?;
+            }
+        }
+        let before = now.minus(self.options.outcome_retention).min(safe.messages);
+        if let Err(error) = self.remove_records(before, pass).await {
+            pass.skip(&"the records of outcomes", error)?;
+        }
+        Ok(())
     }
 
     /// Removes the records of outcomes that are older than this, and than the safe point.
@@ -62,117 +131,168 @@ impl Core {
         if self.rows.store.find_all(any).await?.is_empty() {
             return Ok(0);
         }
+        let mut pass = Pass::default();
         // What a record decided must not be asked for any more.
-        let oldest = self.resolve_all(&mut Cleaned::default()).await?;
-        if oldest.is_some_and(|oldest| oldest < safe) { Ok(0) } else { self.remove_records(before).await }
+        let oldest = self.resolve_all(None, &mut pass).await?;
+        if oldest.is_none_or(|oldest| oldest >= safe) {
+            self.remove_records(before, &mut pass).await?;
+        }
+        Ok(pass.end().forgotten)
     }
 
-    /// Removes the records that were written before this, which is below the safe point.
-    async fn remove_records(&self, before: Timestamp) -> StoreResult<u64> {
-        let namespace = Ticket::namespace()?;
-        let mut records = self.find(&namespace, &older(before)).await?;
-        let mut removed = 0;
-        while let Some(rows) = next_rows(&mut *records, &namespace).await? {
-            for (key, row) in rows {
+    /// Removes the records that were written before this, which is below the safe point. Notes first how far it forgets, so
+    /// that nothing is gone unnoticed.
+    async fn remove_records(&self, before: Timestamp, pass: &mut Pass) -> StoreResult<()> {
+        let (namespace, failed) = (Ticket::namespace()?, pass.cleaned.failed);
+        let mut candidates = self.scan(&namespace, &older(before)).await?;
+        let mut is_noted = false;
+        while let Some(found) = next_found(&mut *candidates, &namespace).await? {
+            for (key, row) in rows(found, pass, &namespace)? {
+                pass.check_since(failed)?;
                 if is_forgettable(&row, before) {
-                    self.rows.remove(&key, row.revision).await?;
-                    removed += 1;
+                    if !is_noted {
+                        records::note_forgotten(self, before).await?;
+                        is_noted = true;
+                    }
+                    match self.rows.remove(&key, row.revision).await {
+                        Ok(()) => pass.cleaned.forgotten += 1,
+                        Err(error) => pass.skip(&key, error)?,
+                    }
                 }
             }
         }
-        Ok(removed)
+        Ok(())
     }
 
-    /// Resolves all locks; returns the start of the oldest transaction that is alive.
-    pub(super) async fn resolve_all(&self, cleaned: &mut Cleaned) -> StoreResult<Option<Timestamp>> {
+    /// Resolves all locks, or those of one transaction; returns the start of the oldest transaction of which one stays: as it is
+    /// alive, or as that could not be done.
+    pub(super) async fn resolve_all(&self, of: Option<Timestamp>, pass: &mut Pass) -> StoreResult<Option<Timestamp>> {
         let mut oldest = None;
         for namespace in self.namespaces().await? {
-            let mut locked = self.find(&namespace, &rawdoc! { "_hf.lock": { "$exists": true } }).await?;
-            while let Some(rows) = next_rows(&mut *locked, &namespace).await? {
-                for (key, row) in rows {
-                    let start = row.lock.as_ref().map_or(Timestamp::default(), |lock| lock.start);
-                    // The others come by themselves.
-                    match self.resolve_one(&key, row).await?.0 {
-                        Resolved::Free(_) => cleaned.resolved += 1,
-                        Resolved::Alive => {
-                            cleaned.alive += 1;
-                            oldest = Some(oldest.map_or(start, |oldest: Timestamp| oldest.min(start)));
-                        }
-                    }
-                }
+            if let Err(error) = self.resolve_in(&namespace, of, pass, &mut oldest).await {
+                pass.skip(&namespace, error)?;
+                // Nobody knows what is locked there.
+                oldest = Some(Timestamp::default());
             }
         }
         Ok(oldest)
     }
 
-    async fn collect(&self, namespace: &Namespace, safe: SafePoint) -> StoreResult<u64> {
-        let filter = rawdoc! { "$or": [
-            { "_hf.old": { "$exists": true } }, { "_hf.rb": { "$exists": true } }, { "_hf.del": { "$exists": true } },
-        ] };
-        let mut candidates = self.find(namespace, &filter).await?;
-        let mut collected = 0;
-        while let Some(rows) = next_rows(&mut *candidates, namespace).await? {
-            for (key, row) in rows {
-                match collect(&row, safe) {
-                    Collected::Same => continue,
-                    Collected::Nothing => self.rows.remove(&key, row.revision).await?,
-                    Collected::Change(_) => {
-                        let step = |row: &Row| match collect(row, safe) {
-                            Collected::Change(left) => Ok::<_, std::convert::Infallible>(Step::Change(left)),
-                            Collected::Same | Collected::Nothing => Ok(Step::Done),
-                        };
-                        let _ = self.rows.apply(&key, Some(row), step, unchecked).await?;
+    async fn resolve_in(
+        &self,
+        namespace: &Namespace,
+        of: Option<Timestamp>,
+        pass: &mut Pass,
+        oldest: &mut Option<Timestamp>,
+    ) -> StoreResult<()> {
+        let failed = pass.cleaned.failed;
+        let mut locked = self.scan(namespace, &locked_by(of)).await?;
+        while let Some(page) = next_found(&mut *locked, namespace).await? {
+            for found in page {
+                pass.check_since(failed)?;
+                let stays = match found {
+                    Found::Row(key, row) => {
+                        let start = row.lock.as_ref().map_or(Timestamp::default(), |lock| lock.start);
+                        // The others come by themselves.
+                        match self.resolve_one(&key, row).await {
+                            Ok((Resolved::Free(_), _)) => {
+                                pass.cleaned.resolved += 1;
+                                continue;
+                            }
+                            Ok((Resolved::Alive, _)) => pass.cleaned.alive += 1,
+                            Err(error) => pass.skip(&key, error)?,
+                        }
+                        start
                     }
-                }
-                collected += 1;
+                    Found::Damaged { start, error } => {
+                        pass.skip(namespace, error)?;
+                        start
+                    }
+                };
+                *oldest = Some(oldest.map_or(stays, |oldest: Timestamp| oldest.min(stays)));
             }
         }
-        Ok(collected)
+        Ok(())
+    }
+
+    async fn collect(&self, namespace: &Namespace, safe: SafePoint, pass: &mut Pass) -> StoreResult<()> {
+        let failed = pass.cleaned.failed;
+        let mut candidates = self.scan(namespace, &due_up_to(safe)).await?;
+        let mut is_first = true;
+        while let Some(found) = next_found(&mut *candidates, namespace).await? {
+            if std::mem::take(&mut is_first) {
+                self.ensure_own_indexes(namespace).await?;
+            }
+            for (key, row) in rows(found, pass, namespace)? {
+                pass.check_since(failed)?;
+                match self.collect_row(&key, row, safe).await {
+                    Ok(has_changed) => pass.cleaned.collected += u64::from(has_changed),
+                    Err(error) => pass.skip(&key, error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the row had something to forget.
+    async fn collect_row(&self, key: &Key, row: Row, safe: SafePoint) -> StoreResult<bool> {
+        match collect(&row, safe) {
+            Collected::Same => return Ok(false),
+            Collected::Nothing => self.rows.remove(key, row.revision).await?,
+            Collected::Change(_) => {
+                let step = |row: &Row| match collect(row, safe) {
+                    Collected::Change(left) => Ok::<_, std::convert::Infallible>(Step::Change(left)),
+                    Collected::Same | Collected::Nothing => Ok(Step::Done),
+                };
+                let _ = self.rows.apply(key, Some(row), step, unchecked).await?;
+            }
+        }
+        Ok(true)
     }
 
     /// Removes the rows of indexes that are not there any more: what arrived after they were removed.
-    async fn remove_orphans(&self, safe: Timestamp) -> StoreResult<u64> {
+    async fn remove_orphans(&self, safe: SafePoint, pass: &mut Pass) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
-        let namespace = super::unique::namespace()?;
+        let (namespace, failed) = (super::unique::namespace()?, pass.cleaned.failed);
         // Rows that have just been made have more than one version. Older ones were looked at then.
-        let mut candidates = self.find(&namespace, &rawdoc! { "_hf.old": { "$exists": true } }).await?;
-        let mut removed = 0;
-        while let Some(rows) = next_rows(&mut *candidates, &namespace).await? {
-            for (key, row) in rows {
+        let mut candidates = self.scan(&namespace, &due_up_to(safe)).await?;
+        while let Some(found) = next_found(&mut *candidates, &namespace).await? {
+            for (key, row) in rows(found, pass, &namespace)? {
+                pass.check_since(failed)?;
                 let index = super::unique::index_of(key.id.as_raw_bson_ref());
                 let is_orphan = index.is_none_or(|id| !catalog.knows(id));
-                if is_orphan && is_forgettable(&row, safe) {
-                    self.rows.remove(&key, row.revision).await?;
-                    removed += 1;
+                if is_orphan && is_forgettable(&row, safe.readers) {
+                    match self.rows.remove(&key, row.revision).await {
+                        Ok(()) => pass.cleaned.collected += 1,
+                        Err(error) => pass.skip(&key, error)?,
+                    }
                 }
             }
         }
-        Ok(removed)
+        Ok(())
     }
+}
 
-    /// All collections that may have rows.
-    async fn namespaces(&self) -> StoreResult<Vec<Namespace>> {
-        let mut namespaces = Vec::new();
-        for database in self.rows.store.list_databases().await? {
-            let is_own = database == super::DATABASE;
-            for collection in self.rows.store.list_collections(&database).await? {
-                if is_own && collection.name != super::unique::COLLECTION {
-                    continue;
-                }
-                namespaces.push(Namespace::new(database.clone(), collection.name)?);
-            }
+/// What was found as rows, without those that are damaged.
+fn rows(found: Vec<Found>, pass: &mut Pass, namespace: &Namespace) -> StoreResult<Vec<(Key, Row)>> {
+    let mut rows = Vec::with_capacity(found.len());
+    for found in found {
+        match found {
+            Found::Row(key, row) => rows.push((key, row)),
+            Found::Damaged { error, .. } => pass.skip(namespace, error)?,
         }
-        Ok(namespaces)
     }
+    Ok(rows)
+}
 
-    async fn find(&self, namespace: &Namespace, filter: &RawDocument) -> StoreResult<Box<dyn Cursor>> {
-        self.rows.store.find(Find::new(namespace.clone(), filter.to_owned())).await
-    }
+/// Rows that may have something to forget. (For readers they may have to wait longer.)
+fn due_up_to(safe: SafePoint) -> RawDocumentBuf {
+    rawdoc! { "_hf.d": { "$lte": safe.messages.stored() } }
 }
 
 /// Rows whose visible version is older than this.
 fn older(than: Timestamp) -> RawDocumentBuf {
-    rawdoc! { "_hf.c": { "$lt": i64::try_from(than.0).unwrap_or(i64::MAX) } }
+    rawdoc! { "_hf.c": { "$lt": than.stored() } }
 }
 
 /// Whether nothing in a row is of this time or later: no version, no lock, no record of a rollback. What made or changed
@@ -181,19 +301,6 @@ fn is_forgettable(row: &Row, before: Timestamp) -> bool {
     let is_old = |at: &Timestamp| *at < before;
     let is_settled = matches!(row.revision, Revision::At(revision) if revision < before.0);
     is_settled && row.lock.is_none() && is_old(&row.visible.commit) && row.rolled_back.iter().all(is_old)
-}
-
-/// The next rows of a cursor over a collection, if there are any.
-pub(super) async fn next_rows(cursor: &mut dyn Cursor, namespace: &Namespace) -> StoreResult<Option<Vec<(Key, Row)>>> {
-    let documents = cursor.next_page(PAGE).await?.documents;
-    if documents.is_empty() {
-        return Ok(None);
-    }
-    let row = |document: &RawDocumentBuf| {
-        let row = Row::from_document(document)?;
-        Ok((Key { namespace: namespace.clone(), id: row.id.clone() }, row))
-    };
-    documents.iter().map(row).collect::<StoreResult<_>>().map(Some)
 }
 
 /// Cleans again and again, until the engine is gone.

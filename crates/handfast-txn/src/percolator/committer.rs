@@ -3,6 +3,7 @@
 //! ```text
 //! all rows at once    prewrite: lock with the new version        a conflict: take the locks away again, run again
 //! oracle              the commit timestamp, after all locks      no lock of ours was missed by a reader above it
+//!                     with the version of the catalog            indexes and collections are as they were
 //! what was read       serializable: unchanged up to then?
 //! primary             version in, lock out: the commit point     one atomic operation that requires the lock
 //! answer
@@ -50,7 +51,7 @@ pub(super) struct Committer {
     /// The primary first.
     locks: Vec<(Key, Lock)>,
     reads: Vec<Read>,
-    /// The unique indexes whose rows are among the locks' rows.
+    /// The unique indexes whose rows are among the locks' rows, and the collections that have to be open.
     relied: Option<Relied>,
 }
 
@@ -113,7 +114,8 @@ impl Committer {
             }
         }
         let catalog = core.catalog().await?;
-        let relied = Relied::on(&catalog.0, catalog.1, changes.iter().map(|(key, _)| key.namespace.clone()));
+        let written = changes.iter().map(|(key, _)| key.namespace.clone());
+        let relied = Relied::on(&catalog.0, catalog.1, snapshot.catalog, written)?.and_read(&writes.reads);
         let keys = unique::changed_with(&snapshot, &catalog, &changes).await?;
         changes.extend(keys);
         let committer = Committer::of(core, snapshot, changes).relying_on(relied);
@@ -222,8 +224,8 @@ impl Committer {
         }
         let Some(error) = failed else { return Ok(rows.into_iter().flatten().collect()) };
         self.roll_back(&touched, in_doubt).await;
-        // Without a decision on the primary nothing is applied, whatever became of the locks.
-        Err(StoreError::new(error.class(), Applied::No, error.code(), error.message().to_owned()).with_source(error))
+        // Whatever became of the locks.
+        Err(undecided(error))
     }
 
     /// Takes the locks away. A record keeps a request that may still arrive, or be tried again, from locking the primary.
@@ -290,6 +292,11 @@ impl Drop for SignOfLife {
     fn drop(&mut self) {
         self.0.abort();
     }
+}
+
+/// An error of a transaction before there is a decision on its primary: nothing of it is applied.
+pub(super) fn undecided(error: StoreError) -> StoreError {
+    StoreError::new(error.class(), Applied::No, error.code(), error.message().to_owned()).with_source(error)
 }
 
 /// Locks a row; finishes what others have left there, and waits a little for those who are at it.

@@ -1,8 +1,9 @@
 //! What all transactions of an engine share.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::hash::Hash;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 use super::definitions::Definitions;
 use super::keeper::Keeper;
 use super::options::PercolatorOptions;
-use super::oracle::Oracle;
+use super::oracle::{Moment, Oracle};
 use super::row::{Key, Timestamp};
 use super::rows::Rows;
 use super::snapshot::PercolatorSnapshot;
@@ -23,6 +24,8 @@ use crate::TransactionId;
 const FINISHED_MAX: usize = 100_000;
 /// Transactions whose outcome this process remembers.
 const OUTCOMES_MAX: usize = 100_000;
+/// Collections whose indexes have been looked at. One that is forgotten is looked at again.
+const CHECKED_MAX: usize = 10_000;
 
 /// What all transactions of an engine share.
 pub(super) struct Core {
@@ -39,7 +42,9 @@ pub(super) struct Core {
     /// The indexes that the engine keeps itself.
     pub(super) definitions: Definitions,
     /// Collections that have been seen to have no unique index in the store.
-    checked: Mutex<HashSet<Namespace>>,
+    checked: Mutex<Bounded<Namespace, ()>>,
+    /// That the store does not make the engine's own indexes has been said.
+    pub(super) no_index_was_told: Arc<AtomicBool>,
 }
 
 /// A snapshot that is read here.
@@ -74,7 +79,8 @@ impl Core {
             finished: Mutex::new(Bounded::new(FINISHED_MAX)),
             outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
             definitions: Definitions::default(),
-            checked: Mutex::default(),
+            checked: Mutex::new(Bounded::new(CHECKED_MAX)),
+            no_index_was_told: Arc::default(),
         }
     }
 
@@ -85,8 +91,8 @@ impl Core {
     /// A new snapshot: the beginning of a transaction.
     pub(super) async fn begin(self: &Arc<Self>) -> StoreResult<Arc<PercolatorSnapshot>> {
         let begun = self.elapsed();
-        let at = self.oracle.next().await?;
-        let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun));
+        let Moment { at, catalog } = self.oracle.moment().await?;
+        let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun, catalog));
         lock(&self.open).insert(at, Open { begun, snapshot: Arc::downgrade(&snapshot) });
         self.start_keeping();
         Ok(snapshot)
@@ -104,11 +110,11 @@ impl Core {
     }
 
     pub(super) fn is_checked(&self, namespace: &Namespace) -> bool {
-        lock(&self.checked).contains(namespace)
+        lock(&self.checked).get(namespace).is_some()
     }
 
     pub(super) fn note_checked(&self, namespace: &Namespace) {
-        lock(&self.checked).insert(namespace.clone());
+        lock(&self.checked).insert(namespace.clone(), ());
     }
 
     /// No lock is left of this transaction.
@@ -130,19 +136,19 @@ impl Core {
 }
 
 /// Forgets what came first when it is full.
-struct Bounded<K, V> {
+pub(super) struct Bounded<K, V> {
     max: usize,
     values: HashMap<K, V>,
     order: VecDeque<K>,
 }
 
-impl<K: Hash + Eq + Copy, V> Bounded<K, V> {
-    fn new(max: usize) -> Self {
+impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
+    pub(super) fn new(max: usize) -> Self {
         Bounded { max, values: HashMap::new(), order: VecDeque::new() }
     }
 
-    fn insert(&mut self, key: K, value: V) {
-        if self.values.insert(key, value).is_none() {
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        if self.values.insert(key.clone(), value).is_none() {
             self.order.push_back(key);
         }
         while self.order.len() > self.max {
@@ -152,7 +158,7 @@ impl<K: Hash + Eq + Copy, V> Bounded<K, V> {
         }
     }
 
-    fn get(&self, key: &K) -> Option<&V> {
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.values.get(key)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use handfast_store::{Namespace, Result as StoreResult};
+use handfast_store::{Namespace, Read, Result as StoreResult};
 
 use super::catalog::{Catalog, IndexId};
 use super::core::{Core, conflict, lock};
@@ -11,23 +11,54 @@ use super::core::{Core, conflict, lock};
 #[derive(Default)]
 pub(super) struct Definitions {
     newest: Mutex<Arc<Catalog>>,
+    /// Held by who changes it: those of one process take turns, and are not in each other's way.
+    changing: tokio::sync::Mutex<()>,
 }
 
-/// Which unique indexes a transaction has kept in each collection that it writes.
+/// Which unique indexes a transaction has kept in each collection that it writes, all of which have to be open.
 #[derive(Debug, Default)]
 pub(super) struct Relied {
     version: u64,
+    /// The version when it began.
+    begun: u64,
     indexes: Vec<(Namespace, Vec<IndexId>)>,
+    /// Other collections that it has read, if that is to be as it was.
+    read: Vec<Namespace>,
 }
 
 impl Relied {
-    /// What is to be kept in these collections by a version of the catalog.
-    pub(super) fn on(catalog: &Catalog, version: u64, namespaces: impl IntoIterator<Item = Namespace>) -> Self {
+    /// What is to be kept in these collections by a version of the catalog, for a transaction that began with this one.
+    ///
+    /// # Errors
+    /// `WriteConflict` (112) if one of them is closed, or was since then.
+    pub(super) fn on(
+        catalog: &Catalog,
+        version: u64,
+        begun: u64,
+        namespaces: impl IntoIterator<Item = Namespace>,
+    ) -> StoreResult<Self> {
         let of = |namespace: &Namespace| catalog.unique(namespace, version).map(|kept| kept.id).collect();
         let mut namespaces: Vec<_> = namespaces.into_iter().collect();
         namespaces.dedup();
         let indexes = namespaces.into_iter().map(|namespace| (namespace.clone(), of(&namespace))).collect();
-        Relied { version, indexes }
+        let relied = Relied { version, begun, indexes, read: Vec::new() };
+        relied.check_open(catalog)?;
+        Ok(relied)
+    }
+
+    /// The same for one that is to find these collections as it has read them.
+    pub(super) fn and_read(self, reads: &[Read]) -> Self {
+        let namespace = |read: &Read| match read {
+            Read::Document(namespace, _) | Read::Matching { namespace, .. } => namespace.clone(),
+        };
+        let mut read: Vec<_> = reads.iter().map(namespace).collect();
+        read.dedup();
+        Relied { read, ..self }
+    }
+
+    fn check_open(&self, catalog: &Catalog) -> StoreResult<()> {
+        let mut namespaces = self.indexes.iter().map(|(namespace, _)| namespace).chain(&self.read);
+        namespaces.try_for_each(|namespace| catalog.closures.check(namespace, self.begun))
     }
 }
 
@@ -74,6 +105,7 @@ impl Core {
         &self,
         change: impl Fn(&mut Catalog) -> StoreResult<T> + Send + Sync,
     ) -> StoreResult<T> {
+        let _turn = self.definitions.changing.lock().await;
         let (answer, catalog) = self.rows.change_whole::<Catalog, T>(change).await?;
         let catalog = Arc::new(catalog);
         self.learn_catalog(&catalog);
@@ -93,6 +125,7 @@ impl Core {
             return Ok(());
         }
         let catalog = self.catalog_of(version).await?;
+        relied.check_open(&catalog)?;
         let is_same = |(namespace, ids): &(Namespace, Vec<IndexId>)| {
             catalog.unique(namespace, version).map(|kept| kept.id).eq(ids.iter().copied())
         };

@@ -2,9 +2,6 @@
 //!
 //! An index that the engine keeps has a twin in the store, on the same fields, that promises nothing: for queries, and for
 //! hints by its name. So a list of indexes is the store's, with what the engine promises of each filled in.
-//!
-//! A collection that is dropped loses its unique indexes first: if the process dies in between, it is still there without
-//! them, and has to be dropped again. The other way round, its keys would be taken in one of the same name.
 
 use std::sync::Arc;
 
@@ -18,9 +15,8 @@ use handfast_store::{
 
 use super::build::in_the_way;
 use super::catalog::{Catalog, Kept, State, is_kept};
-use super::cleaner::Cleaned;
-use super::core::{Core, conflict};
-use super::{SETTLE_LOOKS_MAX, SETTLE_PAUSE};
+use super::core::Core;
+use super::own_indexes::{check_not_own, is_own};
 
 impl Core {
     /// The indexes of a collection as they are listed, `_id_` first.
@@ -39,6 +35,7 @@ impl Core {
         let stored = self.rows.store.list_indexes(namespace).await?;
         check_not_unique(namespace, &stored)?;
         self.note_checked(namespace);
+        self.make_own_indexes(namespace, &stored);
         let (catalog, version) = self.catalog().await?;
         Ok(listed(stored, catalog.in_force(namespace, version), |_| true))
     }
@@ -48,6 +45,7 @@ impl Core {
         let CreateIndexes { namespace, indexes } = request;
         for spec in &indexes {
             Index::compile(spec.clone())?;
+            check_not_own(spec)?;
         }
         let (is_there, mut specs) = match self.rows.store.list_indexes(&namespace).await {
             Ok(stored) => {
@@ -153,52 +151,16 @@ impl Core {
         };
         self.change_catalog(set).await
     }
-
-    pub(super) async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
-        self.settle_all().await?;
-        self.let_go_of(|of| of == namespace).await?;
-        let was_there = self.rows.store.drop_collection(namespace).await?;
-        self.remove_dropped().await?;
-        Ok(was_there)
-    }
-
-    pub(super) async fn drop_database(&self, database: &str) -> StoreResult<bool> {
-        self.settle_all().await?;
-        self.let_go_of(|of| of.database() == database).await?;
-        let was_there = self.rows.store.drop_database(database).await?;
-        self.remove_dropped().await?;
-        Ok(was_there)
-    }
-
-    /// Lets the indexes of collections go, if there are any.
-    async fn let_go_of(&self, pick: impl Fn(&Namespace) -> bool + Send + Sync) -> StoreResult<()> {
-        if self.newest_catalog().await?.staying(&pick).next().is_none() {
-            return Ok(());
-        }
-        self.let_go(|kept| pick(&kept.namespace)).await
-    }
-
-    /// Returns once no lock is left: what is decided in a collection that goes away could not be asked for any more.
-    pub(super) async fn settle_all(&self) -> StoreResult<()> {
-        self.background.idle().await;
-        for _ in 0..SETTLE_LOOKS_MAX {
-            if self.resolve_all(&mut Cleaned::default()).await?.is_none() {
-                return Ok(());
-            }
-            tokio::time::sleep(SETTLE_PAUSE).await;
-        }
-        Err(conflict("a transaction that does not end has locks"))
-    }
 }
 
-/// The store's indexes, with those that the engine keeps in the places of their twins; without the twins of those that are
-/// not to be shown.
+/// The store's indexes, with those that the engine keeps in the places of their twins; without the engine's own, and the twins
+/// of those that are not to be shown.
 fn listed<'k>(
     stored: Vec<IndexInfo>,
     kept: impl Iterator<Item = &'k Kept>,
     is_shown: impl Fn(&Kept) -> bool,
 ) -> Vec<IndexSpec> {
-    let mut specs: Vec<_> = stored.into_iter().map(|info| info.spec).collect();
+    let mut specs: Vec<_> = stored.into_iter().map(|info| info.spec).filter(|spec| !is_own(spec)).collect();
     for kept in kept {
         let spec = kept.spec();
         let twin = specs.iter().position(|twin| twin.name == spec.name && same_key(&twin.key, &spec.key));

@@ -98,6 +98,7 @@ impl Core {
             if snapshot.at < self.keeper.floor() {
                 break;
             }
+            // One that does not reach that far back, the store's word would refuse as well: this saves asking.
             let held = self.keeper.held().filter(|held| held.at <= snapshot.at);
             if let Some(held) = held
                 && self.rows.whole::<Leases>().await?.keeps(held.id, snapshot.at)
@@ -180,9 +181,14 @@ impl Core {
             };
             leases = self.rows.change_whole(remove).await?.1;
         }
+        Ok(self.point(now, &leases))
+    }
+
+    /// Up to where nobody needs anything any more, with these leases.
+    pub(super) fn point(&self, now: Timestamp, leases: &Leases) -> SafePoint {
         let messages = now.minus(self.options.retention);
-        let readers = leases.oldest().map_or(messages, |oldest| oldest.min(messages));
-        Ok(SafePoint { messages, readers })
+        let readers = leases.snapshots().min().map_or(messages, |oldest| oldest.min(messages));
+        SafePoint { messages, readers }
     }
 
     /// Looks again and again whether a lease is needed, until the engine is gone. Called within a runtime.

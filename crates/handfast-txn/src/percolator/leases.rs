@@ -54,9 +54,9 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// The oldest snapshot that anybody keeps.
-    pub(super) fn oldest(&self) -> Option<Timestamp> {
-        self.held.iter().map(|lease| lease.at).min()
+    /// The oldest snapshot of each process that keeps some.
+    pub(super) fn snapshots(&self) -> impl Iterator<Item = Timestamp> {
+        self.held.iter().map(|lease| lease.at)
     }
 
     /// Whether this lease is there, and keeps a snapshot.
@@ -132,7 +132,7 @@ impl Whole for Leases {
         let entry = |lease: &Lease| {
             RawBson::Document(rawdoc! {
                 "id": Binary { subtype: BinarySubtype::Uuid, bytes: lease.id.to_vec() },
-                "at": signed(lease.at.0),
+                "at": lease.at.stored(),
                 "ttl": i64::try_from(lease.ttl.as_millis()).unwrap_or(i64::MAX),
                 "n": signed(lease.signs),
             })

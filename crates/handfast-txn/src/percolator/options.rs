@@ -13,6 +13,9 @@ pub const OUTCOME_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often what is left behind is looked for.
 pub const CLEANING_INTERVAL: Duration = Duration::from_secs(30);
 
+/// What a query without an order remembers of the documents that it has shown, in bytes: some 200,000 `_id`s.
+pub const SEEN_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// How the engine behaves. All processes that share a store have the same.
 #[derive(Clone, Debug)]
 pub struct PercolatorOptions {
@@ -26,8 +29,11 @@ pub struct PercolatorOptions {
     /// How long such a lease is respected without a sign of life from its process, who gives one three times as often.
     pub lease_ttl: Duration,
     /// How long outcomes of transactions with a name and results of requests with tickets are kept, at least `retention`:
-    /// longer than anybody sends a request again, or asks. After that a transaction counts as rolled back.
+    /// longer than anybody sends a request again, or asks. After that nobody can tell what became of a transaction.
     pub outcome_retention: Duration,
+    /// What a query without an order remembers of the documents that it has shown, to show each once, in bytes. One that shows
+    /// more goes on by `_id`, which costs it a second look at what it has read so far, and one more find for each page.
+    pub seen_bytes_max: usize,
     /// How often a process looks for what dead ones left behind; none for never.
     pub cleaning_interval: Option<Duration>,
 }
@@ -40,6 +46,7 @@ impl Default for PercolatorOptions {
             retention: RETENTION,
             lease_ttl: LEASE_TTL,
             outcome_retention: OUTCOME_RETENTION,
+            seen_bytes_max: SEEN_BYTES_MAX,
             cleaning_interval,
         }
     }

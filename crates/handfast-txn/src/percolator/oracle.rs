@@ -36,7 +36,7 @@ use bson::{RawDocument, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
     Applied, DocumentStore, Error as StoreError, ErrorClass, FindAndModify, Modification, Namespace,
-    Result as StoreResult, ReturnDocument, Sources, UpdateSpec,
+    Result as StoreResult, ReturnDocument, Sources, StoreExt, UpdateSpec,
 };
 use tokio::sync::oneshot;
 
@@ -105,6 +105,19 @@ impl Oracle {
     /// Those of the store, none of which leaves anything that matters behind; 189 if this machine's clock is far ahead.
     pub(super) async fn next(&self) -> StoreResult<Timestamp> {
         self.moment().await.map(|moment| moment.at)
+    }
+
+    /// The time, for who only looks: nobody is given it, and nothing is written. By this machine's clock, or the last timestamp
+    /// that was given out if that is ahead. None if none ever was.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn seen(&self) -> StoreResult<Option<Timestamp>> {
+        let mover = self.mover.lock().await;
+        let found = mover.store.find_one(&mover.namespace, rawdoc! { "_id": "oracle" }).await?;
+        let Some(document) = found else { return Ok(None) };
+        let known = known_of(&document, mover.sources.clock.elapsed())?;
+        Ok(Some(Timestamp::of_millis(mover.now_millis()).max(known.last)))
     }
 
     /// A timestamp as [`Oracle::next`] gives it, with the version of the catalog that was in force when it was fetched.

@@ -11,14 +11,22 @@
 //! Each document of the second and the third part is judged at its right version, by handfast-mql, and shown once. After
 //! the first part no version from before the snapshot comes to any document any more, so what the second one does not find
 //! either did not match or is newer when the third one looks. A query that names its documents by `_id` needs none of this.
+//!
+//! | for | look at |
+//! | --- | --- |
+//! | the three parts | `scan` |
+//! | what is shown once although too much is shown to remember it | `ranges` |
 
-use std::collections::{HashSet, VecDeque};
+mod ranges;
+mod scan;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
+use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
-use handfast_mql::expression::may_loop;
+use handfast_mql::expression::may_take_long;
 use handfast_mql::sort::Sorter;
 use handfast_store::selection::{Candidate, Selection, check_bounds, named_ids};
 use handfast_store::{
@@ -26,8 +34,9 @@ use handfast_store::{
     blocking_if,
 };
 
-use super::row::{Key, Row, Timestamp};
-use super::snapshot::{PercolatorSnapshot, encoded, with_record};
+use self::scan::Scan;
+use super::own_indexes::is_own;
+use super::snapshot::PercolatorSnapshot;
 use crate::ending::{Ending, Matches};
 use crate::hinted::Hinted;
 
@@ -62,7 +71,7 @@ impl Snapshot for Reader {
             }
             None => Box::new(Scan::open(Arc::clone(&self.0), &request).await?),
         };
-        let (loops, shows_key) = (may_loop(&request.filter), request.return_key);
+        let (loops, shows_key) = (may_take_long(&request.filter), request.return_key);
         let mut filtered = Filtered { judged, hinted, shows_key, selection: Arc::clone(&selection), loops };
         if !selection.sort().is_empty() {
             let sorted = Sorted::of(&mut filtered, &request).await?;
@@ -90,7 +99,10 @@ impl Reader {
         match self.0.core.rows.store.list_indexes(&request.namespace).await {
             // The store says what it thinks of a hint to nothing.
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(None),
-            listed => Hinted::of(request, &listed?.into_iter().map(|index| index.spec).collect::<Vec<_>>()),
+            listed => {
+                let specs = listed?.into_iter().map(|index| index.spec).filter(|spec| !is_own(spec));
+                Hinted::of(request, &specs.collect::<Vec<_>>())
+            }
         }
     }
 }
@@ -142,7 +154,7 @@ impl Sorted {
         let selection = Arc::clone(&filtered.selection);
         let kept = request.limit.map(|limit| limit.saturating_add(request.skip));
         let kept = kept.and_then(|kept| usize::try_from(kept).ok());
-        let mut sorter = Sorter::new(kept, selection.context().stage_bytes_max);
+        let mut sorter = Sorter::new(kept, selection.context());
         while let Some(found) = filtered.next_match().await? {
             let (key, bytes) = (selection.sort().key(&found.document)?, found.document.as_bytes().len());
             sorter.push(key, found, bytes)?;
@@ -176,89 +188,4 @@ impl Judged for ByIds {
         }
         Ok(self.ready.pop_front())
     }
-}
-
-/// The parts of a query, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Locked,
-    Matching,
-    Newer,
-}
-
-/// Documents that the store finds.
-struct Scan {
-    snapshot: Arc<PercolatorSnapshot>,
-    /// The query itself, without what is done with its results.
-    find: Find,
-    part: Part,
-    cursor: Box<dyn Cursor>,
-    ready: VecDeque<RawDocumentBuf>,
-    is_exhausted: bool,
-    seen: HashSet<Vec<u8>>,
-}
-
-impl Scan {
-    async fn open(snapshot: Arc<PercolatorSnapshot>, request: &Find) -> StoreResult<Self> {
-        let find = Find {
-            projection: RawDocumentBuf::new(),
-            sort: RawDocumentBuf::new(),
-            skip: 0,
-            limit: None,
-            return_key: false,
-            ..request.clone()
-        };
-        let part = Part::Locked;
-        let cursor = snapshot.core.rows.store.find(of_part(part, &find, snapshot.at)).await?;
-        let (ready, seen) = (VecDeque::new(), HashSet::new());
-        Ok(Scan { snapshot, find, part, cursor, ready, is_exhausted: false, seen })
-    }
-
-    /// The next row of any part, with the store's id of its record if that is asked for.
-    async fn next_row(&mut self) -> StoreResult<Option<(Row, Option<i64>)>> {
-        loop {
-            if let Some(document) = self.ready.pop_front() {
-                return with_record(document, self.find.show_record_id).map(Some);
-            }
-            if !self.is_exhausted {
-                let page = self.cursor.next_page(READ_AHEAD).await?;
-                self.snapshot.core.check_kept(&self.snapshot).await?;
-                (self.ready, self.is_exhausted) = (page.documents.into(), page.exhausted);
-                continue;
-            }
-            let next = match self.part {
-                Part::Locked => Part::Matching,
-                Part::Matching => Part::Newer,
-                Part::Newer => return Ok(None),
-            };
-            self.cursor = self.snapshot.core.rows.store.find(of_part(next, &self.find, self.snapshot.at)).await?;
-            (self.part, self.is_exhausted) = (next, false);
-        }
-    }
-}
-
-#[async_trait]
-impl Judged for Scan {
-    async fn next(&mut self) -> StoreResult<Option<Candidate>> {
-        while let Some((row, record)) = self.next_row().await? {
-            let key = Key { namespace: self.find.namespace.clone(), id: row.id.clone() };
-            let is_first = self.part == Part::Locked || self.seen.insert(encoded(key.id.as_raw_bson_ref()));
-            let document = if is_first { self.snapshot.judged(&key, row).await? } else { None };
-            if let Some(document) = document.filter(|_| self.part != Part::Locked) {
-                return Ok(Some(Candidate { record, ..document.into() }));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// What is asked of the store for a part.
-fn of_part(part: Part, find: &Find, at: Timestamp) -> Find {
-    let at = i64::try_from(at.0).unwrap_or(i64::MAX);
-    let filter = match part {
-        Part::Matching => return find.clone(),
-        Part::Locked => rawdoc! { "_hf.lock.s": { "$lte": at } },
-        Part::Newer => rawdoc! { "_hf.c": { "$gt": at } },
-    };
-    Find { show_record_id: find.show_record_id, ..Find::new(find.namespace.clone(), filter) }
 }

@@ -12,7 +12,12 @@
 //! locked                is waited for; if nobody gives a sign of life, it is rolled back
 //! nothing               is rolled back: the record is written without a result. Whoever began before that and comes to
 //!                       write it has a conflict, so that what was said stays so
+//! nothing, and its      may have committed and been forgotten: before records are removed, one that is no session's
+//! name is old           says up to which timestamp that goes (a plain document, which stays)
 //! ```
+//!
+//! How old a name is, only one that the library made tells ([`TransactionId::snapshot`]). One of the caller's, such as a
+//! driver's, is rolled back for good instead: its transaction may still be under way, and must not commit after the answer.
 //!
 //! A transaction whose name was used before answers what it answered first: its snapshot has the record, or the record
 //! was written after it, which is a conflict.
@@ -23,10 +28,10 @@
 
 use std::sync::Arc;
 
-use bson::RawDocumentBuf;
+use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::ticket::{Committed, Recorded};
-use handfast_store::{Result as StoreResult, Ticket};
+use handfast_store::ticket::{self, Committed, Recorded};
+use handfast_store::{Result as StoreResult, StoreExt, Ticket};
 
 use super::committer::{self, Committer};
 use super::core::{Core, Fate, conflict};
@@ -78,6 +83,21 @@ impl Record {
     }
 }
 
+/// Notes that outcomes of before this are going to be forgotten.
+pub(super) async fn note_forgotten(core: &Core, before: Timestamp) -> StoreResult<()> {
+    let mark = ticket::forgotten(before.into());
+    core.rows.store.upsert_one(&Ticket::namespace()?, rawdoc! { "_id": ticket::forgotten_id() }, mark).await.map(drop)
+}
+
+/// Whether a transaction without a record may have had one: it had begun before the moment up to which records are gone.
+/// Then nothing of it can arrive any more.
+async fn may_be_forgotten(core: &Core, id: TransactionId) -> StoreResult<bool> {
+    let Some(snapshot) = id.snapshot() else { return Ok(false) };
+    let mark = core.rows.store.find_one(&Ticket::namespace()?, rawdoc! { "_id": ticket::forgotten_id() }).await?;
+    let forgotten = mark.map(|mark| ticket::forgotten_up_to(&mark)).transpose()?;
+    Ok(forgotten.is_some_and(|forgotten| snapshot < forgotten))
+}
+
 /// What became of the transaction of this name. One that has not committed by now never will.
 ///
 /// # Errors
@@ -90,6 +110,10 @@ pub(super) async fn outcome(core: &Arc<Core>, id: TransactionId) -> StoreResult<
         if let Some(at) = record.committed()? {
             core.note(id, Fate::Committed(at));
             return Ok(Outcome::Committed(at.into()));
+        }
+        // A session's records are forgotten together.
+        if record.found.is_none() && may_be_forgotten(core, id).await? {
+            return Ok(Outcome::Forgotten);
         }
         let rolled_back = record.of_rollback(core)?;
         let committer = Committer::of(Arc::clone(core), snapshot, vec![rolled_back]);

@@ -1,6 +1,6 @@
-//! Giving a collection with unique indexes another name.
+//! Giving a collection another name.
 //!
-//! The name is the store's to change, the indexes' rows do not have it in them; only the catalog has both:
+//! It is closed meanwhile, as for a drop ([`super::departures`]). If it has unique indexes: the name is the store's to change, the indexes' rows do not have it in them; only the catalog has both:
 //!
 //! ```text
 //! catalog: under both names       whichever of the two is there, its indexes are kept
@@ -13,33 +13,58 @@
 
 use std::sync::Arc;
 
-use handfast_store::{Applied, Error as StoreError, Namespace, RenameCollection, Result as StoreResult};
+use handfast_store::{Applied, Namespace, RenameCollection, Result as StoreResult};
 
 use super::build::BUILDING_TTL;
 use super::catalog::{Catalog, IndexId, Kept};
+use super::closures::{Part, over_after};
 use super::core::{Core, conflict};
+use super::departures::{Closed, Going, to_the_end};
 use super::row::Timestamp;
 
 impl Core {
     /// Gives a collection another name.
-    pub(super) async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
-        self.settle_all().await?;
-        let (from, to) = (request.from.clone(), request.to.clone());
-        let catalog = self.newest_catalog().await?;
-        let has_indexes = catalog.staying(|of| *of == from || *of == to).next().is_some();
-        if !has_indexes || from == to || !self.can_be_renamed(&request).await? {
+    pub(super) async fn rename_collection(self: &Arc<Self>, request: RenameCollection) -> StoreResult<()> {
+        // Before the target's indexes go.
+        self.rows.store.check_rename(&request.from, &request.to)?;
+        if request.from == request.to {
             return self.rows.store.rename_collection(request).await;
         }
+        let core = Arc::clone(self);
+        to_the_end(async move {
+            let of = [&request.from, &request.to].map(|namespace| Part::Collection(namespace.clone()));
+            let mut closed = core.close(&of).await?;
+            let renamed = core.rename_closed(request, of.into(), &mut closed).await;
+            core.open(closed).await;
+            core.remove_what_was_let_go().await;
+            renamed
+        })
+        .await
+    }
+
+    async fn rename_closed(&self, request: RenameCollection, of: Vec<Part>, closed: &mut Closed) -> StoreResult<()> {
+        let (from, to) = (request.from.clone(), request.to.clone());
+        let dropped = if request.drop_target { vec![Part::Collection(to.clone())] } else { Vec::new() };
+        self.settle_going(&Going { of, dropped }).await?;
+        let catalog = self.newest_catalog().await?;
+        let has_indexes = catalog.staying(|of| *of == from || *of == to).next().is_some();
+        if !has_indexes || !self.can_be_renamed(&request).await? {
+            self.check_in_time(closed)?;
+            return closed.sent(self.rows.store.rename_collection(request).await);
+        }
+        self.check_in_time(closed)?;
         let now = self.oracle.next().await?;
         let moving = self.change_catalog(|catalog| Ok(double(catalog, &from, &to, now))).await?;
-        let renamed = self.rows.store.rename_collection(request).await;
+        let renamed = match self.check_in_time(closed) {
+            Ok(()) => closed.sent(self.rows.store.rename_collection(request).await),
+            late => late,
+        };
         let gone = match &renamed {
             Ok(()) => &from,
             Err(error) if error.applied() == Applied::No => &to,
             Err(_) => return renamed,
         };
         let is_whole = self.change_catalog(|catalog| Ok(single(catalog, &moving, gone))).await?;
-        self.remove_dropped().await?;
         if renamed.is_ok() && !is_whole {
             let text =
                 format_args!("renaming {from} took so long that indexes of {to} were dropped: create them again");
@@ -53,16 +78,12 @@ impl Core {
         Ok(self.is_there(&request.from).await? && (request.drop_target || !self.is_there(&request.to).await?))
     }
 
-    async fn is_there(&self, namespace: &Namespace) -> StoreResult<bool> {
-        let collections = self.rows.store.list_collections(namespace.database()).await?;
-        Ok::<_, StoreError>(collections.iter().any(|info| info.name == namespace.collection()))
-    }
-
     /// Ends what was begun by those who give no sign of life any more.
     pub(super) async fn clean_doubles(&self, now: Timestamp) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
         for (old, new) in catalog.doubles() {
-            if now <= new.alive.plus(BUILDING_TTL) {
+            // Before that the store may still rename what it was asked to.
+            if now <= new.alive.plus(BUILDING_TTL.max(over_after(self.options.retention))) {
                 continue;
             }
             let is_renamed = !self.is_there(&old.namespace).await? && self.is_there(&new.namespace).await?;

@@ -95,23 +95,23 @@ impl Core {
         }
     }
 
-    /// Rolls a transaction back that nobody may commit any more, or learns that it has committed.
+    /// Rolls a transaction back that nobody may commit any more, or learns that it has committed. All its rows were locked.
     ///
     /// # Errors
-    /// Those of the store; `NoSuchTransaction` (251) if the primary may have known once and has forgotten.
+    /// Those of the store; `NoSuchTransaction` (251) if the primary knew once and has forgotten, or is gone with its collection.
     pub(super) async fn settle(&self, primary: &Key, start: Timestamp) -> StoreResult<Option<Timestamp>> {
-        let may_be_forgotten = start < self.oracle.next().await?.minus(self.options.retention / 2);
-        let step = |row: &Row| {
-            if may_be_forgotten && status_of(row, start) == Status::Unheard {
-                return Err(None);
-            }
-            rollback(row, start, true).map_err(Some)
+        let step = |row: &Row| match status_of(row, start) {
+            Status::Unheard => Err(None),
+            Status::Committed(_) | Status::RolledBack | Status::Locked => rollback(row, start, true).map_err(Some),
         };
         match self.rows.apply(primary, None, step, unchecked).await? {
             Ok(_) => Ok(None),
             Err(RefusedStep { why: Some(at), .. }) => Ok(Some(at)),
             Err(RefusedStep { why: None, .. }) => {
-                let text = format!("the transaction that began at {start} is older than outcomes are kept");
+                let text = format!(
+                    "{primary}, where the transaction was decided that began at {start}, knows nothing of it any more: it is older than \
+                     outcomes are kept, or the collection was dropped or renamed since"
+                );
                 Err(StoreError::command(Code::NoSuchTransaction, text))
             }
         }

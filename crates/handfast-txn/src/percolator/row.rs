@@ -10,7 +10,8 @@
 //!          del:  true if that version is a tombstone,
 //!          lock: { s, primary: {ns, id}, keys: [{ns, id}, ..], op: put|delete, doc: <new version>, ttl: <ms after s> },
 //!          old:  [ {c, s, p, doc|del|cut: true}, .. newest first ],
-//!          rb:   [ <start timestamps that were rolled back here> ] } }
+//!          rb:   [ <start timestamps that were rolled back here> ],
+//!          d:    <safe point from which on something of this may be forgotten: for cleaners to find the row by> } }
 //! ```
 //!
 //! A document without the field is one that nobody has changed in a transaction yet: a version from before all timestamps.
@@ -33,6 +34,8 @@
 //!   record; [`commit`] and [`rollback`] refuse the opposite of what is there.
 //! - *A rollback record stays until no message of its transaction can arrive any more*: until its start timestamp is
 //!   below the safe point ([`collect`]). Without it a prewrite that is tried again would lock what others have given up.
+//!   Into a document that is so large that no record fits, no lock does, however small; its document changes by locks alone, so
+//!   nothing ever will: there a transaction is given up without a record ([`give_up`]).
 //! - *Revisions never repeat*: the first one of a row is the start timestamp of the transaction that made the row, so a
 //!   row that was collected and made again goes on above where it ended.
 //! - *History is bounded, evidence is not*: a row keeps [`VERSIONS_MAX`] old versions and [`VERSION_BYTES_MAX`] of
@@ -57,8 +60,9 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{CommitTimestamp, Namespace};
 
 pub use codec::FIELD;
+pub(in crate::percolator) use codec::lock_start;
 pub use steps::{
-    Collected, NotCommitted, Refused, Seen, Status, Step, StillOpen, collect, commit, give_up, prewrite, read_at,
+    Collected, NotCommitted, Refused, Seen, Status, Step, StillOpen, collect, commit, due, give_up, prewrite, read_at,
     renew, rollback, status_of,
 };
 
@@ -86,6 +90,11 @@ impl Timestamp {
     /// Its millisecond since 1970.
     pub fn millis(self) -> u64 {
         self.0 >> Timestamp::COUNTER_BITS
+    }
+
+    /// As BSON has it.
+    pub fn stored(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
     }
 
     /// So much later.
@@ -217,8 +226,32 @@ pub struct Lock {
 impl Lock {
     /// Whether it may be taken for abandoned at this time of the oracle.
     pub fn is_expired(&self, now: Timestamp) -> bool {
-        now > self.start.plus(self.ttl)
+        is_over(self.start, self.ttl, now)
     }
+}
+
+/// What a lock says of its transaction, without what the row is to become.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockHeading {
+    /// The start of the transaction.
+    pub start: Timestamp,
+    /// The row where it is decided.
+    pub primary: Key,
+    /// Whether the row is to be deleted.
+    pub deletes: bool,
+    /// How long after the start it is not to be taken for abandoned.
+    pub ttl: Duration,
+}
+
+impl LockHeading {
+    /// Whether it may be taken for abandoned at this time of the oracle.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        is_over(self.start, self.ttl, now)
+    }
+}
+
+fn is_over(start: Timestamp, ttl: Duration, now: Timestamp) -> bool {
+    now > start.plus(ttl)
 }
 
 impl Row {

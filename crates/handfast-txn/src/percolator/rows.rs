@@ -9,7 +9,7 @@ use handfast_store::{
     StoreExt, Update, UpdateSpec, UpdateStatement, WriteError,
 };
 
-use super::row::{Key, Revision, Row, Step};
+use super::row::{Key, Revision, Row, Step, Timestamp};
 
 /// Attempts at a step before a row counts as too contended: each time somebody else has changed it in between.
 const ATTEMPTS_MAX: usize = 64;
@@ -100,7 +100,12 @@ impl Rows {
                 Err(error) => Err(error),
             };
         }
-        let statement = UpdateStatement::one(of_revision(key, revision), UpdateSpec::Document(next.to_document()));
+        let change = match (revision, next.hidden()) {
+            // What no transaction has written shows what it is: there may be another document in its place by now.
+            (Revision::Plain, Some(hidden)) => rawdoc! { "$set": { "_hf": hidden } },
+            _ => next.to_document(),
+        };
+        let statement = UpdateStatement::one(of_revision(key, revision), UpdateSpec::Document(change));
         let outcome = self.store.update(Update::new(key.namespace.clone(), vec![statement])).await?;
         only(outcome.errors)?;
         Ok(outcome.matched > 0)
@@ -133,6 +138,21 @@ impl Doubt {
         // One on an earlier revision has been carried out, and was seen, or never will be.
         gives_up.then(|| if self.of == Some(revision) { error.in_doubt() } else { error })
     }
+}
+
+/// Rows that a transaction has locked which began up to this.
+pub(super) fn locked_up_to(at: Timestamp) -> RawDocumentBuf {
+    rawdoc! { "_hf.lock.s": { "$lte": at.stored() } }
+}
+
+/// Rows that any transaction has locked.
+pub(super) fn locked() -> RawDocumentBuf {
+    locked_up_to(Timestamp(u64::MAX))
+}
+
+/// Rows with a commit newer than this.
+pub(super) fn newer_than(at: Timestamp) -> RawDocumentBuf {
+    rawdoc! { "_hf.c": { "$gt": at.stored() } }
 }
 
 /// Nothing to look at before a row is written.

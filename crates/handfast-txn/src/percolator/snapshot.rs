@@ -11,13 +11,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
-use handfast_mql::{Code, key};
+use handfast_mql::Code;
+use handfast_mql::key::encoded;
 use handfast_store::selection::Candidate;
 use handfast_store::{Error as StoreError, Find, Namespace, Result as StoreResult, StoreExt};
 
 use super::core::{Core, conflict, lock};
 use super::resolver::Resolved;
 use super::row::{Body, Key, Row, Seen, Timestamp, read_at};
+use crate::Place;
+use crate::claims::place;
 
 /// Bytes of rows that are kept for the writes of a transaction.
 const KNOWN_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -35,6 +38,8 @@ pub(super) struct PercolatorSnapshot {
     pub(super) at: Timestamp,
     /// When that was, on this process's stopwatch.
     pub(super) begun: Duration,
+    /// The version of the catalog that was in force then.
+    pub(super) catalog: u64,
     known: Mutex<Known>,
 }
 
@@ -45,8 +50,8 @@ struct Known {
 }
 
 impl PercolatorSnapshot {
-    pub(super) fn new(core: Arc<Core>, at: Timestamp, begun: Duration) -> Self {
-        PercolatorSnapshot { core, at, begun, known: Mutex::default() }
+    pub(super) fn new(core: Arc<Core>, at: Timestamp, begun: Duration, catalog: u64) -> Self {
+        PercolatorSnapshot { core, at, begun, catalog, known: Mutex::default() }
     }
 
     /// Time since the transaction began.
@@ -56,7 +61,7 @@ impl PercolatorSnapshot {
 
     /// The row as it was read last, if it is known.
     pub(super) fn known(&self, key: &Key) -> Option<Row> {
-        lock(&self.known).rows.get(&place(key)).cloned()
+        lock(&self.known).rows.get(&place_of(key)).cloned()
     }
 
     fn learn(&self, key: &Key, row: &Row) {
@@ -64,7 +69,7 @@ impl PercolatorSnapshot {
         let bytes = row.to_document().as_bytes().len();
         if known.bytes.saturating_add(bytes) <= KNOWN_BYTES_MAX {
             known.bytes += bytes;
-            known.rows.insert(place(key), row.clone());
+            known.rows.insert(place_of(key), row.clone());
         }
     }
 
@@ -174,8 +179,8 @@ impl Drop for PercolatorSnapshot {
     }
 }
 
-fn place(key: &Key) -> (Namespace, Vec<u8>) {
-    (key.namespace.clone(), encoded(key.id.as_raw_bson_ref()))
+fn place_of(key: &Key) -> Place {
+    place(&key.namespace, key.id.as_raw_bson_ref())
 }
 
 /// A document of the store as a row; if that was asked for, with the id of its record, which the store puts behind its fields.
@@ -199,13 +204,6 @@ pub(super) fn with_record(document: RawDocumentBuf, shows_record: bool) -> Store
         return Err(StoreError::command(Code::CommandNotSupported, text));
     }
     Ok((Row::from_document(&own)?, record))
-}
-
-/// The key of an `_id`: equal for equal values.
-pub(super) fn encoded(id: RawBsonRef<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    key::encode(id, &mut bytes);
-    bytes
 }
 
 pub(super) fn too_old(what: &dyn std::fmt::Display) -> StoreError {

@@ -21,11 +21,12 @@ use std::sync::Arc;
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
+use handfast_mql::key::encoded;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
 
 use super::catalog::{Catalog, IndexId, Kept, uuid};
 use super::row::{Body, Key};
-use super::snapshot::{PercolatorSnapshot, encoded};
+use super::snapshot::PercolatorSnapshot;
 
 /// The collection of the key rows, in the engine's own database.
 pub(super) const COLLECTION: &str = "keys";

@@ -5,13 +5,15 @@
 //! two transactions that each write what the other one read, the one with the later commit timestamp sees the other's lock
 //! or commit.
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::RawDocumentBuf;
 use handfast_mql::{CompileOptions, Filter};
-use handfast_store::{Find, Namespace, Read, Result as StoreResult, StoreExt};
+use handfast_store::{Find, Read, Result as StoreResult};
 
 use super::core::{Core, conflict};
 use super::resolver::Resolved;
 use super::row::{Body, Key, Row, Timestamp};
+use super::rows::{locked_up_to, newer_than};
+use super::scan::next_rows;
 
 /// Looks at all that was read.
 ///
@@ -31,15 +33,18 @@ pub(super) async fn check(core: &Core, start: Timestamp, at: Timestamp, reads: &
             Read::Matching { namespace, filter, variables } => {
                 let compiled = Filter::compile(filter, &CompileOptions::with_variables(variables)?)?;
                 let context = core.sources.context(variables);
-                for row in changed(core, start, namespace).await? {
-                    let key = Key { namespace: namespace.clone(), id: row.id.clone() };
-                    let row = settled(core, start, at, &key, row).await?;
-                    if !changed_between(&row, start, at) {
-                        continue;
-                    }
-                    let matches = |document: &RawDocumentBuf| Ok(compiled.matches(document, &context)?);
-                    if may_have_matched(&row, start, at, matches)? {
-                        return Err(conflict(format_args!("{key} would change what was read of {namespace}")));
+                let matches = |document: &RawDocumentBuf| Ok(compiled.matches(document, &context)?);
+                // Those that somebody changes, then those that somebody has changed since: in this order, so that what is moved
+                // in meanwhile is among the latter.
+                for filter in [locked_up_to(at), newer_than(start)] {
+                    let mut changed = core.rows.store.find(Find::new(namespace.clone(), filter)).await?;
+                    while let Some(rows) = next_rows(&mut *changed, namespace).await? {
+                        for (key, row) in rows {
+                            let row = settled(core, start, at, &key, row).await?;
+                            if changed_between(&row, start, at) && may_have_matched(&row, start, at, matches)? {
+                                return Err(conflict(format_args!("{key} would change what was read of {namespace}")));
+                            }
+                        }
                     }
                 }
             }
@@ -70,20 +75,6 @@ fn may_have_matched(
         }
     }
     Ok(true)
-}
-
-/// The rows of a collection that somebody changes, then those that somebody has changed since: in this order, so that
-/// what is moved in meanwhile is among the latter.
-async fn changed(core: &Core, start: Timestamp, namespace: &Namespace) -> StoreResult<Vec<Row>> {
-    let since = i64::try_from(start.0).unwrap_or(i64::MAX);
-    let mut rows = Vec::new();
-    for filter in [rawdoc! { "_hf.lock": { "$exists": true } }, rawdoc! { "_hf.c": { "$gt": since } }] {
-        let found = core.rows.store.find_all(Find::new(namespace.clone(), filter)).await?;
-        for document in found {
-            rows.push(Row::from_document(&document)?);
-        }
-    }
-    Ok(rows)
 }
 
 /// The row, when no other transaction can change it before the timestamp any more.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
-use handfast_mql::expression::may_loop;
+use handfast_mql::expression::may_take_long;
 use handfast_store::page::Paged;
 use handfast_store::selection::{Candidate, Selection, named_keys};
 use handfast_store::{
@@ -45,7 +45,7 @@ pub(super) async fn open(
     }
     let selection = Arc::new(Selection::compile(&request, sources)?);
     let stop = selection.context().interrupt.stop_on_drop();
-    let loops = may_loop(&request.filter) || may_loop(&request.projection);
+    let loops = may_take_long(&request.filter) || may_take_long(&request.projection);
     let candidates = candidates(&selection, &writes);
     let hinted = Hinted::of(&request, indexes)?;
     let own = blocking_if(loops || candidates.len() > INLINE_DOCUMENTS_MAX, {

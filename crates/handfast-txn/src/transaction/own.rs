@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use handfast_mql::key;
 use handfast_store::index::Index;
-use handfast_store::{Creation, DocumentWrite, Namespace, Result as StoreResult};
+use handfast_store::{AtomicBatch, Before, Creation, DocumentWrite, Namespace, Result as StoreResult};
 use imbl::OrdMap;
 
 use super::room::{Room, Taken, bytes_of_unique_key, bytes_of_write};
@@ -24,6 +24,17 @@ pub(super) struct Written {
     id: RawBson,
     /// None if it is deleted.
     pub(super) document: Option<Arc<RawDocumentBuf>>,
+    /// What the snapshot has there.
+    before: Before,
+}
+
+/// A new state of a document.
+pub(super) struct Write {
+    pub(super) id: RawBson,
+    /// How the transaction sees it before this write.
+    pub(super) before: Option<RawDocumentBuf>,
+    /// None if it is deleted.
+    pub(super) after: Option<RawDocumentBuf>,
 }
 
 /// All writes.
@@ -35,26 +46,34 @@ pub(super) struct Own {
     indexes: HashMap<Namespace, Indexes>,
     /// Who of the written documents has a unique key.
     holders: HashMap<UniquePlace, IdKey>,
+    /// What the documents that the writes take the place of may still take.
+    before_bytes_left: usize,
     taken: Taken,
 }
+
+/// How much a transaction keeps of what was there before its writes, so that the store need not read that again: it reads
+/// what does not fit in.
+const BEFORE_BYTES_MAX: usize = 64 * 1024;
+
+/// What one takes beside its bytes: two allocations, and a count of who has it.
+const BEFORE_OVERHEAD_BYTES: usize = 96;
 
 /// A key of a unique index of this name.
 type UniquePlace = (Namespace, String, Vec<u8>);
 
 pub(super) fn id_key(id: bson::RawBsonRef<'_>) -> IdKey {
-    let mut encoded = Vec::new();
-    key::encode(id, &mut encoded);
-    encoded.into()
+    key::encoded(id).into()
 }
 
 impl Own {
-    /// None yet; what they take is counted in this room.
-    pub(super) fn new(room: Arc<Room>) -> Self {
+    /// None yet; what they take is counted in this room. What was there before them is kept only if somebody uses it.
+    pub(super) fn new(room: Arc<Room>, keeps_before: bool) -> Self {
         Own {
             writes: BTreeMap::new(),
             creations: BTreeMap::new(),
             indexes: HashMap::new(),
             holders: HashMap::new(),
+            before_bytes_left: if keeps_before { BEFORE_BYTES_MAX } else { 0 },
             taken: Taken::of(room),
         }
     }
@@ -142,7 +161,7 @@ impl Own {
         &mut self,
         namespace: &Namespace,
         indexes: &[Arc<Index>],
-        (id, document): (RawBson, Option<RawDocumentBuf>),
+        Write { id, before, after }: Write,
         options: &TransactionOptions,
     ) -> StoreResult<()> {
         let key = id_key(id.as_raw_bson_ref());
@@ -151,37 +170,62 @@ impl Own {
             let of_each = indexes.iter().map(|index| places(namespace, index, document));
             Ok(of_each.collect::<StoreResult<Vec<_>>>()?.concat())
         };
-        let size = |document: Option<&RawDocumentBuf>, places: &[UniquePlace]| {
-            let bytes = document.map_or(0, |document| document.as_bytes().len());
-            bytes_of_write(namespace, &key, bytes) + places.iter().map(bytes_of_place).sum::<usize>()
+        let size = |before: &Before, document: Option<&RawDocumentBuf>, places: &[UniquePlace]| {
+            let bytes = document.map_or(0, |document| document.as_bytes().len()) + bytes_of_before(before);
+            bytes_of_write(&key, bytes) + places.iter().map(bytes_of_place).sum::<usize>()
         };
-        let before = self.get(namespace, &key);
-        let old = before.as_ref().and_then(|before| before.document.as_deref());
-        let (gone, come) = (places(old)?, places(document.as_ref())?);
-        let freed = before.as_ref().map_or(0, |_| size(old, &gone));
-        self.taken.change(freed, size(document.as_ref(), &come), options)?;
+        let earlier = self.get(namespace, &key);
+        let old = earlier.as_ref().and_then(|earlier| earlier.document.as_deref());
+        let (gone, come) = (places(old)?, places(after.as_ref())?);
+        let freed = earlier.as_ref().map_or(0, |earlier| size(&earlier.before, old, &gone));
+        let before = match &earlier {
+            Some(earlier) => earlier.before.clone(),
+            // Without a write of its own, what the transaction sees is what the snapshot has.
+            None => self.kept(before),
+        };
+        let need = |before: &Before| size(before, after.as_ref(), &come);
+        let before = match self.taken.change(freed, need(&before), options) {
+            Ok(()) => before,
+            // What is kept only to be faster does not stand in the way.
+            Err(_) if earlier.is_none() => {
+                self.taken.change(freed, need(&Before::Unread), options)?;
+                Before::Unread
+            }
+            Err(error) => return Err(error),
+        };
+        if earlier.is_none() {
+            self.before_bytes_left -= bytes_of_before(&before);
+        }
         for place in &gone {
             self.holders.remove(place);
         }
         self.holders.extend(come.into_iter().map(|place| (place, Arc::clone(&key))));
-        let written = Written { id, document: document.map(without_slack).transpose()?.map(Arc::new) };
+        let written = Written { id, document: after.map(without_slack).transpose()?.map(Arc::new), before };
         self.writes.entry(namespace.clone()).or_default().insert(key, written);
         Ok(())
     }
 
-    /// As a batch has it, with the room that it takes.
-    pub(super) fn into_batch(self) -> (Vec<Creation>, Vec<(Namespace, RawBson, DocumentWrite)>, Taken) {
-        let mut writes = Vec::new();
+    /// What is kept of a document of the snapshot.
+    fn kept(&self, before: Option<RawDocumentBuf>) -> Before {
+        let Some(document) = before else { return Before::Nothing };
+        let kept = Before::Document(Arc::new(document));
+        if bytes_of_before(&kept) <= self.before_bytes_left { kept } else { Before::Unread }
+    }
+
+    /// Puts it into a batch; the room that it takes.
+    pub(super) fn into_batch(self, batch: &mut AtomicBatch) -> Taken {
         for (namespace, documents) in self.writes {
             for (_, written) in documents {
                 let write = match written.document {
                     Some(document) => DocumentWrite::Put(Arc::unwrap_or_clone(document)),
                     None => DocumentWrite::Delete,
                 };
-                writes.push((namespace.clone(), written.id, write));
+                batch.writes.push((namespace.clone(), written.id, write));
+                batch.before.push(written.before);
             }
         }
-        (self.creations.into_values().collect(), writes, self.taken)
+        batch.creations = self.creations.into_values().collect();
+        self.taken
     }
 }
 
@@ -202,8 +246,16 @@ fn places(namespace: &Namespace, index: &Index, document: &RawDocument) -> Store
     Ok(kept.map(|key| (namespace.clone(), index.spec().name.clone(), key)).collect())
 }
 
-fn bytes_of_place((namespace, name, key): &UniquePlace) -> usize {
-    bytes_of_unique_key(namespace, name, key)
+/// What is taken by a document that is kept of the snapshot.
+fn bytes_of_before(before: &Before) -> usize {
+    match before {
+        Before::Document(document) => document.as_bytes().len() + BEFORE_OVERHEAD_BYTES,
+        Before::Nothing | Before::Unread => 0,
+    }
+}
+
+fn bytes_of_place((_, name, key): &UniquePlace) -> usize {
+    bytes_of_unique_key(name, key)
 }
 
 /// The `_id` of a document and its key.

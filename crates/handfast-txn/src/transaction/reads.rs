@@ -73,8 +73,7 @@ impl Listed {
     fn note(&mut self, read: Read) {
         match read {
             Read::Document(_, id) => {
-                let mut encoded = Vec::new();
-                key::encode(id.as_raw_bson_ref(), &mut encoded);
+                let encoded = key::encoded(id.as_raw_bson_ref());
                 let bytes = 2 * encoded.len();
                 if self.documents.insert(encoded, id).is_none() {
                     self.id_bytes += bytes;

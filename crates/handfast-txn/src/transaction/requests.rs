@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::{RawBson, RawBsonRef, RawDocumentBuf};
+use bson::{RawBson, RawDocumentBuf};
 use handfast_mql::expression::may_vary;
 use handfast_mql::pipeline::{Pipeline, Stage};
 use handfast_mql::{Code, CompileOptions};
 use handfast_store::distinct::DistinctValues;
+use handfast_store::page::Paged;
+use handfast_store::selection::id_alone;
 use handfast_store::{
     Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
     DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error, Explain, Find, FindAndModify, FindAndModifyOutcome,
@@ -22,6 +24,11 @@ use super::{Inner, Transaction, unsupported, unsupported_in};
 impl Inner {
     /// Opens a cursor over what the transaction sees.
     pub(super) async fn find(self: &Arc<Self>, request: Find) -> Result<Box<dyn Cursor>> {
+        if let Some(id) = request.id_alone() {
+            let document = self.judge(self.get(&request.namespace, id).await)?;
+            let cursor = Box::new(Paged::new(document.map(Ok).into_iter()));
+            return Ok(Box::new(Watched { cursor, transaction: Arc::clone(self) }));
+        }
         let (snapshot, writes, is_made) = self.open(|open| {
             self.note_read(open, || read_of(&request));
             let is_made = open.own.creation(&request.namespace).is_some();
@@ -61,11 +68,7 @@ impl Inner {
 /// A find of one `_id` has read that document; any other one, all that match. What a filter with a time or chance in it
 /// finds cannot be asked again later: it has read the collection.
 fn read_of(find: &Find) -> Read {
-    let mut elements = find.filter.iter().flatten();
-    if let (Some((name, id)), None) = (elements.next(), elements.next())
-        && name.as_str() == "_id"
-        && !matches!(id, RawBsonRef::Document(_) | RawBsonRef::RegularExpression(_) | RawBsonRef::Array(_))
-    {
+    if let Some(id) = id_alone(&find.filter) {
         return Read::Document(find.namespace.clone(), RawBson::from(id));
     }
     let namespace = find.namespace.clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use handfast_mql::Code;
-use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
+use handfast_store::{Error as StoreError, Result as StoreResult};
 
 use crate::TransactionOptions;
 
@@ -14,21 +14,17 @@ use crate::TransactionOptions;
 /// `tests/room.rs` holds this and [`UNIQUE_KEY_OVERHEAD_BYTES`] against what an allocator counts.
 const WRITE_OVERHEAD_BYTES: usize = 640;
 /// The same of a unique key: its place in a hash table.
-const UNIQUE_KEY_OVERHEAD_BYTES: usize = 288;
+const UNIQUE_KEY_OVERHEAD_BYTES: usize = 240;
 
-/// What a written document takes in memory until the transaction ends. Its namespace and its key are with its claim too, twice,
-/// and the `_id`, which is about as long as its key, is with the write.
-pub(super) fn bytes_of_write(namespace: &Namespace, key: &[u8], document_bytes: usize) -> usize {
-    document_bytes + 4 * key.len() + 2 * bytes_of_name(namespace) + WRITE_OVERHEAD_BYTES
+/// What a written document takes in memory until the transaction ends. Its key is with its claim too, twice, and the `_id`, which
+/// is about as long as its key, is with the write.
+pub(super) fn bytes_of_write(key: &[u8], document_bytes: usize) -> usize {
+    document_bytes + 4 * key.len() + WRITE_OVERHEAD_BYTES
 }
 
 /// What a unique key of a written document takes beside that.
-pub(super) fn bytes_of_unique_key(namespace: &Namespace, index: &str, key: &[u8]) -> usize {
-    bytes_of_name(namespace) + index.len() + key.len() + UNIQUE_KEY_OVERHEAD_BYTES
-}
-
-fn bytes_of_name(namespace: &Namespace) -> usize {
-    namespace.database().len() + namespace.collection().len()
+pub(super) fn bytes_of_unique_key(index: &str, key: &[u8]) -> usize {
+    index.len() + key.len() + UNIQUE_KEY_OVERHEAD_BYTES
 }
 
 /// What all open transactions of a database have written.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use handfast_store::ticket::{Recorded, check_statements};
 use handfast_store::{
-    Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, FindAndModify, FindAndModifyOutcome, Insert,
+    Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, ErrorClass, FindAndModify, FindAndModifyOutcome, Insert,
     InsertOutcome, Inserted, Result, Ticket, Update, UpdateOutcome, UpdateStatement, WriteError,
 };
 
@@ -107,7 +107,7 @@ impl Inner {
         let done = write.await?;
         if let Some(result) = done.to_result() {
             let kept = match ticket.record(before.as_deref(), &result, self.shared.sources.steady_now()) {
-                Ok(record) => self.put(&records, before.as_deref(), Some(record)).await,
+                Ok(record) => self.put(&records, before, Some(record)).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = &kept
@@ -136,10 +136,11 @@ impl Inner {
     }
 }
 
-/// Whether a request goes on after one of its statements. A conflict ends the request, and the transaction with it.
+/// Whether a request goes on after one of its statements. A conflict ends the request, and the transaction with it; so does
+/// a store that is out of reach, which has not refused anything.
 fn after<T>(result: Result<T>, index: usize, ordered: bool, errors: &mut Vec<WriteError>) -> Result<ControlFlow<()>> {
     let Err(error) = result else { return Ok(ControlFlow::Continue(())) };
-    if is_transient(&error) {
+    if is_transient(&error) || error.class() == ErrorClass::Outage {
         return Err(error);
     }
     errors.push(WriteError { index, error });

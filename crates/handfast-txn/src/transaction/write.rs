@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bson::raw::CString;
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Context;
-use handfast_mql::expression::may_loop;
+use handfast_mql::expression::may_take_long;
 use handfast_store::change::{Change, Claim, joined};
 use handfast_store::index::{Index, duplicate_key};
+use handfast_store::selection::id_alone;
 use handfast_store::{
     BatchLimit, Changed, Cursor, Delete, DeleteStatement, Find, FindAndModify, FindAndModifyOutcome, IdSource,
     IndexSpec, Modification, Namespace, Read, Result as StoreResult, Snapshot, Update, UpdateSpec, UpdateStatement,
@@ -15,7 +16,7 @@ use handfast_store::{
 };
 
 use super::Inner;
-use super::own::{id_key, identity};
+use super::own::{Write, id_key, identity};
 use crate::Holder;
 
 /// How many documents of a statement are looked at in one go.
@@ -51,7 +52,7 @@ impl Inner {
     async fn write(
         &self,
         namespace: &Namespace,
-        before: Option<&RawDocument>,
+        before: Option<RawDocumentBuf>,
         after: Option<RawDocumentBuf>,
     ) -> StoreResult<()> {
         after.as_deref().map_or(Ok(()), insertion::check_size)?;
@@ -62,11 +63,11 @@ impl Inner {
     pub(super) async fn put(
         &self,
         namespace: &Namespace,
-        before: Option<&RawDocument>,
+        before: Option<RawDocumentBuf>,
         after: Option<RawDocumentBuf>,
     ) -> StoreResult<()> {
         self.shared.check_not_own(namespace.database())?;
-        let Some(any) = after.as_deref().or(before) else { return Ok(()) };
+        let Some(any) = after.as_deref().or(before.as_deref()) else { return Ok(()) };
         let (id, key) = identity(any)?;
         let claims = self.open(|open| {
             let is_new = open.own.get(namespace, &key).is_none();
@@ -74,16 +75,16 @@ impl Inner {
         })?;
         if let Some((claims, snapshot)) = claims {
             // Without a write of its own, what the transaction sees is what the snapshot has.
-            claims.claim(namespace, id.as_raw_bson_ref(), before, &*snapshot).await?;
+            claims.claim(namespace, id.as_raw_bson_ref(), before.as_deref(), &*snapshot).await?;
         }
         let indexes = self.indexes_of_write(namespace, after.as_deref()).await?;
         if let Some(after) = &after {
             self.shared.engine.check_document(after)?;
             for index in indexes.iter() {
-                self.check_index(namespace, index, before, after).await?;
+                self.check_index(namespace, index, before.as_deref(), after).await?;
             }
         }
-        self.open(|open| open.own.write(namespace, &indexes, (id, after), &self.options))
+        self.open(|open| open.own.write(namespace, &indexes, Write { id, before, after }, &self.options))
     }
 
     /// Whether an index would refuse a document's new state, as far as this transaction can see. The commit looks again.
@@ -141,23 +142,19 @@ impl Inner {
         let context = Arc::new(self.shared.sources.context(&variables));
         let _stop = context.interrupt.stop_on_drop();
         let loops = loops_in_statement(statement);
-        let find = Find {
-            sort: statement.sort.clone(),
-            hint: statement.hint.clone(),
-            limit: (!change.is_multi()).then_some(1),
-            variables,
-            ..Find::new(namespace.clone(), statement.filter.clone())
+        let mut found = match id_alone(&statement.filter) {
+            Some(id) if statement.hint.is_none() => Found::Document(self.get(namespace, id).await?),
+            _ => Found::Cursor(self.find(find_of(request, statement, variables.into_owned())).await?),
         };
-        let mut cursor = self.find(find).await?;
         let mut any = false;
-        while let Some(documents) = next_step(&mut *cursor).await? {
+        while let Some(documents) = found.next_step().await? {
             for document in documents {
                 any = true;
                 let (apply, with) = (Arc::clone(&change), Arc::clone(&context));
                 let run = move || apply.apply(&document, &with).map(|applied| (document, applied));
                 let (document, Some(applied)) = blocking_if(loops, run).await? else { continue };
                 if applied.modified {
-                    self.write(namespace, Some(&document), Some(applied.document)).await?;
+                    self.write(namespace, Some(document), Some(applied.document)).await?;
                     count(Changed::Modified);
                 } else {
                     count(Changed::Same);
@@ -190,7 +187,7 @@ impl Inner {
         let mut cursor = self.find(find).await?;
         while let Some(documents) = next_step(&mut *cursor).await? {
             for document in documents {
-                self.write(&request.namespace, Some(&document), None).await?;
+                self.write(&request.namespace, Some(document), None).await?;
                 *deleted += 1;
             }
         }
@@ -220,7 +217,7 @@ impl Inner {
         // The answer is made: nothing is changed without one.
         match claimed.write {
             Some(ClaimedWrite::Insert(document)) => self.insert_prepared(namespace, document).await?,
-            Some(ClaimedWrite::Change { before, after }) => self.write(namespace, Some(&before), after).await?,
+            Some(ClaimedWrite::Change { before, after }) => self.write(namespace, Some(before), after).await?,
             None => {}
         }
         Ok(claimed.outcome)
@@ -266,8 +263,33 @@ fn claimed(
     }
 }
 
+/// What a statement finds.
+enum Found {
+    Document(Option<RawDocumentBuf>),
+    Cursor(Box<dyn Cursor>),
+}
+
+impl Found {
+    async fn next_step(&mut self) -> StoreResult<Option<Vec<RawDocumentBuf>>> {
+        match self {
+            Found::Document(document) => Ok(document.take().map(|document| vec![document])),
+            Found::Cursor(cursor) => next_step(&mut **cursor).await,
+        }
+    }
+}
+
+fn find_of(request: &Update, statement: &UpdateStatement, variables: RawDocumentBuf) -> Find {
+    Find {
+        sort: statement.sort.clone(),
+        hint: statement.hint.clone(),
+        limit: (!statement.multi).then_some(1),
+        variables,
+        ..Find::new(request.namespace.clone(), statement.filter.clone())
+    }
+}
+
 fn loops_in_statement(statement: &UpdateStatement) -> bool {
-    may_loop(&statement.filter) || loops_in_change(&statement.update, &statement.array_filters)
+    may_take_long(&statement.filter) || loops_in_change(&statement.update, &statement.array_filters)
 }
 
 fn loops_in_claim(request: &FindAndModify) -> bool {
@@ -275,15 +297,15 @@ fn loops_in_claim(request: &FindAndModify) -> bool {
         Modification::Remove => false,
         Modification::Update { update, array_filters, .. } => loops_in_change(update, array_filters),
     };
-    in_change || may_loop(&request.filter) || may_loop(&request.projection)
+    in_change || may_take_long(&request.filter) || may_take_long(&request.projection)
 }
 
 fn loops_in_change(update: &UpdateSpec, array_filters: &[RawDocumentBuf]) -> bool {
     let in_update = match update {
-        UpdateSpec::Document(document) => may_loop(document),
-        UpdateSpec::Pipeline(stages) => stages.iter().any(|stage| may_loop(stage)),
+        UpdateSpec::Document(document) => may_take_long(document),
+        UpdateSpec::Pipeline(stages) => stages.iter().any(|stage| may_take_long(stage)),
     };
-    in_update || array_filters.iter().any(|filter| may_loop(filter))
+    in_update || array_filters.iter().any(|filter| may_take_long(filter))
 }
 
 /// The next documents of a statement.

@@ -298,7 +298,7 @@ async fn an_index_that_nobody_builds_any_more_is_dropped() {
     cleaner.clean().await.unwrap();
     agree(&bank, "abandoned").await;
     assert!(catalog(&bank).await.is_empty());
-    assert_eq!(bank.store.list_indexes(&users()).await.unwrap().len(), 1);
+    assert_eq!(bank.indexes_of_users(&users()).await.len(), 1);
 }
 
 /// Whatever happened to a renaming: the collection has one of the two names, and its index.
@@ -319,7 +319,7 @@ async fn every_operation_of_renaming_meets_every_fault() {
             for _ in 0..2 {
                 bank.clock.advance(LOCK_TIME);
                 cleaner.clean().await.unwrap();
-                bank.clock.advance(Duration::from_secs(61));
+                bank.clock.advance(CLOSED_TIME);
             }
             let is_renamed = bank.process().list_indexes(&people).await.is_ok();
             assert!(is_renamed || answer.is_err(), "{case}");

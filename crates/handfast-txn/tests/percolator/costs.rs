@@ -1,58 +1,69 @@
 //! What a transaction costs, counted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::{Document, rawdoc};
-use handfast_store::decorator::{Faulty, Metered, Operation, Plan};
+use handfast_store::decorator::{Fault, Faulty, Metered, Operation, Plan};
 use handfast_store::{DocumentStore, Find, MemoryStore, StoreExt};
 use handfast_txn::{Database, Result};
 
 use crate::support::*;
 
-/// Bob pays Joe 7 through a store that stops before each operation: those that stand there at the same time are one round
-/// trip. Returns those up to the commit point, and all.
-async fn round_trips(bank: &Bank) -> (u64, u64) {
+/// Round trips that are promised from the start of a transfer to its answer.
+const ROUND_TRIPS_MAX: usize = 5;
+
+/// Bob pays Joe 7 through a store that stops before each operation. Returns what stood there at the same time, round after round: up to
+/// the commit point, and behind it.
+async fn rounds_of_a_transfer(bank: &Bank) -> (Vec<Vec<Operation>>, Vec<Vec<Operation>>) {
     let store = stepped(bank.store.clone());
     let database = bank.process_over(store.clone());
     let payment = tokio::spawn(async move {
-        // What a process looks at once: the oracle, the indexes of the collection.
+        // What a process looks at once: the oracle, the indexes of the collection, those of the engine that it makes there.
         let tx = database.begin().await?;
         tx.insert_one(&accounts(), rawdoc! { "_id": "Ann" }).await?;
         tx.abort();
+        database.flush().await.unwrap();
         pay_once(&database).await?;
         database.flush().await.unwrap();
         Ok(())
     });
     let payment: Stepped = Stepped { store, payment };
-    let (mut rounds, mut begun, mut committed) = (0, None, None);
+    let (mut before, mut behind, mut begun, mut has_committed) = (Vec::new(), Vec::new(), None, false);
     while stopped(&payment.store, || payment.payment.is_finished()).await {
-        rounds += 1;
+        let sent = payment.store.frozen_operations().into_iter().map(|(_, operation)| operation).collect();
+        if has_committed {
+            behind.push(sent);
+        } else {
+            before.push(sent);
+        }
         payment.store.release();
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
-        let hidden = bank.hidden().await;
         if begun.is_none() && bank.clock_of_oracle().await > 7 {
-            begun = Some(rounds - 1);
+            begun = Some(before.len() - 1);
         }
-        if committed.is_none() && half_committed(&hidden) {
-            committed = Some(rounds);
-        }
+        has_committed |= half_committed(&bank.hidden().await);
     }
     payment.finish().await.unwrap();
-    let (begun, committed) = (begun.unwrap(), committed.unwrap());
-    (committed - begun, rounds - begun)
+    (before.split_off(begun.unwrap()), behind)
 }
 
-/// Start, both documents, both locks, commit timestamp, commit point: five, and then the answer. Behind it, one more, and
-/// the flush of the test.
+/// Each operation of the contract that has to wait for another is a round; a round of nothing but the first page of a find is none on a
+/// server, which sends that page with the answer to the find.
 #[tokio::test]
 async fn a_transfer_takes_five_round_trips() {
+    use Operation::{Find, FindAndModify, Flush, NextPage, Update};
     let bank = Bank::of_the_seed().await;
-    let (to_the_answer, all) = round_trips(&bank).await;
-    // The contract asks for the first page by itself; a server sends it with the answer to the find.
-    let first_page = 1;
-    assert_eq!((to_the_answer - first_page, all - first_page), (5, 7));
+    let (before, behind) = rounds_of_a_transfer(&bank).await;
+    let (start, read, lock) = (vec![FindAndModify], [vec![Find], vec![NextPage]], vec![Update, Update]);
+    let (timestamp, commit_point) = (vec![FindAndModify], vec![Update]);
+    assert_eq!(before, [&[start], &read[..], &[lock, timestamp, commit_point]].concat());
+    let round_trips = before.iter().filter(|round| **round != [NextPage]).count();
+    assert_eq!(round_trips, ROUND_TRIPS_MAX);
+    // The other row; and the flush of the test.
+    assert_eq!(behind, [vec![Update], vec![Flush]]);
 }
 
 /// What was asked of the store, by operation.
@@ -95,7 +106,54 @@ async fn n_updated_documents_cost_two_n_writes() {
     }
 }
 
-/// N + 1 of them before the answer.
+/// N + 1 of them before the answer: all locks, and the commit point.
+#[tokio::test(start_paused = true)]
+async fn n_plus_one_of_them_come_before_the_answer() {
+    for documents in [1, 2, 5, 20] {
+        let bank = Bank::of_the_seed().await;
+        for id in 0..documents {
+            bank.store.insert_one(&accounts(), rawdoc! { "_id": id, "balance": 0 }).await.unwrap();
+        }
+        let metered = Arc::new(Metered::new(bank.store.clone(), bank.sources.clock.clone()));
+        let gate = Arc::new(Faulty::new(metered.clone(), Plan::always(Fault::FreezeBefore)));
+        let database = bank.process_over(gate.clone());
+        let setting = tokio::spawn(async move { set_all(&database, documents).await });
+        let wait = async || tokio::time::sleep(Duration::from_millis(1)).await;
+        while !setting.is_finished() {
+            gate.release();
+            wait().await;
+        }
+        setting.await.unwrap().unwrap();
+        assert_eq!(counted(&metered)(Operation::Update), documents as u64 + 1);
+        while gate.frozen() > 0 {
+            gate.release();
+            wait().await;
+        }
+        assert_eq!(counted(&metered)(Operation::Update), 2 * documents as u64);
+    }
+}
+
+/// What a transfer takes on a store that takes a millisecond for everything: the protocol is measured, not the store. One is the first
+/// page of the find, which a server sends with the answer to it.
+#[tokio::test(start_paused = true)]
+#[allow(clippy::disallowed_methods, reason = "the runtime's time, which stands still but for the pauses")]
+async fn a_transfer_takes_as_long_as_its_round_trips() {
+    let bank = Bank::of_the_seed().await;
+    let round_trip = Duration::from_millis(1);
+    let slow = Arc::new(Faulty::new(bank.store.clone(), Plan::always(Fault::Delay(round_trip))));
+    let database = bank.process_over(slow);
+    pay_once(&database).await.unwrap();
+    database.flush().await.unwrap();
+    for _ in 0..3 {
+        let begun = tokio::time::Instant::now();
+        pay_once(&database).await.unwrap();
+        let (round_trips, first_page) = (ROUND_TRIPS_MAX as u32, 1);
+        assert_eq!(begun.elapsed(), (round_trips + first_page) * round_trip);
+        database.flush().await.unwrap();
+    }
+}
+
+/// The rest follows by itself.
 #[tokio::test]
 async fn the_other_rows_are_written_behind_the_answer() {
     let bank = Bank::of_the_seed().await;

@@ -9,13 +9,23 @@
 )]
 
 mod building;
+mod claims;
+mod cleaning;
 mod costs;
 mod crash_points;
+mod departures;
+mod golden;
+mod inspection;
 mod leases;
+mod loose;
 mod outcomes;
+mod own_indexes;
+mod part_collections;
+mod parts;
 mod queries;
+mod refused;
 mod rules;
-mod steps;
+mod stubborn;
 mod support;
 mod tickets;
 mod unique;

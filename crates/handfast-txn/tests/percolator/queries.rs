@@ -7,14 +7,17 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
+use bson::oid::ObjectId;
+use bson::{DateTime, RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{
-    BatchLimit, CreateIndexes, DocumentStore, Find, Hint, IndexSpec, Insert, Result as StoreResult, Snapshot, StoreExt,
+    BatchLimit, CreateIndexes, DocumentStore, Find, Hint, IndexSpec, Insert, Random, Result as StoreResult,
+    SeededRandom, Snapshot, StoreExt, Update, UpdateSpec, UpdateStatement,
 };
-use handfast_txn::{Engine, Percolator};
+use handfast_txn::{Database, Engine, Percolator, PercolatorOptions};
 
+use crate::loose::Loose;
 use crate::support::*;
 
 /// A bank with so many accounts that nobody has changed in a transaction, each of a thousand bytes.
@@ -153,6 +156,83 @@ pub(crate) async fn all(snapshot: &dyn Snapshot, find: Find) -> StoreResult<Vec<
             return Ok(documents);
         }
     }
+}
+
+/// `_id`s of many kinds.
+fn id(number: u64) -> RawBson {
+    let number_32 = i32::try_from(number).unwrap();
+    match number % 6 {
+        0 => RawBson::Int32(number_32 - 30),
+        1 => RawBson::Int64(i64::from(number_32)),
+        2 => RawBson::Double(f64::from(number_32) / 2.0),
+        3 => RawBson::String(format!("name {number}")),
+        4 => RawBson::ObjectId(ObjectId::from_bytes([number as u8; 12])),
+        // Few documents are a boolean, as each of them would be changed more often than versions are kept.
+        _ if number < 12 => RawBson::Boolean(number % 4 == 1),
+        _ => RawBson::DateTime(DateTime::from_millis(i64::from(number_32))),
+    }
+}
+
+/// Somebody changes an account or two: puts one there or gives it another balance, or takes it away.
+async fn happens(database: &Database, random: &SeededRandom) {
+    let below = |bound| random.next_u64() % bound;
+    let tx = database.begin().await.unwrap();
+    for _ in 0..=below(2) {
+        let id = id(below(90));
+        if below(4) == 0 {
+            tx.delete_one(&accounts(), rawdoc! { "_id": id }).await.unwrap();
+            continue;
+        }
+        let change = UpdateSpec::Document(rawdoc! { "$set": { "balance": below(10) as i32 } });
+        let upsert = UpdateStatement { upsert: true, ..UpdateStatement::one(rawdoc! { "_id": id }, change) };
+        tx.update(Update::new(accounts(), vec![upsert])).await.unwrap();
+    }
+    tx.commit().await.ok();
+}
+
+/// Each document once, and as the snapshot has it, whatever happens between any two pages, and however little is remembered:
+/// also on a store whose cursors are of no one moment.
+#[tokio::test]
+async fn a_query_shows_each_document_once_while_others_change_them() {
+    let (mut shown, mut remembered_all) = (0, 0);
+    for seed in 0..60 {
+        let bank = Bank::of_the_seed().await;
+        let (writer, random) = (bank.process(), Arc::new(SeededRandom::new(seed)));
+        for _ in 0..60 {
+            happens(&writer, &random).await;
+        }
+        let (changing, chance) = (writer.clone(), Arc::clone(&random));
+        let loose = Arc::new(Loose::new(bank.store.clone(), move || {
+            let (writer, random) = (changing.clone(), Arc::clone(&chance));
+            async move { happens(&writer, &random).await }
+        }));
+        let seen_bytes_max = [0, 800, usize::MAX][(seed % 3) as usize];
+        let options = PercolatorOptions { seen_bytes_max, ..options() };
+        let engine = Percolator::new(loose.clone(), bank.sources.clone(), options).unwrap();
+        let snapshot = engine.begin(Duration::MAX).await.unwrap().snapshot;
+        // What is named by its `_id` is looked for in no other way.
+        let mut expected = Vec::new();
+        for number in 0..90 {
+            let found = snapshot.get(&accounts(), id(number).as_raw_bson_ref()).await.unwrap();
+            expected.extend(found.filter(|found| found.get_i32("balance").unwrap() < 5));
+        }
+        let poor = Find::new(accounts(), rawdoc! { "balance": { "$lt": 5 }, "_id": { "$nin": ["Bob", "Joe"] } });
+        loose.take_finds();
+        let mut found = all(&*snapshot, poor).await.unwrap();
+        let in_order = |documents: &mut Vec<RawDocumentBuf>| {
+            documents.sort_by_key(|document| document.as_bytes().to_vec());
+            documents.dedup();
+        };
+        let count = found.len();
+        in_order(&mut found);
+        in_order(&mut expected);
+        assert_eq!(found.len(), count, "seed {seed}: a document came twice");
+        assert_eq!(found, expected, "seed {seed}");
+        shown += count;
+        remembered_all += u32::from(loose.take_finds().len() == 3);
+    }
+    println!("{shown} documents shown, {remembered_all} queries remembered all");
+    assert!(shown > 800 && (20..40).contains(&remembered_all), "{shown}, {remembered_all}");
 }
 
 /// A sort holds what it may, and does not read on when that is too little.

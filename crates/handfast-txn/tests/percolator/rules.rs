@@ -1,44 +1,15 @@
-//! One case per anomaly, crash window, and rule that peers learned the hard way.
+//! Rules that peers learned the hard way, where a case takes more than a script of [`golden`](crate::golden) can say.
 
 use bson::{DateTime, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{Fault, Faulty, Metered, Operation, Plan};
 use handfast_store::{DocumentStore, Find, Insert, MemoryStore, Sources, StoreExt};
-use handfast_txn::{Database, Error, Outcome, Percolator, Result, TransactionOptions};
+use handfast_txn::{Database, Error, Outcome, Percolator, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::support::*;
-
-/// Seed 2's open question. A cleaner takes the lock away between the committer's look at it and its write: the write is
-/// one operation that requires the lock, so it changes nothing, and nobody ever sees half of it.
-#[tokio::test]
-async fn cleaner_removes_the_lock_while_the_committer_writes() {
-    let bank = Bank::of_the_seed().await;
-    let payment = Stepped::payment(&bank);
-    payment.until(&bank, both_locked).await;
-    // The commit timestamp is fetched; the write to the primary is on its way.
-    payment.step().await;
-    bank.clock.advance(LOCK_TIME);
-    assert_eq!(bank.balances().await, (10, 2));
-    assert_eq!(bank.hidden().await[0].get_array("rb").unwrap().len(), 1);
-    let paid = payment.finish().await;
-    assert!(is_conflict(&paid), "{paid:?}");
-    assert_eq!(bank.balances().await, (10, 2));
-    assert!(bank.hidden().await.iter().all(no_locks()));
-}
-
-/// The other way round: who finds the other row's lock after the commit point moves its version in.
-#[tokio::test]
-async fn a_reader_rolls_forward_what_the_committer_left() {
-    let bank = Bank::of_the_seed().await;
-    let payment = Stepped::payment(&bank);
-    payment.until(&bank, half_committed).await;
-    assert_eq!(bank.balances().await, (3, 9));
-    assert!(bank.hidden().await.iter().all(no_locks()));
-    payment.finish().await.unwrap();
-    assert_eq!(bank.balances().await, (3, 9));
-}
 
 /// The lock of a transaction that lives is waited for, not cleaned.
 #[tokio::test]
@@ -53,22 +24,6 @@ async fn a_reader_waits_for_a_lock_that_is_alive() {
     payment.finish().await.unwrap();
     // It began before the commit timestamp was fetched: it sees the time before.
     assert_eq!(read.await.unwrap(), (10, 2));
-}
-
-/// Nobody looks away from a lock of a transaction that began before: it may have fetched its commit timestamp before ours.
-#[tokio::test]
-async fn a_reader_does_not_read_past_a_lock() {
-    let bank = Bank::of_the_seed().await;
-    let payment = Stepped::payment(&bank);
-    payment.until(&bank, both_locked).await;
-    payment.step().await;
-    // The commit timestamp is fetched: this snapshot is above it, and must show the payment.
-    let reader = bank.process();
-    let read = tokio::spawn(async move { balances(&reader).await });
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    assert!(!read.is_finished());
-    payment.finish().await.unwrap();
-    assert_eq!(read.await.unwrap(), (3, 9));
 }
 
 /// A lock that is younger than the snapshot is nothing to wait for.
@@ -168,6 +123,26 @@ async fn an_unknown_commit_is_settled_by_asking() {
     }
 }
 
+/// A commit whose requests all got lost is rolled back by asking what became of it, for good: so it is run again, and applied once.
+#[tokio::test]
+async fn a_commit_that_is_undone_by_asking_is_run_again() {
+    let number = commit_point(&Bank::of_the_seed().await).await;
+    let bank = Bank::of_the_seed().await;
+    // After each of the first two the row is looked at.
+    let lost = [0, 2, 4].map(|later| (number + later, Fault::LoseRequest));
+    let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::explicit(lost)));
+    let database = bank.process_over(faulty.clone());
+    let runs = AtomicU32::new(0);
+    let run = |tx| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        async move { pay(&tx).await }
+    };
+    database.transaction(run).await.unwrap();
+    let counts = database.counts();
+    assert_eq!((runs.into_inner(), faulty.injected().len(), bank.balances().await), (2, 3, (3, 9)));
+    assert_eq!((counts.committed, counts.conflicts, counts.retries, counts.unknown), (1, 1, 1, 0));
+}
+
 /// The evidence outlives the history: a committer who has not heard is told, however many have committed since. To take
 /// nothing for an answer would make him pay twice.
 #[tokio::test]
@@ -213,20 +188,6 @@ async fn commit_point(bank: &Bank) -> u64 {
     let number = payment.store.operations() - 1;
     payment.finish().await.unwrap();
     number
-}
-
-/// Of two that change the same document, the first to commit wins.
-#[tokio::test]
-async fn the_first_committer_wins() {
-    let bank = Bank::of_the_seed().await;
-    let (one, other) = (bank.process(), bank.process());
-    let tx = one.begin().await.unwrap();
-    pay(&tx).await.unwrap();
-    pay_once(&other).await.unwrap();
-    let lost = tx.commit().await;
-    assert!(matches!(lost, Err(Error::Conflict(_))), "{lost:?}");
-    assert_eq!(bank.balances().await, (3, 9));
-    assert!(bank.hidden().await.iter().all(no_locks()));
 }
 
 /// A query shows documents that no longer match, and leaves out those that match only now.
@@ -362,26 +323,6 @@ async fn whoever_gives_a_transaction_up_takes_all_its_locks_away() {
     let (finds, updates) = (started(Operation::Find), started(Operation::Update));
     // The row and its primary are read once before.
     assert!(finds <= ROWS as u64 + 2 && updates <= ROWS as u64 + 2, "{finds} finds, {updates} updates");
-}
-
-/// Two that each write what the other one read: serializable, one of them is run again.
-#[tokio::test]
-async fn write_skew() {
-    for (options, expected) in [(TransactionOptions::default(), 2), (TransactionOptions::serializable(), 1)] {
-        let bank = Bank::of_the_seed().await;
-        let (one, other) = (bank.process(), bank.process());
-        let (one, other) = (one.begin_with(options.clone()).await.unwrap(), other.begin_with(options).await.unwrap());
-        let mut committed = 0;
-        for (tx, name) in [(&one, "Bob"), (&other, "Joe")] {
-            let all = tx.find_all(Find::new(accounts(), rawdoc! { "balance": { "$gt": 0 } })).await.unwrap();
-            assert_eq!(all.len(), 2);
-            tx.update_one(&accounts(), rawdoc! { "_id": name }, rawdoc! { "$set": { "balance": 0 } }).await.unwrap();
-        }
-        for tx in [one, other] {
-            committed += i32::from(tx.commit().await.is_ok());
-        }
-        assert_eq!(committed, expected);
-    }
 }
 
 /// The field belongs to the protocol.

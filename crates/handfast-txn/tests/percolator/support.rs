@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{DateTime, Document, RawDocumentBuf, doc, rawdoc};
+use bson::{DateTime, Document, RawDocumentBuf, rawdoc};
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{DocumentStore, Find, ManualClock, MemoryStore, Namespace, Sources, StoreExt};
+use handfast_store::{
+    DocumentStore, Find, IndexSpec, ManualClock, MemoryStore, Namespace, Sources, StoreExt, Ticket, ticket,
+};
 use handfast_txn::{Database, Error, PercolatorOptions, Result, Transaction, TransactionOptions};
 
 /// Longer than a lock lives.
 pub(crate) const LOCK_TIME: Duration = Duration::from_secs(6);
+/// Longer than a collection stays closed that somebody was dropping or renaming who is no more.
+pub(crate) const CLOSED_TIME: Duration = Duration::from_secs(451);
 /// Operations that a scenario may have.
 pub(crate) const OPERATIONS_MAX: u64 = 400;
 
@@ -53,6 +57,12 @@ impl Bank {
         Database::percolator(store, self.sources.clone(), options()).unwrap()
     }
 
+    /// The indexes that users have in a collection of the store, or the engine for them; `_id_` first.
+    pub(crate) async fn indexes_of_users(&self, namespace: &Namespace) -> Vec<IndexSpec> {
+        let stored = self.store.list_indexes(namespace).await.unwrap();
+        stored.into_iter().map(|info| info.spec).filter(|spec| !spec.name.starts_with("_hf.")).collect()
+    }
+
     /// What is stored, by `_id`.
     pub(crate) async fn rows(&self) -> Vec<Document> {
         let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(accounts(), rawdoc! {}) };
@@ -70,6 +80,12 @@ impl Bank {
         let oracle = Namespace::new("handfast", "oracle").unwrap();
         let document = self.store.find_one(&oracle, rawdoc! {}).await.unwrap().unwrap();
         document.get_i64("ts").unwrap()
+    }
+
+    /// Records of outcomes that are stored, without that of how far they were forgotten.
+    pub(crate) async fn records(&self) -> u64 {
+        let of_sessions = rawdoc! { "_id": { "$ne": ticket::forgotten_id() } };
+        self.store.count_matching(&Ticket::namespace().unwrap(), of_sessions).await.unwrap()
     }
 
     /// The rows' hidden fields.
@@ -197,12 +213,4 @@ pub(crate) fn half_committed(hidden: &[Document]) -> bool {
 
 pub(crate) fn is_conflict(result: &Result<()>) -> bool {
     matches!(result, Err(Error::Conflict(_)))
-}
-
-pub(crate) fn no_locks() -> impl Fn(&Document) -> bool {
-    |hidden| !hidden.contains_key("lock")
-}
-
-pub(crate) fn key_of(name: &str) -> Document {
-    doc! { "ns": "bank.accounts", "id": name }
 }

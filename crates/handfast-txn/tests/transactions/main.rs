@@ -1,10 +1,12 @@
 //! What a transaction promises, one anomaly a test, on both stores that commit batches.
 #![allow(clippy::unwrap_used)]
 
+mod catalog;
 mod indexes;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -338,8 +340,35 @@ async fn a_unique_key_is_refused_at_the_statement_and_at_the_commit() {
         // Somebody else takes the other one meanwhile.
         database.insert_one(&users, rawdoc! { "_id": 6, "email": "b" }).await.unwrap();
         let error = tx.commit().await.unwrap_err();
-        assert!(matches!(&error, Error::Store(_)) && error.code() == Code::DuplicateKey, "{error:?}");
+        assert!(matches!(&error, Error::Conflict(_)) && error.code() == Code::WriteConflict, "{error:?}");
         assert_eq!(database.count_matching(&users, rawdoc! {}).await.unwrap(), 2);
+    })
+    .await;
+}
+
+/// What takes the next free number, as the ledger and a unique job do: who was second looks again, and takes the next one.
+#[tokio::test]
+async fn who_lost_a_unique_key_at_the_commit_is_run_again() {
+    on_each(|database| async move {
+        let (unique, places) = (IndexSpec::new(rawdoc! { "place": 1 }), Namespace::new("bank", "places").unwrap());
+        database.create_index(&places, IndexSpec { unique: true, ..unique }).await.unwrap();
+        let runs = AtomicUsize::new(0);
+        let take = async |tx: Transaction| {
+            let place = tx.count_matching(&places, rawdoc! {}).await? as i64;
+            tx.insert_one(&places, rawdoc! { "_id": "late", "place": place }).await?;
+            if runs.fetch_add(1, Ordering::Relaxed) == 0 {
+                database.insert_one(&places, rawdoc! { "_id": "first", "place": place }).await?;
+            }
+            Ok::<_, Error>(place)
+        };
+        assert_eq!((database.transaction(take).await.unwrap(), runs.load(Ordering::Relaxed)), (1, 2));
+        // A key that is there to be seen is refused, and not tried again.
+        let twice = async |tx: Transaction| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            tx.insert_one(&places, rawdoc! { "_id": "other", "place": 0_i64 }).await.map_err(Error::from)
+        };
+        assert_eq!(database.transaction(twice).await.unwrap_err().code(), Code::DuplicateKey);
+        assert_eq!(runs.load(Ordering::Relaxed), 3);
     })
     .await;
 }

@@ -11,14 +11,14 @@ use super::*;
 pub(crate) enum SyncArguments {
     /// Count what is not in sync at the moment, and say for how long
     #[command(after_help = "Example:\n  \
-        handfast sync status --data /srv/handfast --database site --collection users --link comments:user:name=userName")]
+        handfast sync status --data /srv/handfast --database site --collection users")]
     Status {
         #[command(flatten)]
         sync: Box<SyncFlags>,
     },
     /// List main documents whose changes are not carried yet, the oldest first
     #[command(after_help = "Example:\n  \
-        handfast sync list --data /srv/handfast --database site --collection users --link comments:user:name=userName")]
+        handfast sync list --data /srv/handfast --database site --collection users")]
     List {
         #[command(flatten)]
         sync: Box<SyncFlags>,
@@ -27,7 +27,7 @@ pub(crate) enum SyncArguments {
     },
     /// Show a main document with all its fields
     #[command(after_help = "Example:\n  \
-        handfast sync show ann --data /srv/handfast --database site --collection users --link comments:user:name=userName")]
+        handfast sync show ann --data /srv/handfast --database site --collection users")]
     Show {
         #[command(flatten)]
         sync: Box<SyncFlags>,
@@ -37,8 +37,8 @@ pub(crate) enum SyncArguments {
     /// Carry changes to their copies that were left behind
     #[command(
         visible_alias = "recover",
-        after_help = "Example:\n  handfast sync sweep --abandoned-after 5m --data /srv/handfast --database site \
-        --collection users \\\n    --link comments:user:name=userName"
+        after_help = "Example:\n  handfast sync sweep --abandoned-after 5m --data /srv/handfast --database site \\\n    \
+        --collection users"
     )]
     Sweep {
         #[command(flatten)]
@@ -46,10 +46,9 @@ pub(crate) enum SyncArguments {
     },
     /// Compare every copy with its main document
     #[command(
-        after_help = "Exit code 3 if a copy differs and no flag says so. Copies that the application computes cannot be \
-        compared.\n\n\
-        Example:\n  handfast sync verify --data /srv/handfast --database site --collection users \\\n    \
-        --link comments:user:name=userName"
+        after_help = "Exit code 3 if a copy differs and no flag says so. Copies that the application computes can be \
+        compared if an aggregation expression says how: \"computed\" of a link.\n\n\
+        Example:\n  handfast sync verify --data /srv/handfast --database site --collection users"
     )]
     Verify {
         #[command(flatten)]
@@ -58,10 +57,7 @@ pub(crate) enum SyncArguments {
         limit: LimitFlags,
     },
     /// Put right what verify finds
-    #[command(
-        after_help = "Example:\n  handfast sync repair --data /srv/handfast --database site --collection users \\\n    \
-        --link comments:user:name=userName"
-    )]
+    #[command(after_help = "Example:\n  handfast sync repair --data /srv/handfast --database site --collection users")]
     Repair {
         #[command(flatten)]
         sync: Box<SyncFlags>,
@@ -86,10 +82,12 @@ pub(crate) struct SyncFlags {
     /// The collection of the main documents
     #[arg(long, value_name = "NAME")]
     pub(crate) collection: String,
-    /// Where copies are: COLLECTION:KEY:FIELD=COPY,.. with the field KEY that holds the _id of the main document. Or as JSON:
-    /// {"collection": .., "key": .., "fields": {"name": "userName"}, "onDelete": "unset", "version": .., "syncing": ..}.
-    /// All links of the application, each with this flag
-    #[arg(long = "link", value_name = "LINK", required = true)]
+    /// Where copies are, if the application has not declared it, or to look at some of them:
+    /// COLLECTION:KEY:FIELD=COPY,.. with the field KEY that holds the _id of the main document. Or as JSON:
+    /// {"collection": .., "key": .., "fields": {"name": "userName"}, "computed": {"userInitial": EXPRESSION}, "onDelete": RULE,
+    /// "version": .., "syncing": ..} with the RULE "unset", "remove", "keep", or {"set": {"userName": VALUE}}. A command that changes
+    /// copies needs all links of the application, each with this flag and as declared
+    #[arg(long = "link", value_name = "LINK")]
     pub(crate) links: Vec<LinkText>,
     /// How old a flag must be to be taken for left behind
     #[arg(long, value_name = "TIME", default_value = "1h")]
@@ -102,21 +100,26 @@ pub(crate) struct SyncFlags {
 pub(crate) struct LinkText {
     pub(crate) collection: String,
     pub(crate) key: String,
-    pub(crate) fields: BTreeMap<String, String>,
     #[serde(default)]
-    pub(crate) on_delete: LinkOnDelete,
+    pub(crate) fields: BTreeMap<String, String>,
+    /// Fields of a copy that are computed, with their aggregation expressions.
+    #[serde(default)]
+    pub(crate) computed: BTreeMap<String, serde_json::Value>,
+    /// None: as declared.
+    pub(crate) on_delete: Option<LinkOnDelete>,
     pub(crate) version: Option<String>,
     pub(crate) syncing: Option<String>,
 }
 
 /// What becomes of copies when their main document is deleted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LinkOnDelete {
-    #[default]
     Unset,
     Remove,
     Keep,
+    /// Values by the fields of a copy, as Extended JSON.
+    Set(BTreeMap<String, serde_json::Value>),
 }
 
 impl FromStr for LinkText {
@@ -135,7 +138,8 @@ impl FromStr for LinkText {
             _ => Err(wrong()),
         };
         let fields = copies.split(',').map(copy).collect::<Result<_, _>>()?;
-        Ok(LinkText { collection, key, fields, on_delete: LinkOnDelete::default(), version: None, syncing: None })
+        let computed = BTreeMap::new();
+        Ok(LinkText { collection, key, fields, computed, on_delete: None, version: None, syncing: None })
     }
 }
 
@@ -150,6 +154,17 @@ impl SyncArguments {
             | SyncArguments::Verify { sync, .. }
             | SyncArguments::Repair { sync }
             | SyncArguments::Backfill { sync } => sync,
+        }
+    }
+
+    /// Whether it writes to copies.
+    pub(crate) fn changes(&self) -> bool {
+        match self {
+            SyncArguments::Sweep { .. } | SyncArguments::Repair { .. } | SyncArguments::Backfill { .. } => true,
+            SyncArguments::Status { .. }
+            | SyncArguments::List { .. }
+            | SyncArguments::Show { .. }
+            | SyncArguments::Verify { .. } => false,
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) enum VersionsArguments {
     /// List the versions, the newest first
     #[command(after_help = "Examples:\n  \
         handfast versions list --data /srv/handfast --database shop --collection items --root catalogue\n  \
-        handfast versions list --writing --data /srv/handfast --database shop --collection items --root catalogue")]
+        handfast versions list --writing --data /srv/handfast --database shop \\\n    --collection items --root catalogue")]
     List {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
@@ -36,7 +36,7 @@ pub(crate) enum VersionsArguments {
     },
     /// Show what is different between two versions
     #[command(after_help = "Example:\n  \
-        handfast versions diff 11 12 --data /srv/handfast --database shop --collection items --root catalogue")]
+        handfast versions diff 11 12 --data /srv/handfast --database shop \\\n    --collection items --root catalogue")]
     Diff {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
@@ -51,8 +51,8 @@ pub(crate) enum VersionsArguments {
     #[command(
         visible_alias = "recover",
         after_help = "Examples:\n  \
-        handfast versions sweep --dry-run --data /srv/handfast --database shop --collection items --root catalogue\n  \
-        handfast versions sweep --lease 60s --data /srv/handfast --database shop --collection items --root catalogue"
+        handfast versions sweep --dry-run --data /srv/handfast --database shop \\\n    --collection items --root catalogue\n  \
+        handfast versions sweep --lease 60s --data /srv/handfast --database shop \\\n    --collection items --root catalogue"
     )]
     Sweep {
         #[command(flatten)]
@@ -64,8 +64,8 @@ pub(crate) enum VersionsArguments {
         limit: LimitFlags,
     },
     /// Remove old versions, without what a kept one, a name or a reader still uses
-    #[command(after_help = "Example:\n  handfast versions prune --keep-last 10 --keep-newer 30d --dry-run \
-        --data /srv/handfast --database shop \\\n    --collection items --root catalogue")]
+    #[command(after_help = "Example:\n  handfast versions prune --keep-last 10 --keep-newer 30d --dry-run \\\n    \
+        --data /srv/handfast --database shop --collection items --root catalogue")]
     Prune {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
@@ -79,9 +79,57 @@ pub(crate) enum VersionsArguments {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Remove nodes that no version uses any more: those of inserts that arrived after their version was pruned
+    #[command(after_help = "Example:\n  \
+        handfast versions tidy --data /srv/handfast --database shop --collection items --root catalogue")]
+    Tidy {
+        #[command(flatten)]
+        tree: Box<VersionsFlags>,
+    },
+    /// Forget numbers of versions that were given up or pruned, and items that were deleted
+    #[command(
+        after_help = "What is forgotten keeps requests from doing harm that arrive late: nothing of that age may be under way.\n\n\
+        Example:\n  handfast versions forget --older 7d --data /srv/handfast --database shop \\\n    --collection items \
+        --root catalogue"
+    )]
+    Forget {
+        #[command(flatten)]
+        tree: Box<VersionsFlags>,
+        /// What is older than this
+        #[arg(long, value_name = "AGE")]
+        older: Span,
+    },
+    /// Give a version a name, which keeps it from being pruned
+    #[command(after_help = "Examples:\n  \
+        handfast versions name spring 12 --data /srv/handfast --database shop \\\n    --collection items --root catalogue\n  \
+        handfast versions name spring --remove --data /srv/handfast --database shop \\\n    --collection items --root catalogue")]
+    Name {
+        #[command(flatten)]
+        tree: Box<VersionsFlags>,
+        /// The name; one that another version has moves
+        name: String,
+        /// The number of the version
+        #[arg(required_unless_present = "remove", conflicts_with = "remove")]
+        version: Option<i64>,
+        /// Take the name away
+        #[arg(long)]
+        remove: bool,
+    },
+    /// Look at all versions: that each was made from the one before it, and is whole; exit code 3 if not
+    #[command(after_help = "Examples:\n  \
+        handfast versions verify --data /srv/handfast --database shop --collection items --root catalogue\n  \
+        handfast versions verify --children children --data /srv/handfast --database shop \\\n    --collection items \
+        --root catalogue")]
+    Verify {
+        #[command(flatten)]
+        tree: Box<VersionsFlags>,
+        /// The field in which nodes have the item ids of their children: each must be in the same version
+        #[arg(long, value_name = "FIELD")]
+        children: Option<String>,
+    },
     /// Write all nodes of a version as JSON Lines, the root first
     #[command(
-        after_help = "Example:\n  handfast versions export 12 --data /srv/handfast --database shop --collection items \
+        after_help = "Example:\n  handfast versions export 12 --data /srv/handfast --database shop \\\n    --collection items \
         --root catalogue > 12.jsonl"
     )]
     Export {
@@ -127,6 +175,10 @@ impl VersionsArguments {
             | VersionsArguments::Diff { tree, .. }
             | VersionsArguments::Sweep { tree, .. }
             | VersionsArguments::Prune { tree, .. }
+            | VersionsArguments::Tidy { tree }
+            | VersionsArguments::Forget { tree, .. }
+            | VersionsArguments::Name { tree, .. }
+            | VersionsArguments::Verify { tree, .. }
             | VersionsArguments::Export { tree, .. } => tree,
         }
     }

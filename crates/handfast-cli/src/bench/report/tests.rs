@@ -29,6 +29,9 @@ fn a_missed_promise_is_marked() {
         let last = table.lines().last().unwrap();
         let told = last == "MISSED  find: 0.599 of echo, at least 0.600 is promised";
         assert_eq!(told, kept == Some(false), "{last}");
+        // As tests are, mostly.
+        let is_slow = table.contains("was built for debugging");
+        assert_eq!(is_slow, cfg!(debug_assertions) && kept == Some(false), "{table}");
     }
     for (value, kept) in [(39.9, true), (40.0, false)] {
         let measurement = Measurement::new("idle", value, "MB", 40.0);

@@ -21,7 +21,7 @@ impl Books {
         for account in bsons(accounts) {
             let one = ledger.verify(account.clone()).await?;
             ensure!(one.accounts > 0, "there is no account {}", shown(&account));
-            add(&mut verified, one);
+            verified.add(one);
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -59,31 +59,27 @@ impl Books {
     }
 }
 
-fn add(all: &mut Verified, one: Verified) {
-    all.accounts += one.accounts;
-    all.places += one.places;
-    all.in_flight += one.in_flight;
-    all.findings_count += one.findings_count;
-    all.findings.extend(one.findings);
-}
-
 fn text(verified: &Verified, totals: &[Totals], balanced: bool) -> String {
-    let Verified { accounts, places, entries, in_flight, findings, findings_count } = verified;
-    let mut lines = vec![format!("counted {accounts} accounts with {places} places, {entries} entries")];
+    let Verified { accounts, places, entries, in_flight, findings } = verified;
+    let mut lines = vec![format!("counted {accounts} accounts with {places} places")];
+    // Those of single accounts are not looked at by themselves.
+    if let (Some(line), true) = (lines.first_mut(), *entries > 0) {
+        line.push_str(&format!(", {entries} entries"));
+    }
     if *in_flight > 0 {
         lines.push(format!("{in_flight} places are drawn, and their entries may still come"));
     }
     for Totals { asset, debits, credits, held } in totals {
         lines.push(format!("  {asset:<8} taken {debits}, given {credits}, held {held}"));
     }
-    lines.extend(first_findings(findings, *findings_count));
+    lines.extend(first_findings(findings, findings.count()));
     if !balanced {
         lines.push("what was taken is not what was given: --single-entry, if the ledger was opened so".to_owned());
     }
     if findings.iter().any(can_be_rebuilt) {
         lines.push("next: `ledger rebuild` counts balances anew from the entries".to_owned());
     }
-    lines.push(match (findings_count, balanced) {
+    lines.push(match (findings.count(), balanced) {
         (0, true) => "everything is as it must be".to_owned(),
         (0, false) => "the books do not balance".to_owned(),
         (count, _) => format!("{count} findings"),
@@ -109,7 +105,7 @@ fn json(verified: &Verified, totals: &[Totals], clean: bool) -> Value {
         "in_flight": verified.in_flight,
         "totals": totals.iter().map(total).collect::<Vec<_>>(),
         "findings": verified.findings.iter().map(finding).collect::<Vec<_>>(),
-        "findings_count": verified.findings_count,
+        "findings_count": verified.findings.count(),
     })
 }
 

@@ -1,15 +1,17 @@
 //! `handfast sync`.
 
-use bson::{doc, rawdoc};
-use handfast_patterns::{Change, Link, SyncFlag, SyncFlagOptions};
-use handfast_store::StoreExt;
+use bson::{Bson, Document, doc, rawdoc};
+use handfast_patterns::{Change, Link, OnDelete, SyncFlag, SyncFlagOptions};
 use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{Find, StoreExt};
 use serde_json::json;
 
 use super::*;
 
-/// The operation that changes the user: before it there are those that create the indexes.
-const CHANGE: u64 = 2;
+/// The operation that changes the user: before it there are those that create the indexes, and a look at the links that are declared.
+const CHANGE: u64 = 4;
+/// The operation that marks the user as deleted, after the links were declared anew.
+const DELETE: u64 = 5;
 
 const LINK: [&str; 4] = ["--collection", "users", "--link", "comments:user:name=userName"];
 
@@ -23,9 +25,9 @@ async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<SyncFl
 }
 
 /// John has two comments, and has become Mary; the process died before the comments did.
-async fn filled(scratch: &Scratch) -> Result<()> {
-    let store = Store::open(scratch).await?;
-    store.embedded.insert_one(&place("users")?, rawdoc! { "_id": 1, "name": "John" }).await?;
+async fn filled(ground: &Ground) -> Result<()> {
+    let store = Store::open(ground).await?;
+    store.shared.insert_one(&place("users")?, rawdoc! { "_id": 1, "name": "John" }).await?;
     let names = open(store.shared(), &store.sources).await?;
     for id in [8, 9] {
         let _ = names.insert_copy(&place("comments")?, doc! { "_id": id, "user": 1 }).await?;
@@ -39,58 +41,182 @@ async fn filled(scratch: &Scratch) -> Result<()> {
 
 #[tokio::test]
 async fn what_was_left_behind_is_seen_and_carried() -> Result<()> {
-    let scratch = Scratch::new("sync")?;
-    filled(&scratch).await?;
-    let status = report(&scratch, &arguments(&["status"]))?;
-    assert_eq!((&status["mains"], &status["copies"]), (&json!(1), &json!(0)), "{status}");
-    let (lines, _) = json(&scratch, &arguments(&["list"]))?;
-    assert_eq!((&lines[0]["_id"], &lines[0]["state"]), (&json!(1), &json!("syncing")));
-    assert!(text(&scratch, &arguments(&["show", "1"]))?.contains("is being carried to its copies"));
-    let verified = report(&scratch, &arguments(&["verify"]))?;
-    assert_eq!((&verified["clean"], &verified["in_flight"]), (&json!(true), &json!(2)));
-    assert_eq!(report(&scratch, &arguments(&["sweep"]))?["done"], 0, "the flag is younger than an hour");
-    assert_eq!(report(&scratch, &arguments(&["sweep", "--abandoned-after", "0s"]))?["done"], 1);
-    let status = report(&scratch, &arguments(&["status"]))?;
-    assert_eq!((&status["mains"], &status["oldest_seconds"]), (&json!(0), &Value::Null), "{status}");
-    Ok(())
+    Ground::each("sync", async |ground| {
+        filled(&ground).await?;
+        let status = report(&ground, &arguments(&["status"]))?;
+        assert_eq!((&status["mains"], &status["copies"]), (&json!(1), &json!(0)), "{status}");
+        let (lines, _) = json(&ground, &arguments(&["list"]))?;
+        assert_eq!((&lines[0]["_id"], &lines[0]["state"]), (&json!(1), &json!("syncing")));
+        assert!(text(&ground, &arguments(&["show", "1"]))?.contains("is being carried to its copies"));
+        let verified = report(&ground, &arguments(&["verify"]))?;
+        assert_eq!((&verified["clean"], &verified["in_flight"]), (&json!(true), &json!(2)));
+        assert_eq!(report(&ground, &arguments(&["sweep"]))?["done"], 0, "the flag is younger than an hour");
+        assert_eq!(report(&ground, &arguments(&["sweep", "--abandoned-after", "0s"]))?["done"], 1);
+        let status = report(&ground, &arguments(&["status"]))?;
+        assert_eq!((&status["mains"], &status["oldest_seconds"]), (&json!(0), &Value::Null), "{status}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
 async fn a_copy_that_nobody_knows_to_differ_is_exit_code_3_until_it_is_repaired() -> Result<()> {
-    let scratch = Scratch::new("sync-verify")?;
-    filled(&scratch).await?;
-    report(&scratch, &arguments(&["sweep", "--abandoned-after", "0s"]))?;
-    let store = Store::open(&scratch).await?;
-    let tampered = rawdoc! { "$set": { "userName": "Eve" } };
-    store.embedded.update_one(&place("comments")?, rawdoc! { "_id": 9 }, tampered).await?;
+    Ground::each("sync-verify", async |ground| {
+        filled(&ground).await?;
+        report(&ground, &arguments(&["sweep", "--abandoned-after", "0s"]))?;
+        let store = Store::open(&ground).await?;
+        let tampered = rawdoc! { "$set": { "userName": "Eve" } };
+        store.shared.update_one(&place("comments")?, rawdoc! { "_id": 9 }, tampered).await?;
+        store.close().await?;
+        let (lines, code) = json(&ground, &arguments(&["verify"]))?;
+        let finding = &lines[0]["findings"][0];
+        assert_eq!((code, &finding["_id"], &finding["found"]), (Some(3), &json!(9), &json!({ "userName": "Eve" })));
+        assert_eq!(finding["expected"], json!({ "userName": "Mary" }));
+        assert_eq!(report(&ground, &arguments(&["repair"]))?["done"], 1);
+        assert!(text(&ground, &arguments(&["verify"]))?.ends_with("everything is as it must be\n"));
+        assert_eq!(report(&ground, &arguments(&["backfill"]))?["done"], 1);
+        Ok(())
+    })
+    .await
+}
+
+/// What an expression says is computed by the command as by the application.
+#[tokio::test]
+async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
+    Ground::each("sync-computed", async |ground| {
+    filled(&ground).await?;
+    let link = |expression: &str| {
+        format!(
+            r#"{{"collection": "comments", "key": "user", "fields": {{"name": "userName"}}, "computed": {{"userInitial": {expression}}}}}"#
+        )
+    };
+    let initial = link(r#"{"$substrCP": ["$name", 0, 1]}"#);
+    let command =
+        |command: &'static str| ["sync", command, "--collection", "users", "--link", &initial].map(str::to_owned);
+    let run = |words: [String; 6]| json(&ground, &words.each_ref().map(String::as_str));
+    // The comments have no initials yet.
+    let sweep = ["sync", "sweep", "--abandoned-after", "0s", "--collection", "users", "--link", LINK[3]];
+    report(&ground, &sweep)?;
+    let store = Store::open(&ground).await?;
+    let initial = |user: &Document| user.get_str("name").ok()?.get(..1).map(Bson::from);
+    let computed = Link::new(place("comments")?, "user").field("name", "userName").computed("userInitial", initial);
+    let options = SyncFlagOptions::new([computed]);
+    SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), options).await?;
     store.close().await?;
-    let (lines, code) = json(&scratch, &arguments(&["verify"]))?;
-    let finding = &lines[0]["findings"][0];
-    assert_eq!((code, &finding["_id"], &finding["found"]), (Some(3), &json!(9), &json!({ "userName": "Eve" })));
-    assert_eq!(finding["expected"], json!({ "userName": "Mary" }));
-    assert_eq!(report(&scratch, &arguments(&["repair"]))?["done"], 1);
-    assert!(text(&scratch, &arguments(&["verify"]))?.ends_with("everything is as it must be\n"));
-    assert_eq!(report(&scratch, &arguments(&["backfill"]))?["done"], 1);
+    for link in [&[][..], &LINK[2..]] {
+        let repair = [&["sync", "repair", "--collection", "users"], link].concat();
+        assert_one_line(&output(&ground, &repair)?, 2, "is computed by a function of the application");
+    }
+    let (lines, code) = run(command("verify"))?;
+    assert_eq!((code, lines[0]["findings"].as_array().map(Vec::len)), (Some(3), Some(2)), "{lines:?}");
+    assert_eq!(lines[0]["findings"][0]["expected"], json!({ "userInitial": "M" }));
+    run(command("repair"))?;
+    let (lines, code) = run(command("verify"))?;
+    assert_eq!((code, &lines[0]["clean"]), (Some(0), &json!(true)), "{lines:?}");
+    for (expression, expected) in [(r#""$$NOW""#, "not from time or chance"), (r#"{"$none": 1}"#, "is no expression")] {
+        let refused = output(&ground, &["sync", "verify", "--collection", "users", "--link", &link(expression)])?;
+        assert_one_line(&refused, 2, expected);
+    }
     Ok(())
+}).await
+}
+
+/// Who only looks needs not know how a function computes, nor all that becomes of copies.
+#[tokio::test]
+async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Result<()> {
+    Ground::each("sync-functions", async |ground| {
+        filled(&ground).await?;
+        let store = Store::open(&ground).await?;
+        let initial = |user: &Document| user.get_str("name").ok()?.get(..1).map(Bson::from);
+        let gone = doc! { "userName": "somebody", "userInitial": "?", "userNick": "" };
+        let comments = Link::new(place("comments")?, "user").field("name", "userName").field("nick", "userNick");
+        let comments = comments.computed("userInitial", initial).on_delete(OnDelete::Set(gone));
+        let likes = Link::new(place("likes")?, "user").computed("userInitial", initial);
+        let options = SyncFlagOptions::new([comments, likes]);
+        SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), options).await?;
+        store.close().await?;
+        for link in [&[][..], &LINK[2..]] {
+            for words in [&["status"][..], &["list"], &["show", "1"], &["verify"]] {
+                let (lines, code) = json(&ground, &[&["sync"], words, &LINK[..2], link].concat())?;
+                assert_eq!((lines.len(), code), (1, Some(0)), "{words:?} {lines:?}");
+            }
+            let sweep = [&["sync", "sweep"], &LINK[..2], link].concat();
+            assert_eq!(output(&ground, &sweep)?.status.code(), Some(2), "who changes must know all");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A user is deleted whose comments are to be signed by somebody, and the process dies before they are.
+async fn deleted(ground: &Ground) -> Result<()> {
+    filled(ground).await?;
+    let store = Store::open(ground).await?;
+    let dying = Arc::new(Faulty::new(store.shared(), Plan::at(DELETE, Fault::CrashAfter)));
+    let _ = signed_by_somebody(dying, &store.sources).await?.delete(1).await;
+    store.close().await
+}
+
+async fn signed_by_somebody(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<SyncFlag> {
+    let somebody = OnDelete::Set(doc! { "userName": "somebody" });
+    let link = Link::new(place("comments")?, "user").field("name", "userName").on_delete(somebody);
+    Ok(SyncFlag::open(store, place("users")?, sources.clone(), SyncFlagOptions::new([link])).await?)
+}
+
+async fn signatures(ground: &Ground) -> Result<Vec<String>> {
+    let store = Store::open(ground).await?;
+    let find = Find::new(place("comments")?, rawdoc! {});
+    let comments = store.shared.find_all(find).await?;
+    let names = comments.iter().map(|comment| comment.get_str("userName").unwrap_or("nobody").to_owned()).collect();
+    store.close().await?;
+    Ok(names)
+}
+
+/// What the application has said of its links is kept beside the main documents: who sweeps need not say it, and cannot say otherwise.
+#[tokio::test]
+async fn a_sweep_does_to_copies_what_the_application_has_said() -> Result<()> {
+    Ground::each("sync-declared", async |ground| {
+        deleted(&ground).await?;
+        let sweep = ["sweep", "--abandoned-after", "0s"];
+        for (link, why) in [
+            (
+                r#"{"collection": "comments", "key": "user", "fields": {"name": "userName"}, "onDelete": "unset"}"#,
+                "onDelete",
+            ),
+            ("comments:user:nick=userNick", "userName"),
+            ("comments:editor:name=editorName", "no such link"),
+        ] {
+            let said = [&["sync"], &sweep[..], &["--collection", "users", "--link", link]].concat();
+            assert_one_line(&output(&ground, &said)?, 2, why);
+        }
+        assert_eq!(signatures(&ground).await?, ["John", "John"], "nothing was done");
+        assert_eq!(report(&ground, &arguments(&sweep))?["done"], 1);
+        assert_eq!(signatures(&ground).await?, ["somebody", "somebody"]);
+        assert_eq!(report(&ground, &["sync", "verify", "--collection", "users"])?["clean"], true);
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
 async fn links_are_read_in_two_forms() -> Result<()> {
-    let scratch = Scratch::new("sync-links")?;
-    filled(&scratch).await?;
-    let long = r#"{"collection": "comments", "key": "user", "fields": {"name": "userName"}, "onDelete": "keep"}"#;
-    let status = report(&scratch, &["sync", "status", "--collection", "users", "--link", long])?;
-    assert_eq!(status["mains"], 1);
-    for (link, expected) in [
-        ("comments:user", "a link such as comments:user:name=userName is expected"),
-        (r#"{"collection": "comments", "onDelte": 1}"#, "onDelte"),
-    ] {
-        let refused = output(&scratch, &["sync", "status", "--collection", "users", "--link", link])?;
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(2) && said.contains(expected), "{said}");
-    }
-    let refused =
-        output(&scratch, &["sync", "status", "--collection", "users", "--link", "remarks:user:name=userName"])?;
-    assert_one_line(&refused, 1, "--link: there is no collection 'remarks' in db");
-    Ok(())
+    Ground::each("sync-links", async |ground| {
+        filled(&ground).await?;
+        let long = r#"{"collection": "comments", "key": "user", "fields": {"name": "userName"}, "onDelete": "keep"}"#;
+        let status = report(&ground, &["sync", "status", "--collection", "users", "--link", long])?;
+        assert_eq!(status["mains"], 1);
+        for (link, expected) in [
+            ("comments:user", "a link such as comments:user:name=userName is expected"),
+            (r#"{"collection": "comments", "onDelte": 1}"#, "onDelte"),
+        ] {
+            let refused = output(&ground, &["sync", "status", "--collection", "users", "--link", link])?;
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(refused.status.code() == Some(2) && said.contains(expected), "{said}");
+        }
+        let refused =
+            output(&ground, &["sync", "status", "--collection", "users", "--link", "remarks:user:name=userName"])?;
+        assert_one_line(&refused, 1, "--link: there is no collection 'remarks' in db");
+        Ok(())
+    })
+    .await
 }

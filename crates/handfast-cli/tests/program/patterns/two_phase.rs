@@ -17,10 +17,10 @@ async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<TwoPha
 }
 
 /// A has paid B 100 of 1000, in transaction 1; in 2 the process died when A had paid; 3 is not begun.
-async fn filled(scratch: &Scratch) -> Result<()> {
-    let store = Store::open(scratch).await?;
+async fn filled(ground: &Ground) -> Result<()> {
+    let store = Store::open(ground).await?;
     for id in ["A", "B"] {
-        store.embedded.insert_one(&place("accounts")?, rawdoc! { "_id": id, "balance": 1000 }).await?;
+        store.shared.insert_one(&place("accounts")?, rawdoc! { "_id": id, "balance": 1000 }).await?;
     }
     let transfers = open(store.shared(), &store.sources).await?;
     for id in 1..=3 {
@@ -33,10 +33,10 @@ async fn filled(scratch: &Scratch) -> Result<()> {
     store.close().await
 }
 
-async fn balances(scratch: &Scratch) -> Result<Vec<i64>> {
-    let store = Store::open(scratch).await?;
+async fn balances(ground: &Ground) -> Result<Vec<i64>> {
+    let store = Store::open(ground).await?;
     let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(place("accounts")?, rawdoc! {}) };
-    let found = store.embedded.find_all(find).await?;
+    let found = store.shared.find_all(find).await?;
     store.close().await?;
     let balance = |account: &RawDocumentBuf| -> Result<i64> {
         let account = bson::Document::try_from(&**account)?;
@@ -48,81 +48,89 @@ async fn balances(scratch: &Scratch) -> Result<Vec<i64>> {
 
 #[tokio::test]
 async fn what_was_left_is_seen_and_brought_to_its_end() -> Result<()> {
-    let scratch = Scratch::new("twophase")?;
-    filled(&scratch).await?;
-    let status = report(&scratch, &["twophase", "status", "--abandoned-after", "0s"])?;
-    let count = |state: usize| status["states"][state]["count"].as_u64();
-    assert_eq!([count(0), count(1), count(3)], [1, 1, 1].map(Some), "{status}");
-    assert_eq!(status["abandoned"], 1);
-    let shown = text(&scratch, &["twophase", "status", "--abandoned-after", "0s"])?;
-    assert!(shown.contains("`twophase recover`") && shown.contains("`twophase run --all`"), "{shown}");
-    let (lines, _) = json(&scratch, &["twophase", "list"])?;
-    let states: Vec<_> = lines.iter().map(|line| (line["_id"].as_i64(), line["state"].as_str())).collect();
-    assert_eq!(states, [(Some(2), Some("pending")), (Some(3), Some("initial"))]);
-    assert!(text(&scratch, &["twophase", "list"])?.contains("100 from A to B"));
-    assert!(text(&scratch, &["twophase", "show", "2"])?.contains("App1 works on it"));
-    assert_eq!(report(&scratch, &["twophase", "verify"])?["participants"], 1);
+    Ground::each("twophase", async |ground| {
+        filled(&ground).await?;
+        let status = report(&ground, &["twophase", "status", "--abandoned-after", "0s"])?;
+        let count = |state: usize| status["states"][state]["count"].as_u64();
+        assert_eq!([count(0), count(1), count(3)], [1, 1, 1].map(Some), "{status}");
+        assert_eq!(status["abandoned"], 1);
+        let shown = text(&ground, &["twophase", "status", "--abandoned-after", "0s"])?;
+        assert!(shown.contains("`twophase recover`") && shown.contains("`twophase run --all`"), "{shown}");
+        let (lines, _) = json(&ground, &["twophase", "list"])?;
+        let states: Vec<_> = lines.iter().map(|line| (line["_id"].as_i64(), line["state"].as_str())).collect();
+        assert_eq!(states, [(Some(2), Some("pending")), (Some(3), Some("initial"))]);
+        assert!(text(&ground, &["twophase", "list"])?.contains("100 from A to B"));
+        assert!(text(&ground, &["twophase", "show", "2"])?.contains("App1 works on it"));
+        assert_eq!(report(&ground, &["twophase", "verify"])?["participants"], 1);
 
-    assert_eq!(report(&scratch, &["twophase", "recover"])?["done"], 0, "it is younger than half an hour");
-    assert_eq!(report(&scratch, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
-    assert_eq!(report(&scratch, &["twophase", "run", "--all"])?["done"], 1);
-    assert_eq!(balances(&scratch).await?, [700, 1300]);
+        assert_eq!(report(&ground, &["twophase", "recover"])?["done"], 0, "it is younger than half an hour");
+        assert_eq!(report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
+        assert_eq!(report(&ground, &["twophase", "run", "--all"])?["done"], 1);
+        assert_eq!(balances(&ground).await?, [700, 1300]);
 
-    let (lines, code) = json(&scratch, &["twophase", "cancel", "3", "--reason", "a test"])?;
-    assert_eq!((&lines[0]["outcome"], code), (&json!("is applied: `twophase compensate` takes it back"), Some(1)));
-    for _ in 0..2 {
-        let (lines, code) = json(&scratch, &["twophase", "compensate", "3", "--by", "3-back"])?;
-        assert_eq!((&lines[0]["outcome"], code), (&json!("done"), Some(0)), "also the second time");
-        assert_eq!(balances(&scratch).await?, [800, 1200]);
-    }
-    let purged = report(&scratch, &["twophase", "purge", "--older", "0s"])?;
-    assert_eq!(purged["done"], 4);
-    Ok(())
+        let (lines, code) = json(&ground, &["twophase", "cancel", "3", "--reason", "a test"])?;
+        assert_eq!((&lines[0]["outcome"], code), (&json!("is applied: `twophase compensate` takes it back"), Some(1)));
+        for _ in 0..2 {
+            let (lines, code) = json(&ground, &["twophase", "compensate", "3", "--by", "3-back"])?;
+            assert_eq!((&lines[0]["outcome"], code), (&json!("done"), Some(0)), "also the second time");
+            assert_eq!(balances(&ground).await?, [800, 1200]);
+        }
+        let purged = report(&ground, &["twophase", "purge", "--older", "0s"])?;
+        assert_eq!(purged["done"], 4);
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
 async fn a_transaction_is_rolled_back() -> Result<()> {
-    let scratch = Scratch::new("twophase-cancel")?;
-    filled(&scratch).await?;
-    let (lines, code) = json(&scratch, &["twophase", "cancel", "2", "3", "7", "--reason", "a test"])?;
-    let outcomes: Vec<_> = lines.iter().map(|line| line["outcome"].as_str().unwrap_or_default()).collect();
-    assert_eq!((outcomes, code), (vec!["canceled", "canceled", "is not there"], Some(1)));
-    assert_eq!(balances(&scratch).await?, [900, 1100]);
-    let listed = text(&scratch, &["twophase", "list", "--state", "canceled"])?;
-    assert!(listed.contains("a test"), "{listed}");
-    Ok(())
+    Ground::each("twophase-cancel", async |ground| {
+        filled(&ground).await?;
+        let (lines, code) = json(&ground, &["twophase", "cancel", "2", "3", "7", "--reason", "a test"])?;
+        let outcomes: Vec<_> = lines.iter().map(|line| line["outcome"].as_str().unwrap_or_default()).collect();
+        assert_eq!((outcomes, code), (vec!["canceled", "canceled", "is not there"], Some(1)));
+        assert_eq!(balances(&ground).await?, [900, 1100]);
+        let listed = text(&ground, &["twophase", "list", "--state", "canceled"])?;
+        assert!(listed.contains("a test"), "{listed}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
 async fn an_update_of_a_transaction_that_is_over_is_exit_code_3_until_it_is_taken_back() -> Result<()> {
-    let scratch = Scratch::new("twophase-verify")?;
-    filled(&scratch).await?;
-    let store = Store::open(&scratch).await?;
-    // A copy of the request that applied transaction 1, after its participant has forgotten it.
-    let late = RawDocumentBuf::try_from(&doc! {
-        "$inc": { "balance": 100 }, "$push": { "pendingTransactions": 1 }, "$set": { "finishedTransactions": [] },
-    })?;
-    store.embedded.update_one(&place("accounts")?, rawdoc! { "_id": "B" }, late).await?;
-    store.close().await?;
-    let (lines, code) = json(&scratch, &["twophase", "verify"])?;
-    assert_eq!((code, &lines[0]["findings"][0]["kind"]), (Some(3), &json!("over")), "{lines:?}");
-    report(&scratch, &["twophase", "recover", "--abandoned-after", "0s"])?;
-    assert_eq!(report(&scratch, &["twophase", "verify"])?["clean"], true);
-    assert_eq!(balances(&scratch).await?, [800, 1200]);
-    Ok(())
+    Ground::each("twophase-verify", async |ground| {
+        filled(&ground).await?;
+        let store = Store::open(&ground).await?;
+        // A copy of the request that applied transaction 1, after its participant has forgotten it.
+        let late = RawDocumentBuf::try_from(&doc! {
+            "$inc": { "balance": 100 }, "$push": { "pendingTransactions": 1 }, "$set": { "finishedTransactions": [] },
+        })?;
+        store.shared.update_one(&place("accounts")?, rawdoc! { "_id": "B" }, late).await?;
+        store.close().await?;
+        let (lines, code) = json(&ground, &["twophase", "verify"])?;
+        assert_eq!((code, &lines[0]["findings"][0]["kind"]), (Some(3), &json!("over")), "{lines:?}");
+        report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?;
+        assert_eq!(report(&ground, &["twophase", "verify"])?["clean"], true);
+        assert_eq!(balances(&ground).await?, [800, 1200]);
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
 async fn accounts_that_are_not_there_are_told() -> Result<()> {
-    let scratch = Scratch::new("twophase-refused")?;
-    filled(&scratch).await?;
-    let refused = output(&scratch, &["twophase", "status", "--accounts", "acounts"])?;
-    assert_one_line(
-        &refused,
-        1,
-        "--accounts: there is no collection 'acounts' in db; there are accounts, transactions",
-    );
-    let refused = output(&scratch, &["twophase", "status", "--collection", "accounts"])?;
-    assert_one_line(&refused, 1, "db.accounts holds no two-phase transactions");
-    Ok(())
+    Ground::each("twophase-refused", async |ground| {
+        filled(&ground).await?;
+        let refused = output(&ground, &["twophase", "status", "--accounts", "acounts"])?;
+        assert_one_line(
+            &refused,
+            1,
+            "--accounts: there is no collection 'acounts' in db; there are accounts, transactions",
+        );
+        let refused = output(&ground, &["twophase", "status", "--collection", "accounts"])?;
+        assert_one_line(&refused, 1, "db.accounts holds no two-phase transactions");
+        Ok(())
+    })
+    .await
 }

@@ -1,7 +1,8 @@
 //! `handfast versions`.
 
-use bson::doc;
+use bson::{doc, rawdoc};
 use handfast_patterns::{Error, VersionedTree, VersionedTreeOptions};
+use handfast_store::StoreExt;
 use serde_json::json;
 
 use super::*;
@@ -13,8 +14,8 @@ fn arguments<'a>(command: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Three versions with a lamp of another price each, and a writer of a fourth one who died.
-async fn filled(scratch: &Scratch) -> Result<()> {
-    let store = Store::open(scratch).await?;
+async fn filled(ground: &Ground) -> Result<()> {
+    let store = Store::open(ground).await?;
     let options = VersionedTreeOptions::new("catalogue");
     let tree = VersionedTree::open(store.shared(), place("items")?, store.sources.clone(), options).await?;
     for price in [30, 25, 20] {
@@ -33,46 +34,105 @@ async fn filled(scratch: &Scratch) -> Result<()> {
 
 #[tokio::test]
 async fn versions_are_seen_compared_and_exported() -> Result<()> {
-    let scratch = Scratch::new("versions")?;
-    filled(&scratch).await?;
-    let status = report(&scratch, &arguments(&["status", "--lease", "1ms"]))?;
-    let counts = ["newest", "versions", "writing", "silent", "pins"].map(|count| status[count].as_u64());
-    assert_eq!(counts, [3, 3, 1, 1, 1].map(Some), "{status}");
-    let (lines, _) = json(&scratch, &arguments(&["list"]))?;
-    let numbers: Vec<_> = lines.iter().map(|line| line["version"].as_i64()).collect();
-    assert_eq!((numbers, &lines[1]["names"]), (vec![Some(3), Some(2), Some(1)], &json!(["spring"])));
-    let (lines, _) = json(&scratch, &arguments(&["list", "--writing"]))?;
-    assert_eq!(lines[0]["version"], 4);
-    assert!(text(&scratch, &arguments(&["show", "2"]))?.contains("version 2, made from 1"));
-    assert_one_line(&output(&scratch, &arguments(&["show", "4"]))?, 1, "version 4 is being written");
-    assert_one_line(&output(&scratch, &arguments(&["show", "9"]))?, 1, "there is no version 9 of catalogue");
-    let (lines, _) = json(&scratch, &arguments(&["diff", "1", "3"]))?;
-    assert_eq!(lines.len(), 1);
-    assert_eq!((&lines[0]["before"], &lines[0]["after"]), (&json!({ "price": 30 }), &json!({ "price": 20 })));
-    let (lines, _) = json(&scratch, &arguments(&["export"]))?;
-    let content: Vec<_> = lines.iter().map(|line| &line["content"]).collect();
-    assert_eq!(content, [&json!({ "children": ["lamp"] }), &json!({ "price": 20 })]);
-    Ok(())
+    Ground::each("versions", async |ground| {
+        filled(&ground).await?;
+        let status = report(&ground, &arguments(&["status", "--lease", "1ms"]))?;
+        let counts = ["newest", "versions", "writing", "silent", "pins"].map(|count| status[count].as_u64());
+        assert_eq!(counts, [3, 3, 1, 1, 1].map(Some), "{status}");
+        let (lines, _) = json(&ground, &arguments(&["list"]))?;
+        let numbers: Vec<_> = lines.iter().map(|line| line["version"].as_i64()).collect();
+        assert_eq!((numbers, &lines[1]["names"]), (vec![Some(3), Some(2), Some(1)], &json!(["spring"])));
+        let (lines, _) = json(&ground, &arguments(&["list", "--writing"]))?;
+        assert_eq!(lines[0]["version"], 4);
+        assert!(text(&ground, &arguments(&["show", "2"]))?.contains("version 2, made from 1"));
+        assert_one_line(&output(&ground, &arguments(&["show", "4"]))?, 1, "version 4 is being written");
+        assert_one_line(&output(&ground, &arguments(&["show", "9"]))?, 1, "there is no version 9 of catalogue");
+        let (lines, _) = json(&ground, &arguments(&["diff", "1", "3"]))?;
+        assert_eq!(lines.len(), 1);
+        assert_eq!((&lines[0]["before"], &lines[0]["after"]), (&json!({ "price": 30 }), &json!({ "price": 20 })));
+        let (lines, _) = json(&ground, &arguments(&["export"]))?;
+        let content: Vec<_> = lines.iter().map(|line| &line["content"]).collect();
+        assert_eq!(content, [&json!({ "children": ["lamp"] }), &json!({ "price": 20 })]);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_tree_with_a_lost_child_is_found() -> Result<()> {
+    Ground::each("versions-verify", async |ground| {
+        filled(&ground).await?;
+        let verified = report(&ground, &arguments(&["verify", "--children", "children"]))?;
+        assert_eq!((&verified["versions"], &verified["nodes"], &verified["count"]), (&json!(3), &json!(3), &json!(0)));
+        assert!(text(&ground, &arguments(&["verify"]))?.contains("everything is as it must be"));
+        let store = Store::open(&ground).await?;
+        store.shared().delete_one(&place("items")?, rawdoc! { "itemId": "lamp", "version": 1_i64 }).await?;
+        store.close().await?;
+        let (found, code) = json(&ground, &arguments(&["verify", "--children", "children"]))?;
+        assert_eq!((found[0]["count"].as_u64(), code), (Some(1), Some(3)), "{found:?}");
+        let text = "version 1 has no item \"lamp\", to which \"catalogue\" refers";
+        assert_eq!(found[0]["findings"], json!([text]));
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
 async fn what_was_left_behind_is_swept_and_old_versions_are_pruned() -> Result<()> {
-    let scratch = Scratch::new("versions-sweep")?;
-    filled(&scratch).await?;
-    let (lines, _) = json(&scratch, &arguments(&["sweep", "--dry-run", "--lease", "1ms"]))?;
-    assert_eq!((lines.len(), &lines[0]["item"], &lines[0]["version"]), (1, &json!("lamp"), &json!(4)));
-    assert_one_line(&output(&scratch, &arguments(&["sweep"]))?, 2, "this needs --lease");
-    assert_one_line(&output(&scratch, &arguments(&["sweep", "--lease", "1ms"]))?, 2, "this needs --pin-lease");
-    let leases = ["--lease", "1ms", "--pin-lease", "10m"];
-    assert_eq!(report(&scratch, &arguments(&[&["sweep"], &leases[..]].concat()))?["done"], 1);
-    assert_eq!(report(&scratch, &arguments(&["status"]))?["writing"], 0);
+    Ground::each("versions-sweep", async |ground| {
+        filled(&ground).await?;
+        let (lines, _) = json(&ground, &arguments(&["sweep", "--dry-run", "--lease", "1ms"]))?;
+        assert_eq!((lines.len(), &lines[0]["item"], &lines[0]["version"]), (1, &json!("lamp"), &json!(4)));
+        assert_one_line(&output(&ground, &arguments(&["sweep"]))?, 2, "this needs --lease");
+        assert_one_line(&output(&ground, &arguments(&["sweep", "--lease", "1ms"]))?, 2, "this needs --pin-lease");
+        let leases = ["--lease", "1ms", "--pin-lease", "10m"];
+        assert_eq!(report(&ground, &arguments(&[&["sweep"], &leases[..]].concat()))?["done"], 1);
+        assert_eq!(report(&ground, &arguments(&["status"]))?["writing"], 0);
 
-    let planned = report(&scratch, &arguments(&["prune", "--keep-last", "1", "--dry-run"]))?;
-    assert_eq!((&planned["versions"], &planned["kept"]), (&json!([1]), &json!([2, 3])), "spring stays");
-    report(&scratch, &arguments(&["prune", "--keep-last", "1", "--pin-lease", "10m"]))?;
-    let (lines, _) = json(&scratch, &arguments(&["list"]))?;
-    assert_eq!(lines.len(), 2);
-    let gone = output(&scratch, &arguments(&["diff", "1", "3"]))?;
-    assert_one_line(&gone, 1, "version 1 of \"catalogue\" is gone: it was pruned");
-    Ok(())
+        let planned = report(&ground, &arguments(&["prune", "--keep-last", "1", "--dry-run"]))?;
+        assert_eq!((&planned["versions"], &planned["kept"]), (&json!([1]), &json!([2, 3])), "spring stays");
+        report(&ground, &arguments(&["prune", "--keep-last", "1", "--pin-lease", "10m"]))?;
+        let (lines, _) = json(&ground, &arguments(&["list"]))?;
+        assert_eq!(lines.len(), 2);
+        let gone = output(&ground, &arguments(&["diff", "1", "3"]))?;
+        assert_one_line(&gone, 1, "version 1 of \"catalogue\" is gone: it was pruned");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn versions_are_named_tidied_and_forgotten() -> Result<()> {
+    Ground::each("versions-named", async |ground| {
+        filled(&ground).await?;
+        assert_eq!(report(&ground, &arguments(&["name", "first", "1"]))?["version"], 1);
+        let prune = ["prune", "--keep-last", "1", "--lease", "60s", "--pin-lease", "60s"];
+        report(&ground, &arguments(&prune))?;
+        let (lines, _) = json(&ground, &arguments(&["list"]))?;
+        let readable =
+            |version: i64| lines.iter().any(|line| line["version"] == version && line["state"] == "committed");
+        assert_eq!([1, 2, 3].map(readable), [true, true, true], "the first two have names: {lines:?}");
+        assert!(text(&ground, &arguments(&["name", "first", "--remove"]))?.contains("named first any more"));
+        assert_one_line(
+            &output(&ground, &arguments(&["name", "first", "--remove"]))?,
+            1,
+            "no version of catalogue is named first",
+        );
+        assert_one_line(
+            &output(&ground, &arguments(&["name", "ninth", "9"]))?,
+            1,
+            "there is no version 9 of catalogue",
+        );
+        report(&ground, &arguments(&prune))?;
+        assert_one_line(
+            &output(&ground, &arguments(&["name", "first", "1"]))?,
+            1,
+            "there is no version 1 of catalogue",
+        );
+        assert_eq!(report(&ground, &arguments(&["tidy"]))?["done"], 0);
+        assert_eq!(report(&ground, &arguments(&["forget", "--older", "1h"]))?["done"], 0);
+        assert_eq!(report(&ground, &arguments(&["forget", "--older", "0s"]))?["done"], 1, "the place of version 1");
+        Ok(())
+    })
+    .await
 }

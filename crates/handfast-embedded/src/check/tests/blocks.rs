@@ -3,14 +3,27 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bson::rawdoc;
-use handfast_store::{BatchLimit, CreateIndexes, DocumentStore, Find, IndexSpec, Insert};
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_store::{BatchLimit, CreateIndexes, DocumentStore, Find, IndexSpec, Insert, Sources, StoreExt as _};
 
-use super::look;
-use crate::check::{CheckReport, Remedy, Repair};
-use crate::store::tests::{namespace, open};
+use crate::check::{CheckReport, Remedy, Repair, check};
+use crate::store::tests::{find_all, namespace};
+use crate::{EmbeddedStore, Options};
 
 const DOCUMENTS: i32 = 4000;
+
+/// Of a store as small as these the journal has everything: what a damaged block costs shows without it.
+fn options() -> Options {
+    Options { salvage_from_journal: false, ..Options::small() }
+}
+
+async fn open(path: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(path, Sources::seeded(1), options()).await.unwrap()
+}
+
+async fn look(path: &Path, repair: Repair) -> CheckReport {
+    check(path, Sources::seeded(1), options(), repair, |_| {}).await.unwrap()
+}
 
 /// A store whose first documents are in data files.
 async fn build() -> tempfile::TempDir {
@@ -150,4 +163,88 @@ async fn an_index_over_damaged_documents_is_not_dropped() {
     assert!(report.repaired.iter().any(|text| text.contains("is left as it is")), "{report:?}");
     let store = open(directory.path()).await;
     assert_eq!(store.list_indexes(&namespace()).await.unwrap().len(), 2);
+}
+
+/// Changes documents so that there are three kinds of them, all over: in a newer data file too, in the write buffer too, and
+/// neither. Some are deleted, too. Returns how everything is then.
+async fn change_some(directory: &Path) -> Vec<RawDocumentBuf> {
+    let store = open(directory).await;
+    let files = data_files(directory, 1).len();
+    let text = |letter: &str, length: usize| rawdoc! { "$set": { "text": letter.repeat(length) } };
+    let every_tenth = |from: i32| (from..DOCUMENTS).step_by(10);
+    for id in every_tenth(3) {
+        store.update_one(&namespace(), rawdoc! { "_id": id }, text("f", 4000)).await.unwrap();
+    }
+    for id in every_tenth(6) {
+        store.delete_one(&namespace(), rawdoc! { "_id": id }).await.unwrap();
+    }
+    for id in every_tenth(9) {
+        store.update_one(&namespace(), rawdoc! { "_id": id }, text("b", 10)).await.unwrap();
+    }
+    assert!(data_files(directory, 1).len() > files, "some of it is in a data file");
+    let everything = find_all(&store).await;
+    store.close().await.unwrap();
+    everything
+}
+
+/// What can be read, and what is said of the rest.
+async fn salvaged(directory: &Path, options: Options) -> (Vec<RawDocumentBuf>, Vec<String>) {
+    let store = EmbeddedStore::open(directory, Sources::seeded(1), options).await.unwrap();
+    let page = store.salvage(&namespace()).next_page(BatchLimit { documents: 10_000, bytes: 1 << 30 }).await.unwrap();
+    assert!(page.exhausted);
+    store.close().await.unwrap();
+    (page.documents, page.skipped)
+}
+
+#[tokio::test]
+async fn what_is_newer_than_a_damaged_block_is_known_and_nothing_older_is_shown() {
+    let directory = build().await;
+    let everything = change_some(directory.path()).await;
+    // Of every file, so that there are documents whose only older state is damaged.
+    for file in data_files(directory.path(), 1) {
+        for hundredths in [20, 35, 50, 65, 80] {
+            flip(&file, hundredths);
+        }
+    }
+    let (documents, skipped) = salvaged(directory.path(), options()).await;
+    let is_within = |document: &&RawDocumentBuf| {
+        let id = document.get_i32("_id").unwrap();
+        skipped.iter().map(|text| bounds(text)).any(|(after, before)| after < id && id < before)
+    };
+    let is_in_buffer = |document: &&RawDocumentBuf| document.get_str("text").unwrap().starts_with('b');
+    let (there, lost): (Vec<_>, Vec<_>) = everything.iter().partition(|document| documents.contains(document));
+    assert!(documents.iter().eq(there), "nothing older, and nothing twice");
+    assert!(!lost.is_empty() && lost.iter().all(is_within));
+    assert!(!lost.iter().any(is_in_buffer));
+    let known: Vec<_> = documents.iter().filter(is_within).collect();
+    assert!(known.iter().any(is_in_buffer), "of the write buffer");
+    assert!(!known.iter().all(is_in_buffer), "of another data file");
+    let counted: usize = skipped.iter().map(|text| elsewhere(text)).sum();
+    assert_eq!(counted, known.len(), "{skipped:?}");
+    let report = look(directory.path(), Repair::No).await;
+    assert_eq!(report.documents, documents.len() as u64);
+    assert_eq!(holes(&report).iter().map(|text| elsewhere(text)).sum::<usize>(), known.len(), "{report:?}");
+}
+
+/// How many documents of a hole are known from elsewhere, as a finding says.
+fn elsewhere(text: &str) -> usize {
+    let Some((_, said)) = text.split_once("); ") else { return 0 };
+    let (count, rest) = said.split_once(' ').unwrap();
+    assert_eq!(rest, "of them another data file or the journal has, too");
+    count.parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_the_journal_still_has_of_a_damaged_block_is_not_lost() {
+    let directory = build().await;
+    let everything = change_some(directory.path()).await;
+    for hundredths in [20, 50, 80] {
+        flip(&data_files(directory.path(), 1)[0], hundredths);
+    }
+    let (documents, skipped) = salvaged(directory.path(), Options::small()).await;
+    assert_eq!(documents, everything);
+    assert_eq!(skipped.len(), 3, "it is said all the same: {skipped:?}");
+    let report = check(directory.path(), Sources::seeded(1), Options::small(), Repair::No, |_| {}).await.unwrap();
+    let summary = format!("db.c: {0} of {0} documents can be read", everything.len());
+    assert!(report.findings.iter().any(|finding| finding.text == summary), "{report:?}");
 }

@@ -12,6 +12,8 @@ use crate::format::{LastBatch, MetadataKey};
 const TAG_START: u8 = 1;
 const TAG_ITEM: u8 = 2;
 const TAG_END: u8 = 3;
+/// The other kinds are removals.
+const KIND_VALUE: u8 = 0;
 const TRAILER: &[u8] = &[b'F', b'J', b'L', 3];
 
 /// Where the engine's number stands in a batch: behind the tag and the number of items.
@@ -54,6 +56,22 @@ pub(super) fn count_batches(bytes: &[u8]) -> u64 {
     count
 }
 
+/// One write of a batch.
+pub(super) struct Item<'b> {
+    kind: u8,
+    /// The engine's number of the map.
+    pub(super) map: u64,
+    pub(super) key: &'b [u8],
+    value: &'b [u8],
+}
+
+impl<'b> Item<'b> {
+    /// None if the key was removed.
+    pub(super) fn value(&self) -> Option<&'b [u8]> {
+        (self.kind == KIND_VALUE).then_some(self.value)
+    }
+}
+
 /// Takes batches off the bytes of a file.
 pub(super) struct Reader<'b> {
     pub(super) bytes: &'b [u8],
@@ -69,16 +87,22 @@ impl<'b> Reader<'b> {
 
     /// The next batch, whose number from the engine is what is there: no checksum covers it.
     pub(super) fn batch(&mut self) -> Result<Chain, String> {
+        self.batch_telling(|_| ())
+    }
+
+    /// The same, told each of its writes, before it is known whether the batch is whole.
+    pub(super) fn batch_telling(&mut self, mut tell: impl FnMut(Item<'b>)) -> Result<Chain, String> {
         self.expect(TAG_START, "the start of a batch")?;
         let items = u32::from_le_bytes(self.array()?);
         let sequence = u64::from_le_bytes(self.array()?);
         let start = self.at;
         let mut last = None;
         for _ in 0..items {
-            let (key, value) = self.item()?;
-            if key == MetadataKey::LastBatch.encode() {
-                last = LastBatch::decode(value).ok().or(last);
+            let item = self.item()?;
+            if item.key == MetadataKey::LastBatch.encode() {
+                last = LastBatch::decode(item.value).ok().or(last);
             }
+            tell(item);
         }
         let sum = xxhash_rust::xxh3::xxh3_64(&self.bytes[start..self.at]);
         self.expect(TAG_END, "the end of a batch")?;
@@ -91,13 +115,13 @@ impl<'b> Reader<'b> {
         last.map(|last| Chain { last, sequence }).ok_or_else(|| "a batch has no number".to_owned())
     }
 
-    fn item(&mut self) -> Result<(&'b [u8], &'b [u8]), String> {
+    fn item(&mut self) -> Result<Item<'b>, String> {
         self.expect(TAG_ITEM, "an item of a batch")?;
-        let [_kind, compression] = self.array()?;
+        let [kind, compression] = self.array()?;
         if compression != 0 {
             return Err("an item is compressed, which this store never does".to_owned());
         }
-        self.take(8)?;
+        let map = u64::from_le_bytes(self.array()?);
         let key_length = u16::from_le_bytes(self.array()?);
         let length = u32::from_le_bytes(self.array()?);
         let stored_length = u32::from_le_bytes(self.array()?);
@@ -106,7 +130,7 @@ impl<'b> Reader<'b> {
         }
         let key = self.take(usize::from(key_length))?;
         let value = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
-        Ok((key, value))
+        Ok(Item { kind, map, key, value })
     }
 
     fn expect(&mut self, tag: u8, what: &str) -> Result<(), String> {

@@ -7,16 +7,21 @@ use crate::engine::holes::Gathering;
 use crate::error::Result;
 
 const BLOCKS: u8 = 4;
-const ROWS: u8 = 3;
 
 /// A file as the engine reads it: it looks into the block behind a range that ends with the last row of a block, and it reads
 /// a row ahead, which it loses when that fails.
 struct File {
+    rows_of_a_block: u8,
     damaged: Vec<u8>,
+    /// Rows that are also elsewhere.
+    elsewhere: Vec<u8>,
 }
 
-fn rows(block: u8) -> impl Iterator<Item = Vec<u8>> {
-    (0..ROWS).map(move |row| vec![1 + block * ROWS + row])
+impl File {
+    fn rows(&self, block: u8) -> impl Iterator<Item = Vec<u8>> + use<> {
+        let rows = self.rows_of_a_block;
+        (0..rows).map(move |row| vec![1 + block * rows + row])
+    }
 }
 
 fn broken() -> Error {
@@ -25,14 +30,14 @@ fn broken() -> Error {
 
 impl View for File {
     fn get(&self, _: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
-        let block = (key[0] - 1) / ROWS;
+        let block = (key[0] - 1) / self.rows_of_a_block;
         if self.damaged.contains(&block) { Err(broken()) } else { Ok(Some(key.into())) }
     }
 
     fn range(&self, _: Keyspace, range: Range, _: Direction) -> Rows {
         let mut read: Vec<Result<(Bytes, Bytes)>> = Vec::new();
         for block in 0..BLOCKS {
-            let last = rows(block).last().unwrap();
+            let last = self.rows(block).last().unwrap();
             let is_before = match &range.0 {
                 Bound::Included(start) | Bound::Excluded(start) => last < *start,
                 Bound::Unbounded => false,
@@ -45,7 +50,7 @@ impl View for File {
                 read.push(Err(broken()));
                 break;
             }
-            let within = rows(block).filter(|key| range.contains(key));
+            let within = self.rows(block).filter(|key| range.contains(key));
             read.extend(within.map(|key| Ok((key.clone().into(), key.into()))));
             if let Bound::Included(end) | Bound::Excluded(end) = &range.1
                 && *end < last
@@ -57,12 +62,12 @@ impl View for File {
     }
 
     fn holes(&self, _: Keyspace, range: Range) -> Vec<Hole> {
-        let own = (Bound::Included(vec![1]), Bound::Included(vec![BLOCKS * ROWS]));
+        let own = (Bound::Included(vec![1]), Bound::Included(vec![BLOCKS * self.rows_of_a_block]));
         let range = crate::engine::holes::intersection(&range, &own).unwrap();
         let mut gathering = Gathering::new(range.clone());
         let mut holes = Vec::new();
         for block in 0..BLOCKS {
-            let within: Vec<_> = rows(block).filter(|key| range.contains(key)).collect();
+            let within: Vec<_> = self.rows(block).filter(|key| range.contains(key)).collect();
             if self.damaged.contains(&block) && !within.is_empty() {
                 gathering.failure("broken".to_owned());
             } else {
@@ -70,15 +75,19 @@ impl View for File {
             }
         }
         holes.extend(gathering.end());
+        for hole in &mut holes {
+            let known = self.elsewhere.iter().filter(|&&key| hole.range.contains(&vec![key]));
+            hole.rows.extend(known.map(|&key| ([key].into(), [key].into())));
+        }
         holes
     }
 }
 
-/// What is met: rows by their number, holes by the rows around them.
+/// What is met: rows by their number, holes by the rows around them and how many within them are known.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Row(u8),
-    Hole(Option<u8>, Option<u8>),
+    Hole(Option<u8>, Option<u8>, u64),
 }
 
 fn walk(file: &File, pieces_of: usize) -> Vec<Seen> {
@@ -89,9 +98,9 @@ fn walk(file: &File, pieces_of: usize) -> Vec<Seen> {
         for _ in 0..pieces_of {
             match walk.next() {
                 Some(Met::Row(key, _)) => seen.push(Seen::Row(key[0])),
-                Some(Met::Hole(Unreadable { after, before, causes })) => {
+                Some(Met::Hole(Unreadable { after, before, causes, elsewhere })) => {
                     assert_eq!(causes, ["broken"]);
-                    seen.push(Seen::Hole(after.map(|key| key[0]), before.map(|key| key[0])));
+                    seen.push(Seen::Hole(after.map(|key| key[0]), before.map(|key| key[0]), elsewhere));
                 }
                 None => return seen,
             }
@@ -100,34 +109,42 @@ fn walk(file: &File, pieces_of: usize) -> Vec<Seen> {
     }
 }
 
-fn expected(damaged: &[u8]) -> Vec<Seen> {
-    let (mut seen, mut last, mut hole) = (Vec::new(), None, false);
+fn expected(file: &File) -> Vec<Seen> {
+    let File { damaged, elsewhere, .. } = file;
+    let (mut seen, mut last, mut hole) = (Vec::new(), None, None);
     for block in 0..BLOCKS {
-        if damaged.contains(&block) {
-            hole = true;
-            continue;
-        }
-        for key in rows(block) {
-            if std::mem::take(&mut hole) {
-                seen.push(Seen::Hole(last, Some(key[0])));
+        for key in file.rows(block).map(|key| key[0]) {
+            if damaged.contains(&block) {
+                let (_, known) = hole.get_or_insert((last, 0));
+                if elsewhere.contains(&key) {
+                    *known += 1;
+                    seen.push(Seen::Row(key));
+                }
+                continue;
             }
-            last = Some(key[0]);
-            seen.push(Seen::Row(key[0]));
+            if let Some((after, known)) = hole.take() {
+                seen.push(Seen::Hole(after, Some(key), known));
+            }
+            last = Some(key);
+            seen.push(Seen::Row(key));
         }
     }
-    if hole {
-        seen.push(Seen::Hole(last, None));
-    }
+    seen.extend(hole.map(|(after, known)| Seen::Hole(after, None, known)));
     seen
 }
 
 #[test]
-fn every_row_outside_of_damaged_blocks_is_met_once_and_in_its_order() {
-    for pattern in 0..1_u8 << BLOCKS {
+fn every_row_that_is_known_is_met_once_and_in_its_order() {
+    // With one row between two damaged blocks, and with several.
+    for (pattern, rows_of_a_block) in (0..1_u8 << BLOCKS).flat_map(|pattern| [(pattern, 1), (pattern, 3)]) {
         let damaged: Vec<u8> = (0..BLOCKS).filter(|block| pattern >> block & 1 == 1).collect();
-        let file = File { damaged: damaged.clone() };
-        for pieces_of in [usize::MAX, 1, 2, 5] {
-            assert_eq!(walk(&file, pieces_of), expected(&damaged), "{damaged:?} in pieces of {pieces_of}");
+        // None, the last of a block, the first of one, and all.
+        for elsewhere in [vec![], vec![3, 5, 9], vec![1, 4, 5, 10], (1..=BLOCKS * rows_of_a_block).collect()] {
+            let file = File { rows_of_a_block, damaged: damaged.clone(), elsewhere };
+            for pieces_of in [usize::MAX, 1, 2, 5] {
+                let what = (&file.damaged, &file.elsewhere, pieces_of, rows_of_a_block);
+                assert_eq!(walk(&file, pieces_of), expected(&file), "{what:?}");
+            }
         }
     }
 }
@@ -151,7 +168,7 @@ impl View for Silent {
 
 #[test]
 fn damage_that_no_block_explains_ends_the_walk_with_a_hole() {
-    let silent = Silent(File { damaged: vec![2] });
+    let silent = Silent(File { rows_of_a_block: 3, damaged: vec![2], elsewhere: Vec::new() });
     let range = (Bound::Unbounded, Bound::Unbounded);
     let met: Vec<Met> = Walk::new(&silent, Rest::new(Keyspace::Documents, range)).collect();
     assert_eq!(met.len(), 6);

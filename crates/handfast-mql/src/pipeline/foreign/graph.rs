@@ -166,8 +166,7 @@ impl Walk<'_> {
         let stage = self.stage;
         self.frontier.clear();
         for document in documents {
-            let mut identity = Vec::new();
-            key::encode(document.get("_id")?.unwrap_or(RawBsonRef::Null), &mut identity);
+            let identity = key::encoded(document.get("_id")?.unwrap_or(RawBsonRef::Null));
             self.memory.take(identity.len() + ENTRY_BYTES)?;
             if !self.seen.insert(identity) {
                 continue;
@@ -195,8 +194,7 @@ impl Walk<'_> {
     }
 
     fn reach_one(&mut self, value: RawBsonRef<'_>) -> Result<()> {
-        let mut identity = Vec::new();
-        key::encode(value, &mut identity);
+        let identity = key::encoded(value);
         self.memory.take(2 * identity.len() + ENTRY_BYTES)?;
         if self.asked.insert(identity) {
             self.frontier.push(value::to_owned(value));

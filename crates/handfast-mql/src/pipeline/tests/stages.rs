@@ -557,6 +557,47 @@ fn every_stage_that_holds_its_input_has_the_bound_of_the_context() {
 }
 
 #[test]
+fn all_stages_share_a_bound() {
+    let documents = || raw((0..100).map(|n| doc! { "_id": n, "text": "x".repeat(100) }));
+    let total = crate::context::StageTotal::new(5_000);
+    let context = context().with_stage_total(total.clone());
+    for stage in [
+        doc! { "$sort": { "text": 1 } },
+        doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } },
+        doc! { "$bucketAuto": { "groupBy": "$_id", "buckets": 3 } },
+        doc! { "$sample": { "size": 100 } },
+        doc! { "$facet": { "all": [] } },
+    ] {
+        let error = compile(stage.clone()).unwrap().run(documents(), &context).unwrap_err();
+        assert_eq!(error.code(), Code::QueryExceededMemoryLimitNoDiskUseAllowed, "{stage}: {error}");
+        assert!(error.message().contains("stage-bytes-total"), "{stage}: {error}");
+        assert_eq!(total.held(), 0, "{stage}: given back");
+    }
+}
+
+#[test]
+fn large_results_are_handed_out_in_portions_and_count_until_then() {
+    let documents = (0..30).map(|n| doc! { "_id": 29 - n, "text": "x".repeat(500_000) });
+    let total = crate::context::StageTotal::new(100_000_000);
+    let context = context().with_stage_total(total.clone());
+    for stage in [doc! { "$sort": { "_id": 1 } }, doc! { "$group": { "_id": "$_id", "text": { "$first": "$text" } } }] {
+        let pipeline = compile(bson!([stage.clone()])).unwrap();
+        let mut chain = chain(pipeline.stages(), &context).unwrap();
+        let mut out = Vec::new();
+        for document in raw(documents.clone()) {
+            assert_eq!(chain.push(document, &mut out).unwrap(), Flow::Continue);
+        }
+        let before = total.held();
+        assert!(before > 15_000_000, "{stage}: {before}");
+        assert_eq!(chain.finish(&mut out).unwrap(), Flow::More);
+        assert!(out.len() < 15, "{stage}: {}", out.len());
+        assert!(total.held() > 7_500_000, "{stage}: {}", total.held());
+        while chain.finish(&mut out).unwrap() == Flow::More {}
+        assert_eq!((out.len(), total.held()), (30, 0), "{stage}");
+    }
+}
+
+#[test]
 fn what_is_computed_in_every_element_is_bounded() {
     let input = doc! { "a": vec![doc! { "x": 1 }; 1000], "s": "x".repeat(1_000_000) };
     for stage in [

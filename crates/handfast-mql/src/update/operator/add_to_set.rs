@@ -1,7 +1,7 @@
 //! `$addToSet`, with `$each`.
 
 use crate::element::{Boxed, Element, elements};
-use crate::{Code, Error, Result, text};
+use crate::{Code, Context, Error, Result, text};
 
 use super::super::room::array_bytes;
 use super::super::tree::{Container, Value};
@@ -34,7 +34,7 @@ impl AddToSet {
         self.values.iter().map(Boxed::element)
     }
 
-    pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>) -> Result<bool> {
+    pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, context: &Context) -> Result<bool> {
         if target.at.is_none() {
             target.room.take(array_bytes(self.values()))?;
             return target.assign(Value::Open(Container::array(self.values().map(Value::Borrowed))));
@@ -52,9 +52,11 @@ impl AddToSet {
             let mut wanted = SetOfValues::new();
             let mut present = SetOfValues::new();
             for value in &self.values {
+                context.step()?;
                 wanted.insert(value.element().value()?);
             }
             for at in 0..array.len() {
+                context.step()?;
                 if let Some(element) = array.element(at) {
                     let value = element.value()?;
                     if wanted.contains(value) {

@@ -154,9 +154,9 @@ impl Action {
             Action::Arithmetic(arithmetic) => arithmetic.apply(target, scope),
             Action::Bit(bit) => bit.apply(target, scope),
             Action::Push(push) => push.apply(target, scope),
-            Action::AddToSet(add) => add.apply(target),
+            Action::AddToSet(add) => add.apply(target, scope.context),
             Action::Pull(pull) => pull.apply(target, scope),
-            Action::PullAll(pull) => pull.apply(target),
+            Action::PullAll(pull) => pull.apply(target, scope),
             Action::Pop(pop) => pop.apply(path, target),
             Action::RenameTo(place) => match scope.renamed.get_mut(*place).and_then(Option::take) {
                 Some(value) => target.assign(value),

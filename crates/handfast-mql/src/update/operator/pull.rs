@@ -42,7 +42,10 @@ impl Pull {
     pub(super) fn apply(&self, target: Target<'_, '_>, scope: &Scope<'_, '_>) -> Result<bool> {
         let (array, _) = target.into_array(not_an_array)?;
         let mut buffer = Vec::new();
-        array.retain(|element| Ok(!self.takes(element, &mut buffer, scope.context)?))
+        array.retain(|element| {
+            scope.context.step()?;
+            Ok(!self.takes(element, &mut buffer, scope.context)?)
+        })
     }
 
     fn takes(&self, element: Element<'_>, buffer: &mut Vec<u8>, context: &Context) -> Result<bool> {
@@ -106,15 +109,19 @@ impl PullAll {
         Ok(PullAll { values: Boxed::container(ElementType::Array, values.as_bytes())? })
     }
 
-    pub(super) fn apply(&self, target: Target<'_, '_>) -> Result<bool> {
+    pub(super) fn apply(&self, target: Target<'_, '_>, scope: &Scope<'_, '_>) -> Result<bool> {
         let (array, _) = target.into_array(not_an_array)?;
         let mut values = SetOfValues::new();
         if let Some(list) = self.values.element().as_array()? {
             for value in elements(list) {
+                scope.context.step()?;
                 values.insert(value?.value()?);
             }
         }
-        array.retain(|element| Ok(!values.contains(element.value()?)))
+        array.retain(|element| {
+            scope.context.step()?;
+            Ok(!values.contains(element.value()?))
+        })
     }
 }
 

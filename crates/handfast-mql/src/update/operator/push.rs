@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use bson::RawBsonRef;
 
 use crate::element::{Boxed, Element, elements, find};
-use crate::{Code, Error, Result, order, text};
+use crate::{Code, Context, Error, Result, order, text};
 
 use super::super::room::array_bytes;
 use super::super::tree::{Container, Value};
@@ -65,7 +65,7 @@ impl Push {
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, scope: &Scope<'_, '_>) -> Result<bool> {
         if target.at.is_none() {
             let mut array = Container::array(self.values().map(Value::Borrowed));
-            target.room.take(self.grown(&mut array)?)?;
+            target.room.take(self.grown(&mut array, scope.context)?)?;
             return target.assign(Value::Open(array));
         }
         let name = target.name.as_str();
@@ -77,15 +77,18 @@ impl Push {
             ))
         })?;
         array.insert(place(self.position, array.len()), self.values().map(Value::Borrowed));
-        room.take(self.grown(array)?)?;
+        room.take(self.grown(array, scope.context)?)?;
         // Sorting and slicing may have undone the rest: the bytes will tell.
         Ok(true)
     }
 
     /// Sorts and cuts the array that the values are in. Gives the bytes by which it is larger than before them, at least:
     /// what is cut off again takes no room.
-    fn grown(&self, array: &mut Container<'_>) -> Result<usize> {
+    fn grown(&self, array: &mut Container<'_>, context: &Context) -> Result<usize> {
         if let Some(sort) = &self.sort {
+            // Each element is compared as often as the number of elements has digits in base two.
+            let length = array.len() as u64;
+            context.steps(length.saturating_mul(length.checked_ilog2().unwrap_or(0).into()))?;
             let order = sort.order(array)?;
             array.reorder(&order);
         }

@@ -85,3 +85,82 @@ fn documents_are_not_nested_in_every_element() {
     let path = format!("a.$[].{}", vec!["b".repeat(1000); 90].join("."));
     too_large(rows, doc! { "$set": { path: 1 } });
 }
+
+/// Fields of a document: more than are looked for one by one.
+const MANY: i32 = 100;
+
+#[test]
+fn many_paths_in_a_document_of_many_fields() {
+    let old: Document = (0..MANY).map(|n| (format!("f{n}"), Bson::from(n))).collect();
+    let part = |from: i32, value: fn(i32) -> Bson| -> Document {
+        (from..from + 20).map(|n| (format!("f{n:03}").replace("f0", "f"), value(n))).collect()
+    };
+    let update = doc! {
+        "$unset": part(10, |_| "".into()),
+        "$inc": part(30, |_| 1000.into()),
+        "$rename": part(50, |n| format!("renamed{n}").into()),
+        "$set": part(110, Into::into),
+    };
+    let mut expected = old.clone();
+    for n in 10..30 {
+        expected.remove(format!("f{n}"));
+        expected.insert(format!("f{}", n + 20), n + 20 + 1000);
+    }
+    for n in 110..130 {
+        expected.insert(format!("f{n}"), n);
+    }
+    for n in 50..70 {
+        expected.remove(format!("f{n}"));
+        expected.insert(format!("renamed{n}"), n);
+    }
+    check(old, update, expected);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a search for each path through all fields takes minutes")]
+fn an_update_of_very_many_paths_takes_no_square_of_them() {
+    let fields = |from: i32, value: i32| -> Document {
+        (from..from + 50_000).map(|n| (format!("f{n}"), value.into())).collect()
+    };
+    let started = std::time::Instant::now();
+    let update = doc! { "$set": fields(50_000, 2), "$unset": fields(0, 1) };
+    check(fields(0, 1), update, fields(50_000, 2));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
+/// Applies with a bound on the steps; the code of the error.
+fn bounded(case: &Case, document: &Document, update: &Document, steps_max: u64) -> Option<Code> {
+    let options = UpdateOptions { array_filters: &case.filters, ..Default::default() };
+    let update = Update::compile(UpdateSource::Document(&raw(update)), &options).unwrap();
+    let context = context();
+    context.bound_steps(steps_max);
+    update.apply(&raw(document), case.position, &context).err().map(|error| error.code())
+}
+
+#[test]
+fn what_an_update_looks_at_in_arrays_counts() {
+    let numbers = doc! { "a": (0..100).collect::<Vec<_>>() };
+    // Of equal values it would be one search, as of $in.
+    let branches = |name: &str| (0..100).map(|n| doc! { name: { "$gt": 1000 + n } }).collect::<Vec<_>>();
+    let case = filtered([doc! { "$or": branches("x") }]);
+    for (case, document, update, steps) in [
+        (&case, &numbers, doc! { "$set": { "a.$[x]": 1 } }, 10_000),
+        (&PLAIN, &numbers, doc! { "$pull": { "a": { "$in": [1000], "$gt": 5 } } }, 100),
+        (&PLAIN, &numbers, doc! { "$pull": { "a": 1000 } }, 100),
+        (&PLAIN, &numbers, doc! { "$pullAll": { "a": [1000] } }, 100),
+        (&PLAIN, &numbers, doc! { "$addToSet": { "a": 1000 } }, 100),
+        (&PLAIN, &numbers, doc! { "$push": { "a": { "$each": [], "$sort": 1 } } }, 500),
+        (
+            &PLAIN,
+            &doc! { "a": vec![doc! { "b": 1 }; 100] },
+            doc! { "$pull": { "a": { "$or": branches("b") } } },
+            10_000,
+        ),
+        (&PLAIN, &numbers, doc! { "$inc": { "a.$[]": 1 } }, 100),
+        (&PLAIN, &doc! {}, doc! { "$set": (0..100).map(|n| (format!("f{n}"), n.into())).collect::<Document>() }, 100),
+        (&PLAIN, &doc! { "a": "x".repeat(200 * 1024) }, doc! { "$set": { "b": 1 } }, 200),
+    ] {
+        assert_eq!(bounded(case, document, &update, steps - 1), Some(Code::OperationFailed), "{update}");
+        assert_eq!(bounded(case, document, &update, 10 * steps), None, "{update}");
+    }
+}

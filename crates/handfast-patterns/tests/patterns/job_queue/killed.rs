@@ -1,5 +1,7 @@
 //! Killed at every operation, and ten thousand jobs with crashes.
 
+use handfast_patterns::job_queue::Limits;
+
 use super::*;
 
 /// Users who are friends on both sides: the job of the seed, whose effects are counted.
@@ -12,19 +14,22 @@ async fn add_friends(world: &World) -> Result<Worker> {
         async move {
             let change = Change::increment("friends", 1).or_insert();
             for user in friends.users {
-                let _: Outcome = context.guard(&once, user, &change).await?;
+                let _: Outcome = context.guard("befriend", &once, user, &change).await?;
             }
             Ok::<_, JobError>("friends")
         }
     }))
 }
 
-async fn killed_at_every_operation(stage: Stage) {
+async fn killed_at_every_operation(stage: Stage, unique: bool) {
     let run = async |world: &World| {
         let queue = open_with(world, JobQueueOptions::default()).await?;
         let first = queue.enqueue(friends()).await?;
-        queue.enqueue(friends().unique("ann-bob")).await?;
+        world.acknowledge(first, "jobs", doc! { "_id": new_id(first) });
+        let second = queue.enqueue(if unique { friends().unique("ann-bob") } else { friends() }).await?;
+        world.acknowledge(second, "jobs", doc! { "_id": new_id(second) });
         let drained = add_friends(world).await?.drain().await?;
+        world.acknowledge_none(drained, "jobs", doc! { "state": { "$ne": "DONE" } });
         Ok((first, drained))
     };
     let recover = async |world: &World, _: &Result<_>| {
@@ -54,18 +59,41 @@ async fn killed_at_every_operation(stage: Stage) {
         Ok(())
     };
     let report = every_point(&stage, async |_| {}, run, recover, check).await;
-    report.assert_clean("job queue", &stage);
+    report.assert_clean("job queue", &stage, 98);
 }
 
 #[tokio::test]
 async fn done_and_killed_at_every_operation() {
-    killed_at_every_operation(Stage::Memory).await;
+    killed_at_every_operation(Stage::Memory, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn done_and_killed_at_every_operation_embedded() {
     let directory = tempfile::tempdir().unwrap();
-    killed_at_every_operation(Stage::embedded(directory.path()).await).await;
+    killed_at_every_operation(Stage::embedded(directory.path()).await, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn done_and_killed_at_every_operation_on_a_server() {
+    killed_at_every_operation(Stage::server().await, true).await;
+}
+
+/// Unique jobs, order and slots are kept by unique indexes of the jobs that have them: without those there is a queue without these.
+#[tokio::test(flavor = "multi_thread")]
+async fn ext_done_and_killed_at_every_operation_on_ferretdb() {
+    let Some(stage) = Stage::ferretdb().await else { return };
+    let world = World::new(&stage, "queue");
+    let limits = Limits { concurrency: Some(1), ..Limits::default() };
+    for options in [
+        JobQueueOptions { ordered: true, ..JobQueueOptions::default() },
+        JobQueueOptions { limits, ..JobQueueOptions::default() },
+    ] {
+        let refused = open_with(&world, options).await.map(|_| ());
+        assert!(refused.is_err_and(|error| error.to_string().contains("no sparse unique indexes")));
+    }
+    let refused = open(&world).await.enqueue(friends().unique("ann-bob")).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("no unique jobs")));
+    killed_at_every_operation(stage, false).await;
 }
 
 /// The other ways in which a job leaves its worker, a dead letter's way back, and the sweeps.
@@ -79,6 +107,7 @@ async fn every_other_way_killed_at_every_operation() {
         let queue = open_with(world, JobQueueOptions { ordered: true, ..JobQueueOptions::default() }).await?;
         for id in &ids {
             queue.enqueue(numbered(0).with_id(*id).in_order(id.to_hex())).await?;
+            world.acknowledge("it is in the queue", "jobs", doc! { "_id": id });
         }
         for number in 0..4 {
             let Some(job) = queue.claim("w", &kinds()).await? else { continue };
@@ -90,7 +119,9 @@ async fn every_other_way_killed_at_every_operation() {
             };
             queue.retry(job.id).await?;
         }
-        queue.cancel(ids[4]).await?;
+        if queue.cancel(ids[4]).await? {
+            world.acknowledge("it is canceled", "jobs", doc! { "_id": ids[4], "state": "FAILED", "error": "canceled" });
+        }
         Ok::<_, Error>(())
     };
     let recover = async |world: &World, _: &Result<()>| {
@@ -116,7 +147,7 @@ async fn every_other_way_killed_at_every_operation() {
         recover(world, &Ok(())).await
     };
     let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
-    report.assert_clean("job queue, every way out", &Stage::Memory);
+    report.assert_clean("job queue, every way out", &Stage::Memory, 483);
 }
 
 /// Ten thousand jobs, five of a hundred claims die with the job in hand, one answer of twenty is lost: none is lost, and

@@ -40,11 +40,20 @@ fn entries() -> [NewEntry; 4] {
         .map(|(payer, payee, value)| NewEntry::transfer(payer, payee, value, "EUR"))
 }
 
+/// An entry is there if and only if that was said.
+fn answered(world: &World, id: i32, posting: &Posting) -> (i32, bool) {
+    match posting.entry() {
+        Some(_) => world.acknowledge(posting, "tx", doc! { "_id": id }),
+        None => world.acknowledge_none(posting, "tx", doc! { "_id": id }),
+    }
+    (id, posting.entry().is_some())
+}
+
 /// The second one is refused, whenever it comes.
-async fn post_all(ledger: &Ledger) -> Result<Vec<(i32, bool)>> {
+async fn post_all(world: &World, ledger: &Ledger) -> Result<Vec<(i32, bool)>> {
     let mut answers = Vec::new();
     for (id, entry) in (1..).zip(entries()) {
-        answers.push((id, ledger.post(entry.with_id(id)).await?.entry().is_some()));
+        answers.push(answered(world, id, &ledger.post(entry.with_id(id)).await?));
         if id == 3 {
             ledger.commit(10).await?;
         }
@@ -69,16 +78,11 @@ async fn recovered(world: &World) -> Result<()> {
 }
 
 async fn posted_and_killed(stage: Stage) {
-    let run = async |world: &World| post_all(&open(world).await?).await;
+    let run = async |world: &World| post_all(world, &open(world).await?).await;
     let recover = async |world: &World, _: &Result<_>| recovered(world).await;
-    let check = async |world: &World, answer: &Result<Vec<_>>| {
-        if let Ok(answers) = answer {
-            in_the_books(world, answers).await?;
-        }
-        settled(world).await
-    };
+    let check = async |world: &World, _: &Result<Vec<_>>| settled(world).await;
     let report = every_point(&stage, prepare, run, recover, check).await;
-    report.assert_clean("ledger, four entries posted and committed", &stage);
+    report.assert_clean("ledger, four entries posted and committed", &stage, 525);
 }
 
 #[tokio::test]
@@ -92,13 +96,25 @@ async fn posted_and_killed_at_every_operation_embedded() {
     posted_and_killed(Stage::embedded(directory.path()).await).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn posted_and_killed_at_every_operation_on_a_server() {
+    posted_and_killed(Stage::server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ext_posted_and_killed_at_every_operation_on_ferretdb() {
+    if let Some(stage) = Stage::ferretdb().await {
+        posted_and_killed(stage).await;
+    }
+}
+
 /// Who got no answer posts again, with the same ids: everything is in once.
 #[tokio::test]
 async fn posted_again_by_another_process() {
-    let run = async |world: &World| post_all(&open(world).await?).await;
+    let run = async |world: &World| post_all(world, &open(world).await?).await;
     let recover = async |world: &World, _: &Result<_>| {
         recovered(world).await?;
-        post_all(&open(world).await?).await.map(|_| ())
+        post_all(world, &open(world).await?).await.map(|_| ())
     };
     let check = async |world: &World, _: &Result<Vec<_>>| {
         in_the_books(world, &[(1, true), (2, false), (3, true), (4, true)]).await?;
@@ -111,7 +127,7 @@ async fn posted_again_by_another_process() {
     };
     // Without a fault nobody recovers, and the second commit is the last one.
     let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
-    report.assert_clean("ledger, four entries posted again", &Stage::Memory);
+    report.assert_clean("ledger, four entries posted again", &Stage::Memory, 525);
 }
 
 /// Fees have a sequence: a place that was drawn may never be posted.
@@ -126,7 +142,7 @@ async fn drawn_and_killed(stage: Stage) {
         let mut answers = Vec::new();
         for (id, value) in [(1, 7), (2, 1000), (3, 8)] {
             let entry = NewEntry::transfer("A", "fees", value, "EUR").with_id(id);
-            answers.push((id, ledger.post(entry).await?.entry().is_some()));
+            answers.push(answered(world, id, &ledger.post(entry).await?));
         }
         ledger.commit(10).await?;
         Ok(answers)
@@ -141,14 +157,9 @@ async fn drawn_and_killed(stage: Stage) {
         world.clock.advance(HOUR);
         recovered(world).await
     };
-    let check = async |world: &World, answer: &Result<Vec<_>>| {
-        if let Ok(answers) = answer {
-            in_the_books(world, answers).await?;
-        }
-        settled(world).await
-    };
+    let check = async |world: &World, _: &Result<Vec<_>>| settled(world).await;
     let report = every_point(&stage, prepare, run, recover, check).await;
-    report.assert_clean("ledger, places drawn from a sequence", &stage);
+    report.assert_clean("ledger, places drawn from a sequence", &stage, 336);
 }
 
 #[tokio::test]
@@ -178,10 +189,20 @@ async fn canceled_and_killed(stage: Stage) {
         let ledger = open(world).await?;
         let mut answers = Vec::new();
         for id in ["fresh", "old", "spent"] {
-            answers.push(match ledger.cancel(id, "a mistake").await? {
-                Cancel::Canceled => "canceled",
-                Cancel::Reversed(_) => "reversed",
-                Cancel::Refused(_) => "refused",
+            let canceled = ledger.cancel(id, "a mistake").await?;
+            answers.push(match &canceled {
+                Cancel::Canceled => {
+                    world.acknowledge_none(&canceled, "tx", doc! { "_id": id, "state": "VALID" });
+                    "canceled"
+                }
+                Cancel::Reversed(_) => {
+                    world.acknowledge(&canceled, "tx", doc! { "reverses": id });
+                    "reversed"
+                }
+                Cancel::Refused(_) => {
+                    world.acknowledge(&canceled, "tx", doc! { "_id": id, "state": "VALID" });
+                    "refused"
+                }
                 Cancel::Missing => "missing",
             });
         }
@@ -203,7 +224,7 @@ async fn canceled_and_killed(stage: Stage) {
         settled(world).await
     };
     let report = every_point(&stage, prepare, run, recover, check).await;
-    report.assert_clean("ledger, entries canceled and reversed", &stage);
+    report.assert_clean("ledger, entries canceled and reversed", &stage, 518);
 }
 
 #[tokio::test]
@@ -224,10 +245,13 @@ async fn held_and_killed(stage: Stage) {
         let soon = DateTime::from_millis(world.sources.clock.now().timestamp_millis() + 3_600_000);
         for (id, value) in [(1, 40), (2, 5), (3, 7)] {
             let hold = Authorisation::new("A", "B", value, "EUR").with_id(id).until(soon);
-            assert!(ledger.authorise(hold).await?.entry().is_some());
+            assert!(answered(world, id, &ledger.authorise(hold).await?).1);
         }
         let first = ledger.capture(1, Capture::Part(30)).await?;
         let second = ledger.release(2).await?;
+        for (id, resolution) in [(1, &first), (2, &second)] {
+            world.acknowledge(resolution, "tx", doc! { "resolves": id });
+        }
         let done = [first, second].iter().all(|resolution| matches!(resolution, Resolution::Done(_)));
         ledger.commit(20).await?;
         Ok(done)
@@ -258,7 +282,7 @@ async fn held_and_killed(stage: Stage) {
         settled(world).await
     };
     let report = every_point(&stage, prepare, run, recover, check).await;
-    report.assert_clean("ledger, authorisations captured, released and expired", &stage);
+    report.assert_clean("ledger, authorisations captured, released and expired", &stage, 609);
 }
 
 #[tokio::test]
@@ -277,12 +301,17 @@ async fn held_and_killed_at_every_operation_embedded() {
 async fn a_rebuilding_that_is_killed_at_every_operation() {
     let prepare = async |world: &World| {
         prepare(world).await;
-        post_all(&open(world).await.unwrap()).await.unwrap();
+        post_all(world, &open(world).await.unwrap()).await.unwrap();
         reports::wipe(world).await;
     };
-    let run = async |world: &World| open(world).await?.rebuild_all().await;
+    let run = async |world: &World| {
+        let rebuilt = open(world).await?.rebuild_all().await?;
+        world.acknowledge_none(rebuilt, "tx", doc! { "changes": { "$elemMatch": { "cachedBal": null } } });
+        open(world).await?;
+        Ok(rebuilt)
+    };
     let recover = async |world: &World, _: &Result<_>| open(world).await?.rebuild_all().await.map(|_| ());
     let check = async |world: &World, _: &Result<_>| settled(world).await;
     let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
-    report.assert_clean("ledger, the rebuilding", &Stage::Memory);
+    report.assert_clean("ledger, the rebuilding", &Stage::Memory, 287);
 }

@@ -77,6 +77,41 @@ async fn withdrawals_from_one_account() {
     assert_eq!(ledger.account("hot").await.unwrap().unwrap().cache.unwrap().balance, 1000 - posted);
 }
 
+/// Debits are credits at every moment at which somebody looks, not only when all is quiet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_totals_are_zero_while_transfers_are_posted() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    funded(&ledger, &[("a0", 300), ("a1", 300), ("a2", 300)]).await;
+    let posters: Vec<_> = (0..4_u32)
+        .map(|number| {
+            let world = lossy(&world.process(number + 10), number);
+            tokio::spawn(async move {
+                let ledger = opened(&world).await;
+                for round in 0..40_u32 {
+                    let account = |n: u32| format!("a{}", n % 3);
+                    let entry = NewEntry::transfer(account(round), account(round + 1), 7, "EUR");
+                    insist(&ledger, &entry.with_id(format!("{number}/{round}"))).await;
+                    let _ = ledger.commit(5).await;
+                }
+            })
+        })
+        .collect();
+    let mut moments = 0;
+    while !posters.iter().all(tokio::task::JoinHandle::is_finished) {
+        let totals = ledger.totals().await.unwrap();
+        assert!(!totals.is_empty() && totals.iter().all(handfast_patterns::ledger::Totals::is_balanced), "{totals:?}");
+        moments += 1;
+        tokio::task::yield_now().await;
+    }
+    for poster in posters {
+        poster.await.unwrap();
+    }
+    assert!(moments > 10, "looked at {moments} moments");
+    commit_all(&ledger).await;
+    books::check(&world).await.unwrap();
+}
+
 /// Everything at once on a few accounts with minimums: transfers, cancels, authorisations and what becomes of them, limits
 /// that change, committers; with a network that loses and repeats. At no moment is less available than the minimum.
 #[tokio::test(flavor = "multi_thread")]

@@ -41,7 +41,7 @@ async fn what_is_wiped_is_rebuilt_to_the_same() {
     assert!(verified.findings.iter().all(|finding| matches!(finding, Finding::Balance { cached: None, .. })));
     let rebuilt = ledger.rebuild_all().await.unwrap();
     assert_eq!((rebuilt.accounts, rebuilt.caches), (4, 4));
-    assert_eq!(rebuilt.balances, verified.findings_count);
+    assert_eq!(rebuilt.balances, verified.findings.count());
     assert_eq!((all(&world, "tx").await, all(&world, "account").await), before);
     // The documents of the accounts may be gone altogether; what they had said of themselves is gone with them.
     world.store.delete_many(&world.place("account"), rawdoc! {}).await.unwrap();

@@ -158,3 +158,23 @@ async fn a_main_document_that_is_damaged_is_reported() {
     let refused = flag.read(1).await.expect_err("no version");
     assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn audits_and_repairs_run_in_the_background() {
+    let world = World::in_memory();
+    site(&world).await;
+    let flag = open(&world).await.unwrap();
+    assert_eq!(flag.backfill(10).await.unwrap().failed, 0);
+    let tampered = rawdoc! { "$set": { "userName": "Eve" } };
+    world.store.update_one(&world.place("comments"), rawdoc! { "_id": 1 }, tampered).await.unwrap();
+    let cancel = CancellationToken::new();
+    let options = RunnerOptions { interval: HOUR, ..RunnerOptions::default() };
+    let drift = flag.spawn_drift(options.clone(), &cancel).unwrap();
+    tokio::time::sleep(2 * HOUR).await;
+    assert!(drift.counts().rounds > 0 && drift.counts().rounds_failed == 0);
+    assert!(in_sync(&world).await.is_err(), "an audit changes nothing");
+    let repair = flag.spawn_repair(options, &cancel).unwrap();
+    tokio::time::sleep(3 * HOUR).await;
+    assert_eq!((repair.counts().done, repair.counts().failed), (1, 0));
+    in_sync(&world).await.unwrap();
+}

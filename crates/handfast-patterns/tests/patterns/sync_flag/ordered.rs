@@ -24,8 +24,8 @@ async fn open_small(world: &World) -> Result<SyncFlag> {
     open_with(world, OnDelete::Unset).await
 }
 
-/// Operations of [`open_small`]: the indexes of users and comments.
-const OPENING: u64 = 2;
+/// Operations of [`open_small`]: the indexes of users and comments, and a look at the links that are declared.
+const OPENING: u64 = 4;
 
 fn renames(name: &'static str) -> Actor {
     Actor::new(OPENING, move |world| async move {

@@ -65,28 +65,23 @@ async fn killed_at_every_operation(stage: Stage) {
     let run = async |world: &World| {
         let two_phase = open(world, "App1").await?;
         two_phase.begin("order", order(world)).await?;
+        world.acknowledge("order is begun", "transactions", doc! { "_id": "order" });
         two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
+        world.acknowledge("transfer is begun", "transactions", doc! { "_id": "transfer" });
         let first = two_phase.run("order").await?;
-        let second = two_phase.run_next().await?.map(|(_, outcome)| outcome);
-        Ok((first, second))
+        if first == Outcome::Done {
+            world.acknowledge(&first, "transactions", doc! { "_id": "order", "state": "done" });
+        }
+        let second = two_phase.run_next().await?;
+        if let Some((id, Outcome::Done)) = &second {
+            world.acknowledge(&second, "transactions", doc! { "_id": id.clone(), "state": "done" });
+        }
+        Ok(())
     };
     let recover = async |world: &World, _: &Result<_>| recovered(world, "App2").await;
-    let check = async |world: &World, answer: &Result<_>| {
-        if let Ok((first, second)) = answer {
-            let done = all(world, "transactions")
-                .await
-                .iter()
-                .filter(|t| t.get_str("state").is_ok_and(|s| s == "done"))
-                .count();
-            let answered = usize::from(*first == Outcome::Done) + usize::from(*second == Some(Outcome::Done));
-            if done < answered {
-                return Err(format!("{answered} were said to be done, and {done} are"));
-            }
-        }
-        check_shop(world).await
-    };
+    let check = async |world: &World, _: &Result<()>| check_shop(world).await;
     let report = every_point(&stage, shop, run, recover, check).await;
-    report.assert_clean("two-phase commit, two transactions that are carried out", &stage);
+    report.assert_clean("two-phase commit, two transactions that are carried out", &stage, 168);
 }
 
 #[tokio::test]
@@ -100,6 +95,18 @@ async fn carried_out_and_killed_at_every_operation_embedded() {
     killed_at_every_operation(Stage::embedded(directory.path()).await).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn carried_out_and_killed_at_every_operation_on_a_server() {
+    killed_at_every_operation(Stage::server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ext_carried_out_and_killed_at_every_operation_on_ferretdb() {
+    if let Some(stage) = Stage::ferretdb().await {
+        killed_at_every_operation(stage).await;
+    }
+}
+
 /// One is refused by its guard at the last participant, one canceled by its caller.
 async fn rolled_back_and_killed(stage: Stage) {
     let run = async |world: &World| {
@@ -107,9 +114,14 @@ async fn rolled_back_and_killed(stage: Stage) {
         let Plan::General(mut participants) = order(world) else { unreachable!() };
         participants[2] = participants[2].clone().guarded(doc! { "status": "unknown" });
         two_phase.begin("order", participants).await?;
-        assert!(!matches!(two_phase.run("order").await?, Outcome::Done));
+        let refused = two_phase.run("order").await?;
+        assert!(!matches!(refused, Outcome::Done));
+        world.acknowledge(refused, "transactions", doc! { "_id": "order", "state": "canceled" });
         two_phase.begin("transfer", Transfer::new("A", "B", 100)).await?;
-        assert!(!matches!(two_phase.cancel("transfer", "changed my mind").await?, Cancel::TooLate));
+        world.acknowledge("transfer is begun", "transactions", doc! { "_id": "transfer" });
+        let canceled = two_phase.cancel("transfer", "changed my mind").await?;
+        assert!(!matches!(canceled, Cancel::TooLate));
+        world.acknowledge(canceled, "transactions", doc! { "_id": "transfer", "state": "canceled" });
         Ok(())
     };
     let recover = async |world: &World, _: &Result<()>| recovered(world, "App2").await;
@@ -120,7 +132,7 @@ async fn rolled_back_and_killed(stage: Stage) {
         check_shop(world).await
     };
     let report = every_point(&stage, shop, run, recover, check).await;
-    report.assert_clean("two-phase commit, two transactions that are rolled back", &stage);
+    report.assert_clean("two-phase commit, two transactions that are rolled back", &stage, 182);
 }
 
 #[tokio::test]
@@ -147,14 +159,18 @@ async fn a_recovery_that_is_killed_at_every_operation() {
         dying.run("order").await.expect_err("killed");
         world.clock.advance(HOUR);
     };
-    let run = async |world: &World| recovered(world, "App2").await;
+    let run = async |world: &World| {
+        let recovered_one = open(world, "App2").await?.recover(10).await?;
+        world.acknowledge(recovered_one, "transactions", doc! { "_id": "order", "state": "done" });
+        recovered(world, "App2").await
+    };
     let recover = async |world: &World, _: &Result<()>| recovered(world, "App3").await;
     let check = async |world: &World, _: &Result<()>| match all(world, "transactions").await[0].get_str("state") {
         Ok("done") => check_shop(world).await,
         other => Err(format!("{other:?}")),
     };
     let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
-    report.assert_clean("two-phase commit, the recovery", &Stage::Memory);
+    report.assert_clean("two-phase commit, the recovery", &Stage::Memory, 203);
 }
 
 /// A copy of an update that arrives when the participant has forgotten its transaction: wrong, until the repair.

@@ -6,8 +6,8 @@ use super::*;
 
 async fn verify(world: &World) -> Vec<Finding> {
     let verified = open(world, "App2").await.unwrap().verify(1, |_| ()).await.unwrap();
-    assert_eq!(verified.findings.len() as u64, verified.findings_count);
-    verified.findings
+    assert_eq!(verified.findings.len() as u64, verified.findings.count());
+    verified.findings.to_vec()
 }
 
 async fn transfer(world: &World) -> Result<()> {

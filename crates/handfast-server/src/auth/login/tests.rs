@@ -155,6 +155,11 @@ async fn other_mechanisms_and_malformed_messages() {
         assert_eq!((code, name.as_str()), (334, "MechanismUnavailable"));
     }
     let mechanism = "SCRAM-SHA-256";
+    for mechanism in [mechanism, "MONGODB-X509"] {
+        let command = rawdoc! { "saslStart": 1, "mechanism": mechanism, "payload": binary(FIRST) };
+        assert_eq!(server.connect().refused("$external", command).await.0, 334);
+    }
+    assert_eq!(server.connect().refused("$external", rawdoc! { "find": "c" }).await.0, 73);
     for (command, code) in [
         (rawdoc! { "saslStart": 1 }, 40_414),
         (rawdoc! { "saslStart": 1, "mechanism": mechanism }, 40_414),

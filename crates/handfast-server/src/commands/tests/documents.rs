@@ -1,11 +1,12 @@
 //! Commands over the in-memory store: what comes back from a store that knows the whole language.
 
-use handfast_store::{MemoryStore, Sources};
+use handfast_store::Sources;
 
 use super::*;
+use crate::testing::checked;
 
 fn memory() -> TestServer {
-    TestServer::new(Arc::new(MemoryStore::new(Sources::seeded(3))), Options::default())
+    TestServer::new(Arc::new(checked(&Sources::seeded(3))), Options::default())
 }
 
 /// Runs a command on database `d`; its reply, without `ok: 1`, is as expected.
@@ -40,6 +41,86 @@ async fn updates() {
     let error = reply.get_array("writeErrors").unwrap().get_document(0).unwrap();
     assert_eq!((error.int("index"), error.int("code")), (0, 66));
     assert_eq!((reply.int("n"), reply.int("nModified")), (1, 1));
+}
+
+/// A command is refused with this code, and a message that contains this.
+async fn check_refused(client: &mut TestClient, command: RawDocumentBuf, code: i32, expected: &str) {
+    let reply = client.run("d", command.clone()).await;
+    assert_eq!(reply.int("code"), code, "{command:?}: {reply:?}");
+    let message = reply.get_str("errmsg").unwrap();
+    assert!(message.contains(expected), "{command:?}: {message}");
+}
+
+#[tokio::test]
+async fn what_would_have_no_effect_is_refused() {
+    let mut server = memory();
+    let mut client = server.connect();
+    let constants = rawdoc! { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "a": 1 } }, "c": { "x": 1 } }] };
+    let reply = client.run("d", constants).await;
+    let error = reply.get_array("writeErrors").unwrap().get_document(0).unwrap();
+    assert_eq!(error.int("code"), 51_198);
+    let constants =
+        rawdoc! { "update": "c", "updates": [{ "q": {}, "u": [{ "$set": { "a": "$$x" } }], "c": { "x": 1 } }] };
+    check(&mut client, constants, rawdoc! { "n": 0, "nModified": 0 }).await;
+    for option in ["storageEngine", "indexOptionDefaults"] {
+        let name = bson::raw::CString::try_from(option.to_owned()).unwrap();
+        let create = |value: RawDocumentBuf| {
+            let mut create = rawdoc! { "create": option };
+            create.append(&name, value);
+            create
+        };
+        check_refused(&mut client, create(rawdoc! { "wiredTiger": {} }), 238, option).await;
+        check(&mut client, create(rawdoc! {}), rawdoc! {}).await;
+    }
+}
+
+#[tokio::test]
+async fn sorts_by_natural_order() {
+    let mut server = memory();
+    let mut client = server.connect();
+    insert(&mut client, "c", &numbered(5)).await;
+    let some = || rawdoc! { "_id": { "$gte": 2 } };
+    for (direction, ids) in [(RawBson::Int32(1), [2, 3, 4]), (RawBson::Double(-1.0), [4, 3, 2])] {
+        let find = rawdoc! { "find": "c", "filter": some(), "sort": { "$natural": direction.clone() } };
+        let found = client.run("d", find).await;
+        assert_eq!(batch(&found), ids.map(|id| rawdoc! { "_id": id }));
+        let modify = rawdoc! { "findAndModify": "c", "query": some(), "sort": { "$natural": direction.clone() }, "update": { "$set": { "_id": ids[0] } } };
+        let reply = client.run("d", modify).await;
+        assert_eq!(reply.get_document("value").unwrap(), &*rawdoc! { "_id": ids[0] });
+        let set = rawdoc! { "$set": { "first": true } };
+        let update =
+            rawdoc! { "update": "c", "updates": [{ "q": some(), "u": set, "sort": { "$natural": direction } }] };
+        check(&mut client, update, rawdoc! { "n": 1, "nModified": 1 }).await;
+        let unset = rawdoc! { "$unset": { "first": 1 } };
+        let unset = rawdoc! { "update": "c", "updates": [{ "q": { "_id": ids[0], "first": true }, "u": unset }] };
+        check(&mut client, unset, rawdoc! { "n": 1, "nModified": 1 }).await;
+    }
+    let find = |sort: RawDocumentBuf, hint: RawDocumentBuf| rawdoc! { "find": "c", "sort": sort, "hint": hint };
+    let same = client.run("d", find(rawdoc! { "$natural": -1 }, rawdoc! { "$natural": -1 })).await;
+    assert_eq!(batch(&same)[0], rawdoc! { "_id": 4 });
+    for (sort, hint, expected) in [
+        (
+            rawdoc! { "$natural": 1, "a": 1 },
+            rawdoc! {},
+            "Cannot include '$natural' in compound sort: { $natural: 1, a: 1 }",
+        ),
+        (rawdoc! { "a": 1, "$natural": 1 }, rawdoc! {}, "Cannot include '$natural' in compound sort"),
+        (rawdoc! { "$natural": 2 }, rawdoc! {}, "value other than -1 or 1"),
+        (rawdoc! { "$natural": "x" }, rawdoc! {}, "value other than -1 or 1"),
+        (rawdoc! { "$natural": 1 }, rawdoc! { "$natural": -1 }, "goes with no hint, or with the same one"),
+        (rawdoc! { "$natural": 1 }, rawdoc! { "_id": 1 }, "goes with no hint, or with the same one"),
+    ] {
+        check_refused(&mut client, find(sort, hint), 2, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn an_index_without_a_name_is_shown_as_it_was_sent() {
+    let mut server = memory();
+    let mut client = server.connect();
+    let create = rawdoc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1, "b": -1 }, "unique": true }] };
+    let expected = "Error in specification { key: { a: 1, b: -1 }, unique: true } :: caused by :: The 'name' field";
+    check_refused(&mut client, create, 9, expected).await;
 }
 
 #[tokio::test]

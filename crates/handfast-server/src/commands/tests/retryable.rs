@@ -209,3 +209,34 @@ async fn the_rest_of_a_request_does_not_come_after_the_next_one() {
     assert_eq!(next.await.unwrap().int("nModified"), 1);
     assert_eq!(all(&mut server).await, [rawdoc! { "_id": 1, "by": 13 }]);
 }
+
+/// What was asked for first is what can be asked for again: MongoDB's codes.
+#[tokio::test]
+async fn a_number_is_not_used_for_something_else() {
+    for mut server in TestServer::over_each_engine() {
+        let mut client = server.connect();
+        client.run("d", rawdoc! { "insert": "c", "documents": [{ "_id": 1, "n": 0 }, { "_id": 2, "n": 0 }] }).await;
+        let modify = |new: bool| {
+            let change = rawdoc! { "$inc": { "n": 1 } };
+            rawdoc! { "findAndModify": "c", "query": { "_id": 1 }, "update": change, "new": new }
+        };
+        let remove = || rawdoc! { "findAndModify": "c", "query": { "_id": 1 }, "remove": true };
+        let insert = || rawdoc! { "insert": "c", "documents": [{ "_id": 3 }] };
+        client.run("d", numbered_write(modify(true), 1)).await;
+        for (again, code) in [(modify(false), 40_612), (remove(), 40_609)] {
+            let (found, _, text) = client.refused("d", numbered_write(again, 1)).await;
+            assert_eq!(found, code, "{text}");
+        }
+        // A write that is refused is in the reply.
+        let reply = client.run("d", numbered_write(insert(), 1)).await;
+        let error = reply.get_array("writeErrors").unwrap().get_document(0).unwrap();
+        assert_eq!((error.int("code"), reply.int("n")), (217, 0));
+        client.run("d", numbered_write(insert(), 2)).await;
+        let (code, name, text) = client.refused("d", numbered_write(modify(true), 2)).await;
+        assert_eq!((code, name.as_str()), (217, "IncompleteTransactionHistory"));
+        assert_eq!(text, "the number of this request was used for another kind of request in the same session");
+        client.run("d", numbered_write(remove(), 3)).await;
+        assert_eq!(client.refused("d", numbered_write(modify(true), 3)).await.0, 40_606);
+        assert_eq!(all(&mut server).await, [rawdoc! { "_id": 2, "n": 0 }, rawdoc! { "_id": 3 }]);
+    }
+}

@@ -188,6 +188,7 @@ async fn what_the_server_says_of_itself() {
     assert_eq!((stats.long("objects"), stats.double("dataSize")), (3, 21.0));
     let reply = client.run("d", rawdoc! { "validate": "c" }).await;
     assert_eq!((reply.flag("valid"), reply.int("nrecords")), (true, 3));
+    assert_eq!(reply.get_document("keysPerIndex").unwrap().int("_id_"), 3);
     assert_eq!(client.refused("d", rawdoc! { "validate": "none" }).await.0, 26);
     for command in ["buildInfo", "hostInfo", "connectionStatus", "whatsmyuri", "listCommands", "getCmdLineOpts"] {
         let mut body = RawDocumentBuf::new();
@@ -431,5 +432,83 @@ async fn nothing_is_left_when_its_time_is_over() {
     server.advance(server.shared.options.outcome_retention);
     server.shared.forget_outcomes().await;
     // But for the record that says how far outcomes were forgotten.
-    assert_eq!(counts(&mut server.connect()).await, (0, 0, 0, 0, 1));
+    let mut client = server.connect();
+    assert_eq!(counts(&mut client).await, (0, 0, 0, 0, 1));
+    let status = client.run("admin", rawdoc! { "serverStatus": 1 }).await;
+    let sessions = status.get_document("logicalSessionRecordCache").unwrap();
+    assert_eq!(sessions.long("transactionReaperJobCount"), 2);
+    assert_eq!(sessions.long("lastTransactionReaperJobEntriesCleanedUp"), 2);
+    assert!(sessions.get_datetime("lastTransactionReaperJobTimestamp").is_ok());
+}
+
+#[tokio::test]
+async fn an_index_that_disagrees_is_not_valid() {
+    let index = |name: &str, keys, valid| IndexCheck { name: name.to_owned(), keys, valid };
+    let check = CollectionCheck {
+        documents: 3,
+        indexes: vec![index("_id_", 3, true), index("a_1", 2, false)],
+        errors: vec!["index a_1 of d.c: an entry is missing".to_owned()],
+        documents_damaged: 0,
+    };
+    let store = TinyStore::default();
+    *store.check.lock().expect("not poisoned") = Some(check);
+    let mut server = TestServer::new(Arc::new(store), Options::default());
+    let reply = server.connect().run("d", rawdoc! { "validate": "c", "full": true }).await;
+    let expected = rawdoc! {
+        "ns": "d.c", "nInvalidDocuments": 0, "nrecords": 3, "nIndexes": 2, "keysPerIndex": { "_id_": 3, "a_1": 2 },
+        "indexDetails": { "_id_": { "valid": true }, "a_1": { "valid": false } },
+        "valid": false, "repaired": false, "warnings": [], "errors": ["index a_1 of d.c: an entry is missing"], "ok": 1.0,
+    };
+    assert_eq!(reply, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_that_is_killed_while_it_is_read_does_not_look_read_to_its_end() {
+    let store = Arc::new(TinyStore::default());
+    let mut server = TestServer::new(store.clone(), Options::default());
+    let (mut client, mut admin) = (server.connect(), server.connect());
+    let documents: Vec<_> = (0..5).map(|id| rawdoc! { "_id": id }).collect();
+    let documents = bson::RawArrayBuf::from_iter(documents);
+    client.run("d", rawdoc! { "insert": "c", "documents": documents }).await;
+    let reply = client.run("d", rawdoc! { "find": "c", "batchSize": 2 }).await;
+    let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+    *store.page_delay.lock().unwrap() = Duration::from_secs(5);
+    let killed = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        admin.run("d", rawdoc! { "killCursors": "c", "cursors": [id] }).await
+    };
+    let (reply, _) =
+        tokio::join!(client.refused("d", rawdoc! { "getMore": id, "collection": "c", "batchSize": 1 }), killed);
+    assert_eq!(reply.0, 237);
+}
+
+#[tokio::test]
+async fn collections_of_the_system_are_not_written_to() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    let full = "d.system.x";
+    for (database, command) in [
+        ("d", rawdoc! { "create": "system.x" }),
+        ("d", rawdoc! { "create": "system.profile" }),
+        ("d", rawdoc! { "insert": "system.x", "documents": [{ "_id": 1 }] }),
+        ("d", rawdoc! { "update": "system.x", "updates": [{ "q": {}, "u": { "a": 1 }, "upsert": true }] }),
+        ("d", rawdoc! { "delete": "system.x", "deletes": [{ "q": {}, "limit": 1 }] }),
+        ("d", rawdoc! { "findAndModify": "system.x", "update": { "a": 1 }, "upsert": true }),
+        ("d", rawdoc! { "createIndexes": "system.x", "indexes": [{ "key": { "a": 1 }, "name": "a" }] }),
+        (
+            "admin",
+            rawdoc! { "bulkWrite": 1, "ops": [{ "insert": 0, "document": { "_id": 1 } }], "nsInfo": [{ "ns": full }] },
+        ),
+    ] {
+        let (code, name, text) = client.refused(database, command.clone()).await;
+        assert_eq!((code, name.as_str()), (73, "InvalidNamespace"), "{command:?}");
+        assert!(text.starts_with("Invalid system namespace: d.system."), "{text}");
+    }
+    // They can be read, and what looks like them is like any other.
+    client.run("d", rawdoc! { "find": "system.x" }).await;
+    for name in ["system.js", "systems", "system"] {
+        client.run("d", rawdoc! { "insert": name, "documents": [{ "_id": 1 }] }).await;
+    }
+    let rename = rawdoc! { "renameCollection": "d.systems", "to": full };
+    assert_eq!(client.refused("admin", rename).await.2, "Invalid system namespace: d.system.x");
 }

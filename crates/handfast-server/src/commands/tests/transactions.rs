@@ -1,6 +1,10 @@
 //! Transactions: what a client may send, what it is answered, and what is there afterwards.
 
+mod durable;
+mod in_doubt;
+
 use super::*;
+use crate::sessions::Use;
 
 /// A session's next command: `lsid`, number and the rest of what drivers add.
 fn within(mut command: RawDocumentBuf, session: u8, number: i64) -> RawDocumentBuf {
@@ -165,6 +169,13 @@ async fn a_standalone_server_has_no_numbers() {
     let text = "Transaction numbers are only allowed on a replica set member or mongos";
     let expected = (20, "IllegalOperation".to_owned(), text.to_owned());
     assert_eq!(server.connect().refused("d", first(insert_of(1), 1, 1)).await, expected);
+    // A retryable write likewise: from this code and text drivers make their advice to turn retryWrites off.
+    let mut write = insert_of(1);
+    write.append(bson::raw::cstr!("lsid"), lsid(1));
+    write.append(bson::raw::cstr!("txnNumber"), 1_i64);
+    let reply = server.connect().run("d", write).await;
+    assert_eq!((error_of(&reply), labels(&reply)), (expected, Vec::new()));
+    assert_eq!(count(&mut server.connect()).await, 0);
 }
 
 /// The second writer of a document is told at once, and its transaction is over.
@@ -314,6 +325,44 @@ async fn the_end_of_a_session_is_the_end_of_its_transaction() {
     assert_eq!(server.shared.database.counts().open(), 0);
     server.advance(Duration::from_secs(31 * 60));
     assert_eq!(server.shared.sessions.len(), 0);
+}
+
+/// Whoever asks for the outcome while the commit is under way must not hear that there was no transaction.
+#[tokio::test]
+async fn a_session_that_is_ended_during_its_commit_is_there_until_that_is_settled() {
+    let mut server = TestServer::transactional();
+    let mut client = server.connect();
+    let sessions = Arc::clone(&server.shared.sessions);
+    for (number, committed) in (1_i64..).zip([true, false]) {
+        client.run("d", first(insert_of(i32::try_from(number).unwrap()), 1, number)).await;
+        let open = sessions.transactions().pop().unwrap();
+        assert!(sessions.begin_commit(&open).is_ok());
+        assert_eq!(sessions.end_all(), [open.session]);
+        assert!(sessions.end(open.session), "it is ended again");
+        let latest = sessions.latest(open.session).unwrap();
+        assert!(latest.number == number && matches!(latest.used, Use::Committing(_)));
+        let used = if committed {
+            open.transaction.clone().commit().await.unwrap();
+            Use::Committed
+        } else {
+            open.transaction.clone().abort();
+            Use::Aborted { by_client: false }
+        };
+        sessions.settle(&open, used);
+        assert_eq!(sessions.len(), 0, "then it ends");
+        // A commit that comes again asks the store.
+        match committed {
+            true => drop(client.run("admin", within(commit(), 1, number)).await),
+            false => assert_eq!(client.refused("admin", within(commit(), 1, number)).await.0, 251),
+        }
+        sessions.end_all();
+    }
+    // The other way about: what was ended first does not commit.
+    client.run("d", first(insert_of(9), 1, 9)).await;
+    let open = sessions.transactions().pop().unwrap();
+    sessions.end_all();
+    assert!(sessions.begin_commit(&open).is_err_and(|latest| latest.is_none()));
+    assert_eq!(count(&mut client).await, 1);
 }
 
 /// One at a time: the second of two requests of a transaction waits for the first one.

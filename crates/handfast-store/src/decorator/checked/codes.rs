@@ -1,6 +1,6 @@
 //! Which errors an operation may give.
 //!
-//! Errors of the network and of the machine may come from anywhere. Of the refusals, each operation has those that its
+//! Errors of the network and of the machine may come from anywhere; those of the machine keep their cause. Of the refusals, each operation has those that its
 //! documentation names; a refusal is for certain not applied. Codes of the language are many (each operator has its
 //! own), so operations that evaluate something may give any code but those that belong to other operations.
 
@@ -76,7 +76,12 @@ pub(super) fn error(operation: Operation, error: &Error) -> Verdict {
         error.applied() == Applied::No || operation.is_write(),
         "{code:?} is said to have been applied perhaps, by an operation that changes nothing"
     );
-    require!(code != Code::InternalError, "an internal error: {error}");
+    // With a cause it is the machine's; without one, nobody thought of it.
+    let has_cause = std::error::Error::source(error).is_some();
+    require!(code != Code::InternalError || has_cause, "an internal error: {error}");
+    if code == Code::InternalError {
+        return Ok(());
+    }
     if let Some((_, operations)) = RESERVED.iter().find(|(reserved, _)| *reserved == code) {
         require!(operations.contains(&operation), "{code:?} does not belong to it: {error}");
         require!(error.applied() == Applied::No, "{code:?} is a refusal, but is said to have been applied perhaps");

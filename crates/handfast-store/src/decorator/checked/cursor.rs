@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::RawDocumentBuf;
+use handfast_mql::expression::{may_take_long, may_vary};
 use handfast_mql::{CompileOptions, Context, Filter, Sort, depth, key};
 
 use super::{Breaches, Verdict, require};
 use crate::decorator::Operation;
 use crate::*;
+
+/// `_id`s that a cursor remembers, to notice when one comes again: some megabytes.
+const IDS_KEPT_MAX: usize = 100_000;
 
 pub(super) struct CheckedCursor {
     pub(super) cursor: Box<dyn Cursor>,
@@ -29,11 +33,12 @@ pub(super) struct Expected {
 
 /// The documents come as they are stored: they can be judged by the request.
 struct Whole {
-    filter: Filter,
+    /// None if another evaluation may find something else, or may take any time.
+    filter: Option<Filter>,
     sort: Sort,
     context: Context,
     last: Option<RawDocumentBuf>,
-    /// The `_id`s that came.
+    /// The `_id`s that came, the first ones.
     seen: HashSet<Vec<u8>>,
 }
 
@@ -74,8 +79,10 @@ impl Expected {
 impl Whole {
     fn new(find: &Find, sources: &Sources) -> Option<Self> {
         let options = CompileOptions::with_variables(&find.variables).ok()?;
+        let filter = Filter::compile(&find.filter, &options).ok()?;
+        let is_repeatable = !may_vary(&find.filter) && !may_take_long(&find.filter);
         Some(Whole {
-            filter: Filter::compile(&find.filter, &options).ok()?,
+            filter: is_repeatable.then_some(filter),
             sort: Sort::compile(&find.sort).ok()?,
             context: sources.context(&find.variables),
             last: None,
@@ -85,12 +92,13 @@ impl Whole {
 
     fn check(&mut self, document: &RawDocumentBuf) -> Verdict {
         let id = insertion::id(document).map_err(|error| error.to_string())?;
-        let mut encoded = Vec::new();
-        key::encode(id, &mut encoded);
-        require!(self.seen.insert(encoded), "the document with _id {} came twice", notation::value(id));
+        let encoded = key::encoded(id);
+        let is_new =
+            if self.seen.len() < IDS_KEPT_MAX { self.seen.insert(encoded) } else { !self.seen.contains(&encoded) };
+        require!(is_new, "the document with _id {} came twice", notation::value(id));
         // An error of $expr is the store's to report.
-        let matches = self.filter.matches(document, &self.context).unwrap_or(true);
-        require!(matches, "{document:?} does not match the filter");
+        let matches = |filter: &Filter| filter.matches(document, &self.context).unwrap_or(true);
+        require!(self.filter.as_ref().is_none_or(matches), "{document:?} does not match the filter");
         if !self.sort.is_empty() {
             if let Some(last) = &self.last
                 && let Ok(order) = self.sort.compare(last, document)

@@ -1,6 +1,6 @@
 //! A store that watches whether the store behind it keeps the contract.
 //!
-//! For tests and debug builds. It looks at each answer: error codes that an operation may not give, pages over their
+//! For tests, and for the data directory of the program `handfast` in a debug build. It looks at each answer: error codes that an operation may not give, pages over their
 //! limit, documents that do not match the filter or are out of order (the language is the judge, whatever the planner
 //! thought), counts that do not add up. A breach is logged, kept ([`Checked::breaches`]) and given to the caller as
 //! `InternalError` in place of the answer, so that no test passes over it.
@@ -41,6 +41,11 @@ impl<S: DocumentStore> Checked<S> {
     /// The store behind it.
     pub fn inner(&self) -> &S {
         &self.store
+    }
+
+    /// The store behind it, no longer checked.
+    pub fn into_inner(self) -> S {
+        self.store
     }
 
     /// The breaches of the contract so far.

@@ -130,6 +130,10 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
         self.judge(Operation::ModifyCollection, result, |_| Ok(()))
     }
 
+    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        self.store.check_rename(from, to)
+    }
+
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
         let result = self.store.rename_collection(request).await;
         self.judge(Operation::RenameCollection, result, |()| Ok(()))
@@ -162,6 +166,10 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
         self.judge(Operation::CollectionStats, result, outcome::stats)
     }
 
+    async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
+        self.store.check_collection(namespace).await
+    }
+
     async fn flush(&self) -> Result<()> {
         self.judge(Operation::Flush, self.store.flush().await, |()| Ok(()))
     }
@@ -176,11 +184,12 @@ impl<S: AtomicStore> AtomicStore for Checked<S> {
     }
 
     async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp> {
-        let (read_at, writes) = (batch.read_at, batch.writes.len());
+        let (read_at, writes, ticket) = (batch.read_at, batch.writes.len(), batch.ticket);
         let result = self.store.commit(batch).await;
         self.judge(Operation::Commit, result, |at| {
             let later = *at > read_at || (writes == 0 && *at >= read_at);
-            require!(later, "committed at {at:?}, read at {read_at:?}");
+            // With a ticket it may have been done before: then it is told when.
+            require!(later || ticket.is_some(), "committed at {at:?}, read at {read_at:?}");
             Ok(())
         })
     }

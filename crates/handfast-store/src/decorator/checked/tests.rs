@@ -30,6 +30,10 @@ fn codes_belong_to_operations() {
     assert!(!allowed(Operation::Flush, Code::BadValue));
     assert!(!allowed(Operation::Insert, Code::InternalError));
     assert!(allowed(Operation::Flush, Code::OutOfDiskSpace));
+    let of_the_disk = refusal(Code::InternalError).with_source(std::io::Error::other("the disk is gone"));
+    assert!(codes::error(Operation::Insert, &of_the_disk).is_ok());
+    assert!(codes::error(Operation::Update, &of_the_disk.clone().in_doubt()).is_ok());
+    assert!(codes::error(Operation::Find, &of_the_disk.in_doubt()).is_err(), "a read leaves no doubt");
     let network = Error::new(ErrorClass::TransientNetwork, Applied::Maybe, Code::SocketException, "reset");
     assert!(codes::error(Operation::Flush, &network).is_ok());
     let doubtful = Error::new(ErrorClass::Command, Applied::Maybe, Code::ImmutableField, "no");
@@ -142,4 +146,37 @@ async fn a_breach_takes_the_place_of_the_answer() {
     assert_eq!((error.code(), error.applied()), (Code::InternalError, Applied::Maybe));
     let text = "the store 'broken' broke its contract in count: 2 with a limit of Some(1)";
     assert_eq!(store.breaches(), [text]);
+}
+
+/// What is so at one moment, or by chance, need not be so again when the answer is judged.
+#[tokio::test]
+async fn a_filter_over_time_or_chance_is_the_stores_to_judge() {
+    let (sources, clock) = Sources::manual(1);
+    let store = Checked::new(MemoryStore::new(sources), Sources::seeded(2));
+    clock.advance(std::time::Duration::from_secs(60));
+    let at = |millis: i64| bson::DateTime::from_millis(ManualClock::START.timestamp_millis() + millis);
+    let documents = (0..100).map(|n| rawdoc! { "_id": n, "at": at(n * 1000) }).collect();
+    store.insert(Insert::new(c(), documents)).await.expect("fine");
+    for filter in
+        [rawdoc! { "$expr": { "$lte": ["$at", "$$NOW"] } }, rawdoc! { "$expr": { "$lt": [{ "$rand": {} }, 0.5] } }]
+    {
+        let found = store.find_all(Find::new(c(), filter)).await.expect("no breach");
+        assert!((20..80).contains(&found.len()), "{} of 100", found.len());
+    }
+    assert_eq!(store.breaches(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_commit_that_was_done_before_may_be_older_than_its_snapshot() {
+    let store = Checked::new(MemoryStore::new(Sources::seeded(1)), Sources::seeded(2));
+    let ticket = Some(Ticket { session: [1; 16], number: 1, statement: 0, asked: crate::Asked::Nothing });
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let read_at = store.snapshot().await.expect("a snapshot").timestamp();
+        let put = (c(), bson::RawBson::Int32(1), DocumentWrite::Put(rawdoc! { "_id": 1 }));
+        let batch = AtomicBatch { writes: vec![put], ticket, ..AtomicBatch::new(read_at) };
+        answers.push((read_at, store.commit(batch).await.expect("no breach")));
+    }
+    let [(_, first), (second_read_at, second)] = answers[..] else { panic!("two answers") };
+    assert!(first == second && second <= second_read_at, "{answers:?}");
 }

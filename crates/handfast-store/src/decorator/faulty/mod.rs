@@ -26,6 +26,7 @@
 //! What the caller sees of a lost request and of a lost reply is the same error, with the outcome `maybe applied`: a
 //! program that can tell them apart has cheated.
 
+mod frozen;
 mod plan;
 mod store;
 #[cfg(test)]
@@ -33,12 +34,12 @@ mod tests;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handfast_mql::Code;
-use tokio::sync::watch;
 
+use self::frozen::Frozen;
 pub use self::plan::{Fault, Plan};
 use super::Operation;
 use crate::{Applied, Cursor, DocumentStore, Error, ErrorClass, Result};
@@ -91,12 +92,25 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
 
     /// How many operations are frozen now.
     pub fn frozen(&self) -> usize {
-        self.injector.frozen.load(Ordering::SeqCst)
+        self.injector.frozen.operations().len()
+    }
+
+    /// Which operations are frozen now, by their numbers.
+    pub fn frozen_operations(&self) -> Vec<(u64, Operation)> {
+        self.injector.frozen.operations()
     }
 
     /// Lets all frozen operations go on.
     pub fn release(&self) {
-        self.injector.released.send_modify(|generation| *generation += 1);
+        for (number, _) in self.frozen_operations() {
+            self.release_one(number, None);
+        }
+    }
+
+    /// Lets one frozen operation go on, into a fault if one is given and it is frozen before it is done; `false` if it is
+    /// not frozen.
+    pub fn release_one(&self, number: u64, fault: Option<Fault>) -> bool {
+        self.injector.frozen.release(number, fault)
     }
 
     /// Brings a crashed store back.
@@ -121,7 +135,7 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
         call: impl Fn(Arc<S>) -> BoxFuture<Result<T>> + Send + Sync + 'static,
     ) -> Result<T> {
         let (number, fault) = self.injector.start(operation)?;
-        match fault {
+        match self.injector.thawed(number, operation, fault).await {
             Some(Fault::DeliverLate) => {
                 self.later(call);
                 Err(lost(number, operation))
@@ -154,8 +168,7 @@ struct Injector {
     next: AtomicU64,
     crashed: AtomicBool,
     injected: Mutex<Vec<InjectedFault>>,
-    frozen: AtomicUsize,
-    released: watch::Sender<u64>,
+    frozen: Frozen,
 }
 
 impl Injector {
@@ -165,8 +178,7 @@ impl Injector {
             next: AtomicU64::new(0),
             crashed: AtomicBool::new(false),
             injected: Mutex::default(),
-            frozen: AtomicUsize::new(0),
-            released: watch::Sender::new(0),
+            frozen: Frozen::default(),
         }
     }
 
@@ -190,7 +202,16 @@ impl Injector {
     /// An operation that changes nothing: it cannot arrive late to any effect.
     async fn read<T>(&self, operation: Operation, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let (number, fault) = self.start(operation)?;
+        let fault = self.thawed(number, operation, fault).await;
         self.perform(number, operation, fault, call).await
+    }
+
+    /// The fault of an operation that is not, or no longer, frozen before it is done.
+    async fn thawed(&self, number: u64, operation: Operation, mut fault: Option<Fault>) -> Option<Fault> {
+        while fault == Some(Fault::FreezeBefore) {
+            fault = self.frozen.freeze(number, operation).await;
+        }
+        fault
     }
 
     async fn perform<T>(
@@ -201,7 +222,7 @@ impl Injector {
         call: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         match fault {
-            None | Some(Fault::RepeatLater) => call.await,
+            None | Some(Fault::RepeatLater | Fault::FreezeBefore) => call.await,
             Some(Fault::Refuse) => Err(unreachable_store(number, operation)),
             Some(Fault::LoseRequest | Fault::DeliverLate) => Err(lost(number, operation)),
             Some(Fault::LoseReply) => {
@@ -212,13 +233,9 @@ impl Injector {
                 tokio::time::sleep(time).await;
                 call.await
             }
-            Some(Fault::FreezeBefore) => {
-                self.freeze().await;
-                call.await
-            }
             Some(Fault::FreezeAfter) => {
                 let result = call.await;
-                self.freeze().await;
+                self.frozen.freeze(number, operation).await;
                 result
             }
             Some(Fault::CrashBefore) => {
@@ -231,29 +248,6 @@ impl Injector {
                 Err(lost(number, operation))
             }
         }
-    }
-
-    async fn freeze(&self) {
-        let mut released = self.released.subscribe();
-        let _frozen = Frozen::new(&self.frozen);
-        // The sender lives in `self`, so that waiting cannot fail.
-        let _ = released.changed().await;
-    }
-}
-
-/// Counts a frozen operation, also if its caller gives up.
-struct Frozen<'a>(&'a AtomicUsize);
-
-impl<'a> Frozen<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Frozen(count)
-    }
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

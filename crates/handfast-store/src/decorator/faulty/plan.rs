@@ -18,7 +18,8 @@ pub enum Fault {
     LoseReply,
     /// The request is slow to arrive.
     Delay(Duration),
-    /// Nothing happens until [`Faulty::release`](super::Faulty::release).
+    /// Nothing happens until [`Faulty::release`](super::Faulty::release), or
+    /// [`Faulty::release_one`](super::Faulty::release_one), which may name another fault to go on with.
     FreezeBefore,
     /// The store does it; the answer waits for [`Faulty::release`](super::Faulty::release).
     FreezeAfter,
@@ -43,6 +44,7 @@ pub struct Plan(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Explicit(BTreeMap<u64, Fault>),
+    Always(Fault),
     Seeded { seed: u64, per_thousand: u16, faults: Vec<Fault>, hits: fn(Operation) -> bool },
 }
 
@@ -50,6 +52,11 @@ impl Plan {
     /// No faults: operations are only counted.
     pub fn none() -> Self {
         Plan(Kind::Explicit(BTreeMap::new()))
+    }
+
+    /// The same fault at every operation.
+    pub fn always(fault: Fault) -> Self {
+        Plan(Kind::Always(fault))
     }
 
     /// One fault, at the operation of this number.
@@ -87,6 +94,7 @@ impl Plan {
     pub(super) fn fault(&self, number: u64, operation: Operation) -> Option<Fault> {
         match &self.0 {
             Kind::Explicit(faults) => faults.get(&number).copied(),
+            Kind::Always(fault) => Some(*fault),
             Kind::Seeded { hits, .. } if !hits(operation) => None,
             Kind::Seeded { seed, per_thousand, faults, .. } => {
                 let random = SeededRandom::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -134,6 +134,10 @@ impl<S: DocumentStore + ?Sized> DocumentStore for Faulty<S> {
         .await
     }
 
+    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        self.store.check_rename(from, to)
+    }
+
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
         self.run(Operation::RenameCollection, move |store: Arc<S>| {
             let request = request.clone();

@@ -117,6 +117,33 @@ async fn frozen_operations_wait_for_their_release() {
     }
 }
 
+/// Of two that wait, the later goes first, and then the earlier into a fault.
+#[tokio::test]
+async fn frozen_operations_are_released_one_by_one_each_with_a_fault() {
+    let faults = [(None, 2), (Some(Fault::LoseReply), 2), (Some(Fault::DeliverLate), 1), (Some(Fault::CrashAfter), 2)];
+    for (fault, stored) in faults {
+        let store = store(Plan::always(Fault::FreezeBefore));
+        let insert_in = |id| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.insert(insert(id)).await })
+        };
+        let (one, other) = (insert_in(1), insert_in(2));
+        while store.frozen() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(store.frozen_operations(), [(0, Operation::Insert), (1, Operation::Insert)]);
+        assert!(store.release_one(1, None));
+        other.await.expect("no panic").expect("inserted");
+        assert!(!store.release_one(1, None), "it is not there any more");
+        assert_eq!((truth(&store).await.len(), store.frozen()), (1, 1));
+        assert!(store.release_one(0, fault));
+        assert_eq!(one.await.expect("no panic").is_err(), fault.is_some(), "{fault:?}");
+        assert_eq!(truth(&store).await.len(), stored, "{fault:?}");
+        store.deliver_late().await;
+        assert_eq!(truth(&store).await.len(), 2, "{fault:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_frozen_operation_whose_caller_gives_up_is_not_frozen_any_more() {
     let store = store(Plan::at(0, Fault::FreezeBefore));

@@ -73,6 +73,10 @@ impl<S: DocumentStore> DocumentStore for Metered<S> {
         self.meters.time(Operation::ModifyCollection, self.store.modify_collection(request)).await
     }
 
+    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        self.store.check_rename(from, to)
+    }
+
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
         self.meters.time(Operation::RenameCollection, self.store.rename_collection(request)).await
     }
@@ -95,6 +99,10 @@ impl<S: DocumentStore> DocumentStore for Metered<S> {
 
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
         self.meters.time(Operation::CollectionStats, self.store.collection_stats(namespace)).await
+    }
+
+    async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
+        self.store.check_collection(namespace).await
     }
 
     async fn flush(&self) -> Result<()> {

@@ -16,8 +16,8 @@ fn taken(leases: &[(LeaseId, u64)]) -> Leases {
 
 #[test]
 fn the_oldest_counts() {
-    assert_eq!(taken(&[]).oldest(), None);
-    assert_eq!(taken(&[(ONE, 7), (OTHER, 5)]).oldest(), Some(Timestamp(5)));
+    assert_eq!(taken(&[]).snapshots().min(), None);
+    assert_eq!(taken(&[(ONE, 7), (OTHER, 5)]).snapshots().min(), Some(Timestamp(5)));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_sign_of_life_reaches_no_further_back() {
     assert!(!leases.renew(ONE, Timestamp(6)));
     assert!(leases.is_same(&taken(&[(ONE, 7)])));
     assert!(leases.renew(ONE, Timestamp(9)));
-    assert_eq!(leases.oldest(), Some(Timestamp(9)));
+    assert_eq!(leases.snapshots().min(), Some(Timestamp(9)));
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn only_what_is_as_it_was_seen_is_taken_away() {
     let seen = leases.held.clone();
     assert!(leases.renew(ONE, Timestamp(7)));
     leases.remove(&seen);
-    assert_eq!(leases.oldest(), Some(Timestamp(7)));
+    assert_eq!(leases.snapshots().min(), Some(Timestamp(7)));
 }
 
 #[test]

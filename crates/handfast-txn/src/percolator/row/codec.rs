@@ -7,7 +7,7 @@ use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentB
 use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
 
-use super::{Body, Key, Lock, Revision, Row, Timestamp, Version};
+use super::{Body, Key, Lock, LockHeading, Revision, Row, Timestamp, Version, due};
 
 /// The field that holds what the protocol keeps in a document.
 pub const FIELD: &str = "_hf";
@@ -34,7 +34,15 @@ impl Row {
             Body::Document(document) => document.iter().flatten().for_each(|(name, value)| stored.append(name, value)),
             Body::Deleted | Body::Cut => stored.append(cstr!("_id"), self.id.clone()),
         }
-        let Revision::At(revision) = self.revision else { return stored };
+        if let Some(hidden) = self.hidden() {
+            stored.append(cstr!("_hf"), hidden);
+        }
+        stored
+    }
+
+    /// What is kept in [`FIELD`] of the document; none if no transaction has written it.
+    pub(in crate::percolator) fn hidden(&self) -> Option<RawDocumentBuf> {
+        let Revision::At(revision) = self.revision else { return None };
         let mut hidden = rawdoc! { "v": number(revision) };
         append_version(&mut hidden, &self.visible, false);
         if let Some(lock) = &self.lock {
@@ -53,19 +61,68 @@ impl Row {
             let starts: RawArrayBuf = self.rolled_back.iter().map(|start| RawBson::Int64(number(start.0))).collect();
             hidden.append(cstr!("rb"), starts);
         }
-        stored.append(cstr!("_hf"), hidden);
-        stored
+        if let Some(due) = due(self) {
+            hidden.append(cstr!("d"), due.stored());
+        }
+        Some(hidden)
     }
 
-    /// Whether the store takes the row as it is.
+    /// Whether the store takes the row as it is: in the place of another one, which MongoDB asks more of than of a document that is
+    /// inserted.
     ///
     /// # Errors
-    /// `BSONObjectTooLarge` (10334), `Overflow` (15) for too many levels.
+    /// `BSONObjectTooLarge` (10334), `Overflow` (15) for too many levels, `DollarPrefixedFieldName` (52).
     pub fn check(&self) -> StoreResult<()> {
         let stored = self.to_document();
+        if let Some((name, _)) = stored.iter().flatten().find(|(name, _)| name.as_str().starts_with('$')) {
+            let text =
+                format!("a field of a document must not begin with '$' over a store of single documents: '{name}'");
+            return Err(StoreError::command(Code::DollarPrefixedFieldName, text));
+        }
         insertion::check_size(&stored)?;
         insertion::check_structure(&stored)
     }
+}
+
+impl LockHeading {
+    /// What a document must have of a row to be read as a heading.
+    pub(in crate::percolator) fn projection() -> RawDocumentBuf {
+        rawdoc! { "_hf.lock.s": 1, "_hf.lock.primary": 1, "_hf.lock.op": 1, "_hf.lock.ttl": 1 }
+    }
+
+    /// The `_id` of a row and the heading of its lock, if it has one.
+    ///
+    /// # Errors
+    /// `InternalError` (1) if the field is not what Handfast writes.
+    pub(in crate::percolator) fn from_document(document: &RawDocument) -> StoreResult<(RawBson, Option<Self>)> {
+        let id = RawBson::from(insertion::id(document)?);
+        let heading = read_heading(document).map_err(|why| damaged(&id, &why))?;
+        Ok((id, heading))
+    }
+}
+
+/// The start of the transaction that has locked a document, also if nothing else of its row can be read.
+pub(in crate::percolator) fn lock_start(document: &RawDocument) -> Option<Timestamp> {
+    let lock = document.get_document(FIELD).ok()?.get_document("lock").ok()?;
+    timestamp(lock, "s").ok()
+}
+
+fn read_heading(document: &RawDocument) -> Read<Option<LockHeading>> {
+    let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(None) };
+    let hidden = hidden.as_document().ok_or("it is no document")?;
+    let lock = hidden.get("lock").map_err(text)?;
+    lock.map(|lock| heading(lock.as_document().ok_or("the lock is no document")?)).transpose()
+}
+
+fn heading(lock: &RawDocument) -> Read<LockHeading> {
+    let deletes = match lock.get_str("op").map_err(text)? {
+        "put" => false,
+        "delete" => true,
+        other => return Err(format!("the lock is for '{other}'")),
+    };
+    let ttl = Duration::from_millis(u64::try_from(lock.get_i64("ttl").map_err(text)?).map_err(text)?);
+    let primary = lock.get("primary").map_err(text)?.ok_or("the lock names no primary")?;
+    Ok(LockHeading { start: timestamp(lock, "s")?, primary: key(primary)?, deletes, ttl })
 }
 
 fn append_version(into: &mut RawDocumentBuf, version: &Version, is_old: bool) {
@@ -155,14 +212,12 @@ fn lock(value: RawBsonRef<'_>) -> Read<Lock> {
     for entry in array(lock, "keys")?.into_iter().flatten() {
         keys.push(key(entry.map_err(text)?)?);
     }
-    let body = match lock.get_str("op").map_err(text)? {
-        "put" => Body::Document(lock.get_document("doc").map_err(text)?.to_owned()),
-        "delete" => Body::Deleted,
-        other => return Err(format!("the lock is for '{other}'")),
+    let LockHeading { start, primary, deletes, ttl } = heading(lock)?;
+    let body = match deletes {
+        false => Body::Document(lock.get_document("doc").map_err(text)?.to_owned()),
+        true => Body::Deleted,
     };
-    let ttl = Duration::from_millis(u64::try_from(lock.get_i64("ttl").map_err(text)?).map_err(text)?);
-    let primary = lock.get("primary").map_err(text)?.ok_or("the lock names no primary")?;
-    Ok(Lock { start: timestamp(lock, "s")?, primary: key(primary)?, keys, body, ttl })
+    Ok(Lock { start, primary, keys, body, ttl })
 }
 
 fn key(value: RawBsonRef<'_>) -> Read<Key> {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bson::RawDocumentBuf;
+use bson::{RawBson, RawDocumentBuf};
+use handfast_store::Namespace;
 
 use super::{
     Body, Key, Lock, RECORDS_MAX, Revision, Row, SafePoint, Timestamp, VERSION_BYTES_MAX, VERSIONS_MAX, Version,
@@ -150,17 +151,50 @@ pub enum StillOpen {
 }
 
 /// Rolls the primary back, with a record, if the transaction of a lock that was found, there or on another row, is
-/// abandoned at this time of the oracle.
+/// abandoned at this time of the oracle. Where no lock fits in either, there is nothing to keep from locking the row.
 ///
 /// # Errors
 /// See [`StillOpen`].
 pub fn give_up(primary: &Row, found: &Lock, now: Timestamp) -> Result<Step, StillOpen> {
     let lock = primary.lock.as_ref().filter(|lock| lock.start == found.start).unwrap_or(found);
-    let is_undecided = matches!(status_of(primary, found.start), Status::Locked | Status::Unheard);
-    if is_undecided && !lock.is_expired(now) {
+    let status = status_of(primary, found.start);
+    if matches!(status, Status::Locked | Status::Unheard) && !lock.is_expired(now) {
         return Err(StillOpen::Alive);
     }
-    rollback(primary, found.start, true).map_err(StillOpen::Committed)
+    let step = rollback(primary, found.start, true).map_err(StillOpen::Committed)?;
+    Ok(match (status, step) {
+        // In the place of a lock a record always fits.
+        (Status::Unheard, Step::Change(recorded)) => fitted(primary, recorded),
+        (_, step) => step,
+    })
+}
+
+/// A row with a record of a rollback, as the store takes it: without the history if that has to make room. Where a record does
+/// not fit because no transaction can lock the row, ever, none is needed.
+fn fitted(row: &Row, recorded: Row) -> Step {
+    if recorded.check().is_ok() {
+        return Step::Change(recorded);
+    }
+    let mut without_history = recorded.clone();
+    without_history.old.retain_mut(|version| {
+        version.body = Body::Cut;
+        version.decides
+    });
+    match without_history.check().is_ok() {
+        true => Step::Change(without_history),
+        false if can_be_locked(row) => Step::Change(recorded),
+        false => Step::Done,
+    }
+}
+
+/// Whether a lock fits into a row, as it is or as it is to be when it has forgotten all it can: the smallest one that there is.
+/// Until somebody has locked the row, its document does not change.
+fn can_be_locked(row: &Row) -> bool {
+    let Ok(namespace) = Namespace::new("a", "b") else { return true };
+    let (start, primary) = (Timestamp::default(), Key { namespace, id: RawBson::MinKey });
+    let smallest = Lock { start, primary, keys: Vec::new(), body: Body::Deleted, ttl: Duration::ZERO };
+    let (old, rolled_back) = (Vec::new(), Vec::new());
+    Row { lock: Some(smallest), old, rolled_back, ..row.clone() }.next(start).check().is_ok()
 }
 
 /// Lets a transaction's lock live longer.
@@ -276,6 +310,25 @@ pub fn collect(row: &Row, safe: SafePoint) -> Collected {
         return Collected::Nothing;
     }
     if left == *row { Collected::Same } else { Collected::Change(left.next(safe.messages)) }
+}
+
+/// The safe point from which on [`collect`] may find something to forget in a row, if ever: what a cleaner looks rows up by.
+/// Never later than when it does. A row of which all is forgotten that can be up to a safe point is due above that, or not
+/// at all.
+pub fn due(row: &Row) -> Option<Timestamp> {
+    let after = |at: u64| Timestamp(at.saturating_add(1));
+    // The oldest version goes when the one that came after it is old enough; what was cut, when it is so itself.
+    let oldest = row.old.last().filter(|oldest| oldest.body == Body::Cut).map(|oldest| oldest.commit);
+    let before_it = row.old.len().checked_sub(1).and_then(|place| row.versions().nth(place));
+    let history = oldest.or(before_it.map(|version| version.commit));
+    let evidence = row.rolled_back.iter().min().map(|start| after(start.0));
+    let all = match (&row.visible.body, row.revision) {
+        (Body::Deleted, Revision::At(revision)) if row.old.is_empty() && row.rolled_back.is_empty() => {
+            Some(row.visible.commit.max(after(revision)))
+        }
+        _ => None,
+    };
+    [history, evidence, all].into_iter().flatten().min()
 }
 
 impl Key {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_store::Namespace;
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 
 use super::*;
 
@@ -71,10 +72,10 @@ fn rows_are_stored_as_the_specification_lays_them_out() {
     assert_eq!(locked(), rawdoc! { "_id": "Bob", "balance": 10_i64, "_hf": hidden });
 
     let before = rawdoc! { "c": 5_i64, "s": 4_i64, "doc": bob(10) };
-    let hidden = rawdoc! { "v": 3_i64, "c": 8_i64, "s": 7_i64, "p": true, "old": [before] };
+    let hidden = rawdoc! { "v": 3_i64, "c": 8_i64, "s": 7_i64, "p": true, "old": [before], "d": 8_i64 };
     assert_eq!(moved(), rawdoc! { "_id": "Bob", "balance": 3_i64, "_hf": hidden });
 
-    let hidden = rawdoc! { "v": 3_i64, "c": 5_i64, "s": 4_i64, "rb": [7_i64] };
+    let hidden = rawdoc! { "v": 3_i64, "c": 5_i64, "s": 4_i64, "rb": [7_i64], "d": 8_i64 };
     assert_eq!(given_up(), rawdoc! { "_id": "Bob", "balance": 10_i64, "_hf": hidden });
 }
 
@@ -85,7 +86,7 @@ fn a_row_that_is_made_begins_at_its_maker_s_start() {
     let Ok(Step::Change(made)) = prewrite(&row(bob(10)), &put(7, 3)) else { panic!() };
     assert_eq!(made.revision, Revision::At(7));
     let Ok(Step::Change(noted)) = rollback(&missing(), Timestamp(7), true) else { panic!() };
-    let hidden = rawdoc! { "v": 7_i64, "c": 0_i64, "s": 0_i64, "del": true, "rb": [7_i64] };
+    let hidden = rawdoc! { "v": 7_i64, "c": 0_i64, "s": 0_i64, "del": true, "rb": [7_i64], "d": 8_i64 };
     assert_eq!(noted.to_document(), rawdoc! { "_id": "Bob", "_hf": hidden });
 }
 
@@ -160,6 +161,49 @@ fn abandoned_transactions() {
         check(moved(), now, Err(StillOpen::Committed(Timestamp(8))));
         check(given_up(), now, Ok(false));
     }
+}
+
+/// A row whose document leaves so many bytes of what the store takes, with what is hidden in it.
+fn row_with_room(room: usize, hidden: &RawDocumentBuf) -> Row {
+    let of = |length: usize| rawdoc! { "_id": "Bob", "text": "x".repeat(length), "_hf": hidden.clone() };
+    let (max, least) = (handfast_store::insertion::DOCUMENT_BYTES_MAX, of(0).as_bytes().len());
+    row(of(max - least - room))
+}
+
+/// Beside a document that nearly is all that the store takes.
+#[test]
+fn rollbacks_where_there_is_little_room() {
+    let later = Timestamp(Timestamp(7).plus(TTL).0 + 1);
+    let given_up = |row: &Row| give_up(row, &put(7, 9), later).unwrap();
+    let hidden = rawdoc! { "v": 1_i64, "c": 5_i64, "s": 4_i64 };
+    // For a record and a lock; for a record; for none, so that there is none for a lock.
+    for (room, is_recorded) in [(1000, true), (31, true), (30, false), (0, false)] {
+        let row = row_with_room(room, &hidden);
+        match given_up(&row) {
+            Step::Change(next) => {
+                next.check().unwrap();
+                assert_eq!(status_of(&next, Timestamp(7)), Status::RolledBack);
+                assert!(is_recorded, "{room}");
+            }
+            Step::Done => {
+                let Ok(Step::Change(locked)) = prewrite(&row, &Lock { body: Body::Deleted, ..put(7, 9) }) else {
+                    panic!()
+                };
+                locked.check().unwrap_err();
+                assert!(!is_recorded, "{room}");
+            }
+        }
+    }
+    // What is kept for readers has to make room; what others may ask for stays.
+    let old = rawdoc! { "c": 5_i64, "s": 4_i64, "p": true, "doc": bob(10) };
+    let older = rawdoc! { "c": 3_i64, "s": 2_i64, "doc": bob(8) };
+    let hidden = rawdoc! { "v": 1_i64, "c": 6_i64, "s": 5_i64, "old": [old, older], "d": 6_i64 };
+    let Step::Change(next) = given_up(&row_with_room(0, &hidden)) else { panic!() };
+    next.check().unwrap();
+    assert_eq!(status_of(&next, Timestamp(4)), Status::Committed(Timestamp(5)));
+    assert_eq!((read_at(&next, Timestamp(5)), read_at(&next, Timestamp(4))), (Seen::TooOld, Seen::TooOld));
+    // A document that no commit could put back in its place.
+    assert_eq!(given_up(&row(rawdoc! { "_id": "Bob", "$to": "Joe" })), Step::Done);
 }
 
 #[test]
@@ -349,6 +393,22 @@ fn a_tombstone_goes_when_nobody_can_need_it() {
     assert_eq!(collect(&noted, Timestamp(31).into()), Collected::Nothing);
 }
 
+/// However many versions there are, cut ones among them, tombstones and records.
+#[test]
+fn a_row_is_due_when_it_has_something_to_forget() {
+    for count in [1, 2, 3, 10, 30] {
+        let many = after_commits(missing(), (1..=count).map(|number| 10 * number), &nobody);
+        check_due(&many).unwrap();
+        let lock = Lock { body: Body::Deleted, ..put(1_000, 0) };
+        let Ok(Step::Change(locked)) = prewrite(&many, &lock) else { panic!() };
+        let Ok(Step::Change(gone)) = commit(&locked, Timestamp(1_000), Timestamp(1_001), &nobody) else { panic!() };
+        check_due(&gone).unwrap();
+        let Ok(Step::Change(given_up)) = rollback(&gone, Timestamp(5), true) else { panic!() };
+        check_due(&given_up).unwrap();
+    }
+    assert_eq!((due(&row(committed())), due(&missing())), (None, None));
+}
+
 /// A step that somebody tries on a row.
 #[derive(Clone, Copy, Debug)]
 enum Try {
@@ -369,6 +429,25 @@ fn tries() -> impl Strategy<Value = Vec<Try>> {
         1 => any::<bool>().prop_map(Try::Collect),
     ];
     proptest::collection::vec(one, 1..60)
+}
+
+/// A row is found by cleaners before it has something to forget, and not again and again when it has not.
+fn check_due(row: &Row) -> Result<(), TestCaseError> {
+    let is_due = |row: &Row, safe: Timestamp| due(row).is_some_and(|due| due <= safe);
+    let Revision::At(revision) = row.revision else { return Ok(()) };
+    let commits = row.versions().map(|version| version.commit.0);
+    for at in commits.chain(row.rolled_back.iter().map(|start| start.0)).chain([revision]) {
+        for safe in [at.saturating_sub(1), at, at + 1].map(Timestamp) {
+            match collect(row, safe.into()) {
+                Collected::Same => prop_assert!(row.lock.is_some() || !is_due(row, safe)),
+                Collected::Change(left) => {
+                    prop_assert!(is_due(row, safe) && (row.lock.is_some() || !is_due(&left, safe)));
+                }
+                Collected::Nothing => prop_assert!(is_due(row, safe)),
+            }
+        }
+    }
+    Ok(())
 }
 
 proptest! {
@@ -417,6 +496,7 @@ proptest! {
             prop_assert!(!matches!(before, Revision::At(before) if before >= after));
             prop_assert_eq!(&row(next.to_document()), &next);
             current = next;
+            check_due(&current)?;
             for (of, before) in decided.iter_mut().enumerate() {
                 let status = status_of(&current, start(of));
                 if start(of) >= safe && matches!(before, Status::Committed(_) | Status::RolledBack) {

@@ -1,0 +1,62 @@
+//! What clients leave behind on a server, by its own count.
+//!
+//! Sessions come last: a client that goes without a word leaves its own to the server, which keeps them for half an hour. But each must
+//! be one that can end: so all are told to.
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mongodb::run_admin_command;
+
+use crate::support::wait_until;
+
+/// How long what nobody ended may take until it ends by itself: the lifetime of a transaction or a snapshot is a minute, and
+/// some seconds until somebody looks.
+const SECONDS_MAX: u64 = 90;
+
+/// What is open on a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Leftovers {
+    transactions: i64,
+    snapshots: i64,
+    cursors: i64,
+    /// That of the question is one of them.
+    sessions: i64,
+    /// Records of outcomes and of retryable writes stay for a day; those that are older are looked for at the start, and
+    /// again each hour.
+    reaper_jobs: i64,
+}
+
+/// Waits until nothing is open on the server, and fails if something stays.
+pub(crate) fn must_be_none(uri: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let ask = || {
+        let status = runtime.block_on(run_admin_command(uri, rawdoc! { "serverStatus": 1 }));
+        Leftovers::of(&status.expect("the server tells what it counts"))
+    };
+    let is_clean = wait_until(SECONDS_MAX, || {
+        let left = ask();
+        (left.transactions, left.snapshots, left.cursors) == (0, 0, 0) && left.reaper_jobs > 0
+    });
+    assert!(is_clean, "left behind: {:?}", ask());
+    let ended = runtime.block_on(run_admin_command(uri, rawdoc! { "killAllSessions": [] }));
+    ended.expect("the server ends sessions");
+    assert!(ask().sessions <= 1, "sessions do not end: {:?}", ask());
+}
+
+impl Leftovers {
+    fn of(status: &RawDocumentBuf) -> Self {
+        let number = |path: &[&str], field: &str| {
+            let mut section: &RawDocument = status;
+            for name in path {
+                section = section.get_document(name).expect("a section of serverStatus");
+            }
+            section.get_i64(field).expect("a count of serverStatus")
+        };
+        Leftovers {
+            transactions: number(&["transactions"], "currentOpen"),
+            snapshots: number(&["transactions"], "currentSnapshots"),
+            cursors: number(&["metrics", "cursor", "open"], "total"),
+            sessions: number(&["logicalSessionRecordCache"], "activeSessionsCount"),
+            reaper_jobs: number(&["logicalSessionRecordCache"], "transactionReaperJobCount"),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The store dies in the middle of transfers, stays away, and comes back: what the library's clients say of it is true.
+//!
+//! ```text
+//! store     serve ─── SIGKILL ........ serve ─── SIGKILL ....................... serve
+//! clients   transfer, transfer, error, error, transfer, transfer, error, error, error, transfer, .. settle, audit
+//! ```
+//!
+//! The clients are never started again. Each of their transfers was acknowledged, refused for certain, or unknown; once the store
+//! is back, those are asked for by their ids. Every account must then hold what it had, and all of what was acknowledged or
+//! found committed, and nothing else. `HANDFAST_OUTAGE_SECONDS` says how long the store stays away (default 10, 60 in continuous
+//! integration).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bson::rawdoc;
+use handfast::mongodb::{ConnectOptions, connect};
+use handfast::{Database, Error, Namespace, Outcome, PercolatorOptions, Sources, StoreExt, TransactionId};
+use handfast_store::{Find, Random, SeededRandom};
+use handfast_txn::Percolator;
+
+use crate::support::{Scratch, Serve, handfast};
+
+const ACCOUNTS: i32 = 24;
+const MONEY: i64 = 1000;
+/// Clients at once: enough that at a kill some are just at their commit.
+const CLIENTS: u64 = 16;
+/// Before the long outage come short ones, until so many outcomes are unknown: a client must just be at its commit.
+const UNKNOWN_MIN: u64 = 2;
+const SHORT_OUTAGES_MAX: u32 = 30;
+const SHORT_OUTAGE_SECONDS: u64 = 1;
+/// Transfers that are to succeed between two outages, all clients together.
+const TRANSFERS_BETWEEN: u64 = 60;
+/// How long it may take until they have, on a busy machine.
+const RECOVERY_MAX: Duration = Duration::from_secs(60);
+/// After a failure, until the next try.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Money moved from an account to another one.
+type Moved = (i32, i32, i64);
+
+/// What a client knows at the end.
+#[derive(Default)]
+struct Knowledge {
+    done: Vec<Moved>,
+    unknown: Vec<(TransactionId, Moved)>,
+    /// For certain not applied.
+    refused: u64,
+    /// Sums of all accounts that were read in one transaction.
+    sums: u64,
+}
+
+struct Bank {
+    database: Database,
+    accounts: Namespace,
+    done: AtomicU64,
+    unknown: AtomicU64,
+    is_over: AtomicBool,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transfers_are_right_although_the_store_was_gone() -> Result<()> {
+    let scratch = Scratch::new("outage")?;
+    let mut store = start(&scratch, "127.0.0.1:0")?;
+    let address = store.address()?;
+    let uri = format!("mongodb://{address}/?serverSelectionTimeoutMS=500");
+    let database = Database::connect_with(&uri, Sources::system()?, ConnectOptions::default(), options()).await?;
+    let accounts = Namespace::new("bank", "accounts")?;
+    for id in 0..ACCOUNTS {
+        database.insert_one(&accounts, rawdoc! { "_id": id, "balance": MONEY }).await?;
+    }
+    let (done, unknown, is_over) = Default::default();
+    let bank = Arc::new(Bank { database, accounts, done, unknown, is_over });
+    let clients: Vec<_> = (0..CLIENTS).map(|seed| tokio::spawn(client(Arc::clone(&bank), seed))).collect();
+    let seconds = std::env::var("HANDFAST_OUTAGE_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(10);
+    for number in 0.. {
+        progress(&bank).await?;
+        let is_last = bank.unknown.load(Ordering::Relaxed) >= UNKNOWN_MIN || number == SHORT_OUTAGES_MAX;
+        store.signal("KILL")?;
+        store.wait()?;
+        tokio::time::sleep(Duration::from_secs(if is_last { seconds } else { SHORT_OUTAGE_SECONDS })).await;
+        store = start(&scratch, &address)?;
+        if is_last {
+            break;
+        }
+    }
+    progress(&bank).await?;
+    bank.is_over.store(true, Ordering::Relaxed);
+    let mut expected: BTreeMap<i32, i64> = (0..ACCOUNTS).map(|id| (id, MONEY)).collect();
+    let (mut done, mut refused, mut sums, mut settled) = (0, 0, 0, [0, 0]);
+    for client in clients {
+        let knowledge = client.await??;
+        (done, refused, sums) = (done + knowledge.done.len(), refused + knowledge.refused, sums + knowledge.sums);
+        for moved in knowledge.done {
+            book(&mut expected, moved);
+        }
+        for (id, moved) in knowledge.unknown {
+            match bank.database.outcome(id).await? {
+                Outcome::Committed(_) => {
+                    settled[0] += 1;
+                    book(&mut expected, moved);
+                }
+                Outcome::RolledBack => settled[1] += 1,
+                Outcome::Forgotten => anyhow::bail!("nobody knows any more what became of {id}"),
+            }
+        }
+    }
+    println!("{done} done, {refused} refused, {sums} sums; unknown: {} committed, {} not", settled[0], settled[1]);
+    let found = bank.database.find_all(Find::new(bank.accounts.clone(), rawdoc! {})).await?;
+    let found: BTreeMap<i32, i64> = found
+        .iter()
+        .map(|account| Ok((account.get_i32("_id")?, account.get_i64("balance")?)))
+        .collect::<Result<_>>()?;
+    ensure!(found == expected, "the accounts hold {found:?} instead of {expected:?}");
+    ensure!(settled[0] + settled[1] > 0 && refused > 0 && sums > 0, "too little went wrong, or right");
+    nothing_is_left(&uri, &bank).await
+}
+
+/// Locks that live so long are soon nobody's, and long enough for a busy machine.
+fn options() -> PercolatorOptions {
+    PercolatorOptions { lock_ttl: Duration::from_secs(1), ..PercolatorOptions::default() }
+}
+
+fn start(scratch: &Scratch, address: &str) -> Result<Serve> {
+    Serve::start(&mut handfast(scratch, &["serve", "--data", "data", "--listen", address]))
+}
+
+/// Waits until so many more transfers have succeeded.
+async fn progress(bank: &Bank) -> Result<()> {
+    let wanted = bank.done.load(Ordering::Relaxed) + TRANSFERS_BETWEEN;
+    let reached = async {
+        while bank.done.load(Ordering::Relaxed) < wanted {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(RECOVERY_MAX, reached).await.context("the clients do not recover")
+}
+
+/// Moves money until it is over; every fourth client only looks at all of it.
+async fn client(bank: Arc<Bank>, seed: u64) -> Result<Knowledge> {
+    let random = SeededRandom::new(seed);
+    let mut knowledge = Knowledge::default();
+    while !bank.is_over.load(Ordering::Relaxed) {
+        if seed.is_multiple_of(4) {
+            // What an outage interrupts shows nothing.
+            let Ok(sum) = sum(&bank).await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            ensure!(sum == i64::from(ACCOUNTS) * MONEY, "all accounts together held {sum} at one moment");
+            knowledge.sums += 1;
+            continue;
+        }
+        let (from, to) = pair(random.next_u64());
+        let moved = (from, to, 1 + (random.next_u64() % 9) as i64);
+        match transfer(&bank, moved, seed.is_multiple_of(2)).await {
+            Ok(()) => {
+                knowledge.done.push(moved);
+                bank.done.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Error::CommitUnknown { id, .. }) => {
+                knowledge.unknown.push((id, moved));
+                bank.unknown.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Error::Conflict(_) | Error::Store(_)) => {
+                knowledge.refused += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    Ok(knowledge)
+}
+
+fn pair(chance: u64) -> (i32, i32) {
+    let accounts = ACCOUNTS as u64;
+    let (from, step) = (chance % accounts, 1 + (chance >> 32) % (accounts - 1));
+    (from as i32, ((from + step) % accounts) as i32)
+}
+
+async fn transfer(bank: &Bank, (from, to, amount): Moved, is_named: bool) -> handfast::Result<()> {
+    let tx = bank.database.begin().await?;
+    if is_named {
+        // Whoever asks before the commit leaves a record of its own.
+        tx.id();
+    }
+    for (id, change) in [(from, -amount), (to, amount)] {
+        tx.update_one(&bank.accounts, rawdoc! { "_id": id }, rawdoc! { "$inc": { "balance": change } }).await?;
+    }
+    tx.commit().await.map(drop)
+}
+
+async fn sum(bank: &Bank) -> Result<i64> {
+    let tx = bank.database.begin().await?;
+    let accounts = tx.find_all(Find::new(bank.accounts.clone(), rawdoc! {})).await?;
+    ensure!(accounts.len() == ACCOUNTS as usize, "{} accounts", accounts.len());
+    accounts.iter().map(|account| Ok(account.get_i64("balance")?)).sum()
+}
+
+fn book(balances: &mut BTreeMap<i32, i64>, (from, to, amount): Moved) {
+    *balances.entry(from).or_default() -= amount;
+    *balances.entry(to).or_default() += amount;
+}
+
+/// No lock, once those of what was interrupted count as abandoned and somebody has looked.
+async fn nothing_is_left(uri: &str, bank: &Bank) -> Result<()> {
+    let sources = Sources::system()?;
+    let store = connect(uri, sources.clone(), ConnectOptions::default()).await?.store;
+    tokio::time::sleep(options().lock_ttl).await;
+    let operator = Percolator::new(store, sources, options())?;
+    let cleaned = operator.clean().await?;
+    let (locks, open) = (operator.count_locks().await?, bank.database.counts().open());
+    ensure!(locks == 0 && open == 0, "{locks} locks and {open} transactions are left after {cleaned:?}");
+    Ok(())
+}

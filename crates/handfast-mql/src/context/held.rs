@@ -1,0 +1,89 @@
+//! What the stages of all queries hold, counted together.
+//!
+//! Each stage has a bound of its own, and many small requests can open many stages: a sorted cursor that nobody reads on
+//! from holds its documents for as long as it is open. So there is one more bound for all of them. What a stage takes into
+//! memory it counts as it grows, and gives back as it hands it out, or when it is dropped, for whatever reason.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Context;
+use crate::{Code, Error, Result};
+
+/// The bound that the stages of all queries share. Copies are one bound; the default one lets everything pass.
+#[derive(Clone, Debug)]
+pub struct StageTotal(Arc<Total>);
+
+#[derive(Debug)]
+struct Total {
+    held: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl StageTotal {
+    /// A bound of so many bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        StageTotal(Arc::new(Total { held: AtomicUsize::new(0), bytes_max }))
+    }
+
+    /// The bytes that are held now.
+    pub fn held(&self) -> usize {
+        self.0.held.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for StageTotal {
+    fn default() -> Self {
+        StageTotal::new(usize::MAX)
+    }
+}
+
+/// One stage's part; it is given back when this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    total: StageTotal,
+    bytes: usize,
+}
+
+impl Held {
+    /// Nothing yet.
+    pub fn new(context: &Context) -> Self {
+        Held { total: context.stage_total.clone(), bytes: 0 }
+    }
+
+    /// This part, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Counts more.
+    ///
+    /// # Errors
+    /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if all together would be too much; then nothing is counted.
+    pub fn grow(&mut self, bytes: usize) -> Result<()> {
+        let Total { held, bytes_max } = &*self.total.0;
+        let grown = |held: usize| held.checked_add(bytes).filter(|sum| sum <= bytes_max);
+        if held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
+            let message = format!(
+                "the sorts, groups and other stages of all queries would hold more than {bytes_max} bytes together: close \
+                 cursors, sort by an index, ask for less, or raise `stage-bytes-total`"
+            );
+            return Err(Error::new(Code::QueryExceededMemoryLimitNoDiskUseAllowed, message));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Counts less.
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.total.0.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}

@@ -1,0 +1,258 @@
+//! How jobs are claimed: one, or several with a few requests.
+
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{Bson, Document, doc};
+
+use super::passed::Passed;
+use super::{Job, JobQueue, JobState, requests};
+use crate::metrics::{self, Event, Span};
+use crate::steps::is_duplicate_of;
+use crate::{Error, Result};
+
+/// Candidates that a claim in an ordered queue looks at with one request.
+const CANDIDATES: u32 = 16;
+/// How often several jobs are looked for that others take meanwhile.
+const RACES_MAX: u32 = 16;
+
+/// What became of a candidate.
+enum Candidate {
+    Claimed(Box<Job>),
+    /// It cannot be claimed now.
+    Passed,
+    /// Somebody else has it.
+    Taken,
+    /// No job may begin now.
+    TooFast,
+}
+
+/// What one call may claim.
+struct Turn {
+    slot: Option<u32>,
+    /// It was counted by the rate, or needs not be.
+    counted: bool,
+}
+
+/// Which undone job is the first of an order.
+enum First {
+    Itself,
+    /// Another document, by its id if it is a job's.
+    Other(Option<ObjectId>),
+}
+
+impl JobQueue {
+    /// Takes the job that is first: by priority, then by its time, then by its age. Nobody else has it until the lease is
+    /// over. [`Worker`](super::Worker) does this and all that follows; this is for programs with workers of their own.
+    ///
+    /// # Errors
+    /// Those of the store. A job may have been claimed; it comes back after the lease.
+    ///
+    /// # Cancellation
+    /// As after an error.
+    pub async fn claim(&self, worker: &str, kinds: &[String]) -> Result<Option<Job>> {
+        let due = requests::due(self.fields(), kinds, self.now());
+        let mut turn = Turn { slot: None, counted: self.options.limits.rate.is_none() };
+        let Some(slots) = self.free_slots().await? else { return self.claim_in(worker, &due, &mut turn).await };
+        for slot in slots {
+            turn.slot = slot;
+            match self.claim_in(worker, &due, &mut turn).await {
+                // Somebody else has taken the slot.
+                Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().slot) => {}
+                claimed => return claimed,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts the job that is about to be claimed, once in a turn: who finds nothing to do, or keys that wait, is not counted.
+    async fn may_begin(&self, turn: &mut Turn) -> Result<bool> {
+        turn.counted = turn.counted || self.count_begun().await?;
+        Ok(turn.counted)
+    }
+
+    /// In the slot of the turn, if there are any.
+    async fn claim_in(&self, worker: &str, due: &Document, turn: &mut Turn) -> Result<Option<Job>> {
+        if !self.options.ordered {
+            if !turn.counted {
+                let any = self.jobs.find(due, &requests::claim_order(self.fields()), 1).await?;
+                if any.is_empty() || !self.may_begin(turn).await? {
+                    return Ok(None);
+                }
+            }
+            return self.claim_first(worker, due, (None, turn.slot)).await;
+        }
+        let (order, mut passed, mut races) = (requests::claim_order(self.fields()), Passed::default(), 0);
+        while races < RACES_MAX {
+            let (filter, skip) = passed.filter(self.fields(), due);
+            let candidates = self.jobs.find_after(skip, &filter, &order, CANDIDATES).await?;
+            let mut taken = 0;
+            for candidate in &candidates {
+                match self.claim_candidate(worker, due, candidate, (turn, &mut passed)).await? {
+                    Candidate::Claimed(job) => return Ok(Some(*job)),
+                    Candidate::TooFast => return Ok(None),
+                    Candidate::Passed => {}
+                    Candidate::Taken => taken += 1,
+                }
+            }
+            if candidates.len() < CANDIDATES as usize {
+                break;
+            }
+            races += u32::from(taken == candidates.len());
+        }
+        Ok(None)
+    }
+
+    /// Takes this job if it is the first of its key.
+    async fn claim_candidate(
+        &self,
+        worker: &str,
+        due: &Document,
+        candidate: &Document,
+        (turn, passed): (&mut Turn, &mut Passed),
+    ) -> Result<Candidate> {
+        let candidate = match self.read(candidate) {
+            Ok(candidate) => candidate,
+            Err(error) => {
+                let waiting = doc! { &self.fields().state: JobState::Todo.name() };
+                self.set_aside(candidate, waiting, &error).await?;
+                return Ok(Candidate::Taken);
+            }
+        };
+        if passed.contains(&candidate) {
+            return Ok(Candidate::Passed);
+        }
+        match self.first_of_its_order(&candidate).await? {
+            First::Itself => {}
+            First::Other(first) => {
+                passed.add(&candidate, first);
+                return Ok(Candidate::Passed);
+            }
+        }
+        if !self.may_begin(turn).await? {
+            return Ok(Candidate::TooFast);
+        }
+        let mut filter = due.clone();
+        filter.insert("_id", candidate.id);
+        match self.claim_first(worker, &filter, (candidate.order.as_deref(), turn.slot)).await {
+            Ok(Some(job)) => Ok(Candidate::Claimed(Box::new(job))),
+            Ok(None) => Ok(Candidate::Taken),
+            // Somebody else has another one of its order.
+            Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().running) => {
+                passed.add(&candidate, None);
+                Ok(Candidate::Passed)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes several jobs, at most `count`, with three requests; one after the other in a queue with an order or limits. It may be
+    /// fewer than there are, if others claim at the same moment; none only if none is due, or others are faster again and again.
+    ///
+    /// # Errors
+    /// As [`JobQueue::claim`]. Some jobs may have been claimed; they come back after the lease.
+    pub async fn claim_many(&self, worker: &str, kinds: &[String], count: u32) -> Result<Vec<Job>> {
+        if self.options.ordered || self.options.limits.any() {
+            return self.claim_one_by_one(worker, kinds, count).await;
+        }
+        let (fields, due) = (self.fields(), requests::due(self.fields(), kinds, self.now()));
+        let order = requests::claim_order(fields);
+        for _ in 0..RACES_MAX {
+            let first = self.jobs.find(&due, &order, count).await?;
+            let ids: Vec<_> = first.iter().filter_map(|job| job.get("_id").cloned()).collect();
+            if ids.is_empty() {
+                break;
+            }
+            // The claim that they share is as good as one of its own: later writes match on the `_id`, too.
+            let claim = self.sources.ids.object_id();
+            let still_due = doc! { "$and": [{ "_id": { "$in": ids.clone() } }, due.clone()] };
+            self.jobs.update_many(&still_due, &requests::claim(fields, worker, claim, (None, None))).await?;
+            let mut ours = self.claimed_by(claim);
+            ours.insert("_id", doc! { "$in": ids });
+            let claimed = self.jobs.find(&ours, &order, count).await?;
+            let mut jobs = Vec::new();
+            for document in &claimed {
+                jobs.extend(self.read_claimed(document, claim).await?);
+            }
+            if !jobs.is_empty() {
+                return Ok(jobs);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    async fn claim_one_by_one(&self, worker: &str, kinds: &[String], count: u32) -> Result<Vec<Job>> {
+        let mut claimed = Vec::new();
+        for _ in 0..count {
+            match self.claim(worker, kinds).await? {
+                Some(job) => claimed.push(job),
+                None => break,
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn claim_first(
+        &self,
+        worker: &str,
+        filter: &Document,
+        place: (Option<&str>, Option<u32>),
+    ) -> Result<Option<Job>> {
+        for _ in 0..RACES_MAX {
+            let claim = self.sources.ids.object_id();
+            let update = requests::claim(self.fields(), worker, claim, place);
+            let sort = requests::claim_order(self.fields());
+            // If the first attempt was carried out, the second would claim another job.
+            let claimed = self.jobs.find_first_and_update((filter, &sort), &update, &self.claimed_by(claim)).await?;
+            let Some(claimed) = claimed else { break };
+            if let Some(job) = self.read_claimed(&claimed, claim).await? {
+                return Ok(Some(job));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A job that cannot be read is a dead letter from now on: left with its worker it would come back after each lease, and left where it
+    /// was it would be claimed again at once. Says whether it was still as the filter says.
+    pub(super) async fn set_aside(&self, document: &Document, mut filter: Document, error: &Error) -> Result<bool> {
+        filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
+        let given_up = self.jobs.update_one(&filter, &requests::unreadable(self.fields(), &error.to_string())).await?;
+        if given_up {
+            tracing::warn!(%error, "a job that cannot be read is given up");
+            self.count(Event::JobDead, 1);
+        }
+        Ok(given_up)
+    }
+
+    /// None if it cannot be read.
+    async fn read_claimed(&self, document: &Document, claim: ObjectId) -> Result<Option<Job>> {
+        let job = match self.read(document) {
+            Ok(job) => job,
+            Err(error) => {
+                self.set_aside(document, self.claimed_by(claim), &error).await?;
+                return Ok(None);
+            }
+        };
+        let waited_millis = self.now().timestamp_millis().saturating_sub(job.run_at.timestamp_millis());
+        let waited = Duration::from_millis(u64::try_from(waited_millis).unwrap_or(0));
+        metrics::took(Span::JobWait, self.jobs.namespace(), waited);
+        self.count(Event::JobClaimed, 1);
+        Ok(Some(job))
+    }
+
+    fn claimed_by(&self, claim: ObjectId) -> Document {
+        doc! {
+            &self.fields().state: JobState::Processing.name(),
+            self.fields().of_worker(&self.fields().claim): claim,
+        }
+    }
+
+    async fn first_of_its_order(&self, job: &Job) -> Result<First> {
+        let Some(order) = &job.order else { return Ok(First::Itself) };
+        let fields = self.fields();
+        let found = self.jobs.find(&requests::undone_in(fields, order), &doc! { &fields.ts: 1, "_id": 1 }, 1).await?;
+        let Some(first) = found.first() else { return Ok(First::Itself) };
+        let id = first.get_object_id("_id").ok();
+        Ok(if id == Some(job.id) { First::Itself } else { First::Other(id) })
+    }
+}

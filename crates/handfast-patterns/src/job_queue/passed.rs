@@ -1,0 +1,55 @@
+//! What a claim in an ordered queue has passed over, so that it can look behind it.
+//!
+//! ```text
+//! due, in the order of claims     a2 a3 a4 ..  a1  b1      a1 is the first of its key, and perhaps not due
+//! keys {a}, firsts {a1}           ->           a1  b1      what the next look finds
+//! ```
+
+use std::collections::BTreeSet;
+
+use bson::oid::ObjectId;
+use bson::{Document, doc};
+
+use super::{Job, JobFields};
+
+/// Keys that a claim keeps in mind: what its filter may grow by. Jobs of other keys are skipped one by one.
+const KEYS_MAX: usize = 256;
+
+/// Candidates that cannot be claimed now.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    keys: BTreeSet<String>,
+    /// First jobs of these keys, which are claimed at their own place.
+    firsts: BTreeSet<ObjectId>,
+    /// Candidates that the filter still lets through.
+    skip: u64,
+}
+
+impl Passed {
+    /// Those due that were not passed over; so many of them, the first ones, were.
+    pub(super) fn filter(&self, fields: &JobFields, due: &Document) -> (Document, u64) {
+        let mut filter = due.clone();
+        if !self.keys.is_empty() {
+            let keys: Vec<_> = self.keys.iter().collect();
+            let firsts: Vec<_> = self.firsts.iter().copied().collect();
+            filter.insert("$or", [doc! { &fields.order: { "$nin": keys } }, doc! { "_id": { "$in": firsts } }]);
+        }
+        (filter, self.skip)
+    }
+
+    pub(super) fn contains(&self, job: &Job) -> bool {
+        job.order.as_ref().is_some_and(|key| self.keys.contains(key)) && !self.firsts.contains(&job.id)
+    }
+
+    /// No job of this one's key can be claimed, but perhaps the first of it.
+    pub(super) fn add(&mut self, job: &Job, first: Option<ObjectId>) {
+        self.firsts.remove(&job.id);
+        match &job.order {
+            Some(key) if self.keys.len() < KEYS_MAX || self.keys.contains(key) => {
+                self.keys.insert(key.clone());
+                self.firsts.extend(first);
+            }
+            _ => self.skip += 1,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What an application says of its links, kept beside the main documents: so that nobody who carries a change for it needs to say it
+//! again, and may say it wrong.
+//!
+//! ```text
+//! <main documents>.links  {_id: "links", links: [{database, collection, key: "user", version: "userVersion", syncing: "userSyncing",
+//!                          copied: [{copy: "userName", field: "name"}, {copy: "userInitial", expression: ".."}],
+//!                          onDelete: "set", values: [{copy: "userName", value: "somebody"}]}]}
+//! ```
+//!
+//! Who takes a flag away says that *every* copy has the version; who knows of fewer links, or of other fields, would say so wrongly, and
+//! nobody would look for what was left. The application writes this down whenever it opens its links and they are others than before.
+
+use std::sync::Arc;
+
+use bson::{Bson, Document, doc};
+use handfast_store::{DocumentStore, Namespace};
+
+use super::link::Source;
+use super::{Link, OnDelete, SyncFlag};
+use crate::steps::{Steps, is_duplicate_of};
+use crate::{Error, Result};
+
+/// The only document there.
+const ID: &str = "links";
+
+/// A link as an application has declared it.
+#[derive(Clone, Debug)]
+pub struct DeclaredLink {
+    link: Link,
+    functions: Vec<String>,
+}
+
+impl DeclaredLink {
+    /// The link, without the fields that only the application can compute.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Fields of copies that a function of the application computes ([`Link::computed`]): nobody else can carry them.
+    pub fn functions(&self) -> &[String] {
+        &self.functions
+    }
+
+    /// Whether it is about the same copies: those in the same collection that name their main document in the same field.
+    pub fn is_of(&self, target: &Namespace, foreign_key: &str) -> bool {
+        self.link.target == *target && self.link.foreign_key == foreign_key
+    }
+
+    /// What a link that is to do the work of this one says in another way; none if it may.
+    pub fn differs_from(&self, link: &Link) -> Option<String> {
+        if !self.is_of(&link.target, &link.foreign_key) {
+            return Some("no such link is declared".to_owned());
+        }
+        let (declared, said) = (written(&self.link), written(link));
+        for name in ["version", "syncing"] {
+            if declared.get(name) != said.get(name) {
+                return Some(format!("{name} is declared as {}", declared.get(name).unwrap_or(&Bson::Null)));
+            }
+        }
+        if self.link.on_delete != link.on_delete {
+            return Some(format!("onDelete is declared as {:?}", self.link.on_delete));
+        }
+        // How a field of a function is computed is for the caller to know.
+        let is_function = |copy: &str| self.functions.iter().any(|function| function == copy);
+        if let Some(missing) = self.functions.iter().find(|path| !link.copied.iter().any(|(copy, _)| copy == *path)) {
+            return Some(format!("{missing} is computed by a function of the application"));
+        }
+        let fields = |link: &Link| -> Vec<_> {
+            let known = link.copied.iter().filter(|(copy, _)| !is_function(copy));
+            let mut known: Vec<_> = known.map(|(copy, source)| (copy.clone(), said_of(source))).collect();
+            known.sort_by(|(one, _), (other, _)| one.cmp(other));
+            known
+        };
+        let (declared, said) = (fields(&self.link), fields(link));
+        let names = |fields: &[(String, Document)]| {
+            fields.iter().map(|(copy, of)| format!("{copy} {of}")).collect::<Vec<_>>().join(", ")
+        };
+        (declared != said).then(|| format!("what is copied is declared as {}", names(&declared)))
+    }
+}
+
+impl SyncFlag {
+    /// The links that the application declared when it last opened them; none if it has not, or not since there are declarations.
+    ///
+    /// # Errors
+    /// Those of the store; a declaration that says nothing.
+    pub async fn declared(store: Arc<dyn DocumentStore>, mains: &Namespace) -> Result<Option<Vec<DeclaredLink>>> {
+        let steps = Steps::new(store, place(mains)?);
+        let Some(declared) = steps.find_one(&doc! { "_id": ID }).await? else { return Ok(None) };
+        let links = declared.get_array("links").map_err(|error| steps.damaged(&declared, error))?;
+        let links = links.iter().map(|link| read(link).map_err(|what| steps.damaged(&declared, what)));
+        links.collect::<Result<_>>().map(Some)
+    }
+
+    /// Writes down what the links of this application are, if that is not what is written there.
+    pub(super) async fn declare(&self) -> Result<()> {
+        let steps = self.mains.at(place(self.mains.namespace())?);
+        let links: Vec<_> = self.options.links.iter().map(|link| Bson::Document(written(link))).collect();
+        let (ours, links) = (doc! { "_id": ID }, Bson::Array(links));
+        match steps.find_one(&ours).await? {
+            Some(declared) if declared.get("links") == Some(&links) => return Ok(()),
+            Some(_) => {
+                tracing::warn!(mains = %self.mains.namespace(), "links are declared that are others than before");
+            }
+            None => {}
+        }
+        let declaration = doc! { "$set": { "links": links } };
+        match steps.upsert_one(&ours, &declaration).await {
+            // Somebody was faster to declare for the first time.
+            Err(Error::Store(error)) if is_duplicate_of(&error, "_id") => {
+                steps.update_one(&ours, &declaration).await.map(|_| ())
+            }
+            declared => declared.map(|_| ()),
+        }
+    }
+}
+
+fn place(mains: &Namespace) -> Result<Namespace> {
+    Ok(Namespace::new(mains.database(), format!("{}.links", mains.collection()))?)
+}
+
+fn written(link: &Link) -> Document {
+    let copied = |(copy, source): &(String, Source)| {
+        let mut copied = doc! { "copy": copy };
+        copied.extend(said_of(source));
+        copied
+    };
+    let mut written = doc! {
+        "database": link.target.database(),
+        "collection": link.target.collection(),
+        "key": &link.foreign_key,
+        "version": &link.version,
+        "syncing": &link.syncing,
+        "copied": link.copied.iter().map(copied).collect::<Vec<_>>(),
+        "onDelete": link.on_delete.name(),
+    };
+    if let OnDelete::Set(values) = &link.on_delete {
+        let values = values.iter().map(|(copy, value)| doc! { "copy": copy, "value": value.clone() });
+        written.insert("values", values.collect::<Vec<_>>());
+    }
+    written
+}
+
+/// Expressions are text: not every store takes names with a `$`.
+fn said_of(source: &Source) -> Document {
+    match source {
+        Source::Field(path) => doc! { "field": path },
+        Source::Expression(expression, _) => {
+            doc! { "expression": expression.clone().into_canonical_extjson().to_string() }
+        }
+        Source::Function(_) => doc! { "function": true },
+    }
+}
+
+fn read(link: &Bson) -> std::result::Result<DeclaredLink, Box<dyn std::error::Error>> {
+    let link = link.as_document().ok_or("a link is no document")?;
+    let target = Namespace::new(link.get_str("database")?, link.get_str("collection")?)?;
+    let mut read =
+        Link::new(target, link.get_str("key")?).with_fields(link.get_str("version")?, link.get_str("syncing")?);
+    let mut functions = Vec::new();
+    for copied in documents(link, "copied")? {
+        let copy = copied.get_str("copy")?;
+        read = match (copied.get_str("field"), copied.get_str("expression")) {
+            (Ok(field), _) => read.field(field, copy),
+            (_, Ok(expression)) => {
+                let expression: serde_json::Value = serde_json::from_str(expression)?;
+                read.expression(copy, Bson::try_from(expression)?)?
+            }
+            _ => {
+                functions.push(copy.to_owned());
+                read
+            }
+        };
+    }
+    let on_delete = match link.get_str("onDelete")? {
+        "unset" => OnDelete::Unset,
+        "remove" => OnDelete::Remove,
+        "keep" => OnDelete::Keep,
+        "set" => {
+            let mut values = Document::new();
+            for value in documents(link, "values")? {
+                values.insert(value.get_str("copy")?, value.get("value").ok_or("a value is missing")?.clone());
+            }
+            OnDelete::Set(values)
+        }
+        other => return Err(format!("{other} is nothing that becomes of copies").into()),
+    };
+    Ok(DeclaredLink { link: read.on_delete(on_delete), functions })
+}
+
+fn documents<'a>(
+    of: &'a Document,
+    name: &str,
+) -> std::result::Result<impl Iterator<Item = &'a Document>, Box<dyn std::error::Error>> {
+    Ok(of.get_array(name)?.iter().filter_map(Bson::as_document))
+}

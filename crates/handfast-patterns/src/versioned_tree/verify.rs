@@ -1,0 +1,218 @@
+//! Looking at everything: whether each version was made from the one before it, and whether it is whole.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use bson::{Bson, doc};
+
+use super::{Node, Version, VersionState, VersionedTree};
+use crate::value::key_of;
+use crate::{Error, Findings, Result};
+
+/// Versions of a page.
+const PAGE: u32 = 1_000;
+
+/// Something that is not as it must be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// A version was committed that was not made from the one before it: a change is lost.
+    Lost {
+        /// The version.
+        version: i64,
+        /// What it was made from.
+        base: i64,
+        /// The version in between, of which it knows nothing.
+        between: i64,
+    },
+    /// A version says that it was made from one that was given up, or from itself or a later one.
+    Base {
+        /// The version.
+        version: i64,
+        /// What it says that it was made from.
+        base: i64,
+    },
+    /// A version says that no number below it was given up, and one was: its readers may see nodes that never were a part of the
+    /// tree.
+    Gaps {
+        /// The version.
+        version: i64,
+        /// The number that was given up.
+        abandoned: i64,
+    },
+    /// Two nodes have the same item and the same version: the unique index was not there.
+    Twice {
+        /// The item.
+        item: Bson,
+        /// The version.
+        version: i64,
+    },
+    /// A node refers to an item that its version does not have.
+    Missing {
+        /// The version.
+        version: i64,
+        /// The item that refers to it.
+        parent: Bson,
+        /// The item that is not there.
+        item: Bson,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Lost { version, base, between } => {
+                write!(f, "version {version} was made from {base}, and knows nothing of {between}")
+            }
+            Finding::Base { version, base } => write!(f, "version {version} says that it was made from {base}"),
+            Finding::Gaps { version, abandoned } => {
+                write!(f, "version {version} does not know that {abandoned} was given up")
+            }
+            Finding::Twice { item, version } => write!(f, "item {item} is there twice in version {version}"),
+            Finding::Missing { version, parent, item } => {
+                write!(f, "version {version} has no item {item}, to which {parent} refers")
+            }
+        }
+    }
+}
+
+/// What was verified.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verified {
+    /// Versions that can be read.
+    pub versions: u64,
+    /// Nodes of those of them that were looked into.
+    pub nodes: u64,
+    /// What is not as it must be.
+    pub findings: Findings<Finding>,
+}
+
+impl Verified {
+    /// Whether everything is as it must be.
+    pub fn is_clean(&self) -> bool {
+        self.findings.count() == 0
+    }
+
+    fn found(&mut self, finding: Finding) {
+        self.findings.keep(finding);
+    }
+}
+
+/// Walks what stands in the places of roots, by number.
+#[derive(Default)]
+struct Walk {
+    /// The last one that was committed, also if it was pruned since.
+    committed: Option<i64>,
+    /// Numbers that were given up and are remembered.
+    abandoned: Vec<i64>,
+}
+
+impl Walk {
+    fn next(&mut self, there: &Version, verified: &mut Verified) {
+        let Version { version, base, .. } = *there;
+        if there.state == VersionState::Abandoned {
+            self.abandoned.push(version);
+            return;
+        }
+        if there.state == VersionState::Cleared {
+            // What it was made from went with what it said.
+            self.committed = Some(version);
+            return;
+        }
+        if base >= version || self.abandoned.binary_search(&base).is_ok() {
+            verified.found(Finding::Base { version, base });
+        } else if let Some(between) = self.committed.filter(|before| *before > base) {
+            verified.found(Finding::Lost { version, base, between });
+        }
+        if let Some(abandoned) = self.abandoned.first().filter(|_| there.state.is_readable() && !there.gaps) {
+            verified.found(Finding::Gaps { version, abandoned: *abandoned });
+        }
+        self.committed = Some(version);
+    }
+}
+
+impl VersionedTree {
+    /// Looks at all versions, and tells after each page or version what has been verified so far. With the name of the field in which
+    /// the root and the nodes hold the item ids of their children (one, or an array; a path with dots), the nodes of every readable
+    /// version are looked into as well: each of them is held in memory. Nothing is changed. It may run beside anything.
+    ///
+    /// # Errors
+    /// Those of the store; a root that is none.
+    pub async fn verify(&self, children: Option<&str>, tell: impl Fn(&Verified)) -> Result<Verified> {
+        let (mut verified, mut walk, mut last) = (Verified::default(), Walk::default(), 0);
+        let fields = self.fields();
+        loop {
+            let after = doc! { &fields.item: self.root().clone(), &fields.version: { "$gt": last } };
+            let page = self.nodes.find(&after, &doc! { &fields.version: 1 }, PAGE).await?;
+            for document in &page {
+                let there = Version::read(&self.nodes, document.clone(), fields)?;
+                last = there.version;
+                verified.versions += u64::from(there.state.is_readable());
+                walk.next(&there, &mut verified);
+                if let Some(children) = children.filter(|_| there.state.is_readable()) {
+                    self.look_into(there, children, &mut verified).await?;
+                    tell(&verified);
+                }
+            }
+            tell(&verified);
+            if page.len() < PAGE as usize {
+                break;
+            }
+        }
+        self.look_for_twins(&mut verified).await?;
+        Ok(verified)
+    }
+
+    /// One that is pruned meanwhile cannot be read, and need not be.
+    async fn look_into(&self, version: Version, children: &str, verified: &mut Verified) -> Result<()> {
+        let snapshot = self.snapshot(version).await?;
+        let nodes = match snapshot.all().await {
+            Err(Error::Gone { .. }) => return Ok(()),
+            nodes => nodes?,
+        };
+        verified.nodes += nodes.len() as u64;
+        let root = snapshot.root_node();
+        let all = || nodes.iter().chain([&root]);
+        let there = all().map(|node| key_of(&node.item)).collect::<Result<HashSet<_>>>()?;
+        for node in all() {
+            for item in node.referred(children) {
+                if !there.contains(&key_of(item)?) {
+                    let (parent, item) = (node.item.clone(), item.clone());
+                    verified.found(Finding::Missing { version: snapshot.version(), parent, item });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_for_twins(&self, verified: &mut Verified) -> Result<()> {
+        let fields = self.fields();
+        let both = doc! { "item": format!("${}", fields.item), "version": format!("${}", fields.version) };
+        let pipeline = [
+            doc! { "$match": { &fields.tree: self.root().clone() } },
+            doc! { "$group": { "_id": both, "count": { "$sum": 1 } } },
+            doc! { "$match": { "count": { "$gt": 1 } } },
+        ];
+        let mut pages = self.nodes.aggregate_pages(&pipeline, PAGE).await?;
+        while let Some(page) = pages.next().await? {
+            for group in page.iter().filter_map(|group| group.get_document("_id").ok()) {
+                let item = group.get("item").cloned().unwrap_or(Bson::Null);
+                verified.found(Finding::Twice { item, version: crate::value::integer(group, "version")? });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    /// The item ids that a field of the node holds: one, or an array of them. A path may have dots.
+    fn referred(&self, path: &str) -> &[Bson] {
+        let mut names = path.split('.');
+        let first = names.next().and_then(|name| self.content.get(name));
+        let found = names.try_fold(first, |found, name| Some(found?.as_document()?.get(name)));
+        match found.flatten() {
+            Some(Bson::Array(items)) => items,
+            Some(Bson::Null) | None => &[],
+            Some(item) => std::slice::from_ref(item),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A job that somebody wants canceled is not done again, whichever way it takes out of its worker.
+
+use handfast_store::DocumentStore;
+
+use super::*;
+
+/// A queue with a job that a worker has.
+async fn claimed() -> (World, JobQueue, Job) {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    queue.enqueue(friends()).await.unwrap();
+    let job = claim(&queue).await;
+    (world, queue, job)
+}
+
+/// The queue as another process has it, one of whose requests does not arrive until it is released.
+async fn slow_at(world: &World, operation: u64) -> (JobQueue, Arc<Faulty<dyn DocumentStore>>) {
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(operation, Fault::FreezeBefore)));
+    (open(&world.on(slow.clone())).await, slow)
+}
+
+async fn assert_canceled(queue: &JobQueue, id: ObjectId) {
+    let job = queue.show(id).await.unwrap().unwrap();
+    assert_eq!((job.state, job.error.as_deref(), job.cancel), (JobState::Failed, Some("canceled"), false));
+}
+
+#[tokio::test]
+async fn a_worker_that_lets_go_of_a_job_does_not_undo_its_cancellation() {
+    for way in ["fail", "snooze", "release"] {
+        let (world, queue, job) = claimed().await;
+        assert!(queue.cancel(job.id).await.unwrap());
+        let held = match way {
+            "fail" => queue.fail(&job, "not yet").await,
+            "snooze" => queue.snooze(&job, MINUTE).await,
+            _ => queue.release(&job).await,
+        };
+        assert_eq!(held.unwrap(), Held::CancelWanted, "{way}");
+        assert_canceled(&queue, job.id).await;
+        world.clock.advance(HOUR);
+        assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "{way}");
+        assert_eq!(queue.give_up(&job, "canceled").await.unwrap(), Held::Yes, "as after a renewal: {way}");
+    }
+}
+
+/// The answer is lost: sent again, the job is over already.
+#[tokio::test]
+async fn a_worker_hears_of_the_cancellation_when_the_answer_is_lost() {
+    let (world, queue, job) = claimed().await;
+    assert!(queue.cancel(job.id).await.unwrap());
+    // Operation 0 creates the indexes, 1 would release a job that nobody wants canceled, 2 cancels it.
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(2, Fault::LoseReply)));
+    assert_eq!(open(&world.on(lossy)).await.release(&job).await.unwrap(), Held::CancelWanted);
+    assert_canceled(&queue, job.id).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_puts_off_a_canceled_job_ends_it() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let id = new_id(queue.enqueue(numbered(1)).await.unwrap());
+    let canceler = queue.clone();
+    let worker = Worker::new(queue.clone(), "w").handle("count", move |context, _: Document| {
+        let queue = canceler.clone();
+        async move {
+            assert!(queue.cancel(context.id()).await?);
+            Err::<(), _>(JobError::Snooze(MINUTE))
+        }
+    });
+    assert_eq!(worker.drain().await.unwrap(), Drained { lost: 1, ..Drained::default() });
+    assert_canceled(&queue, id).await;
+}
+
+/// It is wanted after the reclaimer has looked, and before it returns the job.
+#[tokio::test]
+async fn a_reclaimer_does_not_undo_a_cancellation() {
+    let (world, queue, job) = claimed().await;
+    world.clock.advance(2 * MINUTE);
+    // Operation 0 creates the indexes, 1 and 2 look for silent workers, 3 returns the job.
+    let (reclaimer, slow) = slow_at(&world, 3).await;
+    let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
+    while slow.frozen() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(queue.cancel(job.id).await.unwrap());
+    slow.release();
+    assert_eq!(reclaim.await.unwrap().unwrap().done, 0);
+    assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
+    assert_canceled(&queue, job.id).await;
+}
+
+/// It is with its worker when `cancel` looks among those that wait, and waits when it looks among those of workers.
+#[tokio::test]
+async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
+    let (world, queue, job) = claimed().await;
+    // Operation 0 creates the indexes, 1 cancels a job that waits, 2 one that a worker has.
+    let (canceler, slow) = slow_at(&world, 2).await;
+    let cancel = tokio::spawn(async move { canceler.cancel(job.id).await });
+    while slow.frozen() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(queue.release(&job).await.unwrap(), Held::Yes);
+    slow.release();
+    assert!(cancel.await.unwrap().unwrap());
+    assert_canceled(&queue, job.id).await;
+}

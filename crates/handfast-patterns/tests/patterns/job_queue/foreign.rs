@@ -1,0 +1,139 @@
+//! Documents that others have put into the queue's collection.
+
+use super::*;
+
+async fn queues(world: &World) -> [JobQueue; 2] {
+    let ordered = JobQueueOptions { ordered: true, ..JobQueueOptions::default() };
+    [open(world).await, open_with(world, ordered).await.unwrap()]
+}
+
+async fn put(world: &World, document: Document) {
+    let document = bson::RawDocumentBuf::try_from(&document).unwrap();
+    world.store.insert_one(&world.place("jobs"), document).await.unwrap();
+}
+
+/// One that looks like a job to a claim, and cannot be read.
+fn like_a_job(world: &World, id: impl Into<Bson>) -> Document {
+    let now = world.sources.clock.now();
+    doc! {
+        "_id": id.into(), "ts": now, "state": "TODO", "type": "count", "details": {}, "undone": 1, "attempts": 0, "crashes": 0,
+        "priority": 9, "runAt": now,
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_job_is_not_claimed_and_is_counted() {
+    for which in [0, 1] {
+        let world = World::in_memory();
+        let queue = queues(&world).await[which].clone();
+        let now = world.sources.clock.now();
+        put(&world, doc! { "_id": 1, "state": "TODO", "type": "count", "runAt": now, "priority": 9 }).await;
+        let mut first_of_its_order = like_a_job(&world, "not an ObjectId");
+        first_of_its_order.extend(doc! { "order": "ann", "ts": DateTime::from_millis(0) });
+        put(&world, first_of_its_order).await;
+        queue.enqueue(if which == 1 { numbered(7).in_order("ann") } else { numbered(7) }).await.unwrap();
+        let before = queue.depth().await.unwrap();
+        assert_eq!((before.foreign, before.due), (2, 3));
+        assert_eq!(claim(&queue).await.details.get_i64("number").unwrap(), 7);
+        assert!(queue.claim("w", &kinds()).await.unwrap().is_none());
+        assert!(queue.claim_many("w", &kinds(), 5).await.unwrap().is_empty());
+        let after = queue.depth().await.unwrap();
+        assert_eq!((after.foreign, after.processing, after.failed), (2, 1, 0), "nothing was done to them");
+    }
+}
+
+#[tokio::test]
+async fn what_a_claim_cannot_be_written_to_is_not_claimed_and_holds_up_nobody() {
+    let odd: [(&str, Bson); 5] = [
+        ("worker", Bson::Null),
+        ("worker", bson::bson!([{}])),
+        ("claims", "x".into()),
+        ("claims", Bson::Null),
+        ("claims", bson::bson!([1])),
+    ];
+    for (which, many) in [(0, false), (1, false), (0, true), (1, true)] {
+        let world = World::in_memory();
+        let queue = queues(&world).await[which].clone();
+        let above = new_id(queue.enqueue(numbered(7).with_priority(10)).await.unwrap());
+        for (field, value) in &odd {
+            let mut document = like_a_job(&world, world.sources.ids.object_id());
+            document.insert(*field, value.clone());
+            put(&world, document).await;
+        }
+        let below = new_id(queue.enqueue(numbered(8)).await.unwrap());
+        let claimed = if many {
+            queue.claim_many("w", &kinds(), 10).await.unwrap()
+        } else {
+            vec![claim(&queue).await, claim(&queue).await]
+        };
+        assert_eq!(claimed.iter().map(|job| job.id).collect::<Vec<_>>(), [above, below], "{which} {many}");
+        let depth = queue.depth().await.unwrap();
+        assert_eq!((depth.foreign, depth.processing, depth.failed), (5, 2, 0), "nothing was done to them");
+        let seen = queue.look(JobState::Todo, 10).await.unwrap();
+        assert_eq!(seen.iter().filter(|job| job.is_err()).count(), 5, "who looks is told of each");
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_time_or_no_type_is_foreign_too() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    for (field, value) in [("runAt", Bson::Null), ("runAt", "soon".into()), ("type", 7.into())] {
+        let mut document = like_a_job(&world, world.sources.ids.object_id());
+        document.insert(field, value);
+        put(&world, document).await;
+    }
+    queue.enqueue(numbered(7)).await.unwrap();
+    let depth = queue.depth().await.unwrap();
+    assert_eq!((depth.foreign, depth.due, depth.scheduled), (3, 2, 0), "the one of no type has a time");
+}
+
+#[tokio::test]
+async fn what_others_have_under_way_is_left_alone_and_holds_up_nobody() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let mut theirs = like_a_job(&world, "not an ObjectId");
+    theirs.extend(doc! { "state": "PROCESSING", "worker": { "name": "they", "ts": DateTime::from_millis(0) } });
+    put(&world, theirs.clone()).await;
+    let ours = new_id(queue.enqueue(numbered(7)).await.unwrap());
+    claim(&queue).await;
+    world.clock.advance(HOUR);
+    assert_eq!(queue.depth().await.unwrap().silent, 1);
+    assert_eq!(queue.reclaim(1).await.unwrap().done, 1, "the oldest that is a job");
+    assert_eq!(queue.reclaim(1).await.unwrap(), handfast_patterns::Round::default());
+    assert_eq!(stored(&world, ours).await.get_str("state").unwrap(), "TODO");
+    let found = world.store.find_one(&world.place("jobs"), rawdoc! { "_id": "not an ObjectId" }).await.unwrap();
+    assert_eq!(Document::try_from(&*found.unwrap()).unwrap(), theirs);
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_is_given_up_and_holds_up_nobody() {
+    for (which, many) in [(0, false), (1, false), (0, true), (1, true)] {
+        let world = World::in_memory();
+        let queue = queues(&world).await[which].clone();
+        let id = world.sources.ids.object_id();
+        let mut odd = like_a_job(&world, id);
+        odd.insert("attempts", "many");
+        put(&world, odd).await;
+        queue.enqueue(numbered(7)).await.unwrap();
+        let claimed = if many { queue.claim_many("w", &kinds(), 5).await.unwrap() } else { vec![claim(&queue).await] };
+        assert_eq!(claimed.iter().map(|job| job.details.get_i64("number").unwrap()).collect::<Vec<_>>(), [7]);
+        let odd = stored(&world, id).await;
+        assert_eq!(odd.get_str("state").unwrap(), "FAILED", "{odd}");
+        assert!(odd.get_str("error").unwrap().contains("attempts is \"many\"") && !odd.contains_key("undone"), "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_any_more_is_not_reclaimed_for_ever() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let id = new_id(queue.enqueue(numbered(7)).await.unwrap());
+    claim(&queue).await;
+    let broken = rawdoc! { "$set": { "priority": "high" } };
+    world.store.update_one(&world.place("jobs"), rawdoc! { "_id": id }, broken).await.unwrap();
+    world.clock.advance(HOUR);
+    assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
+    assert_eq!(queue.reclaim(10).await.unwrap(), handfast_patterns::Round::default());
+    assert_eq!(queue.depth().await.unwrap().failed, 1);
+}

@@ -1,0 +1,215 @@
+//! Several jobs at once, and what all workers together may do.
+
+use handfast_patterns::job_queue::Limits;
+
+use super::*;
+
+async fn limited(world: &World, limits: Limits) -> JobQueue {
+    open_with(world, JobQueueOptions { limits, ..JobQueueOptions::default() }).await.unwrap()
+}
+
+#[tokio::test]
+async fn many_jobs_cost_few_operations() {
+    let world = World::in_memory();
+    let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
+    let queue = open(&world.on(counting.clone())).await;
+    let before = counting.operations();
+    let enqueued = queue.enqueue_all((0..400).map(numbered)).await.unwrap();
+    assert_eq!((enqueued.len(), counting.operations() - before), (400, 1));
+    let before = counting.operations();
+    let jobs = queue.claim_many("w", &kinds(), 300).await.unwrap();
+    // Each find and its page, and the update.
+    assert_eq!((jobs.len(), counting.operations() - before), (300, 5));
+    for job in &jobs {
+        assert_eq!(queue.complete(job, None).await.unwrap(), Held::Yes);
+    }
+    assert_eq!(queue.claim_many("w", &kinds(), 300).await.unwrap().len(), 100);
+    assert_eq!(queue.claim_many("w", &kinds(), 300).await.unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn several_are_enqueued_as_one_by_one() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let known = new_id(queue.enqueue(numbered(0).unique("a")).await.unwrap());
+    let jobs = || {
+        [
+            numbered(1).unique("a"),
+            numbered(2).unique("b"),
+            numbered(3).unique("b"),
+            numbered(0).unique("a").with_id(known),
+            numbered(4),
+        ]
+    };
+    let enqueued = queue.enqueue_all(jobs()).await.unwrap();
+    let new = |place: usize| matches!(enqueued[place], Enqueued::New(_));
+    assert_eq!([0, 1, 2, 3, 4].map(new), [false, true, false, true, true]);
+    assert_eq!(enqueued[3], Enqueued::New(known));
+    assert_eq!(queue.depth().await.unwrap().due, 3);
+    let refused = queue.enqueue_all([numbered(5), numbered(6).in_order("a")]).await;
+    assert!(matches!(refused, Err(Error::Invalid { .. })) && queue.depth().await.unwrap().due == 3);
+}
+
+#[tokio::test]
+async fn of_those_who_claim_several_at_once_each_has_its_own() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    queue.enqueue_all((0..100).map(numbered)).await.unwrap();
+    queue.enqueue(numbered(100).with_priority(1)).await.unwrap();
+    let lossy = Arc::new(Faulty::new(
+        Arc::clone(&world.store),
+        Faults::seeded(3, 200, [Fault::LoseReply, Fault::LoseRequest]).writes_only(),
+    ));
+    let lossy = loop {
+        if let Ok(queue) = open_with(&world.on(lossy.clone()), JobQueueOptions::default()).await {
+            break queue;
+        }
+    };
+    let (mut all, mut failed) = (Vec::new(), 0);
+    loop {
+        let jobs = match lossy.claim_many("w", &kinds(), 7).await {
+            Ok(jobs) if jobs.is_empty() && queue.depth().await.unwrap().processing == 0 => break,
+            Ok(jobs) => jobs,
+            Err(_) => {
+                failed += 1;
+                Vec::new()
+            }
+        };
+        for job in jobs.iter().chain(&queue.claim_many("v", &kinds(), 2).await.unwrap()) {
+            assert_eq!(queue.complete(job, None).await.unwrap(), Held::Yes);
+            all.push(job.details.get_i64("number").unwrap());
+        }
+        // Those of a claim that nobody heard of.
+        world.clock.advance(2 * MINUTE);
+        queue.reclaim(100).await.unwrap();
+    }
+    assert!(failed > 0 && all[..7].contains(&100), "by priority: {all:?}");
+    all.sort_unstable();
+    assert_eq!(all, (0..=100).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_who_claim_several_at_the_same_moment_share_none() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    queue.enqueue_all((0..400).map(numbered)).await.unwrap();
+    let mut claiming = tokio::task::JoinSet::new();
+    for process in 2..10 {
+        let queue = open(&world.process(process)).await;
+        claiming.spawn(async move {
+            let mut numbers = Vec::new();
+            loop {
+                let jobs = queue.claim_many("w", &kinds(), 11).await.unwrap();
+                if jobs.is_empty() {
+                    return numbers;
+                }
+                for job in jobs {
+                    assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
+                    numbers.push(job.details.get_i64("number").unwrap());
+                }
+            }
+        });
+    }
+    let mut all = claiming.join_all().await.concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!((all.len(), queue.depth().await.unwrap().processing), (400, 0));
+    assert_eq!(queue.list(JobState::Done, 1000).await.unwrap().len(), 400);
+}
+
+#[tokio::test]
+async fn no_more_than_so_many_run_at_once_whoever_claims() {
+    let world = World::in_memory();
+    let limits = Limits { concurrency: Some(3), ..Limits::default() };
+    let (one, two) = (limited(&world, limits).await, limited(&world.process(2), limits).await);
+    one.enqueue_all((0..10).map(numbered)).await.unwrap();
+    let mut held = Vec::new();
+    for queue in [&one, &two, &one] {
+        held.push(queue.claim("w", &kinds()).await.unwrap().unwrap());
+    }
+    for queue in [&one, &two] {
+        assert!(queue.claim("w", &kinds()).await.unwrap().is_none());
+        assert!(queue.claim_many("w", &kinds(), 5).await.unwrap().is_empty());
+    }
+    // Each way out frees the slot.
+    assert_eq!(two.complete(&held[0], None).await.unwrap(), Held::Yes);
+    held[0] = two.claim("w", &kinds()).await.unwrap().unwrap();
+    assert_eq!(one.fail(&held[1], "no luck").await.unwrap(), Held::Yes);
+    held[1] = two.claim("w", &kinds()).await.unwrap().unwrap();
+    assert!(one.claim("w", &kinds()).await.unwrap().is_none());
+    // Their workers have died.
+    world.clock.advance(2 * MINUTE);
+    assert!(one.claim("w", &kinds()).await.unwrap().is_none());
+    assert_eq!(one.reclaim(10).await.unwrap().done, 3);
+    assert_eq!(two.claim_many("w", &kinds(), 5).await.unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_of_two_processes_keep_to_the_limit() {
+    let world = World::in_memory();
+    let limits = Limits { concurrency: Some(2), ..Limits::default() };
+    let (running, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    limited(&world, limits).await.enqueue_all((0..60).map(numbered)).await.unwrap();
+    let cancel = CancellationToken::new();
+    let mut working = Vec::new();
+    for process in 1..=2 {
+        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+        let worker = Worker::new(limited(&world.process(process), limits).await, format!("worker {process}"));
+        let options = WorkerOptions { poll: Duration::from_millis(1), ..WorkerOptions::default() };
+        let worker = worker.with_options(options).handle("count", move |_, _: Document| {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok::<_, JobError>(())
+            }
+        });
+        working.push(worker.spawn(&cancel).unwrap());
+    }
+    let queue = open(&world).await;
+    while queue.list(JobState::Done, 100).await.unwrap().len() < 60 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    for worker in working {
+        worker.stop().await;
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn no_more_than_so_many_are_begun_in_a_window() {
+    let world = World::in_memory();
+    let rate = Some(RateLimit { jobs: 4, within: MINUTE });
+    let limits = Limits { rate, ..Limits::default() };
+    let (one, two) = (limited(&world, limits).await, limited(&world.process(2), limits).await);
+    // Who finds nothing to do is not counted.
+    assert!(one.claim("w", &kinds()).await.unwrap().is_none());
+    one.enqueue_all((0..20).map(numbered)).await.unwrap();
+    for begun in [4, 4, 0] {
+        let first = one.claim_many("w", &kinds(), 3).await.unwrap().len();
+        let second = two.claim_many("w", &kinds(), 9).await.unwrap().len();
+        assert_eq!(first + second, begun, "in this window");
+        if begun == 4 {
+            assert!(one.claim("w", &kinds()).await.unwrap().is_none());
+            world.clock.advance(MINUTE);
+            if one.depth().await.unwrap().due == 12 {
+                // A clock that is a window behind does not begin one of its own.
+                one.claim_many("w", &kinds(), 4).await.unwrap();
+                let now = world.sources.clock.now().timestamp_millis();
+                world.clock.set(DateTime::from_millis(now - 60_000));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn limits_that_make_no_sense_are_refused() {
+    let world = World::in_memory();
+    let rate = |jobs, within| Limits { rate: Some(RateLimit { jobs, within }), ..Limits::default() };
+    let slots = |concurrency| Limits { concurrency: Some(concurrency), ..Limits::default() };
+    for limits in [rate(0, MINUTE), rate(1, Duration::ZERO), slots(0), slots(10_001)] {
+        let refused = open_with(&world, JobQueueOptions { limits, ..JobQueueOptions::default() }).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. })));
+    }
+}

@@ -1,0 +1,181 @@
+//! Each pattern in three processes at once, through our own server, killed while they work: SIGKILL, nothing is said before.
+//!
+//! ```text
+//! each round:   start p1, p2, p3 ── until each has done something ── kill one ── the others go on ── kill them, too
+//!               look at what is left behind ── recover, as a process of its own ── check
+//! ```
+//!
+//! A process is this very test program, which runs the test `child` alone, told by its environment what it is to do. That
+//! something was left behind over all rounds is asserted: kills that hit nothing show nothing. The clock is the machine's,
+//! and leases are short, so that who recovers meets those who still work.
+
+mod exactly_once;
+mod job_queue;
+mod sync_flag;
+mod versioned_tree;
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Document, doc, rawdoc};
+use handfast_mongodb::{ConnectOptions, connect};
+use handfast_patterns::Result;
+use handfast_server::{Address, Listeners, Server};
+use handfast_store::{DocumentStore, Find, MemoryStore, Namespace, Sources, StoreExt};
+use handfast_txn::Database;
+
+/// Processes that work at once.
+const PROCESSES: u32 = 3;
+/// Each kills them all.
+const ROUNDS: u32 = 4;
+/// How long the others go on after the first was killed.
+const GO_ON: Duration = Duration::from_millis(300);
+/// Between two looks at how far processes are.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Looks until a process is taken for one that hangs: a minute, as a busy machine is slow to start it.
+const LOOKS_MAX: u32 = 6000;
+/// For how long whoever works may be silent. So short that recoveries are at work beside those who are killed.
+const LEASE: Duration = Duration::from_millis(400);
+
+const CHILD: &str = "HANDFAST_TEST_CHILD";
+
+/// What a process has.
+#[derive(Clone)]
+struct Place {
+    store: Arc<dyn DocumentStore>,
+    sources: Sources,
+    name: String,
+}
+
+impl Place {
+    async fn connect(uri: &str, name: &str) -> Self {
+        let sources = Sources::system().unwrap();
+        let store = connect(uri, sources.clone(), ConnectOptions::default()).await.unwrap().store;
+        Place { store, sources, name: name.to_owned() }
+    }
+
+    fn namespace(&self, collection: &str) -> Namespace {
+        Namespace::new("test", collection).unwrap()
+    }
+
+    async fn all(&self, collection: &str) -> Vec<Document> {
+        let found = self.store.find_all(Find::new(self.namespace(collection), rawdoc! {})).await.unwrap();
+        found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
+    }
+
+    /// The process says that it has done something more.
+    async fn progress(&self) -> Result<()> {
+        let (id, more) = (rawdoc! { "_id": self.name.as_str() }, rawdoc! { "$inc": { "done": 1 } });
+        self.store.upsert_one(&self.namespace("progress"), id, more).await?;
+        Ok(())
+    }
+
+    /// A number below `below`, by chance.
+    fn any(&self, below: u64) -> i32 {
+        i32::try_from(self.sources.random.next_u64() % below).unwrap()
+    }
+}
+
+/// A process; killed when dropped.
+struct Process(Child);
+
+impl Process {
+    fn kill(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Our server, and the processes that work through it.
+struct Crew {
+    role: &'static str,
+    uri: String,
+    here: Place,
+    server: handfast_server::ShutdownHandle,
+}
+
+impl Crew {
+    async fn new(role: &'static str) -> Self {
+        let sources = Sources::system().unwrap();
+        let database = Database::local(MemoryStore::new(sources.clone()), sources);
+        let listen = Address::Tcp("127.0.0.1:0".parse().unwrap());
+        let listeners = Listeners::bind(&[listen]).await.unwrap();
+        let server = Server::new(listeners, handfast_server::Options::default(), database);
+        let Some(Address::Tcp(address)) = server.addresses().first().cloned() else { panic!("no address") };
+        let handle = server.shutdown_handle();
+        tokio::spawn(server.run());
+        let uri = format!("mongodb://{address}/");
+        let here = Place::connect(&uri, "here").await;
+        Crew { role, uri, here, server: handle }
+    }
+
+    fn start(&self, name: &str) -> Process {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "processes::child"])
+            .env(CHILD, format!("{} {} {name}", self.role, self.uri))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
+        Process(child.unwrap())
+    }
+
+    /// Starts processes, and kills them one after the other while they work.
+    async fn round(&self, round: u32) {
+        let names: Vec<_> = (0..PROCESSES).map(|number| format!("p{round}.{number}")).collect();
+        let mut processes: Vec<_> = names.iter().map(|name| self.start(name)).collect();
+        let mut looks = 0;
+        while self.here.all("progress").await.iter().filter(|one| is_one_of(one, &names)).count() < names.len() {
+            assert!(looks < LOOKS_MAX, "processes do nothing");
+            for process in &mut processes {
+                assert!(process.0.try_wait().unwrap().is_none(), "a process has ended by itself");
+            }
+            looks += 1;
+            tokio::time::sleep(PAUSE).await;
+        }
+        if let Some(first) = processes.first_mut() {
+            first.kill();
+        }
+        tokio::time::sleep(GO_ON).await;
+        for process in &mut processes {
+            process.kill();
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.server.shutdown();
+    }
+}
+
+fn is_one_of(progress: &Document, names: &[String]) -> bool {
+    progress.get_str("_id").is_ok_and(|name| names.iter().any(|one| one == name))
+}
+
+/// A process of a crew; it works until it is killed.
+#[test]
+#[ignore = "the other tests of this module start it"]
+fn child() {
+    let Ok(order) = std::env::var(CHILD) else { return };
+    let mut words = order.split(' ').map(str::to_owned);
+    let (role, uri, name) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let place = Place::connect(&uri, &name).await;
+        match role.as_str() {
+            "job_queue" => job_queue::work(place).await,
+            "sync_flag" => sync_flag::work(place).await,
+            "versioned_tree" => versioned_tree::work(place).await,
+            "exactly_once" => exactly_once::work(place).await,
+            _ => panic!("no role is called {role}"),
+        }
+        .unwrap();
+    });
+}

@@ -1,0 +1,78 @@
+//! Main documents and copies: after a sweep every copy is equal to its main document.
+
+use handfast_patterns::{CancellationToken, Change, Link, RunnerOptions, SyncFlag, SyncFlagOptions};
+
+use super::*;
+
+const USERS: i32 = 12;
+const COMMENTS: i32 = 4;
+/// Changes that a process makes at once.
+const TASKS: u32 = 4;
+
+async fn names(place: &Place, abandoned_after: Duration) -> Result<SyncFlag> {
+    let link = Link::new(place.namespace("comments"), "user").field("name", "userName");
+    let options = SyncFlagOptions { abandoned_after, ..SyncFlagOptions::new([link]) };
+    SyncFlag::open(Arc::clone(&place.store), place.namespace("users"), place.sources.clone(), options).await
+}
+
+pub(super) async fn work(place: Place) -> Result<()> {
+    let names = names(&place, LEASE).await?;
+    let every = RunnerOptions { interval: LEASE, ..RunnerOptions::default() };
+    let _sweeping = names.spawn_sweep(every, &CancellationToken::new())?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..TASKS {
+        let (place, names) = (place.clone(), names.clone());
+        tasks.spawn(async move {
+            for number in 0.. {
+                let name = format!("{} {task} {number}", place.name);
+                let renamed = Change::new(doc! { "$set": { "name": name } });
+                let _ = names.change(names.token(), place.any(USERS as u64), &renamed).await?;
+                place.progress().await?;
+            }
+            Ok::<_, handfast_patterns::Error>(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap()?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_are_equal_after_a_sweep_though_writers_and_sweepers_are_killed() {
+    let crew = Crew::new("sync_flag").await;
+    let here = &crew.here;
+    let patient = names(here, Duration::from_secs(3600)).await.unwrap();
+    for user in 0..USERS {
+        here.store.insert_one(&here.namespace("users"), rawdoc! { "_id": user, "name": "nobody" }).await.unwrap();
+        for comment in 0..COMMENTS {
+            let comment = doc! { "_id": user * COMMENTS + comment, "user": user };
+            let _ = patient.insert_copy(&here.namespace("comments"), comment).await.unwrap();
+        }
+    }
+    let mut left = 0;
+    for round in 0..ROUNDS {
+        crew.round(round).await;
+        left += patient.staleness().await.unwrap().mains;
+        // What differs has a flag that says so.
+        assert_eq!(patient.drift(100, |_| ()).await.unwrap().stale, 0);
+        let sweeper = names(here, Duration::ZERO).await.unwrap();
+        tokio::time::sleep(PAUSE).await;
+        while sweeper.sweep(100).await.unwrap().done > 0 {}
+        assert_eq!(patient.staleness().await.unwrap().mains, 0);
+        assert_equal(here).await;
+    }
+    println!("{left} changes were left half done by killed processes");
+    assert!(left > 0, "no process was killed while it changed something");
+}
+
+/// Judged without the library.
+async fn assert_equal(place: &Place) {
+    let users = place.all("users").await;
+    let comments = place.all("comments").await;
+    assert_eq!(comments.len(), usize::try_from(USERS * COMMENTS).unwrap());
+    for comment in comments {
+        let user = users.iter().find(|user| user.get("_id") == comment.get("user")).unwrap();
+        assert_eq!(comment.get_str("userName").unwrap(), user.get_str("name").unwrap(), "{comment} of {user}");
+    }
+}

@@ -1,0 +1,164 @@
+//! The stores that scenarios are played on.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::DateTime;
+use handfast_embedded::{EmbeddedStore, Options};
+use handfast_mongodb::{ConnectOptions, connect};
+use handfast_server::{Address, Listeners, Server, ShutdownHandle};
+use handfast_store::{DocumentStore, ManualClock, MemoryStore, Sources};
+use handfast_txn::Database;
+
+/// How often a server is asked whether it is up, and how long after another.
+const LOOKS_MAX: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Where scenarios are played.
+pub(crate) enum Stage {
+    /// A store in memory for each point.
+    Memory,
+    /// One store, a database for each point.
+    Shared(Shared),
+}
+
+/// A store that all points share.
+pub(crate) struct Shared {
+    name: &'static str,
+    store: Arc<dyn DocumentStore>,
+    clock: Arc<ManualClock>,
+    /// What the clock says when a point begins: if the store has a clock of its own, no less than that.
+    begin: DateTime,
+    _keeper: Keeper,
+}
+
+/// What must live as long as the store.
+#[allow(dead_code, reason = "kept to be dropped")]
+enum Keeper {
+    Nothing,
+    Served(Served),
+    FerretDb(FerretDb),
+}
+
+impl Stage {
+    pub(crate) async fn embedded(directory: &Path) -> Self {
+        let (sources, clock) = Sources::manual(1);
+        let options = Options { expiry_interval: None, ..Options::small() };
+        let store = Arc::new(EmbeddedStore::open(directory, sources, options).await.unwrap());
+        Stage::Shared(Shared { name: "embedded", store, clock, begin: ManualClock::START, _keeper: Keeper::Nothing })
+    }
+
+    /// Our own server in this process, through MongoDB's driver.
+    pub(crate) async fn server() -> Self {
+        let (sources, clock) = Sources::manual(1);
+        let database = Database::local(MemoryStore::new(sources.clone()), sources);
+        let listen = Address::Tcp("127.0.0.1:0".parse().unwrap());
+        let server =
+            Server::new(Listeners::bind(&[listen]).await.unwrap(), handfast_server::Options::default(), database);
+        let Some(Address::Tcp(address)) = server.addresses().first().cloned() else { panic!("no address") };
+        let served = Served(server.shutdown_handle());
+        tokio::spawn(server.run());
+        let store = connect(&format!("mongodb://{address}/"), Sources::seeded(2), ConnectOptions::default()).await;
+        let store = store.unwrap().store;
+        let begin = ManualClock::START;
+        Stage::Shared(Shared { name: "a server", store, clock, begin, _keeper: Keeper::Served(served) })
+    }
+
+    /// A server that nobody here wrote, which lacks sparse and partial indexes and whose updates are not atomic. None, aloud, where it is
+    /// not installed.
+    pub(crate) async fn ferretdb() -> Option<Self> {
+        let server = FerretDb::start()?;
+        let uri = format!("mongodb://127.0.0.1:{}/", server.port);
+        let options = || ConnectOptions { sole_writer: true, ..ConnectOptions::default() };
+        let mut looks = 0;
+        let store = loop {
+            match connect(&uri, Sources::seeded(2), options()).await {
+                Ok(connection) => break connection.store,
+                Err(error) => assert!(looks < LOOKS_MAX, "FerretDB does not answer: {error}"),
+            }
+            looks += 1;
+            tokio::time::sleep(PAUSE).await;
+        };
+        // Its clock is the machine's.
+        let begin = Sources::system().unwrap().clock.now();
+        let clock = Arc::new(ManualClock::new(begin));
+        Some(Stage::Shared(Shared { name: "FerretDB", store, clock, begin, _keeper: Keeper::FerretDb(server) }))
+    }
+
+    /// The store for a point, and its clock at the begin.
+    pub(crate) fn open(&self) -> (Arc<dyn DocumentStore>, Arc<ManualClock>) {
+        match self {
+            Stage::Memory => {
+                // Its own ids are not those of a process.
+                let (sources, clock) = Sources::manual(99);
+                (Arc::new(MemoryStore::new(sources)), clock)
+            }
+            Stage::Shared(Shared { store, clock, begin, .. }) => {
+                clock.set(*begin);
+                (Arc::clone(store), Arc::clone(clock))
+            }
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Stage::Memory => "memory",
+            Stage::Shared(shared) => shared.name,
+        }
+    }
+}
+
+/// Our server; it stops when this goes.
+struct Served(ShutdownHandle);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.shutdown();
+    }
+}
+
+/// A running FerretDB, with SQLite in a directory of its own.
+struct FerretDb {
+    child: Child,
+    port: u16,
+    _directory: tempfile::TempDir,
+}
+
+impl FerretDb {
+    fn start() -> Option<Self> {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let tools = std::env::var_os("HANDFAST_TEST_TOOLS");
+        let tools = tools.map_or_else(|| Path::new(root).join("target/test-tools"), PathBuf::from);
+        let program = tools.join("ferretdb");
+        if !program.exists() {
+            let missing = format!("FerretDB is not at {}: scripts/install-test-tools", program.display());
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing}");
+            let _ = writeln!(std::io::stderr(), "skipped: {missing}");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let child = Command::new(program)
+            .arg(format!("127.0.0.1:{port}"))
+            .arg(directory.path())
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Some(FerretDb { child, port, _directory: directory })
+    }
+}
+
+impl Drop for FerretDb {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}

@@ -1,0 +1,33 @@
+//! `pauseBeforeCommit`: a commit that has begun, but is not asked of the store yet, waits. MongoDB has no such fail point: it is
+//! for tests of what others may do to a session meanwhile.
+
+use std::time::Duration;
+
+use bson::raw::RawDocument;
+
+use super::FailPoints;
+use crate::arguments::Arguments;
+use crate::error::Outcome;
+
+/// How long commits wait.
+#[derive(Debug, Default)]
+pub(crate) struct PauseBeforeCommit {
+    pause: Duration,
+}
+
+impl PauseBeforeCommit {
+    pub(super) const NAME: &str = "pauseBeforeCommit";
+
+    /// Reads the fail point's `data`.
+    pub(super) fn read(data: &RawDocument) -> Outcome<Self> {
+        let mut arguments = Arguments::of_document("configureFailPoint.data", data)?;
+        let millis = arguments.unsigned("blockTimeMS")?.unwrap_or(0);
+        arguments.finish()?;
+        Ok(PauseBeforeCommit { pause: Duration::from_millis(millis) })
+    }
+}
+
+/// How long a commit is to wait, if the fail point is entered.
+pub(crate) fn pause(points: Option<&FailPoints>) -> Option<Duration> {
+    points.and_then(|points| points.commit.enter(|_| true)).map(|data| data.pause)
+}

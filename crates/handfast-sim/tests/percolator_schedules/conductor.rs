@@ -1,0 +1,229 @@
+//! Lets requests to the store go on, one at a time, in an order that follows from a seed.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use handfast_store::decorator::{Fault, Faulty};
+use handfast_store::{DocumentStore, ManualClock, Random, SeededRandom};
+
+/// Longer than a lock lives.
+const LOCK_TIME: Duration = Duration::from_secs(6);
+/// Longer than anything is kept for anybody.
+const LONG: Duration = Duration::from_secs(1_300);
+/// Times that the clock goes on by the life of a lock: together less than a request may be late.
+const TICKS_MAX: u32 = 30;
+/// Of so many requests one is held up..
+const HELD_ONE_IN: usize = 12;
+/// ..for as many others at least, and up to so many: long enough for others to do much.
+const HELD_FOR: (usize, usize) = (20, 100);
+/// After a long time the cleaner is the first, some of the time: for so many requests.
+const CLEANER_ALONE: usize = 60;
+/// Turns in which everybody who can go on does.
+const TURNS: u32 = 12;
+/// Turns without a request before a schedule counts as stuck: pauses at locks are shorter.
+const IDLE_MAX: u32 = 5_000;
+
+/// What happens besides requests that are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weather {
+    /// Nothing.
+    Calm,
+    /// Time passes: locks run out while their owners live.
+    Slow,
+    /// And requests and answers are lost, late and doubled.
+    Lossy,
+    /// And processes crash, and come back; and a long time passes after that.
+    Deadly,
+}
+
+impl Weather {
+    fn is(self, weather: Weather) -> bool {
+        self as u8 >= weather as u8
+    }
+}
+
+pub(crate) type Gate = Faulty<dyn DocumentStore>;
+
+/// What the conductor may do.
+pub(crate) struct Conductor {
+    pub(crate) gates: Vec<Arc<Gate>>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) random: SeededRandom,
+    pub(crate) weather: Weather,
+    ticks: u32,
+    /// A request that is held up, up to when.
+    held: Option<(usize, u64, usize)>,
+    /// Only the cleaner goes on up to then.
+    alone: usize,
+    steps: usize,
+    pub(crate) requests: u64,
+    pub(crate) faults: u64,
+    /// All that was done, a word each.
+    pub(crate) trace: String,
+}
+
+impl Conductor {
+    pub(crate) fn new(gates: Vec<Arc<Gate>>, clock: Arc<ManualClock>, seed: u64, weather: Weather) -> Self {
+        let random = SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed);
+        Conductor {
+            gates,
+            clock,
+            random,
+            weather,
+            ticks: 0,
+            held: None,
+            alone: 0,
+            steps: 0,
+            requests: 0,
+            faults: 0,
+            trace: String::new(),
+        }
+    }
+
+    fn below(&self, bound: usize) -> usize {
+        (self.random.next_u64() % bound.max(1) as u64) as usize
+    }
+
+    /// Goes on until it is done.
+    pub(crate) async fn conduct(&mut self, is_done: impl Fn() -> bool, on_restart: impl AsyncFn()) {
+        let mut idle = 0;
+        loop {
+            settle().await;
+            if is_done() {
+                return;
+            }
+            if self.gates.iter().all(|gate| gate.frozen() == 0) {
+                idle += 1;
+                assert!(idle < IDLE_MAX, "stuck after {}", self.trace);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+            idle = 0;
+            self.steps += 1;
+            let (place, number) = self.choose();
+            self.step(place, number, &on_restart).await;
+        }
+    }
+
+    /// A request that waits: of any process with the same chance, but for those that are held up.
+    fn choose(&mut self) -> (usize, u64) {
+        let (steps, held) = (self.steps, self.held);
+        let is_free =
+            |place: usize, number: u64| held.is_none_or(|(at, of, until)| (at, of) != (place, number) || until < steps);
+        let mut waiting: Vec<(usize, Vec<u64>)> = Vec::new();
+        for (place, gate) in self.gates.iter().enumerate() {
+            let numbers = gate.frozen_operations().into_iter().map(|(number, _)| number);
+            let numbers: Vec<_> = numbers.filter(|number| is_free(place, *number)).collect();
+            if !numbers.is_empty() {
+                waiting.push((place, numbers));
+            }
+        }
+        let cleaner = self.gates.len() - 1;
+        if steps < self.alone && waiting.iter().any(|(place, _)| *place == cleaner) {
+            waiting.retain(|(place, _)| *place == cleaner);
+        }
+        let Some((place, numbers)) = waiting.get(self.below(waiting.len())) else {
+            // Only the one that is held up.
+            return self.held.take().map(|(place, number, _)| (place, number)).unwrap_or_default();
+        };
+        let number = numbers[self.below(numbers.len())];
+        let place = *place;
+        let is_over = held.is_none_or(|(_, _, until)| until < steps);
+        if is_over && self.below(HELD_ONE_IN) == 0 {
+            self.held = Some((place, number, steps + HELD_FOR.0 + self.below(HELD_FOR.1 - HELD_FOR.0)));
+            self.note("hold");
+            return self.choose();
+        }
+        (place, number)
+    }
+
+    async fn step(&mut self, place: usize, number: u64, on_restart: &impl AsyncFn()) {
+        match self.below(100) {
+            0..6 if self.weather.is(Weather::Slow) && self.ticks < TICKS_MAX => {
+                self.ticks += 1;
+                self.clock.advance(LOCK_TIME);
+                self.note("tick");
+            }
+            6..10 if self.weather.is(Weather::Lossy) => {
+                let faults =
+                    [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply, Fault::DeliverLate, Fault::RepeatLater];
+                self.release(place, number, Some(faults[self.below(faults.len())]));
+            }
+            10..12 if self.weather.is(Weather::Lossy) => {
+                let late = self.below(self.gates.len());
+                self.gates[late].deliver_late().await;
+                self.note(&format!("late{late}"));
+            }
+            12..14 if self.weather.is(Weather::Deadly) => self.crash(place, on_restart).await,
+            14 if self.weather.is(Weather::Deadly) => self.long_after(on_restart).await,
+            _ => self.release(place, number, None),
+        }
+    }
+
+    fn release(&mut self, place: usize, number: u64, fault: Option<Fault>) {
+        let operation = self.gates[place].frozen_operations().into_iter().find(|(of, _)| *of == number);
+        self.gates[place].release_one(number, fault);
+        self.requests += 1;
+        self.faults += u64::from(fault.is_some());
+        let operation = operation.map(|(_, operation)| operation.to_string()).unwrap_or_default();
+        match fault {
+            None => self.note(&format!("{place}:{operation}")),
+            Some(fault) => self.note(&format!("{place}:{operation}!{fault:?}")),
+        }
+    }
+
+    /// A process crashes, and comes back.
+    async fn crash(&mut self, place: usize, on_restart: &impl AsyncFn()) {
+        self.note(&format!("crash{place}"));
+        self.take_down(place);
+        settle().await;
+        on_restart().await;
+        self.gates[place].restart();
+    }
+
+    /// What a process has under way is lost, as is whatever it tries before it is back.
+    fn take_down(&mut self, place: usize) {
+        self.faults += 1;
+        // The first takes the store from the process; all others meet that.
+        for (number, _) in self.gates[place].frozen_operations() {
+            let fault = if self.below(2) == 0 { Fault::CrashBefore } else { Fault::CrashAfter };
+            self.gates[place].release_one(number, Some(fault));
+        }
+    }
+
+    /// Everybody crashes, and comes back after everything has run out. What was late has arrived before.
+    async fn long_after(&mut self, on_restart: &impl AsyncFn()) {
+        self.note("long");
+        // Nothing may be under way for that long: also what is tried again.
+        while self.gates.iter().any(|gate| gate.frozen() > 0) {
+            for place in 0..self.gates.len() {
+                self.take_down(place);
+            }
+            settle().await;
+        }
+        for gate in &self.gates {
+            gate.deliver_late().await;
+        }
+        on_restart().await;
+        self.clock.advance(LONG);
+        self.ticks = 0;
+        if self.below(2) == 0 {
+            self.alone = self.steps + CLEANER_ALONE;
+        }
+        for gate in &self.gates {
+            gate.restart();
+        }
+    }
+
+    fn note(&mut self, what: &str) {
+        let _ = write!(self.trace, "{what} ");
+    }
+}
+
+/// Lets everybody go on up to their next request.
+pub(crate) async fn settle() {
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+    }
+}

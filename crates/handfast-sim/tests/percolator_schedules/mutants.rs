@@ -1,0 +1,225 @@
+//! The engine broken in one place, by what stands between it and its store: what it writes is left out, what it reads is
+//! hidden from it. So a rule can be taken out of the real engine without a second copy of it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::raw::cstr;
+use bson::{DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_sim::WorkloadKind;
+use handfast_store::decorator::Through;
+use handfast_store::page::Paged;
+use handfast_store::*;
+
+use crate::conductor::Weather;
+use crate::stage::Piece;
+
+/// The oracle of a client's clock that is a minute ahead: longer than a lock lives, and shorter than anything is kept, so that what it
+/// breaks is broken by locks that are taken for expired.
+const A_MINUTE: i64 = 60_000 << 18;
+/// By how many timestamps an oracle goes back that repeats.
+const REPEATED: i64 = 12;
+
+/// A rule of the engine that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// A rollback leaves no record.
+    NoRollbackRecord,
+    /// Of several rollbacks a row remembers the last.
+    CollapsedRollbackRecord,
+    /// Who resolves a lock whose time is over does not see what its primary has decided.
+    LockTrustedFirst,
+    /// The cleaner forgets history while locks point at it.
+    HistoryCutBeforeLocks,
+    /// After a restart the oracle gives out what it has given out before.
+    OracleRepeats,
+    /// The cleaner goes by its own clock, which is ahead, and not by the oracle's time.
+    ExpiryByTwoClocks,
+    /// A read does not look at locks.
+    ReadIgnoresLocks,
+    /// The store puts what arrives, whatever the revision.
+    UnconditionalWrites,
+}
+
+/// Whose requests they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Process {
+    Client,
+    Cleaner,
+}
+
+impl Mutant {
+    pub(crate) const ALL: [Mutant; 8] = [
+        Mutant::NoRollbackRecord,
+        Mutant::CollapsedRollbackRecord,
+        Mutant::LockTrustedFirst,
+        Mutant::HistoryCutBeforeLocks,
+        Mutant::OracleRepeats,
+        Mutant::ExpiryByTwoClocks,
+        Mutant::ReadIgnoresLocks,
+        Mutant::UnconditionalWrites,
+    ];
+
+    /// In which piece, what is said of it then, and with which seed to begin.
+    pub(crate) fn breaks(self) -> (Piece, &'static str, u64) {
+        use WorkloadKind::{Bank, ListAppend};
+        match self {
+            Mutant::NoRollbackRecord => (Piece::small(ListAppend, Weather::Slow), "lost-append", 5),
+            Mutant::CollapsedRollbackRecord => (Piece::long(Weather::Slow), "lost-append", 227),
+            Mutant::LockTrustedFirst => (Piece::long(Weather::Slow), "lost-append", 168),
+            Mutant::HistoryCutBeforeLocks => {
+                (Piece { documents: 8, committed: 24, ..Piece::long(Weather::Deadly) }, "lost-append", 197)
+            }
+            Mutant::OracleRepeats => (Piece::small(ListAppend, Weather::Deadly), "lost-append", 407),
+            Mutant::ExpiryByTwoClocks => (Piece::small(ListAppend, Weather::Calm), "given-up-alive", 0),
+            Mutant::ReadIgnoresLocks => (Piece::small(Bank, Weather::Calm), "wrong-total", 5),
+            Mutant::UnconditionalWrites => (Piece::small(ListAppend, Weather::Calm), "lost-append", 0),
+        }
+    }
+}
+
+/// The store as a process of a broken engine has it.
+pub(crate) fn broken(
+    store: Arc<dyn DocumentStore>,
+    mutant: Option<Mutant>,
+    process: Process,
+    sources: &Sources,
+) -> Arc<dyn DocumentStore> {
+    match mutant {
+        Some(mutant) => Arc::new(Broken { store, mutant, process, own: Arc::new(MemoryStore::new(sources.clone())) }),
+        None => store,
+    }
+}
+
+fn oracle() -> Namespace {
+    Namespace::new("handfast", "oracle").unwrap()
+}
+
+/// What a broken engine makes of a restart.
+pub(crate) async fn restarted(store: &dyn DocumentStore, mutant: Option<Mutant>) {
+    if mutant == Some(Mutant::OracleRepeats) {
+        let back = rawdoc! { "$inc": { "ts": -REPEATED } };
+        store.update_one(&oracle(), rawdoc! { "ts": { "$gt": REPEATED } }, back).await.unwrap();
+    }
+}
+
+struct Broken {
+    store: Arc<dyn DocumentStore>,
+    mutant: Mutant,
+    process: Process,
+    /// Where the process keeps what it should share.
+    own: Arc<MemoryStore>,
+}
+
+impl Broken {
+    fn is(&self, mutant: Mutant, process: Process) -> bool {
+        self.mutant == mutant && self.process == process
+    }
+
+    /// What the engine is shown of a row.
+    fn shown(&self, find: &Find, row: RawDocumentBuf) -> RawDocumentBuf {
+        if self.is(Mutant::LockTrustedFirst, Process::Cleaner) && names_one(&find.filter) {
+            return with_hidden(&row, |name, value| match (name, value) {
+                ("s", _) => Some(RawBson::Int64(0)),
+                ("old" | "rb", _) => None,
+                (_, value) => Some(value.into()),
+            });
+        }
+        if self.is(Mutant::ReadIgnoresLocks, Process::Client) && !names_one(&find.filter) {
+            return with_hidden(&row, |name, value| (name != "lock").then(|| value.into()));
+        }
+        row
+    }
+
+    /// What of a row is written.
+    fn written(&self, row: &RawDocument) -> RawDocumentBuf {
+        with_hidden(row, |name, value| match (name, value, self.mutant) {
+            ("rb", _, Mutant::NoRollbackRecord) => None,
+            ("rb", RawBsonRef::Array(starts), Mutant::CollapsedRollbackRecord) => {
+                let mut last = RawArrayBuf::new();
+                if let Some(start) = starts.into_iter().flatten().last() {
+                    last.push(RawBson::from(start));
+                }
+                Some(RawBson::Array(last))
+            }
+            (_, value, _) => Some(value.into()),
+        })
+    }
+}
+
+/// Whether a filter names one document by `_id`, as the steps on a row do.
+fn names_one(filter: &RawDocument) -> bool {
+    matches!(filter.get("_id"), Ok(Some(RawBsonRef::Document(id))) if id.get("$eq").is_ok_and(|id| id.is_some()))
+}
+
+/// A row with another hidden field.
+fn with_hidden(row: &RawDocument, keep: impl Fn(&str, RawBsonRef<'_>) -> Option<RawBson>) -> RawDocumentBuf {
+    let mut changed = RawDocumentBuf::new();
+    for (name, value) in row.iter().flatten() {
+        match (name.as_str(), value) {
+            ("_hf", RawBsonRef::Document(hidden)) => {
+                let mut kept = RawDocumentBuf::new();
+                for (name, value) in hidden.iter().flatten() {
+                    if let Some(value) = keep(name.as_str(), value) {
+                        kept.append(name, value);
+                    }
+                }
+                changed.append(cstr!("_hf"), kept);
+            }
+            (_, value) => changed.append(name, value),
+        }
+    }
+    changed
+}
+
+#[async_trait]
+impl Through for Broken {
+    type Inner = dyn DocumentStore;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.store
+    }
+
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        let all_locks = rawdoc! { "_hf.lock.s": { "$lte": i64::MAX } };
+        let found = if self.is(Mutant::HistoryCutBeforeLocks, Process::Cleaner) && request.filter == all_locks {
+            Vec::new()
+        } else {
+            self.store.find_all(request.clone()).await?
+        };
+        let shown: Vec<_> = found.into_iter().map(|row| Ok(self.shown(&request, row))).collect();
+        Ok(Box::new(Paged::new(shown.into_iter())))
+    }
+
+    async fn insert(&self, mut request: Insert) -> Result<InsertOutcome> {
+        request.documents = request.documents.iter().map(|row| self.written(row)).collect();
+        self.store.insert(request).await
+    }
+
+    async fn update(&self, mut request: Update) -> Result<UpdateOutcome> {
+        for statement in &mut request.statements {
+            if let UpdateSpec::Document(row) = &statement.update {
+                statement.update = UpdateSpec::Document(self.written(row));
+            }
+            if self.mutant == Mutant::UnconditionalWrites
+                && let Some(id) = statement.filter.get("_id").unwrap().filter(|_| names_one(&statement.filter))
+            {
+                statement.filter = rawdoc! { "_id": id };
+            }
+        }
+        self.store.update(request).await
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        if !self.is(Mutant::ExpiryByTwoClocks, Process::Cleaner) {
+            return self.store.find_and_modify(request).await;
+        }
+        let ahead = rawdoc! { "_id": "oracle", "ts": A_MINUTE, "at": DateTime::from_millis(0) };
+        let _ = self.own.insert_one(&oracle(), ahead).await;
+        self.own.find_and_modify(request).await
+    }
+}

@@ -1,0 +1,184 @@
+//! Two processes with clients, one that cleans, and the store that they share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::{DateTime, Document, rawdoc};
+use handfast_history::Expectation;
+use handfast_sim::{
+    Client, DatabaseClient, Failure, Floors, Isolation, Order, RunOptions, Transaction, Workload, WorkloadKind, run,
+};
+use handfast_store::decorator::{Fault, Plan};
+use handfast_store::{DocumentStore, Durability, Find, MemoryStore, Namespace, Sources, StoreExt};
+use handfast_txn::{Database, Percolator, PercolatorOptions};
+
+use crate::conductor::{Conductor, Gate, Weather};
+use crate::mutants::{self, Mutant, Process};
+
+const CLIENTS: u32 = 3;
+/// Passes of the cleaner after which nothing is left.
+const PASSES: usize = 2;
+
+/// What is played.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) kind: WorkloadKind,
+    pub(crate) weather: Weather,
+    /// Documents that are changed, and transactions that are to commit.
+    pub(crate) documents: i64,
+    pub(crate) committed: u64,
+}
+
+impl Piece {
+    /// A few transactions on two documents.
+    pub(crate) fn small(kind: WorkloadKind, weather: Weather) -> Piece {
+        Piece { kind, weather, documents: 2, committed: 4 }
+    }
+
+    /// So many on more, for what seldom comes together.
+    pub(crate) fn long(weather: Weather) -> Piece {
+        Piece { kind: WorkloadKind::ListAppend, weather, documents: 3, committed: 16 }
+    }
+}
+
+/// What came of a schedule.
+pub(crate) struct Played {
+    pub(crate) complaints: Vec<String>,
+    /// The kinds of what is wrong.
+    pub(crate) kinds: Vec<String>,
+    pub(crate) requests: u64,
+    pub(crate) faults: u64,
+    pub(crate) committed: u64,
+    pub(crate) failed: u64,
+    pub(crate) unknown: u64,
+    pub(crate) trace: String,
+}
+
+fn accounts() -> Namespace {
+    Namespace::new("sim", "keys").unwrap()
+}
+
+pub(crate) fn options() -> PercolatorOptions {
+    PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() }
+}
+
+/// Clients by turns on several databases.
+struct Turns {
+    clients: Vec<DatabaseClient>,
+    next: AtomicUsize,
+}
+
+#[async_trait]
+impl Client for Turns {
+    async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.clients.len();
+        let begun = self.clients[turn].begin().await;
+        if begun.is_err() {
+            // A process that is down is not asked again and again until it is back.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        begun
+    }
+}
+
+/// Plays the schedule of a seed, with the engine as it is or broken in one place.
+pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Played {
+    let Piece { kind, weather, documents, committed } = piece;
+    let (sources, clock) = Sources::manual(seed);
+    clock.set(DateTime::from_millis(0));
+    let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(sources.clone()));
+    let gate = |process| -> Arc<Gate> {
+        let store = mutants::broken(Arc::clone(&store), mutant, process, &sources);
+        Arc::new(Gate::new(store, Plan::always(Fault::FreezeBefore)))
+    };
+    let gates = vec![gate(Process::Client), gate(Process::Client), gate(Process::Cleaner)];
+
+    let open = |gate: &Arc<Gate>| {
+        let database = Database::percolator(Arc::clone(gate) as Arc<dyn DocumentStore>, sources.clone(), options());
+        DatabaseClient::new(database.unwrap(), accounts(), Isolation::Snapshot, Durability::Memory)
+    };
+    let clients = Turns { clients: gates[..2].iter().map(open).collect(), next: AtomicUsize::new(0) };
+    let run_options = RunOptions {
+        seed,
+        processes: CLIENTS,
+        committed,
+        expectation: Expectation { isolation: Isolation::Snapshot, order: Order::RealTime },
+        floors: Floors::default(),
+    };
+    let workload = Workload { kind, keys: documents, writes_per_key: i64::MAX };
+    let running = tokio::spawn(run(workload, Arc::new(clients), sources.clone(), run_options));
+
+    let engine = Percolator::new(Arc::clone(&gates[2]) as Arc<dyn DocumentStore>, sources.clone(), options()).unwrap();
+    let cleaning = tokio::spawn(async move {
+        loop {
+            // What it cannot do now it does in the next pass.
+            let _ = engine.clean().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+
+    let mut conductor = Conductor::new(gates, Arc::clone(&clock), seed, weather);
+    conductor.conduct(|| running.is_finished(), async || mutants::restarted(&*store, mutant).await).await;
+    cleaning.abort();
+    let outcome = running.await.unwrap();
+
+    let (mut complaints, mut kinds) = (Vec::new(), Vec::new());
+    let (mut committed, mut failed, mut unknown) = (0, 0, 0);
+    match outcome {
+        Ok(outcome) => {
+            let report = &outcome.verdict.report;
+            complaints.extend(report.anomalies.iter().map(ToString::to_string));
+            complaints.extend(outcome.verdict.disagreement());
+            kinds.extend(report.kinds().into_iter().map(str::to_owned));
+            (committed, failed) = (report.counts.committed, report.counts.failed);
+            unknown = report.counts.unknown_seen + report.counts.unknown_unseen;
+        }
+        Err(error) => {
+            complaints.push(error.to_string());
+            kinds.push("unexpected".to_owned());
+        }
+    }
+    if weather == Weather::Calm && given_up(&*store).await {
+        complaints.push("a transaction was given up that was alive".to_owned());
+        kinds.push("given-up-alive".to_owned());
+    }
+    for (complaint, kind) in left_behind(&store, &sources, &clock).await {
+        complaints.push(complaint);
+        kinds.push(kind.to_owned());
+    }
+    let Conductor { requests, faults, trace, .. } = conductor;
+    Played { complaints, kinds, requests, faults, committed, failed, unknown, trace }
+}
+
+async fn rows(store: &dyn DocumentStore) -> Vec<Document> {
+    let found = store.find_all(Find::new(accounts(), rawdoc! {})).await.unwrap();
+    found.iter().map(|row| Document::try_from(&**row).unwrap()).collect()
+}
+
+/// Whether somebody rolled a transaction back for its time, although no time has passed.
+async fn given_up(store: &dyn DocumentStore) -> bool {
+    rows(store).await.iter().any(|row| row.get_document("_hf").is_ok_and(|hidden| hidden.contains_key("rb")))
+}
+
+/// What a process that comes long after finds that should not be there.
+async fn left_behind(
+    store: &Arc<dyn DocumentStore>,
+    sources: &Sources,
+    clock: &handfast_store::ManualClock,
+) -> Vec<(String, &'static str)> {
+    let cleaner = Percolator::new(Arc::clone(store), sources.clone(), options()).unwrap();
+    for _ in 0..PASSES {
+        clock.advance(Duration::from_secs(1_300));
+        if let Err(error) = cleaner.clean().await {
+            return vec![(format!("cleaning: {error}"), "cleaning")];
+        }
+    }
+    let is_left = |row: &Document| {
+        let hidden = row.get_document("_hf").unwrap();
+        ["lock", "old", "rb", "del", "d"].iter().any(|name| hidden.contains_key(name))
+    };
+    let left = rows(&**store).await.into_iter().filter(is_left);
+    left.map(|row| (format!("left behind: {row}"), "left-behind")).collect()
+}

@@ -1,0 +1,47 @@
+//! What can be said of a collection by reading it.
+
+use bson::rawdoc;
+
+use super::DocumentStore;
+use crate::index::{ID_INDEX_NAME, Index};
+use crate::{BatchLimit, CollectionCheck, Find, IndexCheck, Namespace, Result};
+
+/// Documents that are read at once.
+const PAGE: BatchLimit = BatchLimit { documents: 1_000, bytes: 1024 * 1024 };
+
+/// Reads a whole collection: that every document can be read, and how many keys each index should hold.
+///
+/// # Errors
+/// `NamespaceNotFound` (26); a collection that cannot be read any further is told in the result.
+pub async fn check_by_reading<S: DocumentStore + ?Sized>(store: &S, namespace: &Namespace) -> Result<CollectionCheck> {
+    let mut indexes = Vec::new();
+    let mut check = CollectionCheck::default();
+    for info in store.list_indexes(namespace).await? {
+        check.indexes.push(IndexCheck { name: info.spec.name.clone(), keys: 0, valid: true });
+        indexes.push(if info.spec.name == ID_INDEX_NAME { None } else { Some(Index::compile(info.spec)?) });
+    }
+    let mut cursor = store.find(Find::new(namespace.clone(), rawdoc! {})).await?;
+    loop {
+        // A document that does not agree with its checksum ends the walk: how many more there are, nobody knows.
+        let page = match cursor.next_page(PAGE).await {
+            Ok(page) => page,
+            Err(error) => {
+                check.errors.push(error.message().to_owned());
+                check.documents_damaged += 1;
+                return Ok(check);
+            }
+        };
+        for document in &page.documents {
+            check.documents += 1;
+            for (index, check) in indexes.iter().zip(&mut check.indexes) {
+                check.keys += match index {
+                    Some(index) => index.keys(document)?.keys.len() as u64,
+                    None => 1,
+                };
+            }
+        }
+        if page.exhausted || page.documents.is_empty() {
+            return Ok(check);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Inserts that are sent again: what is there already, is in.
+
+use std::collections::{HashMap, HashSet};
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+
+use super::{Resilient, broken_off, failure};
+use crate::insertion::{id, prepare};
+use crate::{Applied, DocumentStore, Find, IdSource, Insert, InsertOutcome, Result, StoreExt, WriteError};
+
+/// A document of the request, and where it stands there.
+#[derive(Clone)]
+struct Placed {
+    place: usize,
+    document: RawDocumentBuf,
+    /// Its `_id` was made for it, so that whatever has it is this document.
+    id_is_ours: bool,
+    /// The first try may have put it in.
+    may_be_in: bool,
+}
+
+impl<S: DocumentStore + ?Sized> Resilient<S> {
+    /// Inserts documents, and sends once more what may not be in.
+    pub(super) async fn insert_twice(&self, request: Insert) -> Result<InsertOutcome> {
+        let Insert { documents, .. } = request;
+        let frame = Insert { documents: Vec::new(), ..request };
+        let placed = documents.into_iter().enumerate().map(|(place, document)| identified(place, document, &*self.ids));
+        let placed: Vec<Placed> = placed.collect();
+        let first = self.send(&frame, &placed).await;
+        match failure(&first, |outcome| broken_off(&outcome.errors)) {
+            None => first,
+            Some(error) => {
+                tracing::debug!(%error, "documents are inserted once more");
+                let in_doubt = error.applied() == Applied::Maybe;
+                let again = self.insert_the_rest(&frame, placed, in_doubt).await;
+                again.map_err(|error| if in_doubt { error.in_doubt() } else { error })
+            }
+        }
+    }
+
+    async fn send(&self, frame: &Insert, placed: &[Placed]) -> Result<InsertOutcome> {
+        let documents = placed.iter().map(|placed| placed.document.clone()).collect();
+        self.store.insert(Insert { documents, ..frame.clone() }).await
+    }
+
+    /// Inserts what is not there yet: of documents with the same `_id`, the first may have been. A first try that is still on its way may come in between: so each duplicate is looked
+    /// at once more.
+    async fn insert_the_rest(&self, frame: &Insert, mut rest: Vec<Placed>, in_doubt: bool) -> Result<InsertOutcome> {
+        let mut outcome = InsertOutcome::default();
+        if in_doubt {
+            let mut ids = HashSet::new();
+            for placed in &mut rest {
+                placed.may_be_in = id(&placed.document).is_ok_and(|id| ids.insert(key(id)));
+            }
+            let ours = self.ours(frame, rest.iter()).await?;
+            outcome.inserted += ours.len() as u64;
+            rest.retain(|placed| !ours.contains(&placed.place));
+        }
+        while !rest.is_empty() {
+            let reply = self.send(frame, &rest).await?;
+            outcome.inserted += reply.inserted;
+            let duplicates = reply.errors.iter().filter(|refused| refused.error.code() == Code::DuplicateKey);
+            let duplicates = duplicates.filter_map(|refused| rest.get(refused.index));
+            let ours = if in_doubt { self.ours(frame, duplicates).await? } else { HashSet::new() };
+            outcome.inserted += ours.len() as u64;
+            let mut passed = rest.len();
+            for WriteError { index, error } in reply.errors {
+                let Some(placed) = rest.get(index) else { continue };
+                if ours.contains(&placed.place) {
+                    // What stands behind it in an ordered request was not tried.
+                    passed = if frame.ordered { index + 1 } else { passed };
+                    continue;
+                }
+                let error = if in_doubt && error.code() == Code::DuplicateKey { error.in_doubt() } else { error };
+                outcome.errors.push(WriteError { index: placed.place, error });
+            }
+            let goes_on = frame.ordered && outcome.errors.is_empty();
+            rest = if goes_on { rest.split_off(passed) } else { Vec::new() };
+        }
+        Ok(outcome)
+    }
+
+    /// The places of those documents that are there because of the first try.
+    async fn ours<'p>(&self, frame: &Insert, placed: impl Iterator<Item = &'p Placed>) -> Result<HashSet<usize>> {
+        let mut sought = HashMap::new();
+        let mut ids = RawArrayBuf::new();
+        for placed in placed.filter(|placed| placed.may_be_in) {
+            let id = id(&placed.document)?;
+            ids.push(id);
+            sought.insert(key(id), placed);
+        }
+        if sought.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let find = Find::new(frame.namespace.clone(), rawdoc! { "_id": { "$in": ids } });
+        let mut ours = HashSet::new();
+        for there in self.store.find_all(find).await? {
+            let Some(placed) = sought.get(&key(id(&there)?)) else { continue };
+            if placed.id_is_ours || there == placed.document {
+                ours.insert(placed.place);
+            }
+        }
+        Ok(ours)
+    }
+}
+
+/// An `_id` as bytes that are the same for the same value of the same type.
+fn key(id: RawBsonRef<'_>) -> Vec<u8> {
+    let mut key = RawDocumentBuf::new();
+    key.append(cstr!("_id"), id);
+    key.into_bytes()
+}
+
+/// The document as it is sent both times. One that the store refuses is left for it to refuse.
+fn identified(place: usize, document: RawDocumentBuf, ids: &dyn IdSource) -> Placed {
+    let id_is_ours = matches!(document.get("_id"), Ok(None));
+    let document = prepare(document.clone(), ids).unwrap_or(document);
+    Placed { place, document, id_is_ours, may_be_in: false }
+}

@@ -1,0 +1,277 @@
+//! Every kind of request, with every fault at every operation it takes.
+
+use std::sync::Arc;
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+
+use super::Resilient;
+use crate::decorator::{Fault, Faulty, Plan};
+use crate::*;
+
+type Network = Arc<Faulty<MemoryStore>>;
+
+fn c() -> Namespace {
+    Namespace::valid("d", "c")
+}
+
+/// Two documents, and a unique index on `k`.
+async fn store(plan: Plan) -> (Resilient<Faulty<MemoryStore>>, Network) {
+    let sources = Sources::seeded(1);
+    let memory = Arc::new(MemoryStore::new(sources.clone()));
+    let unique = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "k": 1 }) };
+    memory.create_index(&c(), unique).await.expect("an index");
+    for document in [rawdoc! { "_id": 1, "k": "x", "n": 0 }, rawdoc! { "_id": 2, "k": "y", "n": 0 }] {
+        memory.insert_one(&c(), document).await.expect("inserted");
+    }
+    let network = Arc::new(Faulty::new(memory, plan));
+    (Resilient::new(Arc::clone(&network), sources.ids), network)
+}
+
+async fn documents(network: &Network) -> Vec<RawDocumentBuf> {
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(c(), rawdoc! {}) };
+    network.inner().find_all(find).await.expect("no fault")
+}
+
+fn insert(documents: Vec<RawDocumentBuf>, ordered: bool) -> Insert {
+    Insert { ordered, ..Insert::new(c(), documents) }
+}
+
+fn three() -> Vec<RawDocumentBuf> {
+    vec![rawdoc! { "_id": 3, "k": "a" }, rawdoc! { "k": "b", "_id": 4 }, rawdoc! { "_id": 5, "k": "c" }]
+}
+
+/// One request, and what it says when all is well.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    Insert,
+    InsertUnordered,
+    InsertWithoutId,
+    Set,
+    SetByKey,
+    Upsert,
+    SetMany,
+    Guarded,
+    Increment,
+    Delete,
+    DeleteMany,
+    Take,
+    After,
+    Before,
+}
+
+const REQUESTS: [Request; 14] = {
+    use Request::*;
+    [
+        Insert,
+        InsertUnordered,
+        InsertWithoutId,
+        Set,
+        SetByKey,
+        Upsert,
+        SetMany,
+        Guarded,
+        Increment,
+        Delete,
+        DeleteMany,
+        Take,
+        After,
+        Before,
+    ]
+};
+
+impl Request {
+    /// How many documents the store said it has changed.
+    async fn send(self, store: &dyn DocumentStore) -> Result<u64> {
+        let set = || rawdoc! { "$set": { "n": 7 } };
+        let modify = |update: RawDocumentBuf, returns| {
+            let update = UpdateSpec::Document(update);
+            let modification = Modification::Update { update, upsert: false, returns, array_filters: Vec::new() };
+            store.find_and_modify(FindAndModify::new(c(), rawdoc! { "_id": 1 }, modification))
+        };
+        match self {
+            Request::Insert => Ok(store.insert(insert(three(), true)).await?.inserted),
+            Request::InsertUnordered => Ok(store.insert(insert(three(), false)).await?.inserted),
+            Request::InsertWithoutId => Ok(store.insert(insert(vec![rawdoc! { "k": "d" }], true)).await?.inserted),
+            Request::Set => Ok(store.update_one(&c(), rawdoc! { "_id": 1 }, set()).await?.matched),
+            Request::SetByKey => Ok(store.update_one(&c(), rawdoc! { "k": "y" }, set()).await?.matched),
+            Request::Upsert => {
+                let outcome = store.upsert_one(&c(), rawdoc! { "_id": 9 }, rawdoc! { "$set": { "k": "z" } }).await?;
+                Ok(outcome.matched + outcome.upserted.len() as u64)
+            }
+            Request::SetMany => Ok(store.update_many(&c(), rawdoc! {}, set()).await?.matched),
+            Request::Guarded => Ok(store.update_one(&c(), rawdoc! { "_id": 1, "n": 0 }, set()).await?.matched),
+            Request::Increment => {
+                let inc = rawdoc! { "$inc": { "n": 1 } };
+                Ok(store.update_one(&c(), rawdoc! { "_id": 1 }, inc).await?.matched)
+            }
+            Request::Delete => Ok(u64::from(store.delete_one(&c(), rawdoc! { "_id": 1 }).await?)),
+            Request::DeleteMany => store.delete_many(&c(), rawdoc! { "n": 0 }).await,
+            Request::Take => {
+                let take = FindAndModify::new(c(), rawdoc! { "_id": 1 }, Modification::Remove);
+                Ok(u64::from(store.find_and_modify(take).await?.matched))
+            }
+            Request::After => {
+                let outcome = modify(set(), ReturnDocument::After).await?;
+                assert_eq!(outcome.value, Some(rawdoc! { "_id": 1, "k": "x", "n": 7 }));
+                Ok(u64::from(outcome.matched))
+            }
+            Request::Before => {
+                let outcome = modify(set(), ReturnDocument::Before).await?;
+                assert_eq!(outcome.value, Some(rawdoc! { "_id": 1, "k": "x", "n": 0 }));
+                Ok(u64::from(outcome.matched))
+            }
+        }
+    }
+
+    /// Whether the caller has an answer also if the one to the first try is lost.
+    fn survives_a_lost_reply(self) -> bool {
+        !matches!(self, Request::Guarded | Request::Increment | Request::Take | Request::Before)
+    }
+
+    /// Whether the caller has an answer also if the first try is lost.
+    fn survives_a_lost_request(self) -> bool {
+        !matches!(self, Request::Increment | Request::Before)
+    }
+
+    /// The second try deletes what the first has left, and says so.
+    fn counts_the_second_try(self) -> bool {
+        matches!(self, Request::Delete | Request::DeleteMany)
+    }
+}
+
+#[tokio::test]
+async fn every_request_with_every_fault_is_done_once_or_said_to_be_in_doubt() {
+    let mut met = 0;
+    for request in REQUESTS {
+        let (whole, network) = store(Plan::none()).await;
+        let untouched = documents(&network).await;
+        let wanted = request.send(&whole).await.expect("no fault");
+        let done = documents(&network).await;
+        assert_ne!(untouched, done, "{request:?} changes something");
+        for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::Refuse, Fault::CrashAfter, Fault::CrashBefore] {
+            // A second try takes more operations than the first: the looks at what is there.
+            for number in 0..4 {
+                let (store, network) = store(Plan::explicit([(0, Fault::LoseReply), (number, fault)])).await;
+                let answer = request.send(&store).await;
+                met += network.injected().len();
+                let now = documents(&network).await;
+                let what = format!("{request:?}, {fault:?} at {number}: {answer:?}");
+                assert!(now == untouched || now == done, "{what}: {now:?}");
+                match answer {
+                    Ok(count) => {
+                        assert_eq!(now, done, "{what}");
+                        assert!(count == wanted || request.counts_the_second_try(), "{what}");
+                    }
+                    Err(error) if error.applied() == Applied::No => assert_eq!(now, untouched, "{what}"),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+    assert!(met > 14 * 5 * 4, "{met} faults were met");
+}
+
+#[tokio::test]
+async fn one_lost_message_is_survived_where_that_does_no_harm() {
+    for request in REQUESTS {
+        for fault in [Fault::LoseRequest, Fault::LoseReply] {
+            let (store, _) = store(Plan::at(0, fault)).await;
+            let answer = request.send(&store).await;
+            let survives = match fault {
+                Fault::LoseReply => request.survives_a_lost_reply(),
+                _ => request.survives_a_lost_request(),
+            };
+            assert_eq!(answer.is_ok(), survives, "{request:?}, {fault:?}: {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_network_is_tried_twice_and_an_outage_once() {
+    for request in [Request::Set, Request::SetMany, Request::Delete] {
+        let lost = Plan::explicit((0..9).map(|number| (number, Fault::LoseRequest)));
+        let (store, network) = store(lost).await;
+        let error = request.send(&store).await.expect_err("all is lost");
+        assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::Maybe));
+        assert_eq!(network.operations(), 2, "{request:?}");
+    }
+    for request in REQUESTS {
+        let (store, network) = store(Plan::at(0, Fault::Refuse)).await;
+        let error = request.send(&store).await.expect_err("no server");
+        assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No));
+        assert_eq!(network.operations(), 1, "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_duplicate_of_somebody_else_is_an_error_also_on_the_second_try() {
+    // Under another index, nothing is in.
+    let (store, network) = store(Plan::at(0, Fault::LoseReply)).await;
+    let refused = store.insert_one(&c(), rawdoc! { "_id": 3, "k": "x" }).await.expect_err("k is taken");
+    assert_eq!(refused.code(), Code::DuplicateKey);
+    assert_eq!(documents(&network).await.len(), 2);
+    // Under `_id`, it is there: whose it is can only be told if it is equal, or its `_id` was made for it.
+    let refused = store_with_lost_reply_insert(rawdoc! { "_id": 1, "k": "other" }).await.expect_err("_id is taken");
+    assert_eq!((refused.code(), refused.applied()), (Code::DuplicateKey, Applied::Maybe));
+}
+
+async fn store_with_lost_reply_insert(document: RawDocumentBuf) -> Result<()> {
+    let (store, _) = store(Plan::at(0, Fault::LoseReply)).await;
+    store.insert_one(&c(), document).await
+}
+
+#[tokio::test]
+async fn a_request_that_names_a_document_twice_has_its_error_after_a_retry_too() {
+    let twice = || {
+        vec![rawdoc! { "_id": 3 }, rawdoc! { "_id": 4, "k": "b" }, rawdoc! { "_id": 3 }, rawdoc! { "_id": 5, "k": "c" }]
+    };
+    for ordered in [true, false] {
+        let (whole, network) = store(Plan::none()).await;
+        let wanted = whole.insert(insert(twice(), ordered)).await.expect("no fault");
+        let done = documents(&network).await;
+        for fault in [Fault::LoseRequest, Fault::LoseReply] {
+            let (store, network) = store(Plan::at(0, fault)).await;
+            let outcome = store.insert(insert(twice(), ordered)).await.expect("sent again");
+            assert_eq!(outcome.inserted, wanted.inserted, "ordered {ordered}, {fault:?}");
+            let places =
+                |outcome: &InsertOutcome| outcome.errors.iter().map(|refused| refused.index).collect::<Vec<_>>();
+            assert_eq!(places(&outcome), places(&wanted));
+            assert_eq!(documents(&network).await, done);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_first_try_that_arrives_between_the_look_and_the_second_is_counted_once() {
+    // The insert is delayed, the look finds nothing; then it arrives.
+    for ordered in [true, false] {
+        let plan = Plan::explicit([(0, Fault::DeliverLate), (3, Fault::FreezeBefore)]);
+        let (store, network) = store(plan).await;
+        let inserting = tokio::spawn(async move { store.insert(insert(three(), ordered)).await });
+        while network.frozen() == 0 {
+            tokio::task::yield_now().await;
+        }
+        for arrived in network.deliver_late().await {
+            arrived.expect("the first try arrives");
+        }
+        network.release();
+        let outcome = inserting.await.expect("no panic").expect("all are in");
+        assert_eq!((outcome.inserted, outcome.errors.len()), (3, 0), "ordered {ordered}");
+        assert_eq!(documents(&network).await.len(), 5);
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_is_opened_again_until_it_has_shown_something() {
+    for number in 0..2 {
+        let (store, _) = store(Plan::at(number, Fault::LoseReply)).await;
+        let found = store.find_all(Find::new(c(), rawdoc! {})).await.expect("opened again");
+        assert_eq!(found.len(), 2, "fault at {number}");
+    }
+    let (store, _) = store(Plan::at(2, Fault::LoseReply)).await;
+    let mut cursor = store.find(Find::new(c(), rawdoc! {})).await.expect("open");
+    let one = BatchLimit { documents: 1, ..BatchLimit::REPLY };
+    assert_eq!(cursor.next_page(one).await.expect("the first").documents.len(), 1);
+    cursor.next_page(one).await.expect_err("to begin again would show the first document twice");
+}

@@ -1,0 +1,230 @@
+//! Which part a collection is kept in: a closed rule, checked when it is made.
+//!
+//! ```text
+//! parts: main, orders, logs          *           = main        all that no other route names
+//!                                    shop.orders = orders      a collection
+//!                                    logs        = logs        a database
+//! ```
+//!
+//! The narrowest route counts: a collection's before its database's before the rest.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use handfast_mql::Code;
+
+use crate::aggregation::is_temporary_of;
+use crate::request::check_database_name;
+use crate::{Error, Namespace, Result};
+
+/// Databases in which this project keeps what is its own (clock, unique keys, records of requests), or a server of
+/// MongoDB's kind what is its own: they stay together, where the rest is.
+pub const KEPT_TOGETHER: [&str; 4] = ["handfast", "admin", "config", "local"];
+/// What a route for the rest names.
+const REST: &str = "*";
+/// Letters of a part's name.
+const NAME_BYTES_MAX: usize = 63;
+
+/// What a route is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// All that no other route names.
+    Rest,
+    /// The collections of a database that have no route themselves.
+    Database(String),
+    /// One collection.
+    Collection(Namespace),
+}
+
+/// Says which part something is kept in: `shop.orders=orders`, `logs=logs`, `*=main`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// What.
+    pub scope: Scope,
+    /// The name of the part.
+    pub part: String,
+}
+
+impl FromStr for Scope {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.split_once('.') {
+            _ if text == REST => Ok(Scope::Rest),
+            Some((database, collection)) => Ok(Scope::Collection(Namespace::new(database, collection)?)),
+            None => check_database_name(text).map(|()| Scope::Database(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scope::Rest => f.write_str(REST),
+            Scope::Database(database) => f.write_str(database),
+            Scope::Collection(namespace) => namespace.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Route {
+    type Err = Error;
+
+    /// `NAMESPACE=PART`.
+    fn from_str(text: &str) -> Result<Self> {
+        // A collection may have '=' in its name, a part may not.
+        let Some((scope, part)) = text.rsplit_once('=') else {
+            let text =
+                format!("'{text}' is no route (NAMESPACE=STORE), such as shop.orders=orders, logs=logs or *=main");
+            return Err(bad(text));
+        };
+        check_part_name(part)?;
+        Ok(Route { scope: scope.parse()?, part: part.to_owned() })
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.scope, self.part)
+    }
+}
+
+/// Checks the name of a part: letters, digits, `-` and `_`, at most 63.
+///
+/// # Errors
+/// `BadValue` (2).
+pub fn check_part_name(name: &str) -> Result<()> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_good) {
+        return Ok(());
+    }
+    Err(bad(format!("'{name}' is no name of a store: letters, digits, '-' and '_' are, at most {NAME_BYTES_MAX}")))
+}
+
+/// The rule: every collection is in one part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routing {
+    names: Vec<String>,
+    rest: usize,
+    databases: BTreeMap<String, usize>,
+    collections: BTreeMap<Namespace, usize>,
+}
+
+impl Routing {
+    /// From the names of the parts and the routes, in any order.
+    ///
+    /// # Errors
+    /// `BadValue` (2) that names what is wrong: two parts of one name, a route to a part that is not there, two routes for
+    /// the same, none for the rest, a part without a route, a route for what stays with the rest.
+    pub fn new(names: &[&str], routes: &[Route]) -> Result<Self> {
+        for (place, name) in names.iter().enumerate() {
+            check_part_name(name)?;
+            if names[..place].contains(name) {
+                return Err(bad(format!("two stores are named '{name}'")));
+            }
+        }
+        let (mut rest, mut databases, mut collections) = (None, BTreeMap::new(), BTreeMap::new());
+        for route in routes {
+            let Some(part) = names.iter().position(|name| *name == route.part) else {
+                let known = names.join(", ");
+                return Err(bad(format!("the route {route} is to a store that is not there; there are {known}")));
+            };
+            let is_first = match &route.scope {
+                Scope::Rest => rest.replace(part).is_none(),
+                Scope::Database(database) => put(&mut databases, database.clone(), part),
+                Scope::Collection(namespace) => put(&mut collections, namespace.clone(), part),
+            };
+            if !is_first {
+                return Err(bad(format!("there are two routes for {}", route.scope)));
+            }
+            check_free(route)?;
+        }
+        let Some(rest) = rest else {
+            let example = names.first().copied().unwrap_or_default();
+            return Err(bad(format!("no route says where the rest is: {REST}={example}, for example")));
+        };
+        let used: BTreeSet<usize> = databases.values().chain(collections.values()).copied().chain([rest]).collect();
+        match names.iter().enumerate().find(|(part, _)| !used.contains(part)) {
+            Some((_, idle)) => Err(bad(format!("no route is to the store '{idle}'"))),
+            None => {
+                let names = names.iter().map(|name| (*name).to_owned()).collect();
+                Ok(Routing { names, rest, databases, collections })
+            }
+        }
+    }
+
+    /// The part that a collection is kept in. One that `$out` fills is where the collection is whose place it takes.
+    pub fn part(&self, namespace: &Namespace) -> usize {
+        if let Some(part) = self.collections.get(namespace) {
+            return *part;
+        }
+        let mut beside = self.collections.iter().filter(|(target, _)| target.database() == namespace.database());
+        match beside.find(|(target, _)| is_temporary_of(namespace, target)) {
+            Some((_, part)) => *part,
+            None => self.part_of_database(namespace.database()),
+        }
+    }
+
+    /// The part of a database's collections that have no route themselves.
+    pub fn part_of_database(&self, database: &str) -> usize {
+        self.databases.get(database).copied().unwrap_or(self.rest)
+    }
+
+    /// The parts that collections of a database may be in.
+    pub fn parts(&self, database: &str) -> BTreeSet<usize> {
+        let of = self.collections.iter().filter(|(namespace, _)| namespace.database() == database);
+        of.map(|(_, part)| *part).chain([self.part_of_database(database)]).collect()
+    }
+
+    /// The part of all that no other route names.
+    pub fn rest(&self) -> usize {
+        self.rest
+    }
+
+    /// The names of the parts, in the order given.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The name of a part.
+    pub fn name(&self, part: usize) -> &str {
+        self.names.get(part).map_or("", String::as_str)
+    }
+
+    /// The routes, in one order whatever the order they came in.
+    pub fn routes(&self) -> Vec<Route> {
+        let route = |scope, part: usize| Route { scope, part: self.name(part).to_owned() };
+        let databases = self.databases.iter().map(|(name, part)| route(Scope::Database(name.clone()), *part));
+        let collections = self.collections.iter().map(|(name, part)| route(Scope::Collection(name.clone()), *part));
+        std::iter::once(route(Scope::Rest, self.rest)).chain(databases).chain(collections).collect()
+    }
+}
+
+fn put<K: Ord>(routes: &mut BTreeMap<K, usize>, scope: K, part: usize) -> bool {
+    match routes.entry(scope) {
+        Entry::Vacant(free) => {
+            free.insert(part);
+            true
+        }
+        Entry::Occupied(_) => false,
+    }
+}
+
+/// What must stay together has no route.
+fn check_free(route: &Route) -> Result<()> {
+    let database = match &route.scope {
+        Scope::Rest => return Ok(()),
+        Scope::Database(database) => database.as_str(),
+        Scope::Collection(namespace) => namespace.database(),
+    };
+    if !KEPT_TOGETHER.contains(&database) {
+        return Ok(());
+    }
+    Err(bad(format!("the route {route}: the database '{database}' is where the rest is, and has no route of its own")))
+}
+
+fn bad(text: String) -> Error {
+    Error::command(Code::BadValue, text)
+}

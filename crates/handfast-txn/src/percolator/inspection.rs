@@ -1,0 +1,192 @@
+//! What an operator looks at: which transactions hold locks, for how long, and up to where rows may forget.
+//!
+//! Nothing here is needed for the engine to work: what is abandoned is resolved by whoever meets it, and by the cleaner. Who
+//! looks changes nothing, and takes no timestamp: ages are by this machine's clock, or by the oracle's time if that is ahead.
+//! Only [`Percolator::resolve`] goes by the oracle's time alone, as all who take locks away.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_store::{Count, DocumentStore, Find, Result as StoreResult};
+
+use super::Percolator;
+use super::cleaner::{Cleaned, Pass};
+use super::leases::Leases;
+use super::row::{Key, LockHeading, SafePoint, Status, Timestamp, status_of};
+use super::rows::locked;
+use super::scan::PAGE;
+
+/// A lock that is in the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldLock {
+    /// The document.
+    pub key: Key,
+    /// The start of its transaction, which tells it from all others.
+    pub start: Timestamp,
+    /// The document where the transaction is decided.
+    pub primary: Key,
+    /// Whether the transaction deletes the document.
+    pub deletes: bool,
+    /// How long ago the transaction began, by the oracle's time.
+    pub age: Duration,
+    /// Whether it counts as abandoned: whoever meets it may roll the transaction back.
+    pub is_expired: bool,
+}
+
+/// A transaction of which locks are in the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenTransaction {
+    /// Its start, which tells it from all others.
+    pub start: Timestamp,
+    /// The document where it is decided.
+    pub primary: Key,
+    /// Its locks, of those that were looked at.
+    pub locks: u64,
+    /// How long ago it began.
+    pub age: Duration,
+    /// Whether all these locks count as abandoned.
+    pub is_expired: bool,
+}
+
+/// What became of a transaction of which a lock was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// It has committed: what is locked is to be rolled forward.
+    Committed(Timestamp),
+    /// It was rolled back: what is locked is to be released.
+    RolledBack,
+    /// It may still commit.
+    Open,
+    /// Nobody has given a sign of life for it in time: it may be rolled back.
+    Abandoned,
+}
+
+/// Up to where rows may forget, and what holds that up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SafePoints {
+    /// The oracle's time.
+    pub now: Timestamp,
+    /// Nothing arrives any more of a transaction that began before this.
+    pub messages: Timestamp,
+    /// Nobody reads before this.
+    pub readers: Timestamp,
+    /// The oldest snapshots of processes that read old ones: they hold `readers` back.
+    pub leases: Vec<Timestamp>,
+}
+
+impl Percolator {
+    /// The locks in all collections, oldest first, as many as this; only those of one transaction, if that is asked for. What is
+    /// locked is not read, however large it is.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn locks(&self, of: Option<Timestamp>, limit: u64) -> StoreResult<Vec<HeldLock>> {
+        // Without timestamps there are no transactions.
+        let Some(now) = self.core.oracle.seen().await? else { return Ok(Vec::new()) };
+        let mut held = Vec::new();
+        for namespace in self.core.namespaces().await? {
+            let sort = rawdoc! { "_hf.lock.s": 1 };
+            let projection = LockHeading::projection();
+            let find = Find { sort, limit: Some(limit), projection, ..Find::new(namespace.clone(), locked_by(of)) };
+            let mut cursor = self.core.rows.store.find(find).await?;
+            loop {
+                let documents = cursor.next_page(PAGE).await?.documents;
+                if documents.is_empty() {
+                    break;
+                }
+                for document in &documents {
+                    // Somebody may have released it between the search and the answer.
+                    if let (id, Some(heading)) = LockHeading::from_document(document)? {
+                        held.push(held_lock(Key { namespace: namespace.clone(), id }, heading, now));
+                    }
+                }
+            }
+        }
+        held.sort_by_key(|lock| lock.start);
+        held.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(held)
+    }
+
+    /// How many locks there are in all collections.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn count_locks(&self) -> StoreResult<u64> {
+        let mut count = 0;
+        for namespace in self.core.namespaces().await? {
+            count += self.core.rows.store.count(Count::new(namespace, locked())).await?;
+        }
+        Ok(count)
+    }
+
+    /// What became of a transaction of which a lock is there; none if there is no lock of it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn decided(&self, start: Timestamp) -> StoreResult<Option<Decided>> {
+        let Some(lock) = self.locks(Some(start), 1).await?.into_iter().next() else { return Ok(None) };
+        let primary = self.core.rows.read(&lock.primary).await?;
+        Ok(Some(match status_of(&primary, start) {
+            Status::Committed(at) => Decided::Committed(at),
+            Status::RolledBack => Decided::RolledBack,
+            Status::Locked | Status::Unheard => {
+                let of_primary = primary.lock.filter(|lock| lock.start == start);
+                let now = self.core.oracle.seen().await?;
+                let is_expired = of_primary.zip(now).map_or(lock.is_expired, |(lock, now)| lock.is_expired(now));
+                if is_expired { Decided::Abandoned } else { Decided::Open }
+            }
+        }))
+    }
+
+    /// Resolves the locks that are decided or abandoned: of one transaction, or of all. Those with which that fails are counted.
+    ///
+    /// # Errors
+    /// Those of the store, if it is not a matter of some rows. What was done stays done.
+    pub async fn resolve(&self, of: Option<Timestamp>) -> StoreResult<Cleaned> {
+        let mut pass = Pass::default();
+        self.core.resolve_all(of, &mut pass).await?;
+        Ok(pass.end())
+    }
+
+    /// Up to where rows may forget now; none if no transaction ever began here.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn safe_points(&self) -> StoreResult<Option<SafePoints>> {
+        let Some(now) = self.core.oracle.seen().await? else { return Ok(None) };
+        let leases: Leases = self.core.rows.whole().await?;
+        let SafePoint { messages, readers } = self.core.point(now, &leases);
+        Ok(Some(SafePoints { now, messages, readers, leases: leases.snapshots().collect() }))
+    }
+}
+
+/// The transactions of these locks, oldest first.
+pub fn transactions(locks: &[HeldLock]) -> Vec<OpenTransaction> {
+    let mut open: BTreeMap<Timestamp, OpenTransaction> = BTreeMap::new();
+    for lock in locks {
+        let HeldLock { start, age, is_expired, .. } = *lock;
+        let primary = lock.primary.clone();
+        let transaction =
+            open.entry(start).or_insert(OpenTransaction { start, primary, locks: 0, age, is_expired: true });
+        transaction.locks += 1;
+        transaction.is_expired &= is_expired;
+    }
+    open.into_values().collect()
+}
+
+/// Rows that a transaction has locked: this one, or any.
+pub(super) fn locked_by(of: Option<Timestamp>) -> RawDocumentBuf {
+    of.map_or_else(locked, |start| rawdoc! { "_hf.lock.s": start.stored() })
+}
+
+fn held_lock(key: Key, lock: LockHeading, now: Timestamp) -> HeldLock {
+    HeldLock {
+        key,
+        start: lock.start,
+        deletes: lock.deletes,
+        age: Duration::from_millis(now.millis().saturating_sub(lock.start.millis())),
+        is_expired: lock.is_expired(now),
+        primary: lock.primary,
+    }
+}

@@ -1,0 +1,192 @@
+//! The three parts of a query, one after the other, each of which may find the same rows.
+//!
+//! What was shown is remembered, up to a bound. When there is more, the query goes on in another way ([`Ranges`]).
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::RawDocumentBuf;
+use handfast_mql::key::encoded;
+use handfast_store::selection::Candidate;
+use handfast_store::{Cursor, Find, Result as StoreResult};
+
+use super::ranges::Ranges;
+use super::{Judged, READ_AHEAD};
+use crate::percolator::row::{Key, Row, Timestamp};
+use crate::percolator::rows::{locked_up_to, newer_than};
+use crate::percolator::snapshot::{PercolatorSnapshot, with_record};
+
+/// What an `_id` that is remembered takes beside its own bytes, about.
+const SEEN_OVERHEAD_BYTES: usize = 64;
+
+/// The parts of a query, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Locked,
+    Matching,
+    Newer,
+}
+
+/// Documents that the store finds.
+pub(super) struct Scan {
+    snapshot: Arc<PercolatorSnapshot>,
+    /// The query itself, without what is done with its results.
+    find: Find,
+    part: Part,
+    pages: Pages,
+    /// The rows that the second and the third part have come to.
+    seen: Seen,
+    /// What goes on where that is too much.
+    rest: Option<Ranges>,
+}
+
+/// Keys of `_id`s.
+#[derive(Default)]
+pub(super) struct Seen {
+    keys: HashSet<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Seen {
+    /// Whether it was not there before.
+    fn insert(&mut self, key: Vec<u8>) -> bool {
+        let bytes = key.len() + SEEN_OVERHEAD_BYTES;
+        let is_new = self.keys.insert(key);
+        self.bytes += if is_new { bytes } else { 0 };
+        is_new
+    }
+
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.keys.contains(key)
+    }
+}
+
+/// Documents of the store, as they come.
+pub(super) struct Pages {
+    cursor: Box<dyn Cursor>,
+    ready: VecDeque<RawDocumentBuf>,
+    is_exhausted: bool,
+}
+
+impl Pages {
+    pub(super) async fn open(snapshot: &PercolatorSnapshot, find: Find) -> StoreResult<Self> {
+        let cursor = snapshot.core.rows.store.find(find).await?;
+        Ok(Pages { cursor, ready: VecDeque::new(), is_exhausted: false })
+    }
+
+    /// The next page, of documents that were still there when they were read; none at the end.
+    pub(super) async fn next_page(
+        &mut self,
+        snapshot: &PercolatorSnapshot,
+    ) -> StoreResult<Option<VecDeque<RawDocumentBuf>>> {
+        if self.is_exhausted {
+            return Ok(None);
+        }
+        let page = self.cursor.next_page(READ_AHEAD).await?;
+        snapshot.core.check_kept(snapshot).await?;
+        self.is_exhausted = page.exhausted;
+        Ok(Some(page.documents.into()))
+    }
+
+    /// Whether there is no further page.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.is_exhausted
+    }
+
+    /// The next document.
+    pub(super) async fn next(&mut self, snapshot: &PercolatorSnapshot) -> StoreResult<Option<RawDocumentBuf>> {
+        while self.ready.is_empty() {
+            match self.next_page(snapshot).await? {
+                Some(page) => self.ready = page,
+                None => return Ok(None),
+            }
+        }
+        Ok(self.ready.pop_front())
+    }
+}
+
+impl Scan {
+    pub(super) async fn open(snapshot: Arc<PercolatorSnapshot>, request: &Find) -> StoreResult<Self> {
+        let find = Find {
+            projection: RawDocumentBuf::new(),
+            sort: RawDocumentBuf::new(),
+            skip: 0,
+            limit: None,
+            return_key: false,
+            ..request.clone()
+        };
+        let part = Part::Locked;
+        let pages = Pages::open(&snapshot, of_part(part, &find, snapshot.at)).await?;
+        Ok(Scan { snapshot, find, part, pages, seen: Seen::default(), rest: None })
+    }
+
+    /// The next document of any part.
+    async fn next_stored(&mut self) -> StoreResult<Option<RawDocumentBuf>> {
+        loop {
+            if let Some(stored) = self.pages.next(&self.snapshot).await? {
+                return Ok(Some(stored));
+            }
+            let next = match self.part {
+                Part::Locked => Part::Matching,
+                Part::Matching => Part::Newer,
+                Part::Newer => return Ok(None),
+            };
+            self.pages = Pages::open(&self.snapshot, of_part(next, &self.find, self.snapshot.at)).await?;
+            self.part = next;
+        }
+    }
+}
+
+#[async_trait]
+impl Judged for Scan {
+    async fn next(&mut self) -> StoreResult<Option<Candidate>> {
+        loop {
+            if let Some(rest) = &mut self.rest {
+                return rest.next(&self.snapshot).await;
+            }
+            if self.seen.bytes > self.snapshot.core.options.seen_bytes_max {
+                self.rest = Some(Ranges::open(&self.snapshot, &self.find, std::mem::take(&mut self.seen)).await?);
+                continue;
+            }
+            let Some(stored) = self.next_stored().await? else { return Ok(None) };
+            let (row, record) = with_record(stored, self.find.show_record_id)?;
+            let is_first = self.part == Part::Locked || self.seen.insert(encoded(row.id.as_raw_bson_ref()));
+            if !is_first {
+                continue;
+            }
+            let found = judged(&self.snapshot, &self.find, row, record).await?;
+            if found.is_some() && self.part != Part::Locked {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+/// What the snapshot has of a row.
+pub(super) async fn judged(
+    snapshot: &PercolatorSnapshot,
+    find: &Find,
+    row: Row,
+    record: Option<i64>,
+) -> StoreResult<Option<Candidate>> {
+    let key = Key { namespace: find.namespace.clone(), id: row.id.clone() };
+    let document = snapshot.judged(&key, row).await?;
+    Ok(document.map(|document| Candidate { record, ..document.into() }))
+}
+
+/// What is asked of the store for a part.
+fn of_part(part: Part, find: &Find, at: Timestamp) -> Find {
+    match part {
+        Part::Matching => find.clone(),
+        Part::Locked => {
+            Find { show_record_id: find.show_record_id, ..Find::new(find.namespace.clone(), locked_up_to(at)) }
+        }
+        Part::Newer => newer(find, at),
+    }
+}
+
+/// The rows with a commit newer than this.
+pub(super) fn newer(find: &Find, than: Timestamp) -> Find {
+    Find { show_record_id: find.show_record_id, ..Find::new(find.namespace.clone(), newer_than(than)) }
+}

@@ -1,0 +1,56 @@
+//! The same on a server that has no transactions: Bob pays Joe 7, on documents that every other program sees as they are.
+//!
+//! `cargo run -p handfast --features mongodb --example 12_connect -- mongodb://localhost` (a standalone server will do).
+#![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
+
+use anyhow::Context;
+use handfast::patterns::{Change, ExactlyOnce, Outcome};
+use handfast::prelude::*;
+use handfast::{Sources, connect_store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Account {
+    #[serde(rename = "_id")]
+    name: String,
+    balance: i64,
+}
+
+/// Pays, and counts the payments in a collection without transactions.
+pub(crate) async fn run(uri: &str) -> anyhow::Result<()> {
+    let database = Database::connect(uri).await?;
+    let accounts = database.collection::<Account>("example", "accounts")?;
+    accounts.delete_many(rawdoc! {}).await?;
+    accounts.insert_one(&Account { name: "Bob".into(), balance: 10 }).await?;
+    accounts.insert_one(&Account { name: "Joe".into(), balance: 2 }).await?;
+
+    database
+        .transaction(|tx| async move {
+            let accounts = tx.collection::<Account>("example", "accounts")?;
+            accounts.update_one(rawdoc! { "_id": "Bob" }, rawdoc! { "$inc": { "balance": -7 } }).await?;
+            accounts.update_one(rawdoc! { "_id": "Joe" }, rawdoc! { "$inc": { "balance": 7 } }).await?;
+            Ok::<_, Error>(())
+        })
+        .await?;
+    let all = accounts.find(rawdoc! {}).await?.all().await?;
+    assert_eq!(all, [Account { name: "Bob".into(), balance: 3 }, Account { name: "Joe".into(), balance: 9 }]);
+    println!("{all:?}");
+
+    // What needs no transaction goes without: one document, counted exactly, though any answer may get lost.
+    let store = connect_store(uri).await?;
+    let pages = Namespace::new("example", "pages")?;
+    store.delete_many(&pages, rawdoc! {}).await?;
+    let visits = ExactlyOnce::open(store.clone(), pages.clone(), Sources::system()?, Default::default()).await?;
+    let visit = Change::increment("visits", 1).or_insert();
+    assert_eq!(visits.apply(visits.token(), "/", &visit).await?, Outcome::Applied);
+    let page = store.find_one(&pages, rawdoc! { "_id": "/" }).await?.context("the page was counted")?;
+    assert_eq!(page.get_i64("visits")?, 1);
+    println!("{page:?}");
+    Ok(())
+}
+
+#[tokio::main]
+pub(crate) async fn main() -> anyhow::Result<()> {
+    let uri = std::env::args().nth(1).context("say where the server is: mongodb://localhost")?;
+    run(&uri).await
+}
