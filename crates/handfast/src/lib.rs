@@ -21,7 +21,9 @@ pub use handfast_mql::Code;
 pub use handfast_patterns as patterns;
 pub use handfast_store::{
     Aggregate, Applied, Count, DocumentStore, Durability, Error as StoreError, ErrorClass, Find, IndexSpec, Insert,
-    Namespace, Sources, StoreExt, decorator::Resilient, routed::Part,
+    Namespace, Sources, StoreExt,
+    decorator::{Resilient, WithDurability},
+    routed::Part,
 };
 pub use handfast_txn::{
     Counts, Error, Isolation, Outcome, PercolatorOptions, Result, Transaction, TransactionId, TransactionOptions,

@@ -1,0 +1,145 @@
+//! A store that acknowledges writes at another moment than they ask for.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::Through;
+use crate::*;
+
+/// A store whose writes all have one durability: for the patterns, which ask for [`Durability::Journaled`] in each step.
+///
+/// With [`Durability::Memory`] a step does not wait for the sync, and a crash may take back the last moments: the newest writes of
+/// the whole store, so that what is left is a state that the pattern was in, and its recovery goes on from there. Documents in
+/// several stores are taken back by different moments: a step may be lost whose successor is kept, and no recovery knows of that.
+/// Leave those at [`Durability::Journaled`] (a sharded cluster is written to like that whatever is asked for).
+///
+/// ```
+/// use std::sync::Arc;
+/// use bson::rawdoc;
+/// use handfast_store::decorator::WithDurability;
+/// use handfast_store::{Durability, MemoryStore, Namespace, Sources, StoreExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> handfast_store::Result<()> {
+/// let store = Arc::new(MemoryStore::new(Sources::seeded(1)));
+/// let hasty = WithDurability::new(store, Durability::Memory);
+/// hasty.insert_one(&Namespace::new("site", "days")?, rawdoc! { "_id": "2016-06-28" }).await?;
+/// hasty.flush().await?; // now it is durable
+/// # Ok(())
+/// # }
+/// ```
+pub struct WithDurability<S: ?Sized> {
+    store: Arc<S>,
+    durability: Durability,
+}
+
+impl<S: DocumentStore + ?Sized> WithDurability<S> {
+    /// Around a store.
+    pub fn new(store: Arc<S>, durability: Durability) -> Self {
+        WithDurability { store, durability }
+    }
+}
+
+#[async_trait]
+impl<S: DocumentStore + ?Sized> Through for WithDurability<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.store
+    }
+
+    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
+        self.store.insert(Insert { durability: self.durability, ..request }).await
+    }
+
+    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+        self.store.update(Update { durability: self.durability, ..request }).await
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+        self.store.find_and_modify(FindAndModify { durability: self.durability, ..request }).await
+    }
+
+    async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+        self.store.delete(Delete { durability: self.durability, ..request }).await
+    }
+
+    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+        self.store.aggregate(Aggregate { durability: self.durability, ..request }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bson::rawdoc;
+
+    use super::*;
+
+    /// Notes how durable each write is to be.
+    struct Noting {
+        store: MemoryStore,
+        asked: Mutex<Vec<Durability>>,
+    }
+
+    impl Noting {
+        fn note(&self, durability: Durability) {
+            self.asked.lock().expect("no panic").push(durability);
+        }
+    }
+
+    #[async_trait]
+    impl Through for Noting {
+        type Inner = MemoryStore;
+
+        fn inner(&self) -> &MemoryStore {
+            &self.store
+        }
+
+        async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
+            self.note(request.durability);
+            self.store.insert(request).await
+        }
+
+        async fn update(&self, request: Update) -> Result<UpdateOutcome> {
+            self.note(request.durability);
+            self.store.update(request).await
+        }
+
+        async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
+            self.note(request.durability);
+            self.store.find_and_modify(request).await
+        }
+
+        async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
+            self.note(request.durability);
+            self.store.delete(request).await
+        }
+
+        async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
+            self.note(request.durability);
+            self.store.aggregate(request).await
+        }
+    }
+
+    #[tokio::test]
+    async fn every_write_has_the_durability_of_the_store() {
+        let store = MemoryStore::new(Sources::seeded(1));
+        let noting = Arc::new(Noting { store, asked: Mutex::default() });
+        let c = Namespace::valid("d", "c");
+        for durability in [Durability::Memory, Durability::Journaled] {
+            let store: &dyn DocumentStore = &WithDurability::new(Arc::clone(&noting), durability);
+            store.insert_one(&c, rawdoc! { "_id": 1 }).await.expect("inserted");
+            let updated = store.update_one(&c, rawdoc! { "_id": 1 }, rawdoc! { "$set": { "a": 1 } }).await;
+            assert_eq!(updated.expect("updated").modified, 1);
+            let modification = Modification::Remove;
+            store.find_and_modify(FindAndModify::new(c.clone(), rawdoc! { "_id": 1 }, modification)).await.expect("ok");
+            store.delete_many(&c, rawdoc! {}).await.expect("deleted");
+            let out = vec![rawdoc! { "$out": "copies" }];
+            store.aggregate(Aggregate::new(c.clone(), out)).await.expect("written");
+            assert_eq!(std::mem::take(&mut *noting.asked.lock().expect("no panic")), [durability; 5]);
+        }
+    }
+}
