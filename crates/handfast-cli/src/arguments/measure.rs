@@ -114,7 +114,7 @@ pub(crate) struct BenchFlags {
     /// Rounds of each case, in turns with its baseline; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
-    /// Ask for this ratio to its baseline of every case of which something is promised, instead of what is promised
+    /// Ask for this ratio to its baseline, instead of the one that is promised of a case on the store or of a find through the server
     #[arg(long, value_name = "RATIO")]
     pub(crate) demand: Option<f64>,
     #[command(flatten)]

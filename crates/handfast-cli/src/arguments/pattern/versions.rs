@@ -52,7 +52,7 @@ pub(crate) enum VersionsArguments {
         visible_alias = "recover",
         after_help = "Examples:\n  \
         handfast versions sweep --dry-run --data /srv/handfast --database shop \\\n    --collection items --root catalogue\n  \
-        handfast versions sweep --lease 60s --data /srv/handfast --database shop \\\n    --collection items --root catalogue"
+        handfast versions sweep --lease 60s --pin-lease 10m --data /srv/handfast --database shop \\\n    --collection items --root catalogue"
     )]
     Sweep {
         #[command(flatten)]

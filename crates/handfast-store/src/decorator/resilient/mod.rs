@@ -17,7 +17,7 @@
 //! | delete | by a unique key, or of all that match. It says how many the second try has deleted |
 //! | find and modify | as an update, if it asks for the document after it; a removal by a unique key |
 //! | with a ticket | always: the store does it once |
-//! | indexes, collections | creating and dropping, not renaming |
+//! | indexes, collections | creating and changing, not dropping, not renaming |
 //! | `$out`, `$merge` | no |
 //!
 //! A filter that asks for more than the key finds nothing if the first try changed what it asks for. So when the second
