@@ -111,8 +111,11 @@ def run_server(server, cases, options):
                     same += 1
                 elif not good and reason:
                     explained += 1
-                elif good:
+                elif good and server.name in JUDGED:
                     problems.append(f"{where}: {server.name} now answers as documented; remove the mark ({reason})")
+                elif good:
+                    # What others do now and then is no failure here.
+                    print(f"{where}: {server.name} answers as documented for once ({reason})")
                 else:
                     problems.append(f"{where}: {server.name} answers otherwise")
                 if not good and options.show:

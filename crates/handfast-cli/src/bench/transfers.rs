@@ -37,7 +37,7 @@ const CHUNK: usize = 1000;
 /// both locks, the commit timestamp, the commit point.
 const ROUND_TRIPS_MAX: f64 = 6.0;
 
-/// The store that all share, with what was asked of it.
+/// The store that all share, with what somebody has asked of it.
 type Store = Arc<Metered<Arc<dyn DocumentStore>>>;
 
 /// How money moves.
@@ -54,8 +54,11 @@ enum Way {
 pub(super) struct Bench<'a> {
     plan: Plan,
     sources: Sources,
+    /// As transfers without transactions use it.
     store: Store,
     database: Database,
+    /// As the database uses it: for what it does behind the answers, too.
+    of_database: Store,
     two_phase: Arc<TwoPhase>,
     accounts: Arc<Namespace>,
     /// Numbers of two-phase transactions, which are never used again.
@@ -88,13 +91,24 @@ impl<'a> Bench<'a> {
                 store.insert(Insert::new(accounts.clone(), chunk.map(|id| plan.document(id)).collect())).await?;
             ensure!(inserted.errors.is_empty(), "the accounts cannot be opened: {:?}", inserted.errors);
         }
-        let store: Store = Arc::new(Metered::new(store, Arc::clone(&sources.clock)));
+        let metered = || Arc::new(Metered::new(Arc::clone(&store), Arc::clone(&sources.clock)));
+        let (of_database, store): (Store, Store) = (metered(), metered());
         let mut options = TwoPhaseOptions::new("bench", accounts.clone());
         (options.accounts.balance, options.accounts.overdraft) = ("count".to_owned(), true);
         let two_phase = TwoPhase::open(store.clone(), transactions, sources.clone(), options).await?;
-        let database = Database::percolator(store.clone(), sources.clone(), PercolatorOptions::default())?;
+        let database = Database::percolator(of_database.clone(), sources.clone(), PercolatorOptions::default())?;
         let (two_phase, accounts) = (Arc::new(two_phase), Arc::new(accounts));
-        Ok(Bench { plan, sources, store, database, two_phase, accounts, last_id: Arc::default(), progress })
+        Ok(Bench {
+            plan,
+            sources,
+            store,
+            database,
+            of_database,
+            two_phase,
+            accounts,
+            last_id: Arc::default(),
+            progress,
+        })
     }
 
     /// What a transfer takes in round trips: against one update, by a single client whom nobody is in the way of.
@@ -158,10 +172,10 @@ impl<'a> Bench<'a> {
         for _ in 0..self.plan.rounds {
             of_baseline.push(self.measured(tasks, accounts, baseline).await?);
             self.database.flush().await?;
-            let before = self.operations();
+            let before = self.operations(subject);
             let measured = self.measured(tasks, accounts, subject).await?;
             self.database.flush().await?;
-            operations += self.operations() - before;
+            operations += self.operations(subject) - before;
             transfers += measured.operations;
             of_subject.push(measured);
         }
@@ -171,9 +185,10 @@ impl<'a> Bench<'a> {
         Ok(comparison.with_note(format!("{:.1} store operations", operations as f64 / transfers.max(1) as f64)))
     }
 
-    /// What was asked of the store so far.
-    fn operations(&self) -> u64 {
-        self.store.report().iter().map(|of| of.started).sum()
+    /// What was asked of the store so far, for transfers of this way.
+    fn operations(&self, way: &Way) -> u64 {
+        let store = if matches!(way, Way::Transaction(_)) { &self.of_database } else { &self.store };
+        store.report().iter().map(|of| of.started).sum()
     }
 
     async fn measured(&self, tasks: usize, accounts: u64, way: &Way) -> Result<Round> {

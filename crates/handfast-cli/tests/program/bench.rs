@@ -77,8 +77,8 @@ fn transactions_are_measured_against_the_engine_each_other_and_the_server() -> R
         let case = against(&format!("transfer, {clients} clients"), "bare batch of four writes")?;
         let note = case["note"].as_str().unwrap_or_default();
         let batches = note.split(' ').next().and_then(|count| count.parse::<f64>().ok());
-        // One batch each; a run that was begun before the end and not counted may add one.
-        assert!(batches.is_some_and(|batches| (1.0..1.5).contains(&batches)), "{case}");
+        // One batch each; what goes on in the background may add one, to as few as one transfer on a busy machine.
+        assert!(batches.is_some_and(|batches| (1.0..=2.0).contains(&batches)), "{case}");
     }
     against("transfer, 10 hot accounts, 2 clients", "uniform transfers")?;
     against("transfer, server, 16 connections", "the two updates alone")?;
@@ -114,7 +114,7 @@ fn transfers_are_measured_on_a_server() -> Result<()> {
     // In memory, where an operation takes a millisecond and nothing else does: six of them.
     assert!(cases[0]["baseline_p50_us"].as_f64() >= Some(1_000.0), "{}", cases[0]);
     // Two updates by two commands; eight for a two-phase commit.
-    assert!(cases[2]["note"].as_str().is_some_and(|note| note.starts_with("8.")), "{}", cases[2]);
+    assert_eq!(cases[2]["note"], "8.0 store operations", "{}", cases[2]);
     // What it made is gone; the clock of transactions stays.
     let databases = server.command(doc! { "listDatabases": 1, "nameOnly": true, "$db": "admin" })?;
     let names =

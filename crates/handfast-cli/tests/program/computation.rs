@@ -7,12 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use bson::{Bson, Document, doc};
 
-use crate::support::{Scratch, Serve, handfast};
+use crate::support::{Scratch, Serve, handfast, now};
 
 /// Processor time that an idle server uses within [`WATCHED`], at most.
 const IDLE_MAX: Duration = Duration::from_millis(150);
 const WATCHED: Duration = Duration::from_millis(500);
-/// Looks until a test gives up: half a minute or so.
+/// What another process does comes sooner, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Looks at a quiet moment until a test gives up: half a minute or so.
 const ATTEMPTS_MAX: usize = 100;
 
 fn serve(name: &str) -> Result<(Scratch, Arc<Serve>)> {
@@ -151,7 +153,8 @@ fn in_the_background(serve: &Arc<Serve>, command: &Document) -> JoinHandle<Resul
 /// Kills the command of this name, as soon as it runs.
 #[expect(clippy::disallowed_methods, reason = "waits for another process, which no injected clock moves")]
 fn kill(serve: &Serve, name: &str) -> Result<()> {
-    for _ in 0..ATTEMPTS_MAX {
+    let begun = now();
+    while begun.elapsed() < PATIENCE {
         let pipeline = vec![doc! { "$currentOp": {} }];
         let reply = serve.command(doc! { "aggregate": 1, "pipeline": pipeline, "cursor": {}, "$db": "admin" })?;
         let shown = reply.get_document("cursor")?.get_array("firstBatch")?;

@@ -266,7 +266,7 @@ fn read_only(scratch: &Scratch, arguments: &[&str]) -> Result<Command> {
 
 #[test]
 fn a_directory_that_cannot_be_written_to_is_one_line_that_says_what_to_do() -> Result<()> {
-    let scratch = with_data_files("read-only")?;
+    let scratch = with_data_files("damage-read-only")?;
     for arguments in [&["check"][..], &["dump", "--to", "t"], &["backup", "--to", "t"]] {
         let output = read_only(&scratch, &[arguments, &["--data", "data"]].concat())?.output()?;
         assert_one_line(&output, 1, "the directory data cannot be written to (");

@@ -31,7 +31,7 @@ const CLIENTS: u64 = 16;
 /// Before the long outage come short ones, until so many outcomes are unknown: a client must just be at its commit.
 const UNKNOWN_MIN: u64 = 2;
 const SHORT_OUTAGES_MAX: u32 = 30;
-const SHORT_OUTAGE_SECONDS: u64 = 1;
+const SHORT_OUTAGE_SECONDS: u64 = 2;
 /// Transfers that are to succeed between two outages, all clients together.
 const TRANSFERS_BETWEEN: u64 = 60;
 /// How long it may take until they have, on a busy machine.
@@ -66,7 +66,7 @@ async fn transfers_are_right_although_the_store_was_gone() -> Result<()> {
     let scratch = Scratch::new("outage")?;
     let mut store = start(&scratch, "127.0.0.1:0")?;
     let address = store.address()?;
-    let uri = format!("mongodb://{address}/?serverSelectionTimeoutMS=500");
+    let uri = format!("mongodb://{address}/?serverSelectionTimeoutMS=1000");
     let database = Database::connect_with(&uri, Sources::system()?, ConnectOptions::default(), options()).await?;
     let accounts = Namespace::new("bank", "accounts")?;
     for id in 0..ACCOUNTS {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -83,6 +84,8 @@ pub(crate) const FREE_PORT: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 pub(crate) struct Serve {
     child: Child,
     stdout: BufReader<ChildStdout>,
+    /// Reads what it says on standard error, which would stop once nobody does.
+    stderr: Option<JoinHandle<String>>,
     /// The start line.
     pub(crate) start: String,
 }
@@ -92,7 +95,14 @@ impl Serve {
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().context("stdout")?;
-        let mut serve = Serve { child, stdout: BufReader::new(stdout), start: String::new() };
+        let mut said = child.stderr.take().context("stderr")?;
+        let stderr = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = said.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        let stderr = Some(stderr);
+        let mut serve = Serve { child, stdout: BufReader::new(stdout), stderr, start: String::new() };
         serve.start = serve.line()?;
         let ready = serve.line()?;
         if !ready.contains("ready") {
@@ -161,19 +171,20 @@ impl Serve {
 
     /// Waits for its end: the exit code (none if it was killed), and what it said on standard error.
     pub(crate) fn wait(mut self) -> Result<(Option<i32>, String)> {
-        let mut stderr = String::new();
-        self.child.stderr.take().context("stderr")?.read_to_string(&mut stderr)?;
-        Ok((self.child.wait()?.code(), stderr))
+        let code = self.child.wait()?.code();
+        Ok((code, self.said()))
     }
 
     fn stderr_if_dead(&mut self) -> String {
-        let mut text = String::new();
-        if self.child.try_wait().is_ok_and(|status| status.is_some())
-            && let Some(mut stderr) = self.child.stderr.take()
-        {
-            let _ = stderr.read_to_string(&mut text);
+        match self.child.try_wait() {
+            Ok(Some(_)) => self.said(),
+            _ => String::new(),
         }
-        text
+    }
+
+    /// All that it said on standard error until its end.
+    fn said(&mut self) -> String {
+        self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default()
     }
 }
 

@@ -138,7 +138,8 @@ async fn run_and_kill(scratch: &Scratch, mechanism: &str, more: &[&str], rows: u
         if child.try_wait()?.is_none() {
             child.kill()?;
             kills += 1;
-            life += step;
+            // It has to find its place again before it goes on, the later the longer.
+            life += step + life / 20;
         }
         let output = child.wait_with_output()?;
         if let Some(code) = output.status.code() {

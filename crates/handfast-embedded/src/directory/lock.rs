@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// A directory that is ours until this is dropped.
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -30,7 +30,14 @@ impl Lock {
             writeln!(file, "{}", std::process::id())
         };
         note().map_err(failed)?;
-        Ok(Lock { _file: file })
+        Ok(Lock { file })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // To close the file would not do: a child process that another thread is starting has it open, too, for a moment.
+        let _ = self.file.unlock();
     }
 }
 
@@ -39,4 +46,22 @@ fn holder(file: &mut File) -> Option<u32> {
     // A number has at most ten digits.
     file.take(16).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_free_once_it_is_dropped_although_a_child_process_has_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let lock = Lock::take(directory.path(), &path).unwrap();
+        // As a process has it that was forked and has not yet become another program.
+        let inherited = lock.file.try_clone().unwrap();
+        assert!(matches!(Lock::take(directory.path(), &path), Err(Error::InUse { .. })));
+        drop(lock);
+        Lock::take(directory.path(), &path).unwrap();
+        drop(inherited);
+    }
 }

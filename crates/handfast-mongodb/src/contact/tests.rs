@@ -21,7 +21,7 @@ fn contact(uri: &str) -> Contact {
     Contact::new(&ConnectionString::parse(uri).expect("a connection string"))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nobody_is_waited_for_long_and_somebody_is() {
     let brief = Duration::from_millis(50);
     let late = || async {

@@ -6,7 +6,7 @@ use bson::Document;
 use bson::oid::ObjectId;
 use handfast_store::Applied;
 
-use super::write::{Phase, Write, check_content};
+use super::write::{Phase, Write, check_content, unseen};
 use super::{Version, VersionEvent, VersionState, VersionedTree};
 use crate::metrics::{self, Event, Span};
 use crate::runner::jittered;
@@ -114,7 +114,7 @@ impl Ready {
         check_content(&self.root, &write.tree.fields().of_roots())?;
         write.phase = Phase::Over;
         let (tree, version, begun) = (write.tree.clone(), write.version, write.begun);
-        let committed = self.write.is_next().await? && self.insert_root().await?;
+        let committed = self.write.is_next().await.map_err(unseen)? && self.insert_root().await?;
         if committed {
             tree.count(Event::VersionCommitted, 1);
             let clock = &*tree.sources.clock;

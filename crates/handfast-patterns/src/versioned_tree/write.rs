@@ -247,7 +247,7 @@ impl Drop for Write {
 }
 
 /// Whatever may have been written is under a number that nobody sees: what failed did not happen.
-fn unseen(error: Error) -> Error {
+pub(super) fn unseen(error: Error) -> Error {
     match error {
         Error::Store(error) if error.applied() == Applied::Maybe => {
             StoreError::new(error.class(), Applied::No, error.code(), error.message()).into()

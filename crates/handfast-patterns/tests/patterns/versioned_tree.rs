@@ -49,7 +49,7 @@ async fn shown(world: &World) -> String {
 
 /// Changes numbers of items: sets them, or removes the item. The root says what the whole tree is: that is the checksum.
 fn edited(write: &Write, changes: &[(&str, Option<i32>)]) -> Document {
-    let root = write.base().map(|base| base.root().clone()).unwrap_or_default();
+    let mut root = write.base().map(|base| base.root().clone()).unwrap_or_default();
     let mut numbers = root.get_document("numbers").cloned().unwrap_or_default();
     for (item, number) in changes {
         match number {
@@ -57,7 +57,8 @@ fn edited(write: &Write, changes: &[(&str, Option<i32>)]) -> Document {
             None => numbers.remove(item),
         };
     }
-    doc! { "numbers": numbers }
+    root.insert("numbers", numbers);
+    root
 }
 
 /// A write with these changes, ready to be committed.

@@ -10,7 +10,7 @@ use handfast_patterns::{
 use super::*;
 
 /// Jobs that each round begins with: more than it comes to.
-const JOBS: i32 = 250;
+const JOBS: i32 = 500;
 /// How long a job takes, twice.
 const WORK: Duration = Duration::from_millis(30);
 /// Jobs that a process does at once.
