@@ -14,6 +14,8 @@
 //! are the truth, and the counters say how busy their processes are.
 
 #[cfg(test)]
+mod durations;
+#[cfg(test)]
 mod recorder;
 #[cfg(test)]
 mod tests;

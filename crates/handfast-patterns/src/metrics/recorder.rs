@@ -13,6 +13,8 @@ type Numbers = Arc<Mutex<BTreeMap<String, f64>>>;
 #[derive(Default)]
 pub(super) struct Recorded {
     numbers: Numbers,
+    /// Of histograms.
+    sums: Numbers,
     described: Mutex<Vec<String>>,
 }
 
@@ -20,6 +22,11 @@ impl Recorded {
     /// The number under `name{label=value,..}`; a histogram says how many durations it has. None if nobody has spoken of it.
     pub(super) fn number(&self, key: &str) -> Option<f64> {
         lock(&self.numbers).get(key).copied()
+    }
+
+    /// What the durations under a histogram's name come to.
+    pub(super) fn seconds(&self, key: &str) -> Option<f64> {
+        lock(&self.sums).get(key).copied()
     }
 
     pub(super) fn keys(&self) -> Vec<String> {
@@ -32,7 +39,11 @@ impl Recorded {
 
     fn one(&self, key: &Key) -> Arc<One> {
         let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        Arc::new(One { key: format!("{}{{{}}}", key.name(), labels.join(",")), numbers: Arc::clone(&self.numbers) })
+        Arc::new(One {
+            key: format!("{}{{{}}}", key.name(), labels.join(",")),
+            numbers: Arc::clone(&self.numbers),
+            sums: Arc::clone(&self.sums),
+        })
     }
 }
 
@@ -43,6 +54,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct One {
     key: String,
     numbers: Numbers,
+    sums: Numbers,
 }
 
 impl One {
@@ -78,8 +90,9 @@ impl GaugeFn for One {
 }
 
 impl HistogramFn for One {
-    fn record(&self, _value: f64) {
+    fn record(&self, value: f64) {
         self.change(|number| number + 1.0);
+        *lock(&self.sums).entry(self.key.clone()).or_default() += value;
     }
 }
 

@@ -1,0 +1,209 @@
+//! Each duration that is recorded is that of what it is about, by the injected clock: every request to the store takes a second here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::{Document, doc, rawdoc};
+use handfast_store::decorator::Through;
+use handfast_store::*;
+
+use super::recorder::Recorded;
+use crate::{
+    CancellationToken, Change, ExactlyOnce, JobError, JobQueue, Ledger, LedgerOptions, Link, NewAccount, NewEntry,
+    NewJob, Result, Round, Runner, RunnerOptions, SyncFlag, SyncFlagOptions, Transfer, TwoPhase, TwoPhaseOptions,
+    TwoStep, VersionedTree, VersionedTreeOptions, Worker,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Slow {
+    store: MemoryStore,
+    clock: Arc<ManualClock>,
+}
+
+#[async_trait]
+impl Through for Slow {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.store
+    }
+
+    async fn insert(&self, request: Insert) -> handfast_store::Result<InsertOutcome> {
+        self.clock.advance(SECOND);
+        self.store.insert(request).await
+    }
+
+    async fn find(&self, request: Find) -> handfast_store::Result<Box<dyn Cursor>> {
+        self.clock.advance(SECOND);
+        self.store.find(request).await
+    }
+
+    async fn update(&self, request: Update) -> handfast_store::Result<UpdateOutcome> {
+        self.clock.advance(SECOND);
+        self.store.update(request).await
+    }
+
+    async fn find_and_modify(&self, request: FindAndModify) -> handfast_store::Result<FindAndModifyOutcome> {
+        self.clock.advance(SECOND);
+        self.store.find_and_modify(request).await
+    }
+}
+
+struct World {
+    store: Arc<Slow>,
+    sources: Sources,
+    clock: Arc<ManualClock>,
+}
+
+impl World {
+    /// How long something takes.
+    async fn timed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<f64> {
+        let begun = self.clock.elapsed();
+        work.await?;
+        Ok(self.clock.elapsed().saturating_sub(begun).as_secs_f64())
+    }
+}
+
+fn place(collection: &str) -> Result<Namespace> {
+    Ok(Namespace::new("test", collection)?)
+}
+
+/// Runs a scenario; returns what it says, and the durations of a metric, together.
+fn recorded(metric: &str, collection: &str, scenario: impl AsyncFnOnce(&World) -> Result<f64>) -> (f64, f64) {
+    let (sources, clock) = Sources::manual(1);
+    let store = Arc::new(Slow { store: MemoryStore::new(sources.clone()), clock: Arc::clone(&clock) });
+    let world = World { store, sources, clock };
+    let recorded = Recorded::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without threads");
+    let expected =
+        metrics::with_local_recorder(&recorded, || runtime.block_on(scenario(&world))).expect("nothing goes wrong");
+    let key = format!("handfast_{metric}_seconds{{collection=test.{collection}}}");
+    (recorded.seconds(&key).unwrap_or_else(|| panic!("no {key} in {:?}", recorded.keys())), expected)
+}
+
+#[test]
+fn a_job_waits_until_its_claim_and_runs_until_its_end_is_written() {
+    let scenario = async |world: &World, until_claimed: bool| {
+        let queue =
+            JobQueue::open(world.store.clone(), place("jobs")?, world.sources.clone(), Default::default()).await?;
+        queue.enqueue(NewJob::new("work", &doc! {})?).await?;
+        world.clock.advance(5 * SECOND);
+        let clock = Arc::clone(&world.clock);
+        let worker = Worker::new(queue, "w").handle("work", move |_, _: Document| {
+            clock.advance(7 * SECOND);
+            async { Ok::<_, JobError>(()) }
+        });
+        assert_eq!(worker.drain().await?.completed, 1);
+        // The insert takes a second after the job's time was written into it; the end of the job is one update.
+        Ok(if until_claimed { 6.0 } else { 8.0 })
+    };
+    let (waited, expected) = recorded("job_queue_wait", "jobs", async |world| scenario(world, true).await);
+    assert!(waited >= expected && waited <= expected + 1.0, "it waited for {waited} s");
+    let (ran, expected) = recorded("job_queue_run", "jobs", async |world| scenario(world, false).await);
+    assert_eq!(ran, expected);
+}
+
+#[test]
+fn a_posting_takes_as_long_as_its_requests() {
+    let (seconds, expected) = recorded("ledger_post", "tx", async |world| {
+        let options = LedgerOptions::default();
+        let ledger = Ledger::open(world.store.clone(), place("tx")?, world.sources.clone(), options).await?;
+        for account in ["ann", "bob"] {
+            ledger.open_account(NewAccount::new(account, "EUR")).await?;
+        }
+        world.timed(ledger.post(NewEntry::transfer("ann", "bob", 7, "EUR"))).await
+    });
+    assert!(seconds > 0.0);
+    assert_eq!(seconds, expected);
+}
+
+#[test]
+fn a_transaction_takes_from_its_claim_to_its_end() {
+    let (seconds, expected) = recorded("two_phase_run", "transactions", async |world| {
+        let (accounts, transactions) = (place("accounts")?, place("transactions")?);
+        for id in ["A", "B"] {
+            world.store.insert_one(&accounts, rawdoc! { "_id": id, "balance": 1000 }).await?;
+        }
+        let options = TwoPhaseOptions::new("App1", accounts);
+        let transfers = TwoPhase::open(world.store.clone(), transactions, world.sources.clone(), options).await?;
+        transfers.begin(1, Transfer::new("A", "B", 100)).await?;
+        world.clock.advance(100 * SECOND);
+        world.timed(transfers.run(1)).await
+    });
+    // Claim, two updates, applied, two releases, done; it may have begun to count once the claim was answered.
+    assert!((6.0..=7.0).contains(&seconds) && expected - seconds <= 1.0, "{seconds} of {expected} s");
+}
+
+#[test]
+fn a_version_is_carried_to_all_copies() {
+    let (seconds, all) = recorded("sync_flag_carry", "users", async |world| {
+        let (users, comments) = (place("users")?, place("comments")?);
+        world.store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
+        world.store.insert_one(&comments, rawdoc! { "_id": 8, "user": 1 }).await?;
+        let options = SyncFlagOptions::new([Link::new(comments, "user").field("name", "userName")]);
+        let names = SyncFlag::open(world.store.clone(), users, world.sources.clone(), options).await?;
+        world.clock.advance(100 * SECOND);
+        let mary = Change::new(doc! { "$set": { "name": "Mary" } });
+        world.timed(names.change(names.token(), 1, &mary)).await
+    });
+    // The change of the main document comes before it, at least, and nothing else takes longer.
+    assert!(seconds >= 1.0 && seconds < all, "{seconds} of {all} s");
+}
+
+#[test]
+fn a_write_takes_from_its_begin_to_its_commit() {
+    let (seconds, all) = recorded("versioned_tree_write", "items", async |world| {
+        let options = VersionedTreeOptions::new("tree");
+        let tree = VersionedTree::open(world.store.clone(), place("items")?, world.sources.clone(), options).await?;
+        world.clock.advance(100 * SECOND);
+        let written = async {
+            let mut write = tree.begin().await?;
+            world.clock.advance(10 * SECOND);
+            write.put("a", doc! { "n": 1 }).await?;
+            write.commit(doc! {}).await
+        };
+        world.timed(written).await
+    });
+    assert!(seconds > 11.0 && seconds <= all, "{seconds} of {all} s");
+}
+
+#[test]
+fn an_update_takes_as_long_as_its_requests() {
+    let once = recorded("exactly_once_apply", "pages", async |world| {
+        let pages = place("pages")?;
+        world.store.insert_one(&pages, rawdoc! { "_id": "/" }).await?;
+        let once = ExactlyOnce::open(world.store.clone(), pages, world.sources.clone(), Default::default()).await?;
+        world.timed(once.apply(once.token(), "/", &Change::increment("views", 1))).await
+    });
+    let in_steps = recorded("exactly_once_apply", "pages", async |world| {
+        world.store.insert_one(&place("pages")?, rawdoc! { "_id": "/" }).await?;
+        let view = Change::increment("views", 1);
+        let (store, sources) = (world.store.clone(), world.sources.clone());
+        let visits = TwoStep::open(store, place("pages")?, sources, view, Default::default()).await?;
+        world.timed(visits.apply(visits.token(), "/")).await
+    });
+    assert_eq!((once, in_steps), ((1.0, 1.0), (2.0, 2.0)));
+}
+
+#[test]
+fn a_round_takes_as_long_as_its_work() {
+    let (sources, clock) = Sources::manual(1);
+    let recorded = Recorded::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without threads");
+    let rounds = async {
+        let every = RunnerOptions { interval: 10 * SECOND, jitter: 0.0, batch: 5 };
+        let runner = Runner::spawn("sweep", &sources, every, &CancellationToken::new(), move |_| {
+            clock.advance(3 * SECOND);
+            async { Ok(Round { done: 1, failed: 0, more: false }) }
+        })?;
+        tokio::time::sleep(25 * SECOND).await;
+        runner.stop().await;
+        Ok::<_, crate::Error>(())
+    };
+    metrics::with_local_recorder(&recorded, || runtime.block_on(rounds)).expect("nothing goes wrong");
+    assert_eq!(recorded.seconds("handfast_runner_round_seconds{runner=sweep}"), Some(6.0), "two rounds");
+}
