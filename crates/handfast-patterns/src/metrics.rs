@@ -18,6 +18,8 @@ mod durations;
 #[cfg(test)]
 mod recorder;
 #[cfg(test)]
+mod spans;
+#[cfg(test)]
 mod tests;
 
 use std::time::Duration;

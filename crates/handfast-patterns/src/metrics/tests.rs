@@ -9,7 +9,8 @@ use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, ManualClock, MemoryStore, Namespace, Sources, StoreExt};
 
 use super::recorder::Recorded;
-use crate::job_queue::Held;
+use super::spans::Spans;
+use crate::job_queue::{Held, Missed, Schedule, Schedules};
 use crate::ledger::{Authorisation, Cancel, Posting};
 use crate::sync_flag::Outcome as Synced;
 use crate::two_phase::Outcome as Ended;
@@ -395,6 +396,67 @@ fn of_background_work() {
     let seconds = [("job_queue.depth", 2), ("sweep", 2), ("broken", 2)];
     assert_numbers(&recorded, "handfast_runner_round_seconds", "runner=", &seconds);
     assert_eq!(recorded.number("handfast_job_queue_jobs{collection=test.jobs,state=due}"), Some(1.0));
+}
+
+/// What is counted nowhere else: a schedule, and copies that are found where there were none.
+async fn schedule_and_backfill() -> Result<()> {
+    let world = World::new();
+    let (users, comments) = (place("users")?, place("comments")?);
+    let queue = JobQueue::open(world.store.clone(), place("jobs")?, world.sources.clone(), Default::default()).await?;
+    let schedules = Schedules::open(queue.clone(), place("schedules")?).await?;
+    let [name, cron, zone] = ["daily", "0 9 * * *", "UTC"].map(str::to_owned);
+    schedules.set(&Schedule { name, cron, zone, missed: Missed::Last, job: NewJob::new("work", &doc! {})? }).await?;
+    world.clock.advance(DAY);
+    assert_eq!(schedules.tick(10).await?.done, 1);
+    let worker = Worker::new(queue, "w").handle("work", |_, _: Document| async { Ok::<_, JobError>(()) });
+    let working = worker.spawn(&CancellationToken::new())?;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(working.counts().completed, 1);
+    working.stop().await;
+    world.store.insert_one(&users, rawdoc! { "_id": 1, "name": "John" }).await?;
+    world.store.insert_one(&comments, rawdoc! { "_id": 8, "user": 1 }).await?;
+    let options = SyncFlagOptions::new([Link::new(comments, "user").field("name", "userName")]);
+    let names = SyncFlag::open(world.store.clone(), users, world.sources.clone(), options).await?;
+    names.backfill(10).await.map(|_| ())
+}
+
+#[test]
+fn whatever_is_done_to_an_item_is_done_in_a_span_that_names_it() {
+    let spans = Arc::new(Spans::default());
+    let everything = async {
+        jobs().await?;
+        ledger().await?;
+        two_phase().await?;
+        sync_flag().await?;
+        versioned_tree().await?;
+        exactly_once().await?;
+        runners().await?;
+        schedule_and_backfill().await
+    };
+    // For all threads: where there is none, a span is switched off for good by whoever comes to it first.
+    tracing::subscriber::set_global_default(Arc::clone(&spans)).expect("no other test has one");
+    recorded(everything);
+    let expected = [
+        "exactly_once.clean_up{id,token}",
+        "job_queue.reclaim{id}",
+        "job_queue.schedule{name}",
+        "job{id,kind,attempt}",
+        "ledger.commit{id}",
+        "ledger.expire{id}",
+        "runner{name}",
+        "sync_flag.backfill{main}",
+        "sync_flag.repair{copy,target,why}",
+        "sync_flag.sweep{main}",
+        "two_phase.recover{id}",
+        "two_phase.repair{transaction,participant}",
+        "versioned_tree.prune{tree,pruned}",
+        "versioned_tree.sweep{tree,version}",
+        "worker{name}",
+    ];
+    // Other tests run meanwhile, and their spans are seen, too.
+    let seen = spans.names();
+    let missing: Vec<_> = expected.into_iter().filter(|name| !seen.contains(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?} is not among {seen:?}");
 }
 
 /// What is counted, described and documented is the same: names, and the values of labels that are not the program's own.
