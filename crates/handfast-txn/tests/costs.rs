@@ -52,7 +52,7 @@ async fn a_transfer_is_one_batch_and_one_sync_and_reads_nothing_again() {
     let (_directory, store, database) = open().await;
     let before = store.costs();
     transfer(&database, 2, 3).await;
-    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, reads: 0 });
+    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, ..Costs::default() });
 }
 
 /// What the transaction has read it says to the store, so that the turn of the writes reads nothing: documents that are changed, put
@@ -69,7 +69,7 @@ async fn a_commit_reads_nothing_again_whatever_it_writes() {
         Ok::<_, Error>(())
     });
     work.await.unwrap();
-    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, reads: 0 });
+    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, ..Costs::default() });
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn an_update_of_one_document_is_one_batch_and_one_sync() {
     let (_directory, store, database) = open().await;
     let before = store.costs();
     pay(&database, 4, 1).await.unwrap();
-    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, reads: 0 });
+    assert_eq!(since(&store, before), Costs { operations: 1, syncs: 1, ..Costs::default() });
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_transaction_that_only_reads_costs_no_write() {
     let tx = database.begin().await.unwrap();
     tx.find_one(&accounts(), rawdoc! { "_id": 5 }).await.unwrap().unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(since(&store, before), Costs { operations: 0, syncs: 0, reads: 0 });
+    assert_eq!(since(&store, before), Costs::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,6 +102,8 @@ async fn transfers_at_once_share_syncs() {
         transfer.await.unwrap();
     }
     let costs = since(&store, before);
-    assert_eq!((costs.operations, costs.reads), (u64::try_from(CLIENTS).unwrap(), 0));
+    assert_eq!(costs.operations, u64::try_from(CLIENTS).unwrap());
+    // Of two documents that share a place in the table of recent changes one is looked at in vain, if both change at the same time.
+    assert!(costs.reads <= 8, "{costs:?}");
     assert!(costs.syncs < costs.operations, "no two of {CLIENTS} transfers shared a sync: {costs:?}");
 }
