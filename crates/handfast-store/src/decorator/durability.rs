@@ -18,7 +18,7 @@ use crate::*;
 /// use std::sync::Arc;
 /// use bson::rawdoc;
 /// use handfast_store::decorator::WithDurability;
-/// use handfast_store::{Durability, MemoryStore, Namespace, Sources, StoreExt};
+/// use handfast_store::{DocumentStore, Durability, MemoryStore, Namespace, Sources, StoreExt};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> handfast_store::Result<()> {

@@ -8,6 +8,8 @@ use super::*;
 const TRANSFERS: i32 = 60;
 /// Rounds of changes at least.
 const ROUNDS_MIN: usize = 5;
+/// Transfers between two rounds: where the catalog changes without a pause, nobody else comes to a commit.
+const TRANSFERS_BETWEEN: usize = 3;
 const ACCOUNTS: i32 = 8;
 
 fn namespace(collection: &str) -> Namespace {
@@ -27,15 +29,16 @@ async fn agree(database: &Database, index: &str) {
     assert_eq!(money, 100 * ACCOUNTS, "{found:?}");
 }
 
-/// Makes, changes and drops what transactions use, again and again; returns how often.
-async fn change_the_catalog(database: Database, is_over: Arc<AtomicUsize>) -> usize {
+/// Makes, changes and drops what transactions use, again and again, until so many transfers are done; returns how often.
+async fn change_the_catalog(database: Database, done: Arc<AtomicUsize>, all: usize) -> usize {
     let (log, kept) = (namespace("log"), namespace("kept"));
     let index = |key: RawDocumentBuf, unique| CreateIndexes {
         namespace: accounts(),
         indexes: vec![IndexSpec { unique, ..IndexSpec::new(key) }],
     };
     let mut rounds = 0;
-    while is_over.load(Ordering::Relaxed) == 0 || rounds < ROUNDS_MIN {
+    while done.load(Ordering::Relaxed) < all || rounds < ROUNDS_MIN {
+        let wanted = all.min(done.load(Ordering::Relaxed) + TRANSFERS_BETWEEN);
         database.create_indexes(index(rawdoc! { "balance": 1 }, false)).await.unwrap();
         database.create_indexes(index(rawdoc! { "number": 1 }, true)).await.unwrap();
         database.create_collection(&log, CollectionOptions::default()).await.unwrap();
@@ -48,6 +51,9 @@ async fn change_the_catalog(database: Database, is_over: Arc<AtomicUsize>) -> us
             database.drop_indexes(DropIndexes { namespace: accounts(), selector }).await.unwrap();
         }
         rounds += 1;
+        while done.load(Ordering::Relaxed) < wanted {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
     rounds
 }
@@ -74,20 +80,20 @@ async fn changes_of_the_catalog_do_no_harm_to_transactions_beside_them() {
             let account = rawdoc! { "_id": number, "number": number, "balance": 100 };
             database.insert_one(&accounts(), account).await.unwrap();
         }
-        let is_over = Arc::new(AtomicUsize::new(0));
-        let changes = tokio::spawn(change_the_catalog(database.clone(), Arc::clone(&is_over)));
+        let done = Arc::new(AtomicUsize::new(0));
+        let changes = tokio::spawn(change_the_catalog(database.clone(), Arc::clone(&done), 3 * TRANSFERS as usize));
         let clients = (0..3).map(|client| {
-            let database = database.clone();
+            let (database, done) = (database.clone(), Arc::clone(&done));
             tokio::spawn(async move {
                 for number in 0..TRANSFERS {
                     transfer(&database, number * 3 + client).await.unwrap();
+                    done.fetch_add(1, Ordering::Relaxed);
                 }
             })
         });
         for client in clients.collect::<Vec<_>>() {
             client.await.unwrap();
         }
-        is_over.store(1, Ordering::Relaxed);
         let rounds = changes.await.unwrap();
         assert!(rounds >= ROUNDS_MIN, "{rounds} rounds");
         let mut expected = vec![100; ACCOUNTS as usize];
