@@ -156,7 +156,8 @@ fn ext_transactions_of_the_rust_driver_over_ferretdb() {
         "{}",
         server.log()
     );
-    transact(&server, &program, &["bank"], "FerretDB");
+    // FerretDB takes three seconds for ten appends.
+    transact(&server, &program, &[("bank", 500), ("list-append", 120)], "FerretDB");
     server.stop();
     no_lock_is_left(&ferretdb.uri(), true);
 }
@@ -166,15 +167,15 @@ fn ext_transactions_of_the_rust_driver_over_handfast() {
     let Some(program) = Tool::RustDriver.find() else { return };
     let behind = Handfast::start();
     let server = Handfast::before(&behind.uri(), &[]);
-    transact(&server, &program, &["bank", "list-append"], "handfast");
+    transact(&server, &program, &[("bank", 500), ("list-append", 500)], "handfast");
     server.stop();
     no_lock_is_left(&behind.uri(), false);
     behind.stop();
 }
 
-fn transact(server: &Handfast, program: &str, workloads: &[&str], behind: &str) {
-    for kind in workloads {
-        let judged = workloads::run(server, program, &["workload", kind], None);
+fn transact(server: &Handfast, program: &str, workloads: &[(&str, u64)], behind: &str) {
+    for (kind, committed) in workloads {
+        let judged = workloads::run_some(server, program, &["workload", kind], *committed, None);
         judged.must_be_sound(&format!("{kind} through the Rust driver over {behind}"));
     }
 }

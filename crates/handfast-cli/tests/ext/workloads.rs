@@ -13,6 +13,8 @@ use crate::support::{Handfast, Tool, execute, wait_until};
 /// Of so many committed transactions one is to have failed, and one read to be of an old version, at least: or nothing
 /// was in anybody's way.
 const CONFLICTING_ONE_IN: u64 = 50;
+/// Transactions that commit in a workload.
+const COMMITTED: u64 = 500;
 
 /// The workloads of `handfast-sim` through the Rust driver.
 #[test]
@@ -46,7 +48,7 @@ fn ext_workload_with_a_server_that_is_killed() {
     let lines = |history: &[u8]| history.iter().filter(|byte| **byte == b'\n').count();
     let Some(python) = Tool::Python.find() else { return };
     let mut server = Handfast::start();
-    let (path, arguments) = plan(&["tests/clients/workload/list_append.py"], None, "killed");
+    let (path, arguments) = plan(&["tests/clients/workload/list_append.py"], COMMITTED, None, "killed");
     let mut client = server.command(&python, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
     let client = std::thread::spawn(move || execute(&mut client));
     for kill in 1..=KILLS {
@@ -56,7 +58,7 @@ fn ext_workload_with_a_server_that_is_killed() {
         server.kill_and_restart();
     }
     client.join().expect("the client is content");
-    judge(path).must_be_sound("list-append through pymongo, the server killed three times");
+    judge(path, COMMITTED).must_be_sound("list-append through pymongo, the server killed three times");
     server.stop();
 }
 
@@ -97,39 +99,46 @@ fn ext_workloads_of_liars() {
 /// A history, judged.
 pub(crate) struct Judged {
     path: PathBuf,
+    /// Transactions that were to commit.
+    wanted: u64,
     exit: Option<i32>,
     report: Value,
 }
 
+/// Runs a client until enough transactions have committed, and has judged what it saw.
+fn run(server: &Handfast, program: &str, what: &[&str], lie: Option<&str>) -> Judged {
+    run_some(server, program, what, COMMITTED, lie)
+}
+
 /// Runs a client until so many transactions have committed, and has judged what it saw.
-pub(crate) fn run(server: &Handfast, program: &str, what: &[&str], lie: Option<&str>) -> Judged {
-    let (path, arguments) = plan(what, lie, lie.unwrap_or("sound"));
+pub(crate) fn run_some(server: &Handfast, program: &str, what: &[&str], committed: u64, lie: Option<&str>) -> Judged {
+    let (path, arguments) = plan(what, committed, lie, lie.unwrap_or("sound"));
     server.run(program, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    judge(path)
+    judge(path, committed)
 }
 
 /// Where a client is to record what it sees, and what it is told.
-fn plan(what: &[&str], lie: Option<&str>, name: &str) -> (PathBuf, Vec<String>) {
-    const COMMITTED: &str = "500";
+fn plan(what: &[&str], committed: u64, lie: Option<&str>, name: &str) -> (PathBuf, Vec<String>) {
+    let committed = committed.to_string();
     let seed = std::env::var("HANDFAST_SIM_SEED").unwrap_or_else(|_| "1".to_owned());
     let file = format!("ext-{}-{name}-{seed}.jsonl", what.join("-").replace('/', "-"));
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
     // That of an earlier run.
     let _absent = std::fs::remove_file(&path);
     let history = path.to_string_lossy().into_owned();
-    let arguments = what.iter().copied().chain([seed.as_str(), COMMITTED, &history]).chain(lie);
+    let arguments = what.iter().copied().chain([seed.as_str(), &committed, &history]).chain(lie);
     let arguments = arguments.map(str::to_owned).collect();
     (path, arguments)
 }
 
-fn judge(path: PathBuf) -> Judged {
+fn judge(path: PathBuf, wanted: u64) -> Judged {
     let judged = Command::new(env!("CARGO_BIN_EXE_handfast"))
         .args(["check", "history", "--json"])
         .arg(&path)
         .output()
         .expect("the judges run");
     let report = serde_json::from_slice(&judged.stdout).unwrap_or_else(|error| panic!("{error}: {judged:?}"));
-    Judged { path, exit: judged.status.code(), report }
+    Judged { path, wanted, exit: judged.status.code(), report }
 }
 
 impl Judged {
@@ -149,7 +158,7 @@ impl Judged {
         println!("{what}: {committed} committed, {failed} failed, {reads} reads, {old} of them of old versions");
         let path = self.path.display();
         assert_eq!(self.exit, Some(0), "{what}: the history is in {path}\n{:#}", self.report);
-        assert!(committed >= 500, "{what}: {committed} committed; the history is in {path}");
+        assert!(committed >= self.wanted, "{what}: {committed} committed; the history is in {path}");
         assert!(failed >= committed / CONFLICTING_ONE_IN, "{what}: {failed} failed; the history is in {path}");
         assert!(old >= committed / CONFLICTING_ONE_IN, "{what}: {old} old versions read; the history is in {path}");
         self.forget();
