@@ -75,11 +75,7 @@ fn recorded(metric: &str, collection: &str, scenario: impl AsyncFnOnce(&World) -
     let (sources, clock) = Sources::manual(1);
     let store = Arc::new(Slow { store: MemoryStore::new(sources.clone()), clock: Arc::clone(&clock) });
     let world = World { store, sources, clock };
-    let recorded = Recorded::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime without threads");
-    let expected =
-        metrics::with_local_recorder(&recorded, || runtime.block_on(scenario(&world))).expect("nothing goes wrong");
+    let (recorded, expected) = Recorded::of(scenario(&world));
     let key = format!("handfast_{metric}_seconds{{collection=test.{collection}}}");
     (recorded.seconds(&key).unwrap_or_else(|| panic!("no {key} in {:?}", recorded.keys())), expected)
 }
@@ -191,9 +187,6 @@ fn an_update_takes_as_long_as_its_requests() {
 #[test]
 fn a_round_takes_as_long_as_its_work() {
     let (sources, clock) = Sources::manual(1);
-    let recorded = Recorded::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime without threads");
     let rounds = async {
         let every = RunnerOptions { interval: 10 * SECOND, jitter: 0.0, batch: 5 };
         let runner = Runner::spawn("sweep", &sources, every, &CancellationToken::new(), move |_| {
@@ -202,8 +195,8 @@ fn a_round_takes_as_long_as_its_work() {
         })?;
         tokio::time::sleep(25 * SECOND).await;
         runner.stop().await;
-        Ok::<_, crate::Error>(())
+        Ok(())
     };
-    metrics::with_local_recorder(&recorded, || runtime.block_on(rounds)).expect("nothing goes wrong");
+    let (recorded, ()) = Recorded::of(rounds);
     assert_eq!(recorded.seconds("handfast_runner_round_seconds{runner=sweep}"), Some(6.0), "two rounds");
 }

@@ -19,6 +19,15 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
+    /// What is counted while this runs, on a clock that stands still unless all wait for it; and what it says.
+    pub(super) fn of<T>(scenario: impl Future<Output = crate::Result<T>>) -> (Self, T) {
+        let recorded = Recorded::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime without threads");
+        let said = metrics::with_local_recorder(&recorded, || runtime.block_on(scenario));
+        (recorded, said.expect("nothing goes wrong that should not"))
+    }
+
     /// The number under `name{label=value,..}`; a histogram says how many durations it has. None if nobody has spoken of it.
     pub(super) fn number(&self, key: &str) -> Option<f64> {
         lock(&self.numbers).get(key).copied()

@@ -59,11 +59,7 @@ fn place(collection: &str) -> Result<Namespace> {
 
 /// What is counted while this runs.
 fn recorded(scenario: impl Future<Output = Result<()>>) -> Recorded {
-    let recorded = Recorded::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime without threads");
-    metrics::with_local_recorder(&recorded, || runtime.block_on(scenario)).expect("nothing goes wrong that should not");
-    recorded
+    Recorded::of(scenario).0
 }
 
 /// Compares the counters of a pattern, or other numbers, with what they should be. No other may be there.
