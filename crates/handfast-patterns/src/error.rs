@@ -3,6 +3,8 @@
 use handfast_mql::Code;
 use handfast_store::{Applied, Error as StoreError, ErrorClass};
 
+use crate::SettingsDifference;
+
 /// What the functions of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -19,6 +21,18 @@ pub enum Error {
     Invalid {
         /// What is wrong, and what would be right.
         what: String,
+    },
+    /// The pattern is recorded in this store with other settings: nothing was done. Open it with the recorded ones, or change the
+    /// record by an explicit call.
+    #[error(
+        "{record} records other settings: {}; open it with the recorded ones, or change the record first",
+        shown(differences)
+    )]
+    OtherSettings {
+        /// The collection of the record.
+        record: String,
+        /// The settings that differ.
+        differences: Vec<SettingsDifference>,
     },
     /// Others were faster at each of many attempts: nothing was done. Try again later.
     #[error("{what}, at each of {attempts} attempts")]
@@ -55,7 +69,11 @@ impl Error {
     pub fn applied(&self) -> Applied {
         match self {
             Error::Store(error) => error.applied(),
-            Error::Invalid { .. } | Error::Contended { .. } | Error::Gone { .. } | Error::Damaged { .. } => Applied::No,
+            Error::Invalid { .. }
+            | Error::OtherSettings { .. }
+            | Error::Contended { .. }
+            | Error::Gone { .. }
+            | Error::Damaged { .. } => Applied::No,
         }
     }
 
@@ -63,9 +81,11 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Error::Store(error) => error.class(),
-            Error::Invalid { .. } | Error::Contended { .. } | Error::Gone { .. } | Error::Damaged { .. } => {
-                ErrorClass::Command
-            }
+            Error::Invalid { .. }
+            | Error::OtherSettings { .. }
+            | Error::Contended { .. }
+            | Error::Gone { .. }
+            | Error::Damaged { .. } => ErrorClass::Command,
         }
     }
 
@@ -73,12 +93,16 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Error::Store(error) => error.code(),
-            Error::Invalid { .. } => Code::BadValue,
+            Error::Invalid { .. } | Error::OtherSettings { .. } => Code::BadValue,
             Error::Contended { .. } => Code::WriteConflict,
             Error::Gone { .. } => Code::SnapshotTooOld,
             Error::Damaged { .. } => Code::TypeMismatch,
         }
     }
+}
+
+fn shown(differences: &[SettingsDifference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// For closures of transactions, whose errors are those of the store.

@@ -1,5 +1,9 @@
 //! Names of fields: each pattern has its own, and every one can be set.
 
+use bson::Document;
+
+use crate::{Error, Result};
+
 /// Names of fields with a default each.
 pub trait FieldNames: Default {
     /// The names by default.
@@ -7,6 +11,23 @@ pub trait FieldNames: Default {
 
     /// Gives the field that has this name by default another one; says whether there is such a field.
     fn rename(&mut self, default: &str, name: &str) -> bool;
+
+    /// Each name by its default: `{ts: "ts", type: "kind"}`.
+    fn to_document(&self) -> Document;
+
+    /// What [`FieldNames::to_document`] was made from; a name that is not there is the default.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that is no text, or of a field that is not known.
+    fn from_document(names: &Document) -> Result<Self> {
+        let mut fields = Self::default();
+        for (default, name) in names {
+            if !name.as_str().is_some_and(|name| fields.rename(default, name)) {
+                return Err(Error::invalid(format!("there is no field {default} that could be named {name}")));
+            }
+        }
+        Ok(fields)
+    }
 }
 
 /// Defines a struct of names with their defaults.
@@ -35,6 +56,10 @@ macro_rules! field_names {
                 name.clone_into(field);
                 true
             }
+
+            fn to_document(&self) -> bson::Document {
+                bson::doc! { $($default: &self.$field),+ }
+            }
         }
     };
 }
@@ -62,5 +87,19 @@ mod tests {
         assert!(!names.rename("kind", "again"), "only defaults are known");
         assert_eq!((names.ts.as_str(), names.kind.as_str()), ("ts", "kind"));
         assert_eq!(Names::DEFAULTS, ["ts", "type"]);
+    }
+
+    #[test]
+    fn names_can_be_read_back() {
+        let mut names = Names::default();
+        names.rename("type", "kind");
+        let document = names.to_document();
+        assert_eq!(document, bson::doc! { "ts": "ts", "type": "kind" });
+        let read = |document: &bson::Document| Names::from_document(document).map(|names| (names.ts, names.kind));
+        assert_eq!(read(&document).ok(), Some(("ts".to_owned(), "kind".to_owned())));
+        assert_eq!(read(&bson::doc! { "type": "k" }).ok(), Some(("ts".to_owned(), "k".to_owned())));
+        for wrong in [bson::doc! { "kind": "type" }, bson::doc! { "type": 1 }] {
+            assert!(read(&wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -84,9 +84,9 @@ struct Transactions {
 
 impl Transactions {
     /// To look at.
-    fn look(&self) -> Result<TwoPhase> {
+    async fn look(&self) -> Result<TwoPhase> {
         let Subject { store, sources, namespace } = &self.subject;
-        Ok(TwoPhase::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
+        Ok(TwoPhase::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
     /// To change something.
@@ -96,7 +96,7 @@ impl Transactions {
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
-        let TwoPhaseStatus { states, abandoned } = self.look()?.status().await?;
+        let TwoPhaseStatus { states, abandoned } = self.look().await?.status().await?;
         let mut text = vec![self.subject.namespace.to_string()];
         for StateCount { state, count, oldest } in &states {
             let oldest = oldest.filter(|_| !state.is_final()).map(|oldest| format!("the oldest for {}", age(oldest)));
@@ -129,7 +129,7 @@ impl Transactions {
             [] => &[State::Pending, State::Applied, State::Canceling, State::Initial],
             states => states,
         };
-        let transactions = self.look()?;
+        let transactions = self.look().await?;
         let mut listing = Listing::new(&["id", "state", "for", "application", "what", "reason"]);
         for state in states {
             for record in transactions.list(*state, limit.and_one()).await? {
@@ -152,7 +152,8 @@ impl Transactions {
     }
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
-        let record = self.look()?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
+        let record =
+            self.look().await?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
         self.subject.show(console, &wanted.0, Some(self.remark(&record))).await?;
         Ok(Exit::Good)
     }
@@ -233,7 +234,7 @@ impl Transactions {
     async fn verify(&self, console: Console) -> Result<Exit> {
         let bar = console.progress("verify", "participants", 0);
         let tell = |so_far: &Verified| bar.set_position(so_far.participants);
-        let verified = self.look()?.verify(PAGE, tell).await?;
+        let verified = self.look().await?.verify(PAGE, tell).await?;
         bar.finish_and_clear();
         console.report(|| text(&verified), &findings(&verified))?;
         Ok(if verified.is_clean() { Exit::Good } else { Exit::GuaranteeBroken })

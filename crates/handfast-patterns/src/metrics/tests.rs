@@ -210,8 +210,8 @@ async fn two_phase() -> Result<()> {
     assert!(matches!(transfers.run(2).await?, Ended::Canceled { .. }));
     // Another application dies with the third one.
     let elsewhere = TwoPhaseOptions { application: "App2".to_owned(), ..options };
-    let dying = TwoPhase::attach(world.dying(), transactions, world.sources.clone(), elsewhere)?;
-    assert!(dying.run(3).await.is_err());
+    let elsewhere = TwoPhase::attach(world.store.clone(), transactions, world.sources.clone(), elsewhere).await?;
+    assert!(elsewhere.within(world.dying()).run(3).await.is_err());
     world.clock.advance(DAY);
     assert_eq!(transfers.recover(10).await?.done, 1);
     // A copy of a request of the first one arrives when it has long been forgotten.

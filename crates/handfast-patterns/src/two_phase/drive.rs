@@ -27,7 +27,7 @@ impl TwoPhase {
     /// As after an error.
     pub async fn run(&self, id: impl Into<Bson>) -> Result<Outcome> {
         let id = id.into();
-        let (filter, update) = requests::claim(self.fields(), &id, self.application());
+        let (filter, update) = self.claim(&id);
         if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
             self.count(Counted::TransactionClaimed);
             return self.begin_work(Record::read(&self.transactions, &claimed, self.fields())?).await;
@@ -53,7 +53,7 @@ impl TwoPhase {
         found.rotate_left(usize::try_from(self.sources.random.next_u64()).unwrap_or(0) % count);
         for candidate in found {
             let id = candidate.get("_id").cloned().unwrap_or(Bson::Null);
-            let (filter, update) = requests::claim(self.fields(), &id, self.application());
+            let (filter, update) = self.claim(&id);
             // Who loses the race goes on to the next one.
             if let Some(claimed) = self.transactions.find_and_update(&filter, &update).await? {
                 self.count(Counted::TransactionClaimed);
@@ -74,7 +74,7 @@ impl TwoPhase {
     pub async fn cancel(&self, id: impl Into<Bson>, reason: &str) -> Result<Cancel> {
         let id = id.into();
         // Who dies after this step leaves a transaction that the recovery refuses.
-        let (filter, update) = requests::claim_to_refuse(self.fields(), &id, self.application(), reason);
+        let (filter, update) = requests::claim_to_refuse(self.claim(&id), self.fields(), reason);
         self.transactions.update_one(&filter, &update).await?;
         let (filter, update) = requests::refuse(self.fields(), &id, self.application(), reason);
         if self.transactions.update_one(&filter, &update).await? {
@@ -91,6 +91,10 @@ impl TwoPhase {
                 Outcome::Missing => Cancel::Missing,
             }),
         }
+    }
+
+    fn claim(&self, id: &Bson) -> Request {
+        requests::claim(self.fields(), id, self.application(), self.revisions.to_write())
     }
 
     /// Carries out a transaction that was claimed just now, so that no participant has been touched.
@@ -137,10 +141,12 @@ impl TwoPhase {
         }
     }
 
-    /// Does what a state asks for at the participants; returns the step that follows.
+    /// Does what a state asks for at the participants, by the settings that the transaction was claimed by; returns the step that
+    /// follows.
     async fn work(&self, record: &mut Record) -> Result<(Event, Option<Request>)> {
+        let by = self.by_settings_of(record)?;
         let event = match record.state {
-            State::Pending => match self.apply_all(record).await? {
+            State::Pending => match by.apply_all(record).await? {
                 Applying::All => Event::AllApplied,
                 Applying::Refused(reason) => {
                     let refuse = requests::refuse(self.fields(), &record.id, self.application(), &reason);
@@ -149,11 +155,11 @@ impl TwoPhase {
                 }
             },
             State::Applied => {
-                self.release_all(record).await?;
+                by.release_all(record).await?;
                 Event::AllReleased
             }
             State::Initial | State::Canceling | State::Done | State::Canceled => {
-                self.undo_all(record).await?;
+                by.undo_all(record).await?;
                 Event::AllUndone
             }
         };

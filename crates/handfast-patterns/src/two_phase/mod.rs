@@ -46,16 +46,19 @@ mod plan;
 mod record;
 mod recovery;
 mod requests;
+mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
 mod verify;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+use settings::Revisions;
 
 pub use options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
 pub use plan::{PARTICIPANTS_MAX, Participant, Plan, Transfer};
@@ -146,41 +149,53 @@ pub struct TwoPhase {
     transactions: Steps,
     sources: Sources,
     options: Arc<TwoPhaseOptions>,
+    revisions: Revisions,
 }
 
 impl TwoPhase {
-    /// For the transactions of a collection; creates the indexes on states, and on the participants that transactions are under
-    /// way in.
+    /// For the transactions of a collection; records the settings if it is the first one, and creates the indexes on states, and on
+    /// the participants that transactions are under way in.
     ///
     /// # Errors
-    /// Those of the store; settings without a name for the application, or of nothing to remember.
+    /// [`Error::OtherSettings`] if others are recorded ([`TwoPhaseOptions::recorded`], [`TwoPhase::change_settings`]); those of the
+    /// store; settings without a name for the application, or of nothing to remember.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
         sources: Sources,
         options: TwoPhaseOptions,
     ) -> Result<Self> {
-        let two_phase = TwoPhase::attach(store, transactions, sources, options)?;
+        let two_phase = TwoPhase::with_settings(Steps::new(store, transactions), sources, options, true).await?;
         two_phase.create_indexes().await?;
         Ok(two_phase)
     }
 
-    /// The same transactions for those who only look: creates no indexes.
+    /// The same transactions for those who only look: records nothing, and creates no indexes.
     ///
     /// # Errors
-    /// Settings without a name for the application, or of nothing to remember.
-    pub fn attach(
+    /// As [`TwoPhase::open`].
+    pub async fn attach(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
         sources: Sources,
         options: TwoPhaseOptions,
+    ) -> Result<Self> {
+        TwoPhase::with_settings(Steps::new(store, transactions), sources, options, false).await
+    }
+
+    async fn with_settings(
+        transactions: Steps,
+        sources: Sources,
+        options: TwoPhaseOptions,
+        to_record: bool,
     ) -> Result<Self> {
         if options.application.is_empty() || options.finished_max == 0 {
             return Err(Error::invalid(
                 "two-phase commit needs a name for the application, and finished_max of at least 1",
             ));
         }
-        Ok(TwoPhase { transactions: Steps::new(store, transactions), sources, options: Arc::new(options) })
+        let revisions = TwoPhase::revisions(&transactions, options.clone(), to_record).await?;
+        Ok(TwoPhase { transactions, sources, options: Arc::new(options), revisions })
     }
 
     async fn create_indexes(&self) -> Result<()> {
@@ -327,9 +342,11 @@ impl TwoPhase {
         &self.options.application
     }
 
-    /// All collections that participants may be in.
+    /// All collections that participants may be in, also by the settings of before.
     fn collections(&self) -> impl Iterator<Item = &Namespace> {
-        std::iter::once(&self.options.accounts.namespace).chain(&self.options.participants)
+        let all = self.revisions.all();
+        let collections = all.flat_map(|options| options.participants.iter().chain([&options.accounts.namespace]));
+        collections.collect::<BTreeSet<_>>().into_iter()
     }
 
     /// Participants that transactions are under way in.

@@ -6,7 +6,8 @@ use handfast_store::Namespace;
 
 use crate::fields::field_names;
 
-/// Settings of [`TwoPhase`](super::TwoPhase).
+/// Settings of [`TwoPhase`](super::TwoPhase). All but `application` and `abandoned_after` are recorded in the store when it is opened for
+/// the first time, and have to be the same for all who open it.
 #[derive(Clone, Debug)]
 pub struct TwoPhaseOptions {
     /// The name of this process, which it writes into the transactions that it works on. Each process has its own, and the
@@ -87,6 +88,8 @@ field_names! {
         application: "application",
         /// Of a transaction: why it was canceled.
         reason: "reason",
+        /// Of a transaction: the revision of the recorded settings that it was claimed by, if not the first one.
+        settings: "settings",
         /// Of a transfer: the `_id` of the account that pays.
         source: "source",
         /// Of a transfer: the `_id` of the account that is paid.

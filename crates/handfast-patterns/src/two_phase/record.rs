@@ -5,6 +5,7 @@ use bson::{Bson, DateTime, Document};
 use super::options::Fields;
 use super::{Plan, State};
 use crate::steps::Steps;
+use crate::value::integer;
 use crate::{Error, Result};
 
 /// A transaction as its document says.
@@ -20,6 +21,8 @@ pub struct Record {
     pub application: Option<String>,
     /// Why it was canceled, or is to be.
     pub reason: Option<String>,
+    /// The revision of the settings that it was claimed by, if not the first one.
+    pub settings: Option<i64>,
     /// What it does. The error says what is wrong with it; nothing of such a transaction is carried out.
     pub plan: Result<Plan, String>,
 }
@@ -37,6 +40,10 @@ impl Record {
                 .map_err(|_| damaged(format!("it has no date {}", fields.last_modified)))?,
             application: text(&fields.application),
             reason: text(&fields.reason),
+            settings: match document.get(&fields.settings) {
+                None => None,
+                Some(_) => Some(integer(document, &fields.settings).map_err(|error| damaged(error.to_string()))?),
+            },
             plan: Plan::from_document(document, fields),
         })
     }

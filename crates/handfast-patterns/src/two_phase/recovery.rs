@@ -122,11 +122,11 @@ impl TwoPhase {
     }
 
     async fn repair_one(&self, documents: &Steps, place: &Bson, record: &Record) -> Result<bool> {
-        let key = key_of(place)?;
-        for participant in self.participants(record)? {
+        let (key, by) = (key_of(place)?, self.by_settings_of(record)?);
+        for participant in by.participants(record)? {
             if participant.namespace == *documents.namespace() && key_of(&participant.id)? == key {
                 tracing::info!("an update that arrived after its transaction was over is taken back");
-                return self.undo(&record.id, &participant).await;
+                return by.undo(&record.id, &participant).await;
             }
         }
         Err(crate::Error::invalid(format!("document {place} is no participant of transaction {}", record.id)))

@@ -12,13 +12,16 @@ use crate::update::merged;
 pub(super) type Request = (Document, Document);
 
 /// initial -> pending, of a transaction that nobody has.
-pub(super) fn claim(fields: &Fields, id: &Bson, application: &str) -> Request {
+pub(super) fn claim(fields: &Fields, id: &Bson, application: &str, settings: Option<i64>) -> Request {
     let filter = doc! {
         "_id": id.clone(),
         &fields.state: State::Initial.name(),
         &fields.application: { "$exists": false },
     };
-    let set = doc! { &fields.state: State::Pending.name(), &fields.application: application };
+    let mut set = doc! { &fields.state: State::Pending.name(), &fields.application: application };
+    if let Some(revision) = settings {
+        set.insert(&fields.settings, revision);
+    }
     (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
 }
 
@@ -30,9 +33,8 @@ pub(super) fn advance(fields: &Fields, id: &Bson, application: &str, state: Stat
     Some((filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } }))
 }
 
-/// initial -> pending, of a transaction that is not to be carried out: it is pending with a reason to refuse it.
-pub(super) fn claim_to_refuse(fields: &Fields, id: &Bson, application: &str, reason: &str) -> Request {
-    let (filter, mut update) = claim(fields, id, application);
+/// The claim of a transaction that is not to be carried out: it is pending with a reason to refuse it.
+pub(super) fn claim_to_refuse((filter, mut update): Request, fields: &Fields, reason: &str) -> Request {
     if let Ok(set) = update.get_document_mut("$set") {
         set.insert(&fields.reason, reason);
     }

@@ -208,9 +208,10 @@ impl TwoPhase {
     /// the oldest ones.
     async fn verify_applied(&self, record: &Record, verified: &mut Verified) -> Result<()> {
         let fields = self.fields();
-        for participant in self.participants(record)? {
+        let by = self.by_settings_of(record)?;
+        for participant in by.participants(record)? {
             let documents = self.transactions.at(participant.namespace.clone());
-            let full = format!("{}.{}", fields.finished, self.options.finished_max.saturating_sub(1));
+            let full = format!("{}.{}", fields.finished, by.options.finished_max.saturating_sub(1));
             let lacking = doc! {
                 "_id": participant.id.clone(),
                 &fields.pending: { "$ne": record.id.clone() },

@@ -1,6 +1,7 @@
 //! Two-phase commit: the seed's walk-through document by document, every crash point, and many applications at once.
 
 mod killed;
+mod recorded;
 mod verified;
 
 use std::sync::Arc;
@@ -176,14 +177,14 @@ async fn a_transfer_that_the_shell_wrote_is_carried_out() {
 /// From each state that a process can die in, the recovery of another one goes on, and not before the threshold.
 #[tokio::test]
 async fn the_seeds_recovery_from_each_state() {
-    for (number, left) in [(4, State::Pending), (8, State::Applied)] {
+    for (number, left) in [(6, State::Pending), (10, State::Applied)] {
         let world = World::in_memory();
         accounts(&world).await;
         let healthy = open(&world, "App1").await.unwrap();
         healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
         let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
         let dying = open(&world.on(dying), "App1").await.unwrap();
-        // Opening was operations 0 to 3 (four collections).
+        // Opening was operations 0 to 5: the settings are read, and four collections have their indexes.
         let _ = dying.run(1).await.expect_err("killed");
         let before = healthy.show(1).await.unwrap().unwrap();
         if before.state != left {
@@ -206,8 +207,8 @@ async fn a_transaction_is_claimed_once() {
     accounts(&world).await;
     let (one, other) = (open(&world, "App1").await.unwrap(), open(&world, "App2").await.unwrap());
     one.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    // App1 has claimed it and stopped: operation 4 is the claim.
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(4, Fault::CrashAfter)));
+    // App1 has claimed it and stopped: operation 6 is the claim.
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::CrashAfter)));
     let dying = open(&world.on(dying), "App1").await.unwrap();
     dying.run(1).await.expect_err("stopped");
     assert_eq!(other.run(1).await.unwrap(), Outcome::TakenOver { by: Some("App1".to_owned()) });
@@ -247,7 +248,7 @@ async fn pending_credits_cannot_be_spent() {
     let healthy = open_with(&world, options.clone()).await.unwrap();
     healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
     // Killed with both updates applied.
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::CrashAfter)));
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(8, Fault::CrashAfter)));
     open_with(&world.on(dying), options).await.unwrap().run(1).await.expect_err("killed");
     let seen = all(&world, "accounts").await;
     assert_eq!((number(&seen[0], "balance"), number(&seen[0], "pendingDebits")), (900, 100));
@@ -478,11 +479,11 @@ async fn a_transaction_is_taken_over_once() {
     accounts(&world).await;
     let healthy = open(&world, "App1").await.unwrap();
     healthy.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(4, Fault::CrashAfter)));
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::CrashAfter)));
     open(&world.on(dying), "App1").await.unwrap().run(1).await.expect_err("killed");
     world.clock.advance(HOUR);
-    // It has found the transaction (operations 4 and 5) and is about to take it over.
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::FreezeBefore)));
+    // It has found the transaction (operations 6 and 7) and is about to take it over.
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(8, Fault::FreezeBefore)));
     let app2 = open(&world.on(slow.clone()), "App2").await.unwrap();
     let recovery = tokio::spawn(async move { app2.recover(10).await });
     while slow.frozen() == 0 {

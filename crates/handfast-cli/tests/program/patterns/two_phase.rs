@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::*;
 
-/// The operation that applies a transfer to the first account: before it there are those that create the indexes, and the claim.
-const APPLY: u64 = 3;
+/// The operation that applies a transfer to the first account: before it the settings are read, the indexes created, and it is claimed.
+const APPLY: u64 = 5;
 
 async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<TwoPhase> {
     let options = TwoPhaseOptions::new("App1", place("accounts")?);

@@ -153,8 +153,8 @@ async fn a_recovery_that_is_killed_at_every_operation() {
         shop(world).await;
         let two_phase = open(world, "App1").await.unwrap();
         two_phase.begin("order", order(world)).await.unwrap();
-        // Killed with one update applied: operations 0 to 3 open the collections, 4 claims, 5 applies.
-        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(5, Fault::CrashAfter)));
+        // Killed with one update applied: operations 0 to 5 open the collections, 6 claims, 7 applies.
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(7, Fault::CrashAfter)));
         let dying = open(&world.on(dying), "App1").await.unwrap();
         dying.run("order").await.expect_err("killed");
         world.clock.advance(HOUR);
@@ -179,7 +179,7 @@ async fn a_copy_that_arrives_very_late_is_repaired() {
     let world = World::in_memory();
     accounts(&world).await;
     let short = TwoPhaseOptions { finished_max: 1, ..options(&world, "App1") };
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::RepeatLater)));
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(9, Fault::RepeatLater)));
     let transfers = open_with(&world.on(lossy.clone()), short).await.unwrap();
     for id in [1, 2] {
         transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
@@ -198,7 +198,7 @@ async fn a_copy_that_arrives_very_late_is_repaired() {
 async fn a_copy_that_arrives_late_does_nothing() {
     let world = World::in_memory();
     accounts(&world).await;
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::RepeatLater)));
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(9, Fault::RepeatLater)));
     let transfers = open(&world.on(lossy.clone()), "App1").await.unwrap();
     for id in [1, 2] {
         transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();

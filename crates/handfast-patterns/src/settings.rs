@@ -1,0 +1,230 @@
+//! The record of a pattern's settings: a document beside the pattern's collection that says how its documents are to be read.
+//!
+//! What a document means depends on settings: which field is the balance, where the copies are. Two processes with different settings
+//! read the same documents differently, and a recovery with other settings than those of the writer makes things worse. So the
+//! first process that opens a pattern writes its settings down, and every later one is compared with them:
+//!
+//! ```text
+//! db.transactions.settings   {_id: "two-phase", revision: 2, settings: {accounts: {balance: "balance", ..}, ..},
+//!                             earlier: [{revision: 1, settings: {..}}]}
+//!
+//! open, nothing is recorded  insert {_id: "two-phase", revision: 1, settings: ours}; whoever is second reads what the first one wrote
+//! open, equal                goes on
+//! open, different            Error::OtherSettings with each setting, as recorded and as given; nothing is done
+//! change                     update {_id, revision: 1} to {revision: 2, settings: new}, and keeps the old ones in `earlier`
+//! ```
+//!
+//! Each step is one operation on one document and safe to repeat: a late copy of the insert meets the `_id`, a late copy of a change
+//! meets a newer revision. A process that opened the pattern before a change goes on with the settings of before. The pattern decides
+//! whether that does harm: it refuses the change while documents are unfinished, or its documents name the revision that they were
+//! written with, whose settings are in `earlier`.
+//!
+//! The collection has the name of the pattern's collection with `.settings` behind it, so that a dump of the database has it, too.
+//!
+//! # For a pattern that is to have a record
+//!
+//! 1. Write the settings as a document: all that the meaning of documents depends on, in plain names and values; nothing that each
+//!    process may choose for itself (a lease, a batch size, the name of the process).
+//! 2. Call [`SettingsRecord::open`] first in `open`, before indexes are created, and [`SettingsRecord::compare`] in `attach`.
+//! 3. Offer the recorded settings as options (`XOptions::recorded`), for the command line and other tools: [`SettingsRecord::read`].
+//! 4. A setting that comes later has its default in `defaults`: a record from before stands for that.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use bson::{Bson, Document, doc};
+use handfast_store::Namespace;
+
+use crate::steps::{Added, Steps};
+use crate::value::same_id;
+use crate::{Error, Result};
+
+/// Changes of the settings that are kept, and so that can be made. Each is some hundred bytes of one document.
+const CHANGES_MAX: usize = 100;
+
+/// A setting that is recorded with another value than the one that was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SettingsDifference {
+    /// The path of the setting in the record, such as `accounts.balance`.
+    pub path: String,
+    /// The recorded value; none if the record has no such setting.
+    pub recorded: Option<Bson>,
+    /// The value that was given; none if no such setting was given.
+    pub given: Option<Bson>,
+}
+
+impl fmt::Display for SettingsDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Option<Bson>| value.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
+        write!(f, "{} is recorded as {}, given as {}", self.path, shown(&self.recorded), shown(&self.given))
+    }
+}
+
+/// Settings as they are recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Recorded {
+    /// How often they were recorded: 1 for the first time, 1 more with each change.
+    pub(crate) revision: i64,
+    /// The settings in force.
+    pub(crate) settings: Document,
+    /// The settings before, with their revisions, the oldest first.
+    pub(crate) earlier: Vec<(i64, Document)>,
+}
+
+/// The record of the settings of a pattern. See the [module's documentation](self).
+#[derive(Clone)]
+pub(crate) struct SettingsRecord {
+    steps: Steps,
+    id: Bson,
+    defaults: Document,
+}
+
+impl SettingsRecord {
+    /// The record for a pattern on the collection of `pattern`. The `id` is the name of the pattern, with more if several of the same
+    /// kind share a collection. A record that lacks one of the `defaults` stands for it.
+    pub(crate) fn new(pattern: &Steps, id: impl Into<Bson>, defaults: Document) -> Result<Self> {
+        let of = pattern.namespace();
+        let namespace = Namespace::new(of.database(), format!("{}.settings", of.collection()))?;
+        Ok(SettingsRecord { steps: pattern.at(namespace), id: id.into(), defaults })
+    }
+
+    /// The collection that the record is in.
+    pub(crate) fn namespace(&self) -> &Namespace {
+        self.steps.namespace()
+    }
+
+    /// The recorded settings; none if the pattern was never opened.
+    ///
+    /// # Errors
+    /// Those of the store; a document that is no record.
+    pub(crate) async fn read(&self) -> Result<Option<Recorded>> {
+        let Some(found) = self.steps.find_one(&doc! { "_id": self.id.clone() }).await? else { return Ok(None) };
+        let damaged = |error| self.steps.damaged(&found, format!("it is no record of settings: {error}"));
+        self.read_document(&found).map(Some).map_err(damaged)
+    }
+
+    /// Records the settings if none are recorded, and compares them with the record otherwise.
+    ///
+    /// # Errors
+    /// [`Error::OtherSettings`]; those of [`SettingsRecord::read`].
+    pub(crate) async fn open(&self, ours: &Document) -> Result<Recorded> {
+        match self.compare(ours).await? {
+            Some(recorded) => Ok(recorded),
+            None => self.record(ours).await,
+        }
+    }
+
+    async fn record(&self, ours: &Document) -> Result<Recorded> {
+        let record = doc! { "_id": self.id.clone(), "revision": 1_i64, "settings": ours.clone() };
+        match self.steps.insert(&record).await? {
+            Added::New => Ok(Recorded { revision: 1, settings: completed(ours, &self.defaults), earlier: Vec::new() }),
+            // Another process was first, perhaps with other settings; or an attempt of ours whose answer got lost.
+            Added::There => self.compare(ours).await?.ok_or_else(|| self.removed()),
+        }
+    }
+
+    /// Compares the settings with the record, and returns it; none if nothing is recorded.
+    ///
+    /// # Errors
+    /// As [`SettingsRecord::open`].
+    pub(crate) async fn compare(&self, ours: &Document) -> Result<Option<Recorded>> {
+        let Some(recorded) = self.read().await? else { return Ok(None) };
+        let differences = differences(&recorded.settings, &completed(ours, &self.defaults));
+        if differences.is_empty() {
+            return Ok(Some(recorded));
+        }
+        Err(Error::OtherSettings { record: self.steps.namespace().to_string(), differences })
+    }
+
+    /// Replaces the settings by others. The caller has made sure that no document that is there changes its meaning by that.
+    ///
+    /// # Errors
+    /// [`Error::OtherSettings`] if somebody else has changed them since; those of the store: change again.
+    pub(crate) async fn change(&self, from: &Recorded, to: &Document) -> Result<Recorded> {
+        if differences(&from.settings, &completed(to, &self.defaults)).is_empty() {
+            return Ok(from.clone());
+        }
+        if from.earlier.len() >= CHANGES_MAX {
+            return Err(Error::invalid(format!(
+                "the settings have been changed {CHANGES_MAX} times, and cannot be again"
+            )));
+        }
+        let before = doc! { "revision": from.revision, "settings": from.settings.clone() };
+        let update = doc! {
+            "$set": { "revision": from.revision + 1, "settings": to.clone() },
+            "$push": { "earlier": before },
+        };
+        let as_it_was = doc! { "_id": self.id.clone(), "revision": from.revision };
+        // A second attempt matches nothing if the first one was carried out: what is there now counts.
+        self.steps.update_one(&as_it_was, &update).await?;
+        self.compare(to).await?.ok_or_else(|| self.removed())
+    }
+
+    fn removed(&self) -> Error {
+        Error::invalid(format!("the record of settings in {} was removed just now: open again", self.namespace()))
+    }
+
+    fn read_document(&self, found: &Document) -> Result<Recorded, bson::error::Error> {
+        let read = |part: &Document| -> Result<_, bson::error::Error> {
+            let revision = part.get_i64("revision").or_else(|_| part.get_i32("revision").map(i64::from))?;
+            Ok((revision, completed(part.get_document("settings")?, &self.defaults)))
+        };
+        let (revision, settings) = read(found)?;
+        let earlier = found.get_array("earlier").map(Vec::as_slice).unwrap_or_default();
+        let earlier = earlier.iter().filter_map(Bson::as_document).map(read).collect::<Result<_, _>>()?;
+        Ok(Recorded { revision, settings, earlier })
+    }
+}
+
+/// Settings with the defaults of those that they lack.
+fn completed(settings: &Document, defaults: &Document) -> Document {
+    let mut completed = settings.clone();
+    for (name, default) in defaults {
+        match (settings.get(name), default) {
+            (None, default) => {
+                completed.insert(name, default.clone());
+            }
+            (Some(Bson::Document(inner)), Bson::Document(default)) => {
+                completed.insert(name, self::completed(inner, default));
+            }
+            (Some(_), _) => {}
+        }
+    }
+    completed
+}
+
+/// The settings that differ, by path. Numbers are compared by value: a shell or a dump may have written another type.
+fn differences(recorded: &Document, given: &Document) -> Vec<SettingsDifference> {
+    let (recorded, given) = (by_path(recorded), by_path(given));
+    let paths: BTreeSet<_> = recorded.keys().chain(given.keys()).collect();
+    let differs = |path: &&String| match (recorded.get(*path), given.get(*path)) {
+        (Some(recorded), Some(given)) => !same_id(recorded, given),
+        _ => true,
+    };
+    let difference = |path: &String| SettingsDifference {
+        path: path.clone(),
+        recorded: recorded.get(path).cloned(),
+        given: given.get(path).cloned(),
+    };
+    paths.into_iter().filter(differs).map(difference).collect()
+}
+
+/// The values of a document that are no documents, or empty ones, by their paths.
+fn by_path(document: &Document) -> BTreeMap<String, Bson> {
+    let mut values = BTreeMap::new();
+    let mut open: Vec<_> = document.iter().map(|(name, value)| (name.clone(), value)).collect();
+    while let Some((path, value)) = open.pop() {
+        match value {
+            Bson::Document(inner) if !inner.is_empty() => {
+                open.extend(inner.iter().map(|(name, value)| (format!("{path}.{name}"), value)));
+            }
+            other => {
+                values.insert(path, other.clone());
+            }
+        }
+    }
+    values
+}

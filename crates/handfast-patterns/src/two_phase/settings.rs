@@ -1,0 +1,202 @@
+//! The settings that transactions and their participants depend on, as they are recorded, and how they are changed.
+//!
+//! ```text
+//! db.transactions.settings  {_id: "two-phase", revision: 1, settings: {
+//!                              accounts: {collection: "accounts", balance: "balance", overdraft: false,
+//!                                         pending: {credits: "pendingCredits", debits: "pendingDebits"}},
+//!                              participants: [{collection: "stock"}], finishedMax: 100,
+//!                              fields: {state: "state", ..}}}
+//! db.transactions           {_id: 7, state: "pending", application: "App1", ..}                once they were changed: settings: 2
+//! ```
+//!
+//! The claim of a transaction writes the revision of the claimer's settings into it, if that is not the first one, and the transaction is
+//! carried out by that revision to its end. So a process that opened the pattern before a change of the settings does no harm: what it claims afterwards is
+//! finished by others as it was begun.
+
+use std::sync::Arc;
+
+use bson::{Bson, Document, doc};
+use handfast_store::{DocumentStore, Namespace};
+
+use super::options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
+use super::{Record, State, TwoPhase};
+use crate::settings::{Recorded, SettingsRecord};
+use crate::steps::Steps;
+use crate::{Error, FieldNames, Result};
+
+/// The revision that a transaction without one was claimed by.
+const FIRST: i64 = 1;
+
+/// The settings of each revision, the one in force last.
+#[derive(Clone)]
+pub(super) struct Revisions(Arc<Vec<(i64, Arc<TwoPhaseOptions>)>>);
+
+impl Revisions {
+    fn new(recorded: Option<&Recorded>, transactions: &Namespace, options: TwoPhaseOptions) -> Result<Self> {
+        let mut revisions = Vec::new();
+        for (revision, settings) in recorded.into_iter().flat_map(|recorded| &recorded.earlier) {
+            let earlier = read(settings, transactions, &options)?;
+            revisions.push((*revision, Arc::new(earlier)));
+        }
+        revisions.push((recorded.map_or(FIRST, |recorded| recorded.revision), Arc::new(options)));
+        Ok(Revisions(Arc::new(revisions)))
+    }
+
+    /// The revision by which this process claims; none for the first one.
+    pub(super) fn to_write(&self) -> Option<i64> {
+        self.0.last().map(|(revision, _)| *revision).filter(|revision| *revision != FIRST)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &TwoPhaseOptions> {
+        self.0.iter().map(|(_, options)| &**options)
+    }
+
+    fn of(&self, revision: i64) -> Option<&Arc<TwoPhaseOptions>> {
+        self.0.iter().find(|(known, _)| *known == revision).map(|(_, options)| options)
+    }
+}
+
+impl TwoPhaseOptions {
+    /// The recorded settings of the transactions of a collection, to open them by a name of one's own; none if nothing is recorded.
+    ///
+    /// # Errors
+    /// Those of the store; a record that is none.
+    pub async fn recorded(
+        store: Arc<dyn DocumentStore>,
+        transactions: &Namespace,
+        application: impl Into<String>,
+    ) -> Result<Option<Self>> {
+        let record = record(&Steps::new(store, transactions.clone()))?;
+        // Everything that is recorded replaces what stands here.
+        let own = TwoPhaseOptions::new(application, transactions.clone());
+        record.read().await?.map(|recorded| read(&recorded.settings, transactions, &own)).transpose()
+    }
+}
+
+impl TwoPhase {
+    /// Changes the recorded settings of the transactions of a collection to those of `options`; records them, if nothing is recorded.
+    /// Processes that have opened it before go on with the settings of before until they are started again; what they have claimed is
+    /// finished by those.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] while transactions are under way, and for other names of fields or another collection of the accounts once
+    /// there are transactions; those of the store: change again.
+    pub async fn change_settings(
+        store: Arc<dyn DocumentStore>,
+        transactions: Namespace,
+        options: &TwoPhaseOptions,
+    ) -> Result<()> {
+        let steps = Steps::new(store, transactions);
+        let (record, new) = (record(&steps)?, written(options, steps.namespace()));
+        let Some(recorded) = record.read().await? else { return record.open(&new).await.map(|_| ()) };
+        let old = read(&recorded.settings, steps.namespace(), options)?;
+        let lasting = |options: &TwoPhaseOptions| (options.fields.to_document(), options.accounts.namespace.clone());
+        if lasting(&old) != lasting(options) && steps.count(&Document::new()).await? > 0 {
+            return Err(Error::invalid(format!(
+                "{} has transactions by other names of fields or of accounts in another collection: they cannot be changed any more, \
+                 begin another collection of transactions",
+                steps.namespace()
+            )));
+        }
+        let under_way = [State::Pending, State::Applied, State::Canceling].map(State::name).to_vec();
+        let under_way = steps.count(&doc! { &old.fields.state: { "$in": under_way } }).await?;
+        if under_way > 0 {
+            return Err(Error::invalid(format!(
+                "{under_way} transactions of {} are under way by the recorded settings: bring them to their end first (recover)",
+                steps.namespace()
+            )));
+        }
+        record.change(&recorded, &new).await.map(|_| ())
+    }
+
+    /// Compares the settings with the record; writes them down, if that is wanted and nothing is recorded.
+    pub(super) async fn revisions(steps: &Steps, options: TwoPhaseOptions, to_record: bool) -> Result<Revisions> {
+        let (record, ours) = (record(steps)?, written(&options, steps.namespace()));
+        let recorded = if to_record { Some(record.open(&ours).await?) } else { record.compare(&ours).await? };
+        Revisions::new(recorded.as_ref(), steps.namespace(), options)
+    }
+
+    /// The same by the settings that a transaction was claimed by.
+    pub(super) fn by_settings_of(&self, record: &Record) -> Result<TwoPhase> {
+        let revision = record.settings.unwrap_or(FIRST);
+        match self.revisions.of(revision) {
+            Some(options) => Ok(TwoPhase { options: Arc::clone(options), ..self.clone() }),
+            None => Err(Error::invalid(format!(
+                "transaction {} is carried out by revision {revision} of the settings, which were recorded after this process had \
+                 opened them: open them again",
+                record.id
+            ))),
+        }
+    }
+}
+
+fn record(transactions: &Steps) -> Result<SettingsRecord> {
+    SettingsRecord::new(transactions, "two-phase", doc! { "fields": Fields::default().to_document() })
+}
+
+fn written(options: &TwoPhaseOptions, home: &Namespace) -> Document {
+    let TwoPhaseOptions { accounts, participants, finished_max, fields, .. } = options;
+    let mut of_accounts = written_namespace(&accounts.namespace, home);
+    of_accounts.insert("balance", &accounts.balance);
+    of_accounts.insert("overdraft", accounts.overdraft);
+    if let Some(PendingFields { credits, debits }) = &accounts.pending {
+        of_accounts.insert("pending", doc! { "credits": credits, "debits": debits });
+    }
+    let mut participants: Vec<_> = participants.iter().collect();
+    participants.sort();
+    participants.dedup();
+    let participants: Vec<_> = participants.into_iter().map(|namespace| written_namespace(namespace, home)).collect();
+    doc! {
+        "accounts": of_accounts,
+        "participants": participants,
+        "finishedMax": i64::from(*finished_max),
+        "fields": fields.to_document(),
+    }
+}
+
+/// A collection of the same database has no other name when the database is restored under another one.
+fn written_namespace(namespace: &Namespace, home: &Namespace) -> Document {
+    let mut written = doc! { "collection": namespace.collection() };
+    if namespace.database() != home.database() {
+        written.insert("database", namespace.database());
+    }
+    written
+}
+
+/// The settings, with what each process chooses for itself as in `own`.
+fn read(settings: &Document, home: &Namespace, own: &TwoPhaseOptions) -> Result<TwoPhaseOptions> {
+    let wrong = |what: String| Error::invalid(format!("the recorded settings of {home} cannot be read: {what}"));
+    let parsed = || -> std::result::Result<TwoPhaseOptions, Box<dyn std::error::Error>> {
+        let accounts = settings.get_document("accounts")?;
+        let pending = match accounts.get_document("pending") {
+            Ok(pending) => Some(PendingFields {
+                credits: pending.get_str("credits")?.to_owned(),
+                debits: pending.get_str("debits")?.to_owned(),
+            }),
+            Err(_) => None,
+        };
+        let participants = settings.get_array("participants")?.iter();
+        let participants = participants.map(|namespace| match namespace {
+            Bson::Document(namespace) => read_namespace(namespace, home),
+            other => Err(format!("{other} names no collection").into()),
+        });
+        Ok(TwoPhaseOptions {
+            accounts: Accounts {
+                namespace: read_namespace(accounts, home)?,
+                balance: accounts.get_str("balance")?.to_owned(),
+                overdraft: accounts.get_bool("overdraft")?,
+                pending,
+            },
+            participants: participants.collect::<Result<_, _>>()?,
+            finished_max: u32::try_from(crate::value::integer(settings, "finishedMax")?)?.max(1),
+            fields: Fields::from_document(settings.get_document("fields")?)?,
+            ..own.clone()
+        })
+    };
+    parsed().map_err(|error| wrong(error.to_string()))
+}
+
+fn read_namespace(written: &Document, home: &Namespace) -> std::result::Result<Namespace, Box<dyn std::error::Error>> {
+    let database = written.get_str("database").unwrap_or(home.database());
+    Ok(Namespace::new(database, written.get_str("collection")?)?)
+}

@@ -1,0 +1,160 @@
+//! Transactions are finished by the settings that they were begun with, whoever finishes them.
+
+use handfast_patterns::two_phase::PendingFields;
+
+use super::*;
+
+fn with_pending(world: &World, application: &str) -> TwoPhaseOptions {
+    let mut options = TwoPhaseOptions::new(application, world.place("accounts"));
+    options.accounts.pending = Some(PendingFields::default());
+    options
+}
+
+/// An account in a line: its balance, pending credits and pending debits.
+async fn books(world: &World) -> Vec<[i64; 3]> {
+    let line = |account: &Document| ["balance", "pendingCredits", "pendingDebits"].map(|field| number(account, field));
+    all(world, "accounts").await.iter().map(line).collect()
+}
+
+/// A transfer of 100 whose process dies after each of its operations; returns how many there are.
+async fn left_at_each_operation(options: fn(&World, &str) -> TwoPhaseOptions, finish: impl AsyncFn(&World)) -> u64 {
+    for number in 0.. {
+        let world = World::in_memory();
+        accounts(&world).await;
+        let writer = open_with(&world, options(&world, "App1")).await.unwrap();
+        writer.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
+        let ended = writer.within(dying).run(1).await.is_ok();
+        world.clock.advance(HOUR);
+        finish(&world).await;
+        if ended {
+            return number;
+        }
+    }
+    unreachable!()
+}
+
+/// The recovery of somebody who does not say how the accounts look: money was lost without the record, at six of seven operations.
+#[tokio::test]
+async fn who_opens_with_other_settings_neither_loses_nor_makes_money() {
+    let finish = async |world: &World| {
+        let plain = TwoPhaseOptions::new("App2", world.place("accounts"));
+        if let Ok(others) = open_with(world, plain).await {
+            others.recover(10).await.unwrap();
+        }
+        let place = world.place("transactions");
+        let options = TwoPhaseOptions::recorded(Arc::clone(&world.store), &place, "App3").await.unwrap();
+        let recorded = open_with(world, options.expect("recorded")).await.unwrap();
+        assert_eq!(recorded.recover(10).await.unwrap().failed, 0);
+        let _ = recorded.run(1).await.unwrap();
+        assert_eq!(books(world).await, [[900, 0, 0], [1100, 0, 0]]);
+    };
+    assert_eq!(left_at_each_operation(with_pending, finish).await, 7);
+}
+
+/// Each setting, as it is recorded and as it was given.
+#[tokio::test]
+async fn other_settings_are_refused_by_name() {
+    let world = World::in_memory();
+    open_with(&world, with_pending(&world, "App1")).await.unwrap();
+    type Change = fn(&mut TwoPhaseOptions, &World);
+    let changes: [(Change, &str); 7] = [
+        (
+            |options, _| options.accounts.pending = None,
+            "accounts.pending.credits is recorded as \"pendingCredits\", given as nothing",
+        ),
+        (
+            |options, _| options.accounts.balance = "saldo".to_owned(),
+            "accounts.balance is recorded as \"balance\", given as \"saldo\"",
+        ),
+        (|options, _| options.accounts.overdraft = true, "accounts.overdraft is recorded as false, given as true"),
+        (
+            |options, world| options.accounts.namespace = world.place("stock"),
+            "accounts.collection is recorded as \"accounts\", given as \"stock\"",
+        ),
+        (
+            |options, world| options.participants = vec![world.place("stock")],
+            "participants is recorded as [], given as [{ \"collection\": \"stock\" }]",
+        ),
+        (|options, _| options.finished_max = 7, "finishedMax is recorded as 100, given as 7"),
+        (
+            |options, _| options.fields.state = "status".to_owned(),
+            "fields.state is recorded as \"state\", given as \"status\"",
+        ),
+    ];
+    for (change, expected) in changes {
+        let mut other = with_pending(&world, "App2");
+        change(&mut other, &world);
+        let refused = open_with(&world, other.clone()).await.map(|_| ()).unwrap_err();
+        assert!(matches!(refused, Error::OtherSettings { .. }), "{refused}");
+        assert!(refused.to_string().contains(expected), "{refused}");
+        let attached =
+            TwoPhase::attach(Arc::clone(&world.store), world.place("transactions"), world.sources.clone(), other);
+        assert!(matches!(attached.await, Err(Error::OtherSettings { .. })));
+    }
+    let own = TwoPhaseOptions { abandoned_after: Duration::ZERO, ..with_pending(&world, "App2") };
+    open_with(&world, own).await.expect("each process has its own name and its own patience");
+}
+
+/// A process that goes on with the settings of before claims a transaction after they were changed, and dies.
+#[tokio::test]
+async fn a_transaction_is_finished_by_the_settings_that_it_was_claimed_by() {
+    let changed = |world: &World, application: &str| TwoPhaseOptions::new(application, world.place("accounts"));
+    for number in 0..8 {
+        let world = World::in_memory();
+        accounts(&world).await;
+        let old = open_with(&world, with_pending(&world, "App1")).await.unwrap();
+        old.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+        let (store, place) = (Arc::clone(&world.store), world.place("transactions"));
+        TwoPhase::change_settings(store, place, &changed(&world, "App2")).await.unwrap();
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
+        let _ = old.within(dying).run(1).await;
+        world.clock.advance(HOUR);
+        let new = open_with(&world, changed(&world, "App2")).await.unwrap();
+        assert_eq!(new.recover(10).await.unwrap().failed, 0);
+        assert_eq!(new.run(1).await.unwrap(), Outcome::Done);
+        assert_eq!(books(&world).await, [[900, 0, 0], [1100, 0, 0]], "after operation {number}");
+
+        // One of the new ones is left alone by a process that does not know their settings.
+        new.begin(2, Transfer::new("A", "B", 100)).await.unwrap();
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(1, Fault::CrashAfter)));
+        let _ = new.within(dying).run(2).await.expect_err("killed");
+        world.clock.advance(HOUR);
+        assert_eq!(old.recover(10).await.unwrap(), Round { failed: 1, ..Round::default() });
+        assert_eq!(new.run(2).await.unwrap(), Outcome::TakenOver { by: Some("App1".to_owned()) });
+        world.clock.advance(HOUR);
+        assert_eq!(new.recover(10).await.unwrap().done, 1);
+        assert_eq!(books(&world).await, [[800, 0, 0], [1200, 0, 0]]);
+    }
+}
+
+#[tokio::test]
+async fn settings_are_not_changed_under_what_they_are_the_meaning_of() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let change = async |options: TwoPhaseOptions| {
+        TwoPhase::change_settings(Arc::clone(&world.store), world.place("transactions"), &options).await
+    };
+    let old = open_with(&world, with_pending(&world, "App1")).await.unwrap();
+    let plain = TwoPhaseOptions::new("App1", world.place("accounts"));
+    let mut renamed = plain.clone();
+    renamed.fields.state = "status".to_owned();
+    let moved = TwoPhaseOptions::new("App1", world.place("stock"));
+
+    change(renamed.clone()).await.expect("nothing is there that it could change");
+    change(with_pending(&world, "App1")).await.expect("as before");
+    old.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    for other in [renamed, moved] {
+        let refused = change(other).await.expect_err("it would be read wrongly").to_string();
+        assert!(refused.contains("cannot be changed any more"), "{refused}");
+    }
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(1, Fault::CrashAfter)));
+    let _ = old.within(dying).run(1).await.expect_err("killed");
+    let refused = change(plain.clone()).await.expect_err("under way").to_string();
+    assert!(refused.contains("1 transactions") && refused.contains("bring them to their end first"), "{refused}");
+    world.clock.advance(HOUR);
+    assert_eq!(old.recover(10).await.unwrap().done, 1);
+    change(plain.clone()).await.expect("nothing is under way");
+    open_with(&world, plain).await.expect("the settings in force");
+    assert!(open_with(&world, with_pending(&world, "App1")).await.is_err());
+}
