@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use bson::{DateTime, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::index::Index;
 use handfast_store::{
-    AtomicBatch, CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, IndexInfo, IndexSpec, ModifyCollection,
-    Namespace, RenameCollection, Result as StoreResult, Snapshot, StoreExt, Ticket,
+    AtomicBatch, CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, Explain, IndexInfo, IndexSpec,
+    ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Snapshot, StoreExt, Ticket,
 };
 
 use crate::{Outcome, TransactionId};
@@ -68,6 +68,11 @@ pub trait Engine: Send + Sync + 'static {
         _key: &[u8],
     ) -> StoreResult<Holder> {
         Ok(Holder::ToBeFound)
+    }
+
+    /// As [`DocumentStore::explain`].
+    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
+        self.store().explain(request).await
     }
 
     /// As [`DocumentStore::list_indexes`].

@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | what is in a document, and what may become of it | [`row`] |
 //! | timestamps | `oracle` |
-//! | what a transaction sees | `snapshot`, `query` |
+//! | what a transaction sees | `snapshot`, `query`; what the store is asked for: `push_down` |
 //! | a commit | `committer`, `validation`; who writes what at the same time: `recent`, and the claims of both engines |
 //! | what became of a transaction | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
@@ -57,6 +57,7 @@ mod leases;
 mod options;
 mod oracle;
 mod own_indexes;
+mod push_down;
 mod query;
 mod recent;
 mod records;
@@ -78,7 +79,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::index::Index;
 use handfast_store::{
-    CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, Error as StoreError, IndexInfo, IndexSpec,
+    CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, Error as StoreError, Explain, IndexInfo, IndexSpec,
     ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Sources,
 };
 
@@ -217,6 +218,11 @@ impl Engine for Percolator {
         let place = (kept.id, key.to_vec());
         let owner = unique::owners(&snapshot, [&place]).await?.remove(&place);
         Ok(owner.map_or(Holder::Nobody, Holder::Document))
+    }
+
+    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
+        let request = push_down::explained(request)?;
+        self.core.rows.store.explain(request).await
     }
 
     async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {

@@ -79,7 +79,7 @@ impl DocumentStore for Database {
     }
 
     async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
-        self.catalog().explain(request).await
+        self.shared.engine.explain(request).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 1  those with the lock of a transaction from before the snapshot: it is waited for, or resolved
-//! 2  the store's answer to the query itself
+//! 2  the store's answer to a weaker query, without tombstones
 //! 3  those with a commit newer than the snapshot
 //! ```
 //!
@@ -12,9 +12,13 @@
 //! the first part no version from before the snapshot comes to any document any more, so what the second one does not find
 //! either did not match or is newer when the third one looks. A query that names its documents by `_id` needs none of this.
 //!
+//! An expression may fail on a document. So that it does not matter whether the second or the third part has found it, the
+//! weaker filter is asked first, here as in the store: what it excludes is not evaluated.
+//!
 //! | for | look at |
 //! | --- | --- |
 //! | the three parts | `scan` |
+//! | what the store is asked for | [`push_down`](super::push_down) |
 //! | what is shown once although too much is shown to remember it | `ranges` |
 
 mod ranges;
@@ -25,9 +29,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
-use handfast_mql::Code;
 use handfast_mql::expression::may_take_long;
 use handfast_mql::sort::Sorter;
+use handfast_mql::{Code, CompileOptions, Filter};
 use handfast_store::selection::{Candidate, Selection, check_bounds, named_ids};
 use handfast_store::{
     BatchLimit, CommitTimestamp, Cursor, Error as StoreError, Find, Namespace, Result as StoreResult, Snapshot,
@@ -36,6 +40,7 @@ use handfast_store::{
 
 use self::scan::Scan;
 use super::own_indexes::is_own;
+use super::push_down::pushed_down;
 use super::snapshot::PercolatorSnapshot;
 use crate::ending::{Ending, Matches};
 use crate::hinted::Hinted;
@@ -62,6 +67,7 @@ impl Snapshot for Reader {
         let hinted = self.hinted(&request).await?;
         let selection = Arc::new(Selection::compile(&request, &self.0.core.sources)?);
         let stop = selection.context().interrupt.stop_on_drop();
+        let mut weaker = None;
         let judged: Box<dyn Judged> = match named_ids(selection.filter()).filter(|_| request.hint.is_none()) {
             Some(ids) => {
                 let ids = ids.into_iter().map(RawBson::from).collect();
@@ -69,10 +75,16 @@ impl Snapshot for Reader {
                 let shows_record = request.show_record_id;
                 Box::new(ByIds { snapshot, namespace, ids, shows_record, ready: VecDeque::new() })
             }
-            None => Box::new(Scan::open(Arc::clone(&self.0), &request).await?),
+            None => {
+                let asked = pushed_down(selection.filter());
+                if !asked.is_exact {
+                    weaker = Some(Arc::new(Filter::compile(&asked.filter, &CompileOptions::default())?));
+                }
+                Box::new(Scan::open(Arc::clone(&self.0), &request, asked.filter).await?)
+            }
         };
         let (loops, shows_key) = (may_take_long(&request.filter), request.return_key);
-        let mut filtered = Filtered { judged, hinted, shows_key, selection: Arc::clone(&selection), loops };
+        let mut filtered = Filtered { judged, hinted, shows_key, weaker, selection: Arc::clone(&selection), loops };
         if !selection.sort().is_empty() {
             let sorted = Sorted::of(&mut filtered, &request).await?;
             return Ok(Box::new(Ending::new(sorted, selection, &request, stop)));
@@ -120,6 +132,8 @@ struct Filtered {
     hinted: Option<Hinted>,
     /// What is shown of them is the key in that index.
     shows_key: bool,
+    /// What the store was asked for, if that was less than the whole filter.
+    weaker: Option<Arc<Filter>>,
     selection: Arc<Selection>,
     /// To match may take any time.
     loops: bool,
@@ -133,10 +147,14 @@ impl Matches for Filtered {
                 let Some(key) = hinted.key(&candidate.document)? else { continue };
                 candidate.key = if self.shows_key { hinted.shown(&candidate.document, &key)? } else { None };
             }
-            let selection = Arc::clone(&self.selection);
+            let (weaker, selection) = (self.weaker.clone(), Arc::clone(&self.selection));
             let matching = move || {
-                let matches = selection.filter().matches(&candidate.document, selection.context())?;
-                Ok(matches.then_some(candidate))
+                for filter in weaker.as_deref().into_iter().chain([selection.filter()]) {
+                    if !filter.matches(&candidate.document, selection.context())? {
+                        return Ok(None);
+                    }
+                }
+                Ok(Some(candidate))
             };
             if let Some(found) = blocking_if(self.loops, matching).await? {
                 return Ok(Some(found));

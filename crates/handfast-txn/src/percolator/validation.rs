@@ -33,7 +33,8 @@ pub(super) async fn check(core: &Core, start: Timestamp, at: Timestamp, reads: &
             Read::Matching { namespace, filter, variables } => {
                 let compiled = Filter::compile(filter, &CompileOptions::with_variables(variables)?)?;
                 let context = core.sources.context(variables);
-                let matches = |document: &RawDocumentBuf| Ok(compiled.matches(document, &context)?);
+                // What cannot be judged may be what matters: the transaction runs again, and reads it then.
+                let matches = |document: &RawDocumentBuf| compiled.matches(document, &context).unwrap_or(true);
                 // Those that somebody changes, then those that somebody has changed since: in this order, so that what is moved
                 // in meanwhile is among the latter.
                 for filter in [locked_up_to(at), newer_than(start)] {
@@ -41,7 +42,7 @@ pub(super) async fn check(core: &Core, start: Timestamp, at: Timestamp, reads: &
                     while let Some(rows) = next_rows(&mut *changed, namespace).await? {
                         for (key, row) in rows {
                             let row = settled(core, start, at, &key, row).await?;
-                            if changed_between(&row, start, at) && may_have_matched(&row, start, at, matches)? {
+                            if changed_between(&row, start, at) && may_have_matched(&row, start, at, matches) {
                                 return Err(conflict(format_args!("{key} would change what was read of {namespace}")));
                             }
                         }
@@ -58,23 +59,18 @@ fn changed_between(row: &Row, start: Timestamp, at: Timestamp) -> bool {
 }
 
 /// Whether one of a row's versions from the one at the start on matches, or is not kept any more.
-fn may_have_matched(
-    row: &Row,
-    start: Timestamp,
-    at: Timestamp,
-    matches: impl Fn(&RawDocumentBuf) -> StoreResult<bool>,
-) -> StoreResult<bool> {
+fn may_have_matched(row: &Row, start: Timestamp, at: Timestamp, matches: impl Fn(&RawDocumentBuf) -> bool) -> bool {
     for version in row.versions().filter(|version| version.commit <= at) {
         let may_match = match &version.body {
-            Body::Document(document) => matches(document)?,
+            Body::Document(document) => matches(document),
             Body::Deleted => false,
             Body::Cut => true,
         };
         if may_match || version.commit <= start {
-            return Ok(may_match);
+            return may_match;
         }
     }
-    Ok(true)
+    true
 }
 
 /// The row, when no other transaction can change it before the timestamp any more.

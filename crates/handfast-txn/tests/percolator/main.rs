@@ -14,6 +14,7 @@ mod cleaning;
 mod costs;
 mod crash_points;
 mod departures;
+mod expressions;
 mod golden;
 mod inspection;
 mod leases;

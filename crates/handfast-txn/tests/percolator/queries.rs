@@ -28,7 +28,7 @@ async fn with_accounts(count: i32) -> Bank {
     bank
 }
 
-async fn snapshot_over(bank: &Bank, store: Arc<dyn DocumentStore>) -> Arc<dyn Snapshot> {
+pub(crate) async fn snapshot_over(bank: &Bank, store: Arc<dyn DocumentStore>) -> Arc<dyn Snapshot> {
     let engine = Percolator::new(store, bank.sources.clone(), options()).unwrap();
     engine.begin(Duration::MAX).await.unwrap().snapshot
 }

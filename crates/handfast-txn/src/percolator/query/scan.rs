@@ -31,7 +31,7 @@ enum Part {
 /// Documents that the store finds.
 pub(super) struct Scan {
     snapshot: Arc<PercolatorSnapshot>,
-    /// The query itself, without what is done with its results.
+    /// What the store is asked for, without what is done with its results.
     find: Find,
     part: Part,
     pages: Pages,
@@ -107,8 +107,15 @@ impl Pages {
 }
 
 impl Scan {
-    pub(super) async fn open(snapshot: Arc<PercolatorSnapshot>, request: &Find) -> StoreResult<Self> {
+    /// Asks the store for a filter that is weaker than the request's.
+    pub(super) async fn open(
+        snapshot: Arc<PercolatorSnapshot>,
+        request: &Find,
+        filter: RawDocumentBuf,
+    ) -> StoreResult<Self> {
         let find = Find {
+            filter,
+            variables: RawDocumentBuf::new(),
             projection: RawDocumentBuf::new(),
             sort: RawDocumentBuf::new(),
             skip: 0,

@@ -1,0 +1,276 @@
+//! What a store is asked for in the place of a query: a weaker filter, which it can judge on whatever it holds.
+//!
+//! A store holds more than documents of users: tombstones, versions that a snapshot does not see, and the hidden field. An
+//! expression can fail on a tombstone, and can see the hidden field. So the store is sent the comparisons of fields alone, and
+//! everything that it finds is judged here, by handfast-mql, on the version that the snapshot has:
+//!
+//! ```text
+//! {a: 1, $expr: ..}                 ->   {a: {$eq: 1}, "_hf.del": {$ne: true}}
+//! {$or: [{a: 1}, {$expr: ..}]}      ->   {"_hf.del": {$ne: true}}
+//! {$nor: [{a: 1}, {$expr: ..}]}     ->   {$nor: [{a: {$eq: 1}}], "_hf.del": {$ne: true}}
+//! ```
+//!
+//! Of a conjunction, what cannot be sent is left out. A disjunction with such a branch is left out as a whole. A negation is
+//! sent only of what means the same to the store: [`Weaker::is_exact`].
+//!
+//! Invariants: a document that matches a filter as the store shows it to users, matches the weaker one as it is stored;
+//! tombstones never do; no document makes it fail. An `_id` is stored in the first spelling that it had (1 for 1.0), so
+//! nothing is asked of it but how it compares.
+//!
+//! Source: spec: transactions, "Push-down".
+
+#[cfg(test)]
+mod tests;
+
+use bson::raw::{CStr, CString, cstr};
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::filter::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate, RegexTest};
+use handfast_mql::{CompileOptions, Error, Filter, Path, Result};
+use handfast_store::{Aggregate, Explain, Explained, Find};
+
+use super::row::FIELD;
+
+/// Conditions within conditions that are sent: as a document they have at most three times as many levels, and a store takes 100.
+const LEVELS_MAX: usize = 25;
+/// Bytes of a filter that is sent: a store takes 16 MiB, together with the rest of the request.
+const FILTER_BYTES_MAX: usize = 15 * 1024 * 1024;
+
+/// A filter for the store.
+#[derive(Clone, Debug)]
+pub(super) struct Weaker {
+    pub(super) filter: RawDocumentBuf,
+    /// It matches no other document than the filter that it was made from, besides tombstones, of which it matches none.
+    pub(super) is_exact: bool,
+}
+
+/// The filter that a store is asked for in the place of this one.
+pub(super) fn pushed_down(filter: &Filter) -> Weaker {
+    let sent = of_node(filter.root(), &Scope { is_whole: true, levels: LEVELS_MAX });
+    let sent = sent.filter(|sent| sent.filter.as_bytes().len() <= FILTER_BYTES_MAX);
+    let mut sent = sent.unwrap_or(Weaker { filter: RawDocumentBuf::new(), is_exact: filter.is_empty() });
+    sent.filter.append(cstr!("_hf.del"), rawdoc! { "$ne": true });
+    sent
+}
+
+/// What an explain of a request asks of the store: what the store is asked for when the request is carried out. Of a pipeline that
+/// is what its first stages filter by.
+///
+/// # Errors
+/// Those of compiling the filter.
+pub(super) fn explained(explain: Explain) -> Result<Explain> {
+    let weaker = |filter: &RawDocument, variables: &RawDocument| {
+        Ok::<_, Error>(pushed_down(&Filter::compile(filter, &CompileOptions::with_variables(variables)?)?).filter)
+    };
+    let explained = match explain.explained {
+        Explained::Find(find) => {
+            let filter = weaker(&find.filter, &find.variables)?;
+            let (projection, variables) = (RawDocumentBuf::new(), RawDocumentBuf::new());
+            Explained::Find(Find { filter, projection, variables, ..find })
+        }
+        Explained::Aggregate(aggregate) => {
+            let filters = aggregate.pipeline.iter().map_while(|stage| stage.get_document("$match").ok());
+            let filters: RawArrayBuf = filters.map(|filter| RawBson::Document(filter.to_owned())).collect();
+            let filter = if filters.is_empty() {
+                rawdoc! {}
+            } else {
+                rawdoc! { "$and": filters }
+            };
+            let pipeline = vec![rawdoc! { "$match": weaker(&filter, &aggregate.variables)? }];
+            Explained::Aggregate(Aggregate { pipeline, variables: RawDocumentBuf::new(), ..aggregate })
+        }
+    };
+    Ok(Explain { explained, ..explain })
+}
+
+/// Where a condition stands.
+#[derive(Clone, Copy)]
+struct Scope {
+    /// It is about the whole document, not about an element of an array.
+    is_whole: bool,
+    /// Conditions that may be within each other.
+    levels: usize,
+}
+
+/// The condition that is sent for a node; none for one that is left out.
+fn of_node(node: &Node, scope: &Scope) -> Option<Weaker> {
+    let inner = Scope { levels: scope.levels.checked_sub(1)?, ..*scope };
+    let sent = |nodes: &[Node]| nodes.iter().map(|node| of_node(node, &inner)).collect::<Vec<_>>();
+    match node {
+        Node::And(nodes) => conjunction(sent(nodes)),
+        Node::Or(nodes) => {
+            let branches: Vec<_> = sent(nodes).into_iter().collect::<Option<_>>()?;
+            let is_exact = branches.iter().all(|branch| branch.is_exact);
+            logical(cstr!("$or"), branches, is_exact)
+        }
+        Node::Nor(nodes) => negation(sent(nodes)),
+        Node::Not(node) => negation(vec![of_node(node, &inner)]),
+        Node::Field(field) => of_field(field, &inner),
+        Node::Expression(_) => None,
+    }
+}
+
+/// Those that are sent hold. They stand beside each other where their names differ.
+fn conjunction(parts: Vec<Option<Weaker>>) -> Option<Weaker> {
+    let is_exact = parts.iter().all(|part| part.as_ref().is_some_and(|part| part.is_exact));
+    let mut parts = parts.into_iter().flatten();
+    let mut filter = parts.next()?.filter;
+    let mut others = RawArrayBuf::new();
+    for part in parts {
+        let of_same_name = |(name, _): (&CStr, RawBsonRef<'_>)| matches!(filter.get(name.as_str()), Ok(Some(_)));
+        if part.filter.iter().flatten().any(of_same_name) {
+            others.push(part.filter);
+        } else {
+            part.filter.iter().flatten().for_each(|(name, value)| filter.append(name, value));
+        }
+    }
+    if !others.is_empty() {
+        let beside = rawdoc! { "$and": others };
+        // It may have one of its own.
+        filter = match filter.get("$and") {
+            Ok(None) => joined(filter, beside),
+            _ => rawdoc! { "$and": [filter, beside] },
+        };
+    }
+    Some(Weaker { filter, is_exact })
+}
+
+fn joined(mut filter: RawDocumentBuf, other: RawDocumentBuf) -> RawDocumentBuf {
+    other.iter().flatten().for_each(|(name, value)| filter.append(name, value));
+    filter
+}
+
+/// None holds of those that mean the same to the store.
+fn negation(parts: Vec<Option<Weaker>>) -> Option<Weaker> {
+    let count = parts.len();
+    let exact: Vec<_> = parts.into_iter().flatten().filter(|part| part.is_exact).collect();
+    let is_exact = exact.len() == count;
+    logical(cstr!("$nor"), exact, is_exact)
+}
+
+fn logical(operator: &CStr, branches: Vec<Weaker>, is_exact: bool) -> Option<Weaker> {
+    if branches.is_empty() {
+        return None;
+    }
+    let filters: RawArrayBuf = branches.into_iter().map(|branch| RawBson::Document(branch.filter)).collect();
+    let mut filter = RawDocumentBuf::new();
+    filter.append(operator, filters);
+    Some(Weaker { filter, is_exact })
+}
+
+fn of_field(field: &FieldNode, scope: &Scope) -> Option<Weaker> {
+    let first = field.path().components().first()?.name();
+    let is_kept_apart = scope.is_whole && first == FIELD;
+    if is_kept_apart || !is_plain(field.path()) {
+        return None;
+    }
+    let is_id = scope.is_whole && first == "_id";
+    let (condition, is_exact) = match field.predicate() {
+        Predicate::Compare(comparison, operand) => (compared(*comparison, operand)?, true),
+        Predicate::In(choices) => (chosen(choices)?, true),
+        Predicate::Exists => (rawdoc! { "$exists": true }, true),
+        _ if is_id => return None,
+        Predicate::Regex(regex) if is_literal(regex) => (rawdoc! { "$regex": regex.source() }, false),
+        Predicate::ElementDocument(node) => {
+            let element = of_node(node, &Scope { is_whole: false, ..*scope })?;
+            (rawdoc! { "$elemMatch": element.filter }, false)
+        }
+        Predicate::ElementValue(nodes) => (rawdoc! { "$elemMatch": of_element(nodes)? }, false),
+        Predicate::Regex(_)
+        | Predicate::Type(_)
+        | Predicate::Modulo { .. }
+        | Predicate::Size(_)
+        | Predicate::Bits(_) => {
+            return None;
+        }
+    };
+    let mut filter = RawDocumentBuf::new();
+    filter.append(CString::try_from(field.path().as_str()).ok()?, condition);
+    Some(Weaker { filter, is_exact })
+}
+
+/// The comparisons of one element, each by another operator.
+fn of_element(nodes: &[ElementNode]) -> Option<RawDocumentBuf> {
+    let mut condition = RawDocumentBuf::new();
+    for node in nodes {
+        let compared = match node {
+            ElementNode::Is(Predicate::Compare(comparison, operand)) => compared(*comparison, operand),
+            ElementNode::Is(Predicate::In(choices)) => chosen(choices),
+            _ => None,
+        };
+        for (name, value) in compared.iter().flat_map(|compared| compared.iter().flatten()) {
+            if matches!(condition.get(name.as_str()), Ok(None)) {
+                condition.append(name, value);
+            }
+        }
+    }
+    (!condition.is_empty()).then_some(condition)
+}
+
+fn compared(comparison: Comparison, operand: &Operand) -> Option<RawDocumentBuf> {
+    let operator = match comparison {
+        Comparison::Equal => cstr!("$eq"),
+        Comparison::Less => cstr!("$lt"),
+        Comparison::LessOrEqual => cstr!("$lte"),
+        Comparison::Greater => cstr!("$gt"),
+        Comparison::GreaterOrEqual => cstr!("$gte"),
+    };
+    let value = operand.value();
+    let is_sent = is_scalar(value) || (comparison == Comparison::Equal && is_container(value));
+    let mut condition = RawDocumentBuf::new();
+    condition.append(operator, value);
+    is_sent.then_some(condition)
+}
+
+fn chosen(choices: &Choices) -> Option<RawDocumentBuf> {
+    let values = || choices.values().iter().map(Operand::value);
+    let is_sent = choices.patterns().is_empty() && values().all(|value| is_scalar(value) || is_container(value));
+    is_sent.then(|| rawdoc! { "$in": values().map(RawBson::from).collect::<RawArrayBuf>() })
+}
+
+/// Whether all stores compare values with one like this in the same way.
+fn is_scalar(value: RawBsonRef<'_>) -> bool {
+    matches!(
+        value,
+        RawBsonRef::Double(_)
+            | RawBsonRef::Int32(_)
+            | RawBsonRef::Int64(_)
+            | RawBsonRef::Decimal128(_)
+            | RawBsonRef::String(_)
+            | RawBsonRef::ObjectId(_)
+            | RawBsonRef::Boolean(_)
+            | RawBsonRef::DateTime(_)
+            | RawBsonRef::Timestamp(_)
+            | RawBsonRef::Binary(_)
+            | RawBsonRef::Null
+    )
+}
+
+/// Whether it is compared for equality alone.
+fn is_container(value: RawBsonRef<'_>) -> bool {
+    matches!(value, RawBsonRef::Document(_) | RawBsonRef::Array(_))
+}
+
+/// Whether no store takes one of the names for an operator, or refuses it.
+fn is_plain(path: &Path) -> bool {
+    let is_plain = |name: &str| match name {
+        "$ref" | "$id" | "$db" => true,
+        name => !name.is_empty() && !name.starts_with('$'),
+    };
+    path.components().iter().all(|component| is_plain(component.name()))
+}
+
+/// Whether it is a text to look for, at the beginning or anywhere: that takes no longer than to read the string, so no store gives
+/// it up half way.
+fn is_literal(regex: &RegexTest) -> bool {
+    let mut letters = regex.source().strip_prefix('^').unwrap_or(regex.source()).chars();
+    while let Some(letter) = letters.next() {
+        let is_itself = match letter {
+            '\\' => letters.next().is_some_and(|escaped| escaped.is_ascii_punctuation()),
+            letter => letter.is_alphanumeric() || " _-@/:,;".contains(letter),
+        };
+        if !is_itself {
+            return false;
+        }
+    }
+    regex.options().is_empty()
+}
