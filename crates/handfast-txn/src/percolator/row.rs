@@ -8,6 +8,7 @@
 //!   _hf: { v:    <revision: +1 by every change>,
 //!          c, s: <commit and start timestamp of the version that is visible>, p: true if its row decided its transaction,
 //!          del:  true if that version is a tombstone,
+//!          id:   <that version's _id, if it is spelled otherwise than the document's: 1.0 after 1 was deleted>,
 //!          lock: { s, primary: {ns, id}, keys: [{ns, id}, ..], op: put|delete, doc: <new version>, ttl: <ms after s> },
 //!          old:  [ {c, s, p, doc|del|cut: true}, .. newest first ],
 //!          rb:   [ <start timestamps that were rolled back here> ],

@@ -25,6 +25,7 @@ mod part_collections;
 mod parts;
 mod queries;
 mod refused;
+mod respelled;
 mod rules;
 mod stubborn;
 mod support;

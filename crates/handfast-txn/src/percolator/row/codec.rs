@@ -31,7 +31,12 @@ impl Row {
     pub fn to_document(&self) -> RawDocumentBuf {
         let mut stored = RawDocumentBuf::new();
         match &self.visible.body {
-            Body::Document(document) => document.iter().flatten().for_each(|(name, value)| stored.append(name, value)),
+            Body::Document(document) => {
+                for (name, value) in document.iter().flatten() {
+                    let is_id = name.as_str() == "_id";
+                    stored.append(name, if is_id { self.id.as_raw_bson_ref() } else { value });
+                }
+            }
             Body::Deleted | Body::Cut => stored.append(cstr!("_id"), self.id.clone()),
         }
         if let Some(hidden) = self.hidden() {
@@ -45,6 +50,9 @@ impl Row {
         let Revision::At(revision) = self.revision else { return None };
         let mut hidden = rawdoc! { "v": number(revision) };
         append_version(&mut hidden, &self.visible, false);
+        if let Some(id) = self.respelled_id() {
+            hidden.append(cstr!("id"), id);
+        }
         if let Some(lock) = &self.lock {
             hidden.append(cstr!("lock"), lock_document(lock));
         }
@@ -65,6 +73,12 @@ impl Row {
             hidden.append(cstr!("d"), due.stored());
         }
         Some(hidden)
+    }
+
+    /// The `_id` of the visible version, if it is equal to the row's and spelled otherwise: a store does not change an `_id`.
+    fn respelled_id(&self) -> Option<RawBsonRef<'_>> {
+        let Body::Document(document) = &self.visible.body else { return None };
+        document.get("_id").ok().flatten().filter(|id| *id != self.id.as_raw_bson_ref())
     }
 
     /// Whether the store takes the row as it is: in the place of another one, which MongoDB asks more of than of a document that is
@@ -168,10 +182,13 @@ type Read<T> = Result<T, String>;
 
 fn read(id: &RawBson, document: &RawDocument, hidden: &RawDocument) -> Read<Row> {
     let mut visible = RawDocumentBuf::new();
+    let respelled = hidden.get("id").map_err(text)?;
     for element in document {
         let (name, value) = element.map_err(text)?;
-        if name.as_str() != FIELD {
-            visible.append(name, value);
+        match name.as_str() {
+            FIELD => {}
+            "_id" => visible.append(name, respelled.unwrap_or(value)),
+            _ => visible.append(name, value),
         }
     }
     let mut old = Vec::new();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bson::{RawBson, RawDocumentBuf};
+use handfast_mql::order::compare;
 use handfast_store::Namespace;
 
 use super::{
@@ -86,7 +87,7 @@ pub fn commit(
     let mut row = row.clone();
     let Some(lock) = row.lock.take_if(|lock| lock.start == start) else { return Err(NotCommitted::NoLock) };
     // A row of the same `_id` in another collection is taken for the primary too, which costs some bytes.
-    let decides = lock.primary.id == row.id;
+    let decides = compare(lock.primary.id.as_raw_bson_ref(), row.id.as_raw_bson_ref()).is_eq();
     let visible = Version { commit: at, start, decides, body: lock.body };
     row.old.insert(0, std::mem::replace(&mut row.visible, visible));
     cut(&mut row.old, is_finished);
@@ -334,7 +335,6 @@ pub fn due(row: &Row) -> Option<Timestamp> {
 impl Key {
     /// Whether both are the same row.
     pub fn is_same(&self, other: &Key) -> bool {
-        self.namespace == other.namespace
-            && handfast_mql::order::compare(self.id.as_raw_bson_ref(), other.id.as_raw_bson_ref()).is_eq()
+        self.namespace == other.namespace && compare(self.id.as_raw_bson_ref(), other.id.as_raw_bson_ref()).is_eq()
     }
 }
