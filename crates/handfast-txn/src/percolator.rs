@@ -133,8 +133,8 @@ impl Percolator {
         Ok(Percolator { core, claims, recent: Arc::default() })
     }
 
-    async fn begin_with(&self, holder: crate::claims::Holder) -> StoreResult<Start> {
-        let snapshot = self.core.begin().await?;
+    async fn begin_with(&self, holder: crate::claims::Holder, deadline: Duration) -> StoreResult<Start> {
+        let snapshot = self.core.begin_until(deadline).await?;
         Ok(Start { snapshot: Arc::new(Reader(snapshot)), claims: Box::new(holder) })
     }
 
@@ -260,13 +260,13 @@ impl Engine for Percolator {
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
-        self.begin_with(self.claims.holder(self.recent.clone(), deadline)).await
+        self.begin_with(self.claims.holder(self.recent.clone(), deadline), deadline).await
     }
 
     async fn begin_in_turn(&self, deadline: Duration, wanted: Vec<Place>) -> StoreResult<Option<Start>> {
         let holder = self.claims.holder(self.recent.clone(), deadline);
         holder.reserve(wanted).await;
-        self.begin_with(holder).await.map(Some)
+        self.begin_with(holder, deadline).await.map(Some)
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {

@@ -90,9 +90,14 @@ impl Core {
 
     /// A new snapshot: the beginning of a transaction.
     pub(super) async fn begin(self: &Arc<Self>) -> StoreResult<Arc<PercolatorSnapshot>> {
+        self.begin_until(Duration::MAX).await
+    }
+
+    /// The same, for who waits for others up to this moment on this process's stopwatch.
+    pub(super) async fn begin_until(self: &Arc<Self>, deadline: Duration) -> StoreResult<Arc<PercolatorSnapshot>> {
         let begun = self.elapsed();
         let Moment { at, catalog } = self.oracle.moment().await?;
-        let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun, catalog));
+        let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun, deadline, catalog));
         lock(&self.open).insert(at, Open { begun, snapshot: Arc::downgrade(&snapshot) });
         self.start_keeping();
         Ok(snapshot)

@@ -28,8 +28,6 @@ const KNOWN_BYTES_MAX: usize = 16 * 1024 * 1024;
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 /// ..up to this.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// Looks at a lock before a reader gives up: more than a lock lives without a sign of life.
-const LOOKS_MAX: u32 = 200;
 
 /// A transaction's snapshot, and the rows that it has read.
 pub(super) struct PercolatorSnapshot {
@@ -38,6 +36,8 @@ pub(super) struct PercolatorSnapshot {
     pub(super) at: Timestamp,
     /// When that was, on this process's stopwatch.
     pub(super) begun: Duration,
+    /// When whoever reads it gives up, on the same.
+    deadline: Duration,
     /// The version of the catalog that was in force then.
     pub(super) catalog: u64,
     known: Mutex<Known>,
@@ -50,8 +50,8 @@ struct Known {
 }
 
 impl PercolatorSnapshot {
-    pub(super) fn new(core: Arc<Core>, at: Timestamp, begun: Duration, catalog: u64) -> Self {
-        PercolatorSnapshot { core, at, begun, catalog, known: Mutex::default() }
+    pub(super) fn new(core: Arc<Core>, at: Timestamp, begun: Duration, deadline: Duration, catalog: u64) -> Self {
+        PercolatorSnapshot { core, at, begun, deadline, catalog, known: Mutex::default() }
     }
 
     /// Time since the transaction began.
@@ -91,34 +91,38 @@ impl PercolatorSnapshot {
     }
 
     /// The row, which was still there when it was read, once it can be read in the snapshot: waits for transactions that may
-    /// commit before that.
+    /// commit before that, for as long as they give signs of life.
     ///
     /// # Errors
-    /// `SnapshotTooOld` (239), `WriteConflict` (112) for a transaction that does not end.
+    /// `SnapshotTooOld` (239), `WriteConflict` (112) for a transaction that does not end before the reader's deadline, or for
+    /// as long as history is kept.
     async fn settled(&self, key: &Key, mut row: Row) -> StoreResult<Row> {
-        let (mut pause, mut is_as_given) = (PAUSE_FIRST, true);
-        for _ in 0..LOOKS_MAX {
+        let (mut pause, mut waited, mut is_as_given) = (PAUSE_FIRST, Duration::ZERO, true);
+        loop {
             match read_at(&row, self.at) {
-                Seen::Document(_) | Seen::Nothing if is_as_given => {}
-                Seen::Document(_) | Seen::Nothing => self.core.check_kept(self).await?,
+                Seen::Document(_) | Seen::Nothing => break,
                 Seen::TooOld => return Err(too_old(&key)),
-                Seen::Locked(_) => {
-                    row = match self.core.resolve(key, row).await? {
-                        Resolved::Free(row) => row,
-                        Resolved::Alive => {
-                            tokio::time::sleep(pause).await;
-                            pause = (pause * 2).min(PAUSE_MAX);
-                            self.core.rows.read(key).await?
-                        }
-                    };
-                    is_as_given = false;
-                    continue;
-                }
+                Seen::Locked(_) => is_as_given = false,
             }
-            self.learn(key, &row);
-            return Ok(row);
+            row = match self.core.resolve(key, row).await? {
+                Resolved::Free(row) => row,
+                Resolved::Alive if waited >= self.core.options.retention || self.core.elapsed() >= self.deadline => {
+                    let text = format_args!("{key} was locked for {waited:?} by a transaction that does not end");
+                    return Err(conflict(text));
+                }
+                Resolved::Alive => {
+                    tokio::time::sleep(pause).await;
+                    waited += pause;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                    self.core.rows.read(key).await?
+                }
+            };
         }
-        Err(conflict(format_args!("{key} is locked by a transaction that does not end")))
+        if !is_as_given {
+            self.core.check_kept(self).await?;
+        }
+        self.learn(key, &row);
+        Ok(row)
     }
 
     /// The document with its commit timestamp.

@@ -32,3 +32,4 @@ mod support;
 mod tickets;
 mod unique;
 mod users;
+mod waiting;
