@@ -388,8 +388,12 @@ impl Database {
         self.shared.engine.plain().map(|store| &**store)
     }
 
-    /// Opens a cursor over a snapshot of its own; over a newer one if a document has changed too often since.
+    /// Opens a cursor over documents as they are now, or else over a snapshot of its own; over a newer one if a document has
+    /// changed too often since.
     async fn find_alone(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+        if let Some(cursor) = self.shared.engine.find_newest(&request).await? {
+            return Ok(cursor);
+        }
         let clock = &self.shared.sources.clock;
         let give_up = clock.elapsed().saturating_add(RETRY_TIME_MAX);
         let mut attempt = 0;

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use bson::{DateTime, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::index::Index;
 use handfast_store::{
-    AtomicBatch, CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, Explain, IndexInfo, IndexSpec,
-    ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Snapshot, StoreExt, Ticket,
+    AtomicBatch, CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes, Explain, Find, IndexInfo,
+    IndexSpec, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Snapshot, StoreExt, Ticket,
 };
 
 use crate::{Outcome, TransactionId};
@@ -124,6 +124,15 @@ pub trait Engine: Send + Sync + 'static {
     /// # Cancellation
     /// The claims or the places in the lines are given up, and whoever is next has its turn.
     async fn begin_in_turn(&self, _deadline: Duration, _wanted: Vec<Place>) -> StoreResult<Option<Start>> {
+        Ok(None)
+    }
+
+    /// Opens a cursor over what a find outside of a transaction finds, each document in its newest committed version, which is what
+    /// was acknowledged before and may be newer. None if that takes a snapshot.
+    ///
+    /// # Errors
+    /// Those of reading, and of compiling the find.
+    async fn find_newest(&self, _request: &Find) -> StoreResult<Option<Box<dyn Cursor>>> {
         Ok(None)
     }
 

@@ -18,6 +18,7 @@
 //! | what is in a document, and what may become of it | [`row`] |
 //! | timestamps | `oracle` |
 //! | what a transaction sees | `snapshot`, `query`; what the store is asked for: `push_down` |
+//! | one document outside of a transaction | `newest` |
 //! | a commit | `committer`, `validation`; who writes what at the same time: `recent`, and the claims of both engines |
 //! | what became of a transaction | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
@@ -54,6 +55,7 @@ mod indexes;
 mod inspection;
 mod keeper;
 mod leases;
+mod newest;
 mod options;
 mod oracle;
 mod own_indexes;
@@ -79,8 +81,8 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_store::index::Index;
 use handfast_store::{
-    CommitTimestamp, CreateIndexes, DocumentStore, DropIndexes, Error as StoreError, Explain, IndexInfo, IndexSpec,
-    ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Sources,
+    CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes, Error as StoreError, Explain, Find, IndexInfo,
+    IndexSpec, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Sources,
 };
 
 use self::committer::{Committer, Prepared};
@@ -267,6 +269,10 @@ impl Engine for Percolator {
         let holder = self.claims.holder(self.recent.clone(), deadline);
         holder.reserve(wanted).await;
         self.begin_with(holder, deadline).await.map(Some)
+    }
+
+    async fn find_newest(&self, request: &Find) -> StoreResult<Option<Box<dyn Cursor>>> {
+        newest::find(&self.core, request).await
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {

@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
+use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_take_long;
 use handfast_mql::sort::Sorter;
 use handfast_mql::{Code, CompileOptions, Filter};
@@ -84,15 +85,8 @@ impl Snapshot for Reader {
             }
         };
         let (loops, shows_key) = (may_take_long(&request.filter), request.return_key);
-        let mut filtered = Filtered { judged, hinted, shows_key, weaker, selection: Arc::clone(&selection), loops };
-        if !selection.sort().is_empty() {
-            let sorted = Sorted::of(&mut filtered, &request).await?;
-            return Ok(Box::new(Ending::new(sorted, selection, &request, stop)));
-        }
-        let mut cursor = Ending::new(filtered, selection, &request, stop);
-        // What cannot be read at this snapshot is better known now than after the first page.
-        cursor.peek().await?;
-        Ok(Box::new(cursor))
+        let filtered = Filtered { judged, hinted, shows_key, weaker, selection, loops };
+        filtered.into_cursor(&request, stop).await
     }
 }
 
@@ -161,6 +155,43 @@ impl Matches for Filtered {
             }
         }
         Ok(None)
+    }
+}
+
+impl Filtered {
+    /// A cursor over them, in the order that is asked for.
+    async fn into_cursor(mut self, request: &Find, stop: StopOnDrop) -> StoreResult<Box<dyn Cursor>> {
+        let selection = Arc::clone(&self.selection);
+        if !selection.sort().is_empty() {
+            let sorted = Sorted::of(&mut self, request).await?;
+            return Ok(Box::new(Ending::new(sorted, selection, request, stop)));
+        }
+        let mut cursor = Ending::new(self, selection, request, stop);
+        // What cannot be read at this snapshot is better known now than after the first page.
+        cursor.peek().await?;
+        Ok(Box::new(cursor))
+    }
+}
+
+/// A cursor over one document, or none, if it matches.
+pub(super) async fn one(
+    document: Option<RawDocumentBuf>,
+    selection: Arc<Selection>,
+    request: &Find,
+) -> StoreResult<Box<dyn Cursor>> {
+    let stop = selection.context().interrupt.stop_on_drop();
+    let (judged, loops) = (Box::new(One(document)), may_take_long(&request.filter));
+    let filtered = Filtered { judged, hinted: None, shows_key: false, weaker: None, selection, loops };
+    filtered.into_cursor(request, stop).await
+}
+
+/// A document that was read before.
+struct One(Option<RawDocumentBuf>);
+
+#[async_trait]
+impl Judged for One {
+    async fn next(&mut self) -> StoreResult<Option<Candidate>> {
+        Ok(self.0.take().map(Candidate::from))
     }
 }
 

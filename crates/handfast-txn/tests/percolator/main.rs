@@ -19,6 +19,7 @@ mod golden;
 mod inspection;
 mod leases;
 mod loose;
+mod newest;
 mod outcomes;
 mod own_indexes;
 mod part_collections;
