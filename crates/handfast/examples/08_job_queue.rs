@@ -77,7 +77,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     assert_eq!(ann.get_i64("sent")?, 1);
     let dead = queue.list(JobState::Failed, 10).await?;
     assert_eq!((dead.len(), dead[0].attempts, dead[0].error.as_deref()), (1, 3, Some("no such address")));
-    assert!(queue.discard(dead[0].id).await?);
+    assert!(queue.discard(&dead[0].id).await?);
     println!("one mail sent, one given up after {} attempts", dead[0].attempts);
     Ok(())
 }

@@ -1,20 +1,21 @@
 //! `handfast jobs`: what a queue holds, and what is to be done with what failed.
 
+mod bulk;
+mod status;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bson::{Bson, doc};
-use handfast_patterns::job_queue::{Depth, Job, JobFields, JobQueueOptions, JobState};
+use handfast_patterns::job_queue::{Job, JobFields, JobFilter, JobQueueOptions, JobState};
 use handfast_patterns::{Error, JobQueue};
-use handfast_store::StoreExt;
 use serde_json::{Value, json};
 
-use super::subject::raw;
-use super::{Fates, Subject, fields, report_rounds, rounds};
-use crate::arguments::{FailedFlags, JobsArguments, JobsFlags, LimitFlags};
+use super::{Subject, fields, report_rounds, rounds};
+use crate::arguments::{JobsArguments, JobsFlags, LimitFlags};
 use crate::console::{Console, write_error};
 use crate::exit::{Exit, Usage};
-use crate::id::extended;
+use crate::id::{extended, shown};
 use crate::listing::{Listing, age};
 
 pub(super) async fn run(subject: Subject, arguments: &JobsArguments, console: Console) -> Result<Exit> {
@@ -24,18 +25,26 @@ pub(super) async fn run(subject: Subject, arguments: &JobsArguments, console: Co
     let queue = Queue { subject, options };
     match arguments {
         JobsArguments::Status { .. } => queue.status(console).await,
-        JobsArguments::List { states, limit, .. } => {
+        JobsArguments::List { states, kind, older_than, after, limit, .. } => {
             let states: Vec<JobState> = states.iter().map(|state| (*state).into()).collect();
-            queue.list(&states, *limit, console).await
+            let before = older_than.map(|age| queue.subject.before(age.0));
+            let filters = |state: &JobState| JobFilter { state: *state, kind: kind.clone(), before };
+            let filters: Vec<_> = if states.is_empty() { LISTED.iter() } else { states.iter() }.map(filters).collect();
+            queue.list(&filters, after.as_ref().map(|id| &id.0), *limit, console).await
         }
-        JobsArguments::Show { id, .. } => queue.show(*id, console).await,
+        JobsArguments::Show { id, .. } => queue.show(&id.0, console).await,
         JobsArguments::Retry { failed, .. } => queue.retry(failed, console).await,
         JobsArguments::Discard { failed, .. } => queue.discard(failed, console).await,
         JobsArguments::Cancel { ids, .. } => queue.cancel(ids, console).await,
+        JobsArguments::Pause { why, .. } => queue.pause(why, console).await,
+        JobsArguments::Resume { .. } => queue.resume(console).await,
         JobsArguments::Recover { queue: flags, .. } => queue.recover(flags, console).await,
         JobsArguments::Purge { done, failed, .. } => queue.purge(done.0, failed.0, console).await,
     }
 }
+
+/// States that are listed unless others are asked for.
+const LISTED: [JobState; 3] = [JobState::Failed, JobState::Processing, JobState::Todo];
 
 fn options(arguments: &JobsArguments) -> Result<JobQueueOptions> {
     let (flags, default) = (arguments.queue(), JobQueueOptions::default());
@@ -68,65 +77,25 @@ impl Queue {
         Ok(JobQueue::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    async fn status(&self, console: Console) -> Result<Exit> {
-        let Depth { due, scheduled, processing, silent, failed, foreign, oldest_due } = self.look()?.depth().await?;
-        // What waits is not done, whether or not it says when it is to be done.
-        let todo = raw(&doc! { &self.options.fields.state: JobState::Todo.name() })?;
-        let todo = self.subject.store.count_matching(&self.subject.namespace, todo).await?;
-        let all = self.subject.store.collection_stats(&self.subject.namespace).await?.count;
-        let done = all.saturating_sub(todo + processing + failed);
-        let lease = age(self.options.lease);
-        let mut text = vec![self.subject.namespace.to_string()];
-        let mut count = |state: &str, count: u64, remark: String| {
-            text.push(format!("  {state:<12}{count:>10}  {remark}").trim_end().to_owned());
-        };
-        count("due", due, oldest_due.map(|oldest| format!("the oldest for {}", age(oldest))).unwrap_or_default());
-        count("scheduled", scheduled, String::new());
-        let silence = if silent == 0 { String::new() } else { format!("{silent} silent for longer than {lease}") };
-        count("processing", processing, silence);
-        count("done", done, String::new());
-        count("failed", failed, String::new());
-        if foreign > 0 {
-            text.push(format!(
-                "{foreign} documents wait that are no jobs, and nobody claims them: `jobs list --state todo` names them"
-            ));
+    async fn list(
+        &self,
+        filters: &[JobFilter],
+        after: Option<&Bson>,
+        limit: LimitFlags,
+        console: Console,
+    ) -> Result<Exit> {
+        if after.is_some() && filters.len() > 1 {
+            return Err(Usage("--after goes with one --state: each state is a list of its own".to_owned()).into());
         }
-        if silent > 0 {
-            text.push(format!(
-                "next: `jobs recover --lease {lease}` returns the silent ones, if that is your workers' lease"
-            ));
-        }
-        if failed > 0 {
-            text.push(
-                "next: `jobs list --state failed` says why they failed, `jobs retry` lets them be done after all"
-                    .to_owned(),
-            );
-        }
-        let json = json!({
-            "collection": self.subject.namespace.to_string(),
-            "due": due,
-            "oldest_due_seconds": oldest_due.map(|oldest| oldest.as_secs_f64()),
-            "scheduled": scheduled,
-            "processing": processing,
-            "silent": silent,
-            "done": done,
-            "failed": failed,
-            "foreign": foreign,
-        });
-        console.report(|| text.join("\n"), &json)?;
-        Ok(Exit::Good)
-    }
-
-    async fn list(&self, states: &[JobState], limit: LimitFlags, console: Console) -> Result<Exit> {
-        let states = match states {
-            [] => &[JobState::Failed, JobState::Processing, JobState::Todo],
-            states => states,
-        };
         let queue = self.look()?;
+        let after = match after {
+            None => None,
+            Some(id) => Some(queue.position_of(id.clone()).await?.with_context(|| self.subject.missing(id))?),
+        };
         let mut listing = Listing::new(&["id", "state", "type", "age", "attempts", "crashes", "worker", "error"]);
         let mut exit = Exit::Good;
-        for state in states {
-            for job in queue.look(*state, limit.and_one()).await? {
+        for filter in filters {
+            for job in queue.page(filter, after.as_ref(), limit.and_one()).await?.jobs {
                 match job {
                     Ok(job) => listing.push(self.cells(&job), line(&job)),
                     Err(odd) => {
@@ -143,7 +112,7 @@ impl Queue {
     fn cells(&self, job: &Job) -> [String; 8] {
         let worker = job.worker.as_ref().filter(|_| job.state == JobState::Processing);
         [
-            job.id.to_hex(),
+            shown(&job.id),
             job.state.to_string(),
             job.kind.clone(),
             age(self.subject.since(job.ts)),
@@ -154,18 +123,37 @@ impl Queue {
         ]
     }
 
-    async fn show(&self, id: bson::oid::ObjectId, console: Console) -> Result<Exit> {
-        let job = match self.look()?.show(id).await {
-            Ok(job) => job.with_context(|| self.subject.missing(&id.into()))?,
+    async fn show(&self, id: &Bson, console: Console) -> Result<Exit> {
+        let job = match self.look()?.show(id.clone()).await {
+            Ok(job) => job.with_context(|| self.subject.missing(id))?,
             // Who is to put it right must see what it is.
             Err(odd @ Error::Damaged { .. }) => {
-                self.subject.show(console, &id.into(), None).await?;
+                self.subject.show(console, id, None).await?;
                 write_error(&odd.into());
                 return Ok(Exit::Failed);
             }
             Err(error) => return Err(error.into()),
         };
-        self.subject.show(console, &id.into(), Some(self.remark(&job))).await?;
+        self.subject.show(console, id, Some(self.remark(&job))).await?;
+        Ok(Exit::Good)
+    }
+
+    async fn pause(&self, why: &str, console: Console) -> Result<Exit> {
+        self.look()?.pause(why).await?;
+        console.report(
+            || format!("{} is paused: `jobs resume` ends it", self.subject.namespace),
+            &json!({ "paused": true }),
+        )?;
+        Ok(Exit::Good)
+    }
+
+    async fn resume(&self, console: Console) -> Result<Exit> {
+        let was_paused = self.look()?.resume().await?;
+        let text = || match was_paused {
+            true => format!("{} is resumed", self.subject.namespace),
+            false => format!("{} was not paused", self.subject.namespace),
+        };
+        console.report(text, &json!({ "paused": false, "was_paused": was_paused }))?;
         Ok(Exit::Good)
     }
 
@@ -183,61 +171,12 @@ impl Queue {
                 format!("worker {} has it", worker.as_ref().map_or("?", |worker| worker.name.as_str()))
             }
             (JobState::Done, _) => "done".to_owned(),
+            (JobState::Canceled, _) => "canceled: it is not done any more".to_owned(),
             (JobState::Failed, _) => {
                 let why = job.error.as_deref().unwrap_or("nobody has said why");
                 format!("given up: {why}; `jobs retry` lets it be done after all, `jobs discard` removes it")
             }
         }
-    }
-
-    async fn retry(&self, failed: &FailedFlags, console: Console) -> Result<Exit> {
-        let queue = self.open().await?;
-        let mut fates = Fates::new();
-        let (chosen, exit) = self.chosen(&queue, failed).await?;
-        fates.exit = exit;
-        for id in chosen {
-            tell(&mut fates, id, retry_one(&queue, id).await);
-        }
-        fates.report(console)
-    }
-
-    async fn discard(&self, failed: &FailedFlags, console: Console) -> Result<Exit> {
-        let queue = self.open().await?;
-        let mut fates = Fates::new();
-        let (chosen, exit) = self.chosen(&queue, failed).await?;
-        fates.exit = exit;
-        for id in chosen {
-            tell(&mut fates, id, discard_one(&queue, id).await);
-        }
-        fates.report(console)
-    }
-
-    async fn cancel(&self, ids: &[bson::oid::ObjectId], console: Console) -> Result<Exit> {
-        let queue = self.open().await?;
-        let mut fates = Fates::new();
-        for id in ids {
-            tell(&mut fates, *id, cancel_one(&queue, *id).await);
-        }
-        fates.report(console)
-    }
-
-    /// Those that were named, or all that failed; a document that is none of a job is told, and left alone.
-    async fn chosen(&self, queue: &JobQueue, failed: &FailedFlags) -> Result<(Vec<bson::oid::ObjectId>, Exit)> {
-        if !failed.all {
-            return Ok((failed.ids.clone(), Exit::Good));
-        }
-        let (mut chosen, mut exit) = (Vec::new(), Exit::Good);
-        for job in queue.look(JobState::Failed, failed.limit).await? {
-            match job {
-                Ok(job) if failed.kind.as_ref().is_none_or(|kind| job.kind == *kind) => chosen.push(job.id),
-                Ok(_) => {}
-                Err(odd) => {
-                    write_error(&odd.into());
-                    exit = Exit::Failed;
-                }
-            }
-        }
-        Ok((chosen, exit))
     }
 
     async fn recover(&self, flags: &JobsFlags, console: Console) -> Result<Exit> {
@@ -257,63 +196,11 @@ impl Queue {
     }
 }
 
-/// Whether what was asked for has become of a job, and what has.
-type Fate = handfast_patterns::Result<(bool, String)>;
-
-/// A job that nothing could be done about is told like the others: those after it are done all the same.
-fn tell(fates: &mut Fates, id: bson::oid::ObjectId, fate: Fate) {
-    match fate {
-        Ok((asked, outcome)) => fates.push(&id.into(), asked, outcome),
-        Err(error) => fates.push(&id.into(), false, error.to_string()),
-    }
-}
-
-async fn retry_one(queue: &JobQueue, id: bson::oid::ObjectId) -> Fate {
-    Ok(match queue.retry(id).await {
-        Ok(true) => (true, "to be done again".to_owned()),
-        Ok(false) => (false, not_failed(queue, id).await?.to_owned()),
-        Err(error) if error.code() == handfast_mql::Code::DuplicateKey => {
-            (false, "another job has its unique key".to_owned())
-        }
-        Err(error) => return Err(error),
-    })
-}
-
-async fn discard_one(queue: &JobQueue, id: bson::oid::ObjectId) -> Fate {
-    Ok(match queue.discard(id).await? {
-        true => (true, "removed".to_owned()),
-        false => (false, not_failed(queue, id).await?.to_owned()),
-    })
-}
-
-async fn cancel_one(queue: &JobQueue, id: bson::oid::ObjectId) -> Fate {
-    let canceled = queue.cancel(id).await?;
-    let outcome = match queue.show(id).await {
-        Ok(None) => "is not there".to_owned(),
-        Ok(Some(job)) if canceled && job.state == JobState::Processing => {
-            "canceled; its worker stops at its next sign of life".to_owned()
-        }
-        Ok(Some(_)) if canceled => "canceled".to_owned(),
-        Ok(Some(_)) => "was over".to_owned(),
-        Err(odd @ Error::Damaged { .. }) if canceled => format!("canceled; {odd}"),
-        Err(error) => return Err(error),
-    };
-    Ok((canceled, outcome))
-}
-
-/// Why a job that was named is none that failed.
-async fn not_failed(queue: &JobQueue, id: bson::oid::ObjectId) -> handfast_patterns::Result<&'static str> {
-    Ok(match queue.show(id).await? {
-        Some(_) => "has not failed",
-        None => "is not there",
-    })
-}
-
 fn line(job: &Job) -> Value {
     let date = |date: bson::DateTime| extended(&Bson::DateTime(date));
     let optional = |value: &Option<Bson>| value.as_ref().map(extended);
     json!({
-        "_id": extended(&job.id.into()),
+        "_id": extended(&job.id),
         "state": job.state.name(),
         "type": job.kind,
         "ts": date(job.ts),
@@ -322,7 +209,9 @@ fn line(job: &Job) -> Value {
         "attempts": job.attempts,
         "crashes": job.crashes,
         "worker": job.worker.as_ref().map(|worker| json!({ "name": worker.name, "ts": date(worker.ts) })),
+        "unread": job.unread,
         "error": job.error,
+        "errors": job.errors.iter().map(|past| json!({ "ts": date(past.ts), "error": past.error })).collect::<Vec<_>>(),
         "progress": optional(&job.progress),
         "finishedAt": job.finished_at.map(date),
         "details": extended(&Bson::Document(job.details.clone())),

@@ -77,6 +77,12 @@ impl Subject {
         Duration::from_millis(u64::try_from(millis).unwrap_or(0))
     }
 
+    /// The time that was so long ago, by this machine's clock.
+    pub(super) fn before(&self, age: Duration) -> DateTime {
+        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.sources.clock.now().timestamp_millis().saturating_sub(millis))
+    }
+
     /// Shows a document: all of it for programs; for people with a remark below that says what it means.
     ///
     /// # Errors

@@ -10,16 +10,15 @@
 //! greater number. A document knows no other documents, so it knows of a later one when that one has first written to it. Who must be
 //! sure before it reads what it computes its change from calls [`ExactlyOnce::fence`](super::ExactlyOnce::fence) first.
 
-use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 
 use super::Token;
 
 /// Who does some work, out of several who may have done it one after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fence {
-    /// The work, a job for example.
-    pub work: ObjectId,
+    /// The id of the work, of a job for example.
+    pub work: Bson,
     /// How many have had it, this one included.
     pub number: i64,
 }
@@ -30,9 +29,9 @@ pub(super) enum Mark<'a> {
     /// That it was made.
     Token(Token),
     /// That this step of some work was made, and by which one of those who had it.
-    Step(Fence, &'a str),
+    Step(&'a Fence, &'a str),
     /// That this one has it.
-    Fence(Fence),
+    Fence(&'a Fence),
 }
 
 impl From<Token> for Mark<'_> {
@@ -46,8 +45,10 @@ impl Mark<'_> {
     pub(super) fn written(self) -> Bson {
         match self {
             Mark::Token(token) => token.into(),
-            Mark::Step(Fence { work, number }, step) => doc! { "work": work, "step": step, "number": number }.into(),
-            Mark::Fence(Fence { work, number }) => doc! { "work": work, "number": number }.into(),
+            Mark::Step(Fence { work, number }, step) => {
+                doc! { "work": work.clone(), "step": step, "number": *number }.into()
+            }
+            Mark::Fence(Fence { work, number }) => doc! { "work": work.clone(), "number": *number }.into(),
         }
     }
 
@@ -55,8 +56,12 @@ impl Mark<'_> {
     pub(super) fn made(self) -> Bson {
         match self {
             Mark::Token(token) => token.into(),
-            Mark::Step(Fence { work, .. }, step) => doc! { "$elemMatch": { "work": work, "step": step } }.into(),
-            Mark::Fence(Fence { work, number }) => doc! { "$elemMatch": { "work": work, "number": number } }.into(),
+            Mark::Step(Fence { work, .. }, step) => {
+                doc! { "$elemMatch": { "work": work.clone(), "step": step } }.into()
+            }
+            Mark::Fence(Fence { work, number }) => {
+                doc! { "$elemMatch": { "work": work.clone(), "number": *number } }.into()
+            }
         }
     }
 
@@ -65,7 +70,7 @@ impl Mark<'_> {
         match self {
             Mark::Token(_) => None,
             Mark::Step(Fence { work, number }, _) | Mark::Fence(Fence { work, number }) => {
-                Some(doc! { "$elemMatch": { "work": work, "number": { "$gt": number } } })
+                Some(doc! { "$elemMatch": { "work": work.clone(), "number": { "$gt": *number } } })
             }
         }
     }

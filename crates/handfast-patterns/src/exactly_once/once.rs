@@ -101,7 +101,7 @@ impl ExactlyOnce {
         id: impl Into<Bson>,
         change: &Change,
     ) -> Result<Outcome> {
-        self.apply_marked(Mark::Step(fence, step), id.into(), change).await
+        self.apply_marked(Mark::Step(&fence, step), id.into(), change).await
     }
 
     /// Keeps everybody from the document who had the work before: what is read afterwards is not changed by them any more.
@@ -109,7 +109,7 @@ impl ExactlyOnce {
     /// # Errors
     /// As [`ExactlyOnce::apply_fenced`].
     pub async fn fence(&self, fence: Fence, id: impl Into<Bson>) -> Result<Outcome> {
-        self.apply_marked(Mark::Fence(fence), id.into(), &Change::new(Document::new())).await
+        self.apply_marked(Mark::Fence(&fence), id.into(), &Change::new(Document::new())).await
     }
 
     async fn apply_marked(&self, mark: Mark<'_>, id: Bson, change: &Change) -> Result<Outcome> {

@@ -38,12 +38,12 @@ struct Turn {
 enum First {
     Itself,
     /// Another document, by its id if it is a job's.
-    Other(Option<ObjectId>),
+    Other(Option<Bson>),
 }
 
 impl JobQueue {
-    /// Takes the job that is first: by priority, then by its time, then by its age. Nobody else has it until the lease is
-    /// over. [`Worker`](super::Worker) does this and all that follows; this is for programs with workers of their own.
+    /// Takes the job that is first: by priority, then by its time, then by its age; none while the queue is paused. Nobody else has it until
+    /// the lease is over. [`Worker`](super::Worker) does this and all that follows; this is for programs with workers of their own.
     ///
     /// # Errors
     /// Those of the store. A job may have been claimed; it comes back after the lease.
@@ -51,6 +51,9 @@ impl JobQueue {
     /// # Cancellation
     /// As after an error.
     pub async fn claim(&self, worker: &str, kinds: &[String]) -> Result<Option<Job>> {
+        if self.is_paused().await? {
+            return Ok(None);
+        }
         let due = requests::due(self.fields(), kinds, self.now());
         let mut turn = Turn { slot: None, counted: self.options.limits.rate.is_none() };
         let Some(slots) = self.free_slots().await? else { return self.claim_in(worker, &due, &mut turn).await };
@@ -133,7 +136,7 @@ impl JobQueue {
             return Ok(Candidate::TooFast);
         }
         let mut filter = due.clone();
-        filter.insert("_id", candidate.id);
+        filter.insert("_id", candidate.id.clone());
         match self.claim_first(worker, &filter, (candidate.order.as_deref(), turn.slot)).await {
             Ok(Some(job)) => Ok(Candidate::Claimed(Box::new(job))),
             Ok(None) => Ok(Candidate::Taken),
@@ -154,6 +157,9 @@ impl JobQueue {
     pub async fn claim_many(&self, worker: &str, kinds: &[String], count: u32) -> Result<Vec<Job>> {
         if self.options.ordered || self.options.limits.any() {
             return self.claim_one_by_one(worker, kinds, count).await;
+        }
+        if self.is_paused().await? {
+            return Ok(Vec::new());
         }
         let (fields, due) = (self.fields(), requests::due(self.fields(), kinds, self.now()));
         let order = requests::claim_order(fields);
@@ -252,7 +258,7 @@ impl JobQueue {
         let fields = self.fields();
         let found = self.jobs.find(&requests::undone_in(fields, order), &doc! { &fields.ts: 1, "_id": 1 }, 1).await?;
         let Some(first) = found.first() else { return Ok(First::Itself) };
-        let id = first.get_object_id("_id").ok();
-        Ok(if id == Some(job.id) { First::Itself } else { First::Other(id) })
+        let id = first.get("_id");
+        Ok(if id == Some(&job.id) { First::Itself } else { First::Other(id.cloned()) })
     }
 }

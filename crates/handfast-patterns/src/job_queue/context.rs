@@ -1,7 +1,6 @@
 //! What a handler gets beside its details.
 
 use bson::Bson;
-use bson::oid::ObjectId;
 
 use super::{Held, Job, JobQueue};
 use crate::{CancellationToken, Change, ExactlyOnce, Outcome, Result};
@@ -21,8 +20,8 @@ impl JobContext {
     }
 
     /// The idempotency token: the same whenever this job is done again.
-    pub fn id(&self) -> ObjectId {
-        self.job.id
+    pub fn id(&self) -> &Bson {
+        &self.job.id
     }
 
     /// Cancelled when the worker is to stop: a handler that takes long may return early with

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use bson::oid::ObjectId;
-use bson::{Bson, doc};
+use bson::{Bson, Document, doc};
 
 use super::requests::{self, Leave};
-use super::{Job, JobQueue, JobState};
+use super::{Job, JobEvent, JobQueue, JobState};
 use crate::metrics::Event;
 use crate::{Error, Result};
 
 /// How often a job is looked for that workers take and give back meanwhile.
 const RACES_MAX: u32 = 16;
+/// Characters of an error that are kept: with a longer one the document could outgrow what a store takes, and the job would never leave.
+const ERROR_CHARACTERS_MAX: usize = 2000;
 
 /// Whether a worker still has its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +20,8 @@ const RACES_MAX: u32 = 16;
 pub enum Held {
     /// It does, and what it wrote is written.
     Yes,
-    /// It does, and somebody wants the job canceled: stop, and call [`JobQueue::give_up`]. What would let the job be done again
-    /// ([`JobQueue::fail`], [`JobQueue::snooze`], [`JobQueue::release`]) has ended it as canceled instead.
+    /// It does, and somebody wants the job canceled: stop, and call [`JobQueue::release`]. Whatever lets go of the job undone
+    /// ([`JobQueue::fail`], [`JobQueue::give_up`], [`JobQueue::snooze`], [`JobQueue::release`]) ends it as canceled.
     CancelWanted,
     /// Its claim is over: somebody else has the job, or had it. Nothing was written.
     Lost,
@@ -33,7 +34,7 @@ impl JobQueue {
     /// Those of the store.
     pub async fn renew(&self, job: &Job, progress: Option<Bson>) -> Result<Held> {
         let Some(claim) = job.claim() else { return Ok(Held::Lost) };
-        let held = requests::held(self.fields(), job.id, claim);
+        let held = requests::held(self.fields(), &job.id, claim);
         // To say it twice is to say it later.
         Ok(match self.jobs.find_and_update(&held, &requests::renew(self.fields(), progress)).await? {
             None => {
@@ -58,12 +59,32 @@ impl JobQueue {
     /// # Errors
     /// As [`JobQueue::complete`].
     pub async fn fail(&self, job: &Job, error: &str) -> Result<Held> {
-        let (error, failures) = (error.to_owned(), job.attempts.saturating_add(1));
-        if failures >= self.options.attempts_max {
+        let (error, failures) = (kept(error), job.attempts.saturating_add(1));
+        if failures >= job.attempts_max.unwrap_or(self.options.attempts_max) {
             return self.leave(job, &Leave::GivenUp { error }).await;
         }
-        let wait = self.options.backoff.after(failures, self.sources.random.next_u64());
-        self.leave(job, &Leave::Failed { error, run_at: self.later(wait) }).await
+        let run_at = self.later(self.wait_after(job, failures));
+        self.leave(job, &Leave::Failed { error, run_at }).await
+    }
+
+    /// This worker cannot read the details of the job; one of another version perhaps can. The job waits, which is no failure, and is given
+    /// up after [`unread_max`](super::JobQueueOptions::unread_max) times.
+    ///
+    /// # Errors
+    /// As [`JobQueue::complete`].
+    pub async fn cannot_read(&self, job: &Job, error: &str) -> Result<Held> {
+        let (error, times) = (kept(error), job.unread.saturating_add(1));
+        if times >= self.options.unread_max {
+            tracing::warn!(id = %job.id, kind = job.kind, error, "a job is given up: no worker could read its details");
+            return self.leave(job, &Leave::Unreadable { error }).await;
+        }
+        tracing::warn!(id = %job.id, kind = job.kind, error, "a job goes back to the queue: its details cannot be read here");
+        let run_at = self.later(self.wait_after(job, times));
+        self.leave(job, &Leave::Unread { error, run_at }).await
+    }
+
+    fn wait_after(&self, job: &Job, failures: u32) -> Duration {
+        job.backoff.unwrap_or(self.options.backoff).after(failures, self.sources.random.next_u64())
     }
 
     /// The job will never succeed: it becomes a dead letter.
@@ -71,7 +92,7 @@ impl JobQueue {
     /// # Errors
     /// As [`JobQueue::complete`].
     pub async fn give_up(&self, job: &Job, error: &str) -> Result<Held> {
-        self.leave(job, &Leave::GivenUp { error: error.to_owned() }).await
+        self.leave(job, &Leave::GivenUp { error: kept(error) }).await
     }
 
     /// The job is to be done later, which is no failure.
@@ -94,7 +115,7 @@ impl JobQueue {
         let held = self.leave_uncounted(job, leave).await?;
         let event = match held {
             Held::Yes => leave.counted(),
-            Held::CancelWanted => Leave::canceled().counted(),
+            Held::CancelWanted => Leave::Canceled.counted(),
             Held::Lost => Event::JobLost,
         };
         self.count(event, 1);
@@ -102,33 +123,43 @@ impl JobQueue {
     }
 
     async fn leave_uncounted(&self, job: &Job, leave: &Leave) -> Result<Held> {
-        let (fields, from) = (self.fields(), JobState::Processing);
+        let fields = self.fields();
         let Some(claim) = job.claim() else { return Ok(Held::Lost) };
-        let Some(update) = requests::leave(fields, from, leave) else { return Ok(Held::Lost) };
-        if leave.returns() {
-            let wanted = |canceled| requests::held_and_wanted(fields, job.id, claim, canceled);
+        let Some(update) = self.leaving(JobState::Processing, leave) else { return Ok(Held::Lost) };
+        if leave.event() == JobEvent::Completed {
+            if self.jobs.update_one(&requests::held(fields, &job.id, claim), &update).await? {
+                return Ok(Held::Yes);
+            }
+        } else {
+            let wanted = |canceled| requests::held_and_wanted(fields, &job.id, claim, canceled);
             if self.jobs.update_one(&wanted(false), &update).await? {
                 return Ok(Held::Yes);
             }
-            if let Some(canceled) = requests::leave(fields, from, &Leave::canceled())
+            if let Some(canceled) = self.leaving(JobState::Processing, &Leave::Canceled)
                 && self.jobs.update_one(&wanted(true), &canceled).await?
             {
                 return Ok(Held::CancelWanted);
             }
-        } else if self.jobs.update_one(&requests::held(fields, job.id, claim), &update).await? {
-            return Ok(Held::Yes);
         }
         // The attempt before, whose answer got lost, was perhaps carried out. Then nobody has taken the claim from the job.
         let by_this_claim = doc! {
-            "_id": job.id,
-            &fields.state: { "$ne": from.name() },
+            "_id": &job.id,
+            &fields.state: { "$ne": JobState::Processing.name() },
             fields.of_worker(&fields.claim): claim,
         };
-        Ok(match self.jobs.find_one(&by_this_claim).await? {
-            None => Held::Lost,
-            Some(now) if leave.returns() && self.read(&now)?.is_canceled() => Held::CancelWanted,
-            Some(_) => Held::Yes,
+        let Some(now) = self.jobs.find_one(&by_this_claim).await? else { return Ok(Held::Lost) };
+        let is = |state: JobState| now.get_str(&fields.state).is_ok_and(|name| name == state.name());
+        Ok(match leave.event() {
+            JobEvent::Completed if !is(JobState::Done) => Held::Lost,
+            JobEvent::Completed => Held::Yes,
+            _ if is(JobState::Canceled) => Held::CancelWanted,
+            _ => Held::Yes,
         })
+    }
+
+    /// What is written when a job leaves a state so, now.
+    pub(super) fn leaving(&self, from: JobState, leave: &Leave) -> Option<Document> {
+        requests::leave(self.fields(), from, leave, self.now())
     }
 
     /// Does not let a job be done any more. One that a worker has is stopped when the worker next says that it is at it, or lets go of
@@ -136,12 +167,12 @@ impl JobQueue {
     ///
     /// # Errors
     /// Those of the store; [`Error::Contended`] if workers take the job and give it back again and again.
-    pub async fn cancel(&self, id: ObjectId) -> Result<bool> {
-        let fields = self.fields();
-        let canceled = Leave::canceled();
-        let Some(update) = requests::leave(fields, JobState::Todo, &canceled) else { return Ok(false) };
-        let waiting = doc! { "_id": id, &fields.state: JobState::Todo.name() };
-        let claimed = doc! { "_id": id, &fields.state: JobState::Processing.name() };
+    pub async fn cancel(&self, id: impl Into<Bson>) -> Result<bool> {
+        let (fields, id) = (self.fields(), id.into());
+        let canceled = Leave::Canceled;
+        let Some(update) = self.leaving(JobState::Todo, &canceled) else { return Ok(false) };
+        let waiting = doc! { "_id": &id, &fields.state: JobState::Todo.name() };
+        let claimed = doc! { "_id": &id, &fields.state: JobState::Processing.name() };
         for _ in 0..RACES_MAX {
             if self.jobs.update_one(&waiting, &update).await? {
                 self.count(canceled.counted(), 1);
@@ -150,10 +181,11 @@ impl JobQueue {
             if self.jobs.update_one(&claimed, &doc! { "$set": { &fields.cancel: true } }).await? {
                 return Ok(true);
             }
-            let Some(job) = self.show(id).await? else { return Ok(false) };
+            let Some(job) = self.show(id.clone()).await? else { return Ok(false) };
             match job.state {
-                // The attempt before, whose answer got lost, was perhaps carried out.
-                JobState::Done | JobState::Failed => return Ok(job.is_canceled()),
+                JobState::Done | JobState::Failed => return Ok(false),
+                // By the attempt before, whose answer got lost, or by somebody else.
+                JobState::Canceled => return Ok(true),
                 // It was with a worker at the first look, and waited at the second.
                 JobState::Todo | JobState::Processing => {}
             }
@@ -165,21 +197,27 @@ impl JobQueue {
     ///
     /// # Errors
     /// Those of the store; `DuplicateKey` (11000) if another undone job has its unique key.
-    pub async fn retry(&self, id: ObjectId) -> Result<bool> {
-        let Some(job) = self.show(id).await? else { return Ok(false) };
+    pub async fn retry(&self, id: impl Into<Bson>) -> Result<bool> {
+        let id = id.into();
+        let Some(job) = self.show(id.clone()).await? else { return Ok(false) };
         let Some((filter, update)) = requests::again(self.fields(), &job, self.now()) else { return Ok(false) };
-        if self.jobs.update_one(&filter, &update).await? {
-            return Ok(true);
-        }
-        Ok(self.show(id).await?.is_some_and(|now| now.state != JobState::Failed))
+        let waits = self.jobs.update_one(&filter, &update).await?
+            || self.show(id).await?.is_some_and(|now| !matches!(now.state, JobState::Failed | JobState::Canceled));
+        self.wake();
+        Ok(waits)
     }
 
     /// Removes a dead letter; says whether it was one.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn discard(&self, id: ObjectId) -> Result<bool> {
-        let failed = doc! { "_id": id, &self.fields().state: JobState::Failed.name() };
+    pub async fn discard(&self, id: impl Into<Bson>) -> Result<bool> {
+        let failed = doc! { "_id": id.into(), &self.fields().state: JobState::Failed.name() };
         self.jobs.delete_one(&failed).await
     }
+}
+
+/// As much of an error as a job remembers.
+fn kept(error: &str) -> String {
+    error.chars().take(ERROR_CHARACTERS_MAX).collect()
 }

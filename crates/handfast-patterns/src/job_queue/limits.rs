@@ -98,7 +98,8 @@ impl JobQueue {
         Ok(false)
     }
 
-    fn limits(&self) -> Result<Steps> {
+    /// The collection beside the queue.
+    pub(super) fn limits(&self) -> Result<Steps> {
         let jobs = self.jobs.namespace();
         Ok(self.jobs.at(Namespace::new(jobs.database(), format!("{}.limits", jobs.collection()))?))
     }

@@ -5,7 +5,9 @@
 //!   claim     find-and-modify, the first that is due   -> state: PROCESSING, worker: {name, ts, claim: fresh}, claims + 1
 //!   renew     while the handler works                  -> worker.ts: now
 //!   complete                                           -> state: DONE, result; undone is gone
-//!   fail                                               -> state: TODO, attempts + 1, runAt: later;  or FAILED
+//!   fail                                               -> state: TODO, attempts + 1, runAt: later, errors;  or FAILED
+//!   cannot read                                        -> state: TODO, unread + 1, runAt: later, errors;  or FAILED
+//!   cancel                                             -> state: CANCELED
 //!   reclaim   worker.ts is too old                     -> state: TODO, crashes + 1;  or FAILED
 //! ```
 //!
@@ -22,6 +24,11 @@
 //! A queue whose [`Limits`] say so lets at most so many jobs run at once, whoever claims them: each claim also takes one of so many
 //! *slots*, and a unique index lets one job have a slot. It is free again when the job leaves its worker, also by the reclaimer. How
 //! many are begun within a time is counted in a document beside the queue, before the claim.
+//!
+//! # Jobs of others
+//!
+//! Whoever writes `{_id, ts, state: TODO, type, details}`, as the seed shows it, has enqueued a job: it is due at once, and has the usual
+//! priority. The sweep writes down what is missing; until then it is claimed after the jobs that have a priority.
 //!
 //! # What can go wrong, and what then
 //!
@@ -45,8 +52,10 @@ mod claim;
 mod context;
 mod finish;
 mod limits;
+mod list;
 mod options;
 mod passed;
+mod pause;
 mod record;
 mod requests;
 mod schedule;
@@ -56,36 +65,38 @@ mod sweep;
 mod tests;
 mod worker;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::oid::ObjectId;
-use bson::{DateTime, Document, doc};
+use bson::{Bson, DateTime, Document, doc};
 use handfast_mql::Code;
 use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
+use tokio::sync::watch;
 
 pub use context::JobContext;
 pub use finish::Held;
 pub use limits::Limits;
+pub use list::{JobFilter, JobPage, ListPosition, StateCount};
 pub use options::{Backoff, JobFields, JobQueueOptions, NewJob};
-pub use record::{Job, WorkerMark};
+pub use pause::Pause;
+pub use record::{Job, PastError, WorkerMark};
 pub use schedule::{Missed, Schedule, ScheduleFields, Schedules};
 pub use state::{JobEvent, JobState, NoJobState};
 pub use worker::{Drained, JobError, RateLimit, Worker, WorkerCounts, WorkerOptions, Working};
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
+use crate::value::same_id;
 use crate::{CancellationToken, Error, Result, Runner, RunnerOptions};
 
 /// Jobs that are looked for with one request.
 const LOOK_MAX: usize = 500;
 
 /// What became of a job that was enqueued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Enqueued {
-    /// It is in the queue.
-    New(ObjectId),
+    /// It is in the queue, with this id.
+    New(Bson),
     /// Another job has its unique key.
     Duplicate,
 }
@@ -103,8 +114,9 @@ pub struct Depth {
     pub silent: u64,
     /// Dead letters.
     pub failed: u64,
-    /// Documents that wait as if they were jobs, and are none: nobody claims them. Somebody else has written them. Those with a date to be
-    /// run at are among those that are due, or scheduled, too.
+    /// Jobs that somebody did not want done.
+    pub canceled: u64,
+    /// Documents that wait as if they were jobs, and are none: nobody claims them. Somebody else has written them.
     pub foreign: u64,
     /// How long the job has been due that has been due for longest.
     pub oldest_due: Option<Duration>,
@@ -144,8 +156,17 @@ pub struct JobQueue {
     jobs: Steps,
     sources: Sources,
     options: Arc<JobQueueOptions>,
+    shared: Arc<Shared>,
     /// The store is known to keep keys of some documents apart: of those that have one.
     keys: bool,
+}
+
+/// What the clones of a queue have in common.
+#[derive(Debug, Default)]
+struct Shared {
+    pause: pause::Seen,
+    /// Changes when there may be something to claim.
+    wake: watch::Sender<u64>,
 }
 
 impl JobQueue {
@@ -192,15 +213,9 @@ impl JobQueue {
         sources: Sources,
         options: JobQueueOptions,
     ) -> Result<Self> {
-        let Backoff { jitter, .. } = options.backoff;
-        if options.lease.is_zero() || !(0.0..=1.0).contains(&jitter) {
-            return Err(Error::invalid("a job queue needs a lease, and a jitter from 0 to 1"));
-        }
-        if options.attempts_max == 0 || options.crashes_max == 0 {
-            return Err(Error::invalid("a job needs at least one attempt, and one crash to be given up for"));
-        }
-        options.limits.check()?;
-        Ok(JobQueue { jobs: Steps::new(store, namespace), sources, options: Arc::new(options), keys: false })
+        options.check()?;
+        let (jobs, options, shared) = (Steps::new(store, namespace), Arc::new(options), Arc::default());
+        Ok(JobQueue { jobs, sources, options, shared, keys: false })
     }
 
     /// Those by which jobs are found, and those that keep keys apart.
@@ -219,7 +234,8 @@ impl JobQueue {
         let searched = vec![
             of(JobState::Todo, requests::claim_order(fields))?,
             of(JobState::Processing, doc! { fields.of_worker(&fields.ts): 1 })?,
-            of(JobState::Failed, doc! { &fields.ts: 1 })?,
+            of(JobState::Failed, doc! { &fields.ts: 1, "_id": 1 })?,
+            of(JobState::Canceled, doc! { &fields.ts: 1, "_id": 1 })?,
             sparse(&fields.undone)?,
             sparse(&fields.finished_at)?,
             sparse(&fields.order)?,
@@ -228,7 +244,8 @@ impl JobQueue {
         Ok((searched, keys.into_iter().map(unique).collect::<Result<_>>()?))
     }
 
-    /// The same queue on another store. Within an open transaction a job is enqueued if and only if it commits.
+    /// The same queue on another store. Within an open transaction a job is enqueued if and only if it commits; workers see it then at their next
+    /// look.
     #[must_use]
     pub fn within(&self, store: Arc<dyn DocumentStore>) -> Self {
         JobQueue { jobs: self.jobs.on(store), ..self.clone() }
@@ -244,21 +261,31 @@ impl JobQueue {
     /// The job may be in. Who must know gives it an id ([`NewJob::with_id`]) and enqueues it again.
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
         self.check(&job)?;
-        let id = job.id.unwrap_or_else(|| self.sources.ids.object_id());
+        let id = self.id_of(&job);
         let fields = self.fields();
-        let enqueued = match self.jobs.insert(&job.to_document(fields, id, self.now())).await {
+        let enqueued = match self.jobs.insert(&job.to_document(fields, &id, self.now())).await {
             Ok(Added::New | Added::There) => Ok(Enqueued::New(id)),
             Err(Error::Store(error))
                 if is_duplicate_of(&error, &fields.unique) || is_duplicate_of(&error, &fields.unique_window) =>
             {
                 // Which index a store names is its own affair if the attempt before has inserted the job.
-                let ours = self.jobs.find_one(&doc! { "_id": id }).await?.is_some();
+                let ours = self.jobs.find_one(&doc! { "_id": &id }).await?.is_some();
                 Ok(if ours { Enqueued::New(id) } else { Enqueued::Duplicate })
             }
             Err(error) => Err(error),
         }?;
-        self.count_enqueued(&[enqueued]);
+        self.count_enqueued(std::slice::from_ref(&enqueued));
+        self.wake();
         Ok(enqueued)
+    }
+
+    fn id_of(&self, job: &NewJob) -> Bson {
+        job.id.clone().unwrap_or_else(|| self.sources.ids.object_id().into())
+    }
+
+    /// There may be something to claim: idle workers of this process look at once.
+    fn wake(&self) {
+        self.shared.wake.send_modify(|times| *times = times.wrapping_add(1));
     }
 
     /// Puts several jobs into the queue with one request for 500 of them.
@@ -269,26 +296,27 @@ impl JobQueue {
         let (mut ids, mut documents) = (Vec::new(), Vec::new());
         for job in jobs {
             self.check(&job)?;
-            let id = job.id.unwrap_or_else(|| self.sources.ids.object_id());
-            documents.push(job.to_document(self.fields(), id, self.now()));
+            let id = self.id_of(&job);
+            documents.push(job.to_document(self.fields(), &id, self.now()));
             ids.push(id);
         }
         let refused = self.jobs.insert_all(&documents).await?;
-        let mut enqueued: Vec<_> = ids.iter().copied().map(Enqueued::New).collect();
+        let mut enqueued: Vec<_> = ids.iter().cloned().map(Enqueued::New).collect();
         for some in refused.chunks(LOOK_MAX) {
             // Those whose `_id` is there were enqueued before, or by an attempt whose answer got lost.
             let of_refused: Vec<_> = some.iter().filter_map(|place| ids.get(*place)).collect();
             let there = self.jobs.find(&doc! { "_id": { "$in": of_refused } }, &doc! {}, LOOK_MAX as u32).await?;
-            let there: HashSet<_> = there.iter().filter_map(|job| job.get_object_id("_id").ok()).collect();
+            let is_there = |id: &Bson| there.iter().filter_map(|job| job.get("_id")).any(|there| same_id(there, id));
             for place in some {
                 if let (Some(id), Some(job)) = (ids.get(*place), enqueued.get_mut(*place))
-                    && !there.contains(id)
+                    && !is_there(id)
                 {
                     *job = Enqueued::Duplicate;
                 }
             }
         }
         self.count_enqueued(&enqueued);
+        self.wake();
         Ok(enqueued)
     }
 
@@ -299,6 +327,7 @@ impl JobQueue {
     }
 
     fn check(&self, job: &NewJob) -> Result<()> {
+        job.check()?;
         if job.unique.is_some() {
             self.check_keys("unique jobs")?;
         }
@@ -321,27 +350,8 @@ impl JobQueue {
     ///
     /// # Errors
     /// Those of the store; a document that is none of a job.
-    pub async fn show(&self, id: ObjectId) -> Result<Option<Job>> {
-        self.jobs.find_one(&doc! { "_id": id }).await?.map(|job| self.read(&job)).transpose()
-    }
-
-    /// Jobs in a state, the oldest first.
-    ///
-    /// # Errors
-    /// As [`JobQueue::show`].
-    pub async fn list(&self, state: JobState, limit: u32) -> Result<Vec<Job>> {
-        self.look(state, limit).await?.into_iter().collect()
-    }
-
-    /// The same for who looks at a queue that others may have written to: a document that is none of a job is an error in its
-    /// place, and does not hide the others.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn look(&self, state: JobState, limit: u32) -> Result<Vec<Result<Job>>> {
-        let fields = self.fields();
-        let found = self.jobs.find(&doc! { &fields.state: state.name() }, &doc! { &fields.ts: 1 }, limit).await?;
-        Ok(found.iter().map(|job| self.read(job)).collect())
+    pub async fn show(&self, id: impl Into<Bson>) -> Result<Option<Job>> {
+        self.jobs.find_one(&doc! { "_id": id.into() }).await?.map(|job| self.read(&job)).transpose()
     }
 
     /// How full the queue is. The gauges of [`metrics`] say so afterwards.
@@ -350,20 +360,21 @@ impl JobQueue {
     /// Those of the store.
     pub async fn depth(&self) -> Result<Depth> {
         let (fields, now) = (self.fields(), self.now());
-        let todo = |when: Document| doc! { &fields.state: JobState::Todo.name(), &fields.run_at: when };
-        let due = todo(doc! { "$lte": now });
-        let oldest = self.jobs.find(&due, &doc! { &fields.run_at: 1 }, 1).await?;
-        // A document that is none of a job must not hide how full the queue is.
-        let oldest = oldest.first().and_then(|job| job.get_datetime(&fields.run_at).ok());
-        let age = |since: &DateTime| now.timestamp_millis().saturating_sub(since.timestamp_millis());
+        let due = requests::all_due(fields, now);
+        let age = |since: DateTime| now.timestamp_millis().saturating_sub(since.timestamp_millis());
+        let in_state = |state: JobState| doc! { &fields.state: state.name() };
         let depth = Depth {
             due: self.jobs.count(&due).await?,
-            scheduled: self.jobs.count(&todo(doc! { "$gt": now })).await?,
-            processing: self.jobs.count(&doc! { &fields.state: JobState::Processing.name() }).await?,
+            scheduled: self.jobs.count(&requests::scheduled(fields, now)).await?,
+            processing: self.jobs.count(&in_state(JobState::Processing)).await?,
             silent: self.jobs.count(&requests::silent(fields, self.ago(self.options.lease))).await?,
-            failed: self.jobs.count(&doc! { &fields.state: JobState::Failed.name() }).await?,
+            failed: self.jobs.count(&in_state(JobState::Failed)).await?,
+            canceled: self.jobs.count(&in_state(JobState::Canceled)).await?,
             foreign: self.jobs.count(&requests::foreign(fields)).await?,
-            oldest_due: oldest.map(|since| Duration::from_millis(u64::try_from(age(since)).unwrap_or(0))),
+            oldest_due: self
+                .oldest(due)
+                .await?
+                .map(|since| Duration::from_millis(u64::try_from(age(since)).unwrap_or(0))),
         };
         let namespace = self.jobs.namespace();
         for (state, jobs) in [
@@ -372,12 +383,26 @@ impl JobQueue {
             ("processing", depth.processing),
             ("silent", depth.silent),
             ("failed", depth.failed),
+            ("canceled", depth.canceled),
             ("foreign", depth.foreign),
         ] {
             metrics::level(Level::Jobs(state), namespace, jobs as f64);
         }
         metrics::age(Level::OldestDue, namespace, depth.oldest_due);
         Ok(depth)
+    }
+
+    /// For how long the first of jobs that are due has been: since its time, or since it was enqueued if it has none.
+    async fn oldest(&self, due: Document) -> Result<Option<DateTime>> {
+        let fields = self.fields();
+        let mut oldest = None;
+        for (field, has_time) in [(&fields.run_at, true), (&fields.ts, false)] {
+            let filter = doc! { "$and": [due.clone(), { &fields.run_at: { "$exists": has_time } }] };
+            let first = self.jobs.find(&filter, &doc! { field: 1 }, 1).await?;
+            let since = first.first().and_then(|job| job.get_datetime(field).ok()).copied();
+            oldest = [oldest, since].into_iter().flatten().min();
+        }
+        Ok(oldest)
     }
 
     /// Looks at the depth in the background, for the gauges of [`metrics`].

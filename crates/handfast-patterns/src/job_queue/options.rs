@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bson::oid::ObjectId;
-use bson::{Bson, DateTime, Document};
+use bson::{Bson, DateTime, Document, doc};
 use serde::Serialize;
 
 use super::Limits;
+use super::record::{count, millis};
 use crate::fields::field_names;
 use crate::runner::jittered;
 use crate::{Error, Result};
@@ -20,8 +20,14 @@ pub struct JobQueueOptions {
     pub attempts_max: u32,
     /// Times that a job's worker fell silent before it is given up: a job that kills whoever works on it.
     pub crashes_max: u32,
+    /// Times that a worker cannot read the details of a job before it is given up. Between them it waits as after failures, and so has time
+    /// until the workers are there that can.
+    pub unread_max: u32,
     /// How long a failed job waits.
     pub backoff: Backoff,
+    /// How long a handler may work before it is ended, which counts as a failure; none for as long as it likes. Types of jobs
+    /// ([`Worker::timeout`](super::Worker::timeout)) and jobs ([`NewJob::with_timeout`]) may have times of their own.
+    pub timeout: Option<Duration>,
     /// Jobs may have an order ([`NewJob::in_order`]); each claim then costs some more operations.
     pub ordered: bool,
     /// What all workers together may do.
@@ -36,7 +42,9 @@ impl Default for JobQueueOptions {
             lease: Duration::from_secs(60),
             attempts_max: 20,
             crashes_max: 5,
+            unread_max: 10,
             backoff: Backoff::default(),
+            timeout: Some(Duration::from_secs(3600)),
             ordered: false,
             limits: Limits::default(),
             fields: JobFields::default(),
@@ -44,8 +52,26 @@ impl Default for JobQueueOptions {
     }
 }
 
+impl JobQueueOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        if self.lease.is_zero() {
+            return Err(Error::invalid("a job queue needs a lease"));
+        }
+        if self.attempts_max == 0 || self.crashes_max == 0 || self.unread_max == 0 {
+            return Err(Error::invalid(
+                "a job needs at least one attempt, one crash and one reader to be given up for",
+            ));
+        }
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(Error::invalid("the time of handlers must be longer than nothing"));
+        }
+        self.backoff.check()?;
+        self.limits.check()
+    }
+}
+
 /// How long a failed job waits: twice as long after each failure.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// After the first failure.
     pub first: Duration,
@@ -67,6 +93,36 @@ impl Backoff {
         let doublings = failures.saturating_sub(1).min(31);
         let wait = self.first.saturating_mul(1 << doublings).min(self.longest);
         jittered(wait, self.jitter, random)
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if !(0.0..=1.0).contains(&self.jitter) {
+            return Err(Error::invalid(format!(
+                "the jitter of a backoff is a number from 0 to 1, not {}",
+                self.jitter
+            )));
+        }
+        Ok(())
+    }
+
+    fn to_document(self) -> Document {
+        doc! { "firstMillis": in_millis(self.first), "longestMillis": in_millis(self.longest), "jitter": self.jitter }
+    }
+
+    pub(super) fn from_bson(value: &Bson) -> Result<Self, Box<dyn std::error::Error>> {
+        let document = value.as_document().ok_or_else(|| format!("its backoff is {value}, not a document"))?;
+        let jitter = document.get("jitter").map_or(Some(0.0), |jitter| match jitter {
+            Bson::Double(jitter) => Some(*jitter),
+            Bson::Int32(jitter) => Some(f64::from(*jitter)),
+            _ => None,
+        });
+        let backoff = Backoff {
+            first: millis(document, "firstMillis")?,
+            longest: millis(document, "longestMillis")?,
+            jitter: jitter.ok_or("the jitter of its backoff is no number")?,
+        };
+        backoff.check()?;
+        Ok(backoff)
     }
 }
 
@@ -93,6 +149,14 @@ field_names! {
         attempts: "attempts",
         /// Times that its worker fell silent.
         crashes: "crashes",
+        /// Times that a worker could not read its details.
+        unread: "unread",
+        /// Failures before it is given up, if not those of the queue.
+        attempts_max: "attemptsMax",
+        /// How long it waits after a failure: `{firstMillis, longestMillis, jitter}`.
+        backoff: "backoff",
+        /// How long its handler may work.
+        timeout: "timeoutMillis",
         /// How often it was claimed: the number of the claim, by which documents know who comes too late.
         claims: "claims",
         /// Larger goes first.
@@ -101,6 +165,8 @@ field_names! {
         run_at: "runAt",
         /// Why it failed last.
         error: "error",
+        /// Why it failed, the last times: `[{ts, error}, ..]`.
+        errors: "errors",
         /// What its handler returned.
         result: "result",
         /// How far its handler says it is.
@@ -132,11 +198,15 @@ impl JobFields {
 /// A job to be enqueued.
 #[derive(Clone, Debug)]
 pub struct NewJob {
-    pub(super) id: Option<ObjectId>,
+    pub(super) id: Option<Bson>,
     pub(super) kind: String,
     pub(super) details: Document,
     pub(super) priority: i32,
     pub(super) run_at: Option<DateTime>,
+    pub(super) delay: Option<Duration>,
+    pub(super) attempts_max: Option<u32>,
+    pub(super) backoff: Option<Backoff>,
+    pub(super) timeout: Option<Duration>,
     pub(super) unique: Option<Unique>,
     pub(super) order: Option<String>,
 }
@@ -156,14 +226,25 @@ impl NewJob {
     pub fn new(kind: impl Into<String>, details: &impl Serialize) -> Result<Self> {
         let details = bson::serialize_to_document(details)
             .map_err(|error| Error::invalid(format!("the details cannot be written as a document: {error}")))?;
-        let (id, run_at, unique, order) = (None, None, None, None);
-        Ok(NewJob { id, kind: kind.into(), details, priority: 0, run_at, unique, order })
+        Ok(NewJob {
+            id: None,
+            kind: kind.into(),
+            details,
+            priority: 0,
+            run_at: None,
+            delay: None,
+            attempts_max: None,
+            backoff: None,
+            timeout: None,
+            unique: None,
+            order: None,
+        })
     }
 
-    /// With an id of the caller's: to enqueue it again does nothing.
+    /// With an id of the caller's, a text for example: to enqueue it again does nothing.
     #[must_use]
-    pub fn with_id(self, id: ObjectId) -> Self {
-        NewJob { id: Some(id), ..self }
+    pub fn with_id(self, id: impl Into<Bson>) -> Self {
+        NewJob { id: Some(id.into()), ..self }
     }
 
     /// Larger goes first; 0 is the usual one.
@@ -175,7 +256,31 @@ impl NewJob {
     /// Not before this time.
     #[must_use]
     pub fn at(self, run_at: DateTime) -> Self {
-        NewJob { run_at: Some(run_at), ..self }
+        NewJob { run_at: Some(run_at), delay: None, ..self }
+    }
+
+    /// Not before so long after it is enqueued.
+    #[must_use]
+    pub fn after(self, delay: Duration) -> Self {
+        NewJob { run_at: None, delay: Some(delay), ..self }
+    }
+
+    /// Given up after so many failures, at least 1, whatever the queue says.
+    #[must_use]
+    pub fn with_attempts(self, attempts_max: u32) -> Self {
+        NewJob { attempts_max: Some(attempts_max), ..self }
+    }
+
+    /// Waits so long after a failure, whatever the queue says.
+    #[must_use]
+    pub fn with_backoff(self, backoff: Backoff) -> Self {
+        NewJob { backoff: Some(backoff), ..self }
+    }
+
+    /// Its handler is ended after so long, at least a millisecond, whatever the queue and the worker say.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        NewJob { timeout: Some(timeout), ..self }
     }
 
     /// Not if an undone job has this key.
@@ -204,9 +309,43 @@ impl NewJob {
         NewJob { order: Some(key.into()), ..self }
     }
 
+    /// That its settings make sense.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.attempts_max == Some(0) {
+            return Err(Error::invalid("a job needs at least one attempt"));
+        }
+        if self.timeout.is_some_and(|timeout| timeout.as_millis() == 0) {
+            return Err(Error::invalid("the time of a job's handler must be at least a millisecond"));
+        }
+        if matches!(self.id, Some(Bson::Array(_) | Bson::RegularExpression(_) | Bson::Undefined)) {
+            return Err(Error::invalid("the id of a job is of a type that no `_id` may have"));
+        }
+        self.backoff.map_or(Ok(()), |backoff| backoff.check())
+    }
+
+    /// Its attempts, backoff and time, as they are written down.
+    pub(super) fn own_limits(&self) -> [Option<Bson>; 3] {
+        [
+            self.attempts_max.map(|attempts| Bson::Int64(attempts.into())),
+            self.backoff.map(|backoff| Bson::Document(backoff.to_document())),
+            self.timeout.map(|timeout| Bson::Int64(in_millis(timeout))),
+        ]
+    }
+
+    pub(super) fn set_own_limits(&mut self, written: [Option<&Bson>; 3]) -> Result<(), Box<dyn std::error::Error>> {
+        let [attempts_max, backoff, timeout] = written;
+        let one = |value: &Bson| doc! { "": value.clone() };
+        self.attempts_max = attempts_max.map(|value| count(&one(value), "")).transpose()?;
+        self.backoff = backoff.map(Backoff::from_bson).transpose()?;
+        self.timeout = timeout.map(|value| millis(&one(value), "")).transpose()?;
+        Ok(())
+    }
+
     /// The document of the job.
-    pub(super) fn to_document(&self, fields: &JobFields, id: ObjectId, now: DateTime) -> Document {
-        let mut job = bson::doc! {
+    pub(super) fn to_document(&self, fields: &JobFields, id: &Bson, now: DateTime) -> Document {
+        let delayed = |delay| DateTime::from_millis(now.timestamp_millis().saturating_add(in_millis(delay)));
+        let run_at = self.run_at.or_else(|| self.delay.map(delayed)).unwrap_or(now);
+        let mut job = doc! {
             "_id": id,
             &fields.ts: now,
             &fields.state: super::JobState::Todo.name(),
@@ -216,8 +355,10 @@ impl NewJob {
             &fields.attempts: 0,
             &fields.crashes: 0,
             &fields.priority: self.priority,
-            &fields.run_at: self.run_at.unwrap_or(now),
+            &fields.run_at: run_at,
         };
+        let own = [&fields.attempts_max, &fields.backoff, &fields.timeout].into_iter().zip(self.own_limits());
+        job.extend(own.filter_map(|(field, value)| Some((field.clone(), value?))));
         match &self.unique {
             Some(Unique::UntilDone(key)) => {
                 job.insert(&fields.unique, key);
@@ -236,4 +377,8 @@ impl NewJob {
         }
         job
     }
+}
+
+fn in_millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

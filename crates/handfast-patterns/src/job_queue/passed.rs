@@ -7,8 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use bson::oid::ObjectId;
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 
 use super::{Job, JobFields};
 
@@ -20,7 +19,7 @@ const KEYS_MAX: usize = 256;
 pub(super) struct Passed {
     keys: BTreeSet<String>,
     /// First jobs of these keys, which are claimed at their own place.
-    firsts: BTreeSet<ObjectId>,
+    firsts: Vec<Bson>,
     /// Candidates that the filter still lets through.
     skip: u64,
 }
@@ -31,8 +30,7 @@ impl Passed {
         let mut filter = due.clone();
         if !self.keys.is_empty() {
             let keys: Vec<_> = self.keys.iter().collect();
-            let firsts: Vec<_> = self.firsts.iter().copied().collect();
-            filter.insert("$or", [doc! { &fields.order: { "$nin": keys } }, doc! { "_id": { "$in": firsts } }]);
+            filter.insert("$or", [doc! { &fields.order: { "$nin": keys } }, doc! { "_id": { "$in": &self.firsts } }]);
         }
         (filter, self.skip)
     }
@@ -42,8 +40,8 @@ impl Passed {
     }
 
     /// No job of this one's key can be claimed, but perhaps the first of it.
-    pub(super) fn add(&mut self, job: &Job, first: Option<ObjectId>) {
-        self.firsts.remove(&job.id);
+    pub(super) fn add(&mut self, job: &Job, first: Option<Bson>) {
+        self.firsts.retain(|id| *id != job.id);
         match &job.order {
             Some(key) if self.keys.len() < KEYS_MAX || self.keys.contains(key) => {
                 self.keys.insert(key.clone());

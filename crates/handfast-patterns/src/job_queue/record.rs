@@ -1,10 +1,12 @@
 //! The document of a job.
 
+use std::time::Duration;
+
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document};
 use serde::de::DeserializeOwned;
 
-use super::{JobFields, JobState, requests};
+use super::{Backoff, JobFields, JobState};
 use crate::Result;
 use crate::exactly_once::Fence;
 use crate::steps::Steps;
@@ -13,8 +15,8 @@ use crate::value::integer;
 /// A job as its document says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its `_id`.
-    pub id: ObjectId,
+    /// Its `_id`, of any type.
+    pub id: Bson,
     /// When it was enqueued.
     pub ts: DateTime,
     /// Where it is.
@@ -29,6 +31,14 @@ pub struct Job {
     pub attempts: u32,
     /// Times that its worker fell silent.
     pub crashes: u32,
+    /// Times that a worker could not read its details.
+    pub unread: u32,
+    /// Failures before it is given up, if not those of the queue.
+    pub attempts_max: Option<u32>,
+    /// How long it waits after a failure, if not as long as the others of the queue.
+    pub backoff: Option<Backoff>,
+    /// How long its handler may work, if it has a time of its own.
+    pub timeout: Option<Duration>,
     /// How often it was claimed, at least: each claim has a greater number than the one before.
     pub claims: i64,
     /// Larger goes first.
@@ -37,6 +47,8 @@ pub struct Job {
     pub run_at: DateTime,
     /// Why it failed last.
     pub error: Option<String>,
+    /// Why it failed, the last times.
+    pub errors: Vec<PastError>,
     /// What its handler returned.
     pub result: Option<Bson>,
     /// How far its handler says it is.
@@ -47,6 +59,15 @@ pub struct Job {
     pub cancel: bool,
     /// Its place in an order.
     pub order: Option<String>,
+}
+
+/// Why a job was not done at some time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastError {
+    /// When, by the clock of who wrote it.
+    pub ts: DateTime,
+    /// Why.
+    pub error: String,
 }
 
 /// Who has a job.
@@ -73,12 +94,7 @@ impl Job {
     ///
     /// [`ExactlyOnce::apply_fenced`]: crate::ExactlyOnce::apply_fenced
     pub fn fence(&self) -> Fence {
-        Fence { work: self.id, number: self.claims }
-    }
-
-    /// Whether it was given up because somebody wanted it canceled.
-    pub(super) fn is_canceled(&self) -> bool {
-        self.state == JobState::Failed && self.error.as_deref() == Some(requests::CANCELED)
+        Fence { work: self.id.clone(), number: self.claims }
     }
 
     /// The claim that it is held by.
@@ -99,19 +115,30 @@ impl Job {
                 }),
                 Some(other) => return Err(format!("{} is {other}, not a document", fields.worker).into()),
             };
+            let ts = *document.get_datetime(&fields.ts)?;
             Ok(Job {
-                id: id(document)?,
-                ts: *document.get_datetime(&fields.ts)?,
+                id: document.get("_id").cloned().ok_or("it has no `_id`")?,
+                ts,
                 state: document.get_str(&fields.state)?.parse()?,
                 kind: document.get_str(&fields.kind)?.to_owned(),
                 details: document.get_document(&fields.details)?.clone(),
                 worker,
                 attempts: count(document, &fields.attempts)?,
                 crashes: count(document, &fields.crashes)?,
+                unread: count(document, &fields.unread)?,
+                attempts_max: document
+                    .get(&fields.attempts_max)
+                    .map(|_| count(document, &fields.attempts_max))
+                    .transpose()?,
+                backoff: document.get(&fields.backoff).map(Backoff::from_bson).transpose()?,
+                timeout: document.get(&fields.timeout).map(|_| millis(document, &fields.timeout)).transpose()?,
                 claims: integer(document, &fields.claims)?,
                 priority: i32::try_from(integer(document, &fields.priority)?)?,
-                run_at: *document.get_datetime(&fields.run_at)?,
+                run_at: document
+                    .get(&fields.run_at)
+                    .map_or(Ok(ts), |_| document.get_datetime(&fields.run_at).copied())?,
                 error: text(&fields.error),
+                errors: past_errors(document, fields),
                 result: optional(&fields.result),
                 progress: optional(&fields.progress),
                 finished_at: document.get_datetime(&fields.finished_at).ok().copied(),
@@ -123,20 +150,22 @@ impl Job {
     }
 }
 
-/// Jobs that others wrote have other ids.
-fn id(document: &Document) -> Result<ObjectId, Box<dyn std::error::Error>> {
-    let what = match document.get("_id") {
-        Some(Bson::ObjectId(id)) => return Ok(*id),
-        Some(Bson::String(_)) => "a text",
-        Some(Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) | Bson::Decimal128(_)) => "a number",
-        Some(Bson::Document(_)) => "a document",
-        Some(_) => "of another type",
-        None => "missing",
+/// What is none of them is left out: they are for people.
+fn past_errors(document: &Document, fields: &JobFields) -> Vec<PastError> {
+    let read = |entry: &Bson| {
+        let entry = entry.as_document()?;
+        let (ts, error) = (entry.get_datetime(&fields.ts).ok()?, entry.get_str(&fields.error).ok()?);
+        Some(PastError { ts: *ts, error: error.to_owned() })
     };
-    Err(format!("its `_id` is {what}, not an ObjectId").into())
+    document.get_array(&fields.errors).map(|entries| entries.iter().filter_map(read).collect()).unwrap_or_default()
 }
 
-/// A failed job that cannot be read, an error that names the document.
-fn count(document: &Document, field: &str) -> Result<u32, Box<dyn std::error::Error>> {
+/// A length of time, written as milliseconds.
+pub(super) fn millis(document: &Document, field: &str) -> Result<Duration, Box<dyn std::error::Error>> {
+    Ok(Duration::from_millis(u64::try_from(integer(document, field)?)?))
+}
+
+/// A count of a job; an error if it is none, or negative.
+pub(super) fn count(document: &Document, field: &str) -> Result<u32, Box<dyn std::error::Error>> {
     Ok(u32::try_from(integer(document, field)?)?)
 }

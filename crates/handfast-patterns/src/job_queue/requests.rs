@@ -6,20 +6,64 @@ use bson::{Bson, DateTime, Document, doc};
 use super::{Job, JobEvent, JobFields, JobState};
 use crate::metrics::Event;
 
-/// What the error of a canceled job is.
-pub(super) const CANCELED: &str = "canceled";
+/// Errors that a job remembers: the last ones.
+const ERRORS_MAX: i32 = 10;
 
 pub(super) type Request = (Document, Document);
 
 /// Jobs that are due and for one of these handlers. What somebody else has put there, and nobody could read, is not claimed.
 pub(super) fn due(fields: &JobFields, kinds: &[String], now: DateTime) -> Document {
-    let mut due = doc! {
-        &fields.state: JobState::Todo.name(),
-        &fields.run_at: { "$lte": now },
-        &fields.kind: { "$in": kinds },
-    };
+    let mut due = waiting(fields, not_after(now));
+    due.insert(&fields.kind, doc! { "$in": kinds });
     due.extend(shape(fields));
     due
+}
+
+/// Jobs that are due, for whatever handler.
+pub(super) fn all_due(fields: &JobFields, now: DateTime) -> Document {
+    let mut due = waiting(fields, not_after(now));
+    due.extend(claimable(fields));
+    due
+}
+
+/// Jobs whose time has not come.
+pub(super) fn scheduled(fields: &JobFields, now: DateTime) -> Document {
+    let mut scheduled = waiting(fields, doc! { "$gt": now });
+    scheduled.extend(claimable(fields));
+    scheduled
+}
+
+fn waiting(fields: &JobFields, run_at: Document) -> Document {
+    doc! { &fields.state: JobState::Todo.name(), &fields.run_at: run_at }
+}
+
+/// A job without a time is due from the beginning.
+fn not_after(now: DateTime) -> Document {
+    doc! { "$not": { "$gt": now } }
+}
+
+/// Jobs that somebody else has enqueued without a priority. Null, not "is not there": that is a bound of an index.
+pub(super) fn without_priority(fields: &JobFields) -> Document {
+    let mut without = doc! { &fields.state: JobState::Todo.name(), &fields.priority: Bson::Null };
+    without.extend(claimable(fields));
+    without
+}
+
+/// Writes down what such a job has by default, if it is as it was seen.
+pub(super) fn complete_fields(fields: &JobFields, seen: &Job, has_time: bool) -> Request {
+    let is_there = |there: bool| doc! { "$exists": there };
+    let filter = doc! {
+        "_id": seen.id.clone(),
+        &fields.state: JobState::Todo.name(),
+        &fields.priority: is_there(false),
+        &fields.run_at: is_there(has_time),
+    };
+    let mut set = doc! { &fields.priority: seen.priority, &fields.undone: 1 };
+    // A time that is there may be a later one by now.
+    if !has_time {
+        set.insert(&fields.run_at, seen.run_at);
+    }
+    (filter, doc! { "$set": set })
 }
 
 /// Documents that wait as if they were jobs, and are none.
@@ -37,7 +81,7 @@ pub(super) fn undone_in(fields: &JobFields, order: &str) -> Document {
 /// What some handler may get at some time.
 fn claimable(fields: &JobFields) -> Document {
     let mut claimable = shape(fields);
-    claimable.extend(doc! { &fields.run_at: { "$type": "date" }, &fields.kind: { "$type": "string" } });
+    claimable.insert(&fields.kind, doc! { "$type": "string" });
     claimable
 }
 
@@ -47,11 +91,11 @@ fn shape(fields: &JobFields) -> Document {
     // An array is of the types of its elements, too.
     let array = |field: &String| doc! { field: { "$type": "array" } };
     doc! {
-        "_id": { "$type": "objectId" },
         &fields.ts: { "$type": "date" },
         &fields.details: { "$type": "object" },
         "$nor": [
             is_not(&fields.worker, "object"), array(&fields.worker), is_not(&fields.claims, "number"), array(&fields.claims),
+            is_not(&fields.run_at, "date"), array(&fields.run_at), is_not(&fields.errors, "array"),
         ],
     }
 }
@@ -95,7 +139,7 @@ pub(super) fn claim(
 
 /// The job, while this claim holds. Every write of a worker has this filter: not the state alone, not the worker's name,
 /// not a number of attempts, as all of these may be the same for another claim.
-pub(super) fn held(fields: &JobFields, id: ObjectId, claim: ObjectId) -> Document {
+pub(super) fn held(fields: &JobFields, id: &Bson, claim: ObjectId) -> Document {
     doc! {
         "_id": id,
         &fields.state: JobState::Processing.name(),
@@ -104,7 +148,7 @@ pub(super) fn held(fields: &JobFields, id: ObjectId, claim: ObjectId) -> Documen
 }
 
 /// The job, while this claim holds and if somebody wants it canceled; or if nobody does.
-pub(super) fn held_and_wanted(fields: &JobFields, id: ObjectId, claim: ObjectId, canceled: bool) -> Document {
+pub(super) fn held_and_wanted(fields: &JobFields, id: &Bson, claim: ObjectId, canceled: bool) -> Document {
     let mut filter = held(fields, id, claim);
     filter.insert(&fields.cancel, wanted(canceled));
     filter
@@ -131,6 +175,8 @@ pub(super) enum Leave {
     Completed { result: Option<Bson> },
     /// Failed, to be tried again then.
     Failed { error: String, run_at: DateTime },
+    /// This worker cannot read its details; another one perhaps can, from then on.
+    Unread { error: String, run_at: DateTime },
     /// Put off, which is no failure.
     Snoozed { run_at: DateTime },
     /// Given back at once.
@@ -141,26 +187,36 @@ pub(super) enum Leave {
     GivenUp { error: String },
     /// Its worker fell silent once too often.
     Poison { error: String },
+    /// So many workers could not read its details that none can.
+    Unreadable { error: String },
+    /// Somebody does not want it done.
+    Canceled,
 }
 
 impl Leave {
-    /// The end of a job that somebody wants canceled.
-    pub(super) fn canceled() -> Self {
-        Leave::GivenUp { error: CANCELED.to_owned() }
-    }
-
-    /// Whether the job is to be done again. One that is to be canceled must not leave so.
-    pub(super) fn returns(&self) -> bool {
-        self.event() == JobEvent::Returned
-    }
-
-    fn event(&self) -> JobEvent {
+    pub(super) fn event(&self) -> JobEvent {
         match self {
             Leave::Completed { .. } => JobEvent::Completed,
-            Leave::Failed { .. } | Leave::Snoozed { .. } | Leave::Released | Leave::Crashed { .. } => {
-                JobEvent::Returned
-            }
-            Leave::GivenUp { .. } | Leave::Poison { .. } => JobEvent::GivenUp,
+            Leave::Failed { .. }
+            | Leave::Unread { .. }
+            | Leave::Snoozed { .. }
+            | Leave::Released
+            | Leave::Crashed { .. } => JobEvent::Returned,
+            Leave::GivenUp { .. } | Leave::Poison { .. } | Leave::Unreadable { .. } => JobEvent::GivenUp,
+            Leave::Canceled => JobEvent::Canceled,
+        }
+    }
+
+    /// Why it was not done.
+    fn error(&self) -> Option<&str> {
+        match self {
+            Leave::Failed { error, .. }
+            | Leave::Unread { error, .. }
+            | Leave::Crashed { error }
+            | Leave::GivenUp { error }
+            | Leave::Poison { error }
+            | Leave::Unreadable { error } => Some(error),
+            Leave::Completed { .. } | Leave::Snoozed { .. } | Leave::Released | Leave::Canceled => None,
         }
     }
 
@@ -169,20 +225,27 @@ impl Leave {
         match self {
             Leave::Completed { .. } => Event::JobCompleted,
             Leave::Failed { .. } => Event::JobFailed,
+            Leave::Unread { .. } => Event::JobUnread,
             Leave::Snoozed { .. } => Event::JobSnoozed,
             Leave::Released => Event::JobReleased,
             Leave::Crashed { .. } => Event::JobCrashed,
-            Leave::GivenUp { .. } | Leave::Poison { .. } => Event::JobDead,
+            Leave::GivenUp { .. } | Leave::Poison { .. } | Leave::Unreadable { .. } => Event::JobDead,
+            Leave::Canceled => Event::JobCanceled,
         }
     }
 }
 
 /// What is written when a job leaves; none if it cannot leave this state so.
-pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave) -> Option<Document> {
+pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave, now: DateTime) -> Option<Document> {
     let next = from.after(leave.event())?;
     let (mut set, mut count) = (doc! { &fields.state: next.name() }, doc! {});
     let mut unset = doc! { &fields.running: "", &fields.slot: "" };
     let mut update = doc! {};
+    if let Some(error) = leave.error() {
+        set.insert(&fields.error, error);
+        let last = doc! { "$each": [{ &fields.ts: now, &fields.error: error }], "$slice": -ERRORS_MAX };
+        update.insert("$push", doc! { &fields.errors: last });
+    }
     match leave {
         Leave::Completed { result } => {
             if let Some(result) = result {
@@ -190,27 +253,32 @@ pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave) -> Option
             }
             unset.insert(&fields.error, "");
         }
-        Leave::Failed { error, run_at } => {
-            set.extend(doc! { &fields.error: error, &fields.run_at: *run_at });
+        Leave::Failed { run_at, .. } => {
+            set.insert(&fields.run_at, *run_at);
             count.insert(&fields.attempts, 1);
+        }
+        Leave::Unread { run_at, .. } => {
+            set.insert(&fields.run_at, *run_at);
+            count.insert(&fields.unread, 1);
         }
         Leave::Snoozed { run_at } => {
             set.insert(&fields.run_at, *run_at);
         }
-        Leave::Released => {}
-        Leave::GivenUp { error } => {
-            set.insert(&fields.error, error);
+        Leave::Released | Leave::Canceled => {}
+        Leave::GivenUp { .. } => {
             count.insert(&fields.attempts, 1);
         }
-        Leave::Crashed { error } | Leave::Poison { error } => {
-            set.insert(&fields.error, error);
+        Leave::Unreadable { .. } => {
+            count.insert(&fields.unread, 1);
+        }
+        Leave::Crashed { .. } | Leave::Poison { .. } => {
             count.insert(&fields.crashes, 1);
             // Its worker will not find its claim any more.
             unset.insert(fields.of_worker(&fields.claim), "");
         }
     }
     match next {
-        JobState::Done | JobState::Failed => {
+        JobState::Done | JobState::Failed | JobState::Canceled => {
             unset.extend(doc! { &fields.undone: "", &fields.cancel: "" });
             update.insert("$currentDate", doc! { &fields.finished_at: true });
             // Another job may have the key from now on; it comes back when the job is ordered again.
@@ -230,12 +298,13 @@ pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave) -> Option
 pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Request> {
     let next = seen.state.after(JobEvent::OrderedAgain)?;
     let finished_at = seen.finished_at.map_or(Bson::Null, Bson::DateTime);
-    let filter = doc! { "_id": seen.id, &fields.state: seen.state.name(), &fields.finished_at: finished_at };
+    let filter = doc! { "_id": seen.id.clone(), &fields.state: seen.state.name(), &fields.finished_at: finished_at };
     let set = doc! {
         &fields.state: next.name(),
         &fields.undone: 1,
         &fields.attempts: 0,
         &fields.crashes: 0,
+        &fields.unread: 0,
         &fields.run_at: now,
     };
     let update = doc! {
@@ -246,12 +315,12 @@ pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Req
     Some((filter, update))
 }
 
-/// Jobs whose workers have been silent since then. What has another id was never claimed from here: it is somebody else's.
+/// Jobs whose workers have been silent since then. What is no job, and was never claimed from here, is somebody else's.
 pub(super) fn silent(fields: &JobFields, since: DateTime) -> Document {
     doc! {
         &fields.state: JobState::Processing.name(),
         fields.of_worker(&fields.ts): { "$lt": since },
-        "_id": { "$type": "objectId" },
+        "$or": [{ fields.of_worker(&fields.claim): { "$type": "objectId" } }, claimable(fields)],
     }
 }
 
@@ -259,7 +328,7 @@ pub(super) fn silent(fields: &JobFields, since: DateTime) -> Document {
 pub(super) fn still_silent(fields: &JobFields, seen: &Job) -> Option<Document> {
     let worker = seen.worker.as_ref()?;
     let mut filter = doc! {
-        "_id": seen.id,
+        "_id": seen.id.clone(),
         &fields.state: JobState::Processing.name(),
         fields.of_worker(&fields.ts): worker.ts,
         &fields.cancel: wanted(seen.cancel),

@@ -106,6 +106,12 @@ field_names! {
         details: "details",
         /// Larger goes first.
         priority: "priority",
+        /// Failures before a job is given up, if not those of the queue.
+        attempts_max: "attemptsMax",
+        /// How long a job waits after a failure.
+        backoff: "backoff",
+        /// How long a job's handler may work.
+        timeout: "timeoutMillis",
         /// The next occurrence.
         next: "next",
     }
@@ -146,6 +152,7 @@ impl Schedules {
     pub async fn set(&self, schedule: &Schedule) -> Result<()> {
         let calendar = Calendar::new(&schedule.cron, &schedule.zone)?;
         let Schedule { name, cron, zone, missed, job } = schedule;
+        job.check()?;
         let fields = &*self.fields;
         let mut set = doc! {
             &fields.cron: cron,
@@ -155,14 +162,29 @@ impl Schedules {
             &fields.details: job.details.clone(),
             &fields.priority: job.priority,
         };
+        let mut unset = Document::new();
+        let own = job.own_limits();
+        for (field, value) in [&fields.attempts_max, &fields.backoff, &fields.timeout].into_iter().zip(own) {
+            match value {
+                Some(value) => set.insert(field, value),
+                None => unset.insert(field, ""),
+            };
+        }
+        let change = |set: Document| {
+            let mut change = doc! { "$set": set };
+            if !unset.is_empty() {
+                change.insert("$unset", unset.clone());
+            }
+            change
+        };
         let same_times = doc! { "_id": name, &fields.cron: cron, &fields.zone: zone };
-        if self.schedules.update_one(&same_times, &doc! { "$set": set.clone() }).await? {
+        if self.schedules.update_one(&same_times, &change(set.clone())).await? {
             return Ok(());
         }
         let change = match calendar.after(self.queue.now()) {
             Some(next) => {
                 set.insert(&fields.next, next);
-                doc! { "$set": set }
+                change(set)
             }
             None => return Err(Error::invalid(format!("{cron} has no occurrence from now on"))),
         };
@@ -227,7 +249,9 @@ impl Schedules {
 
         for at in &due.occurrences {
             let details = schedule.get_document(&fields.details).map_err(|_| damaged(&fields.details))?;
-            let job = NewJob::new(text(&fields.kind)?, details)?;
+            let mut job = NewJob::new(text(&fields.kind)?, details)?;
+            let own = [&fields.attempts_max, &fields.backoff, &fields.timeout].map(|field| schedule.get(field));
+            job.set_own_limits(own).map_err(|error| self.schedules.damaged(schedule, error))?;
             let priority = schedule.get_i32(&fields.priority).unwrap_or(0);
             let key = format!("{name}@{}", at.timestamp_millis());
             self.queue.enqueue(job.with_priority(priority).at(*at).unique_for_ever(key)).await?;

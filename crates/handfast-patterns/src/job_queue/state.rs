@@ -12,6 +12,7 @@ use std::str::FromStr;
 ///            │  ^                               │
 ///        given up └── ordered again ── FAILED <─┴── given up
 ///            └────────────────────────────^
+/// canceled: from TODO or PROCESSING to CANCELED, for good
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobState {
@@ -21,8 +22,10 @@ pub enum JobState {
     Processing,
     /// Finished well.
     Done,
-    /// Given up: failed for good, failed or crashed too often, or canceled. The dead letters.
+    /// Given up: failed for good, or failed or crashed too often. The dead letters.
     Failed,
+    /// Somebody did not want it done any more. No retry changes that.
+    Canceled,
 }
 
 /// What happened to a job.
@@ -34,15 +37,18 @@ pub enum JobEvent {
     Completed,
     /// It is to be done again: it failed, was snoozed, was given back, or its worker was silent for too long.
     Returned,
-    /// It is not to be done any more.
+    /// It failed for good.
     GivenUp,
+    /// Somebody does not want it done.
+    Canceled,
     /// Somebody wants it done after all.
     OrderedAgain,
 }
 
 impl JobState {
     /// Every state.
-    pub const ALL: [JobState; 4] = [JobState::Todo, JobState::Processing, JobState::Done, JobState::Failed];
+    pub const ALL: [JobState; 5] =
+        [JobState::Todo, JobState::Processing, JobState::Done, JobState::Failed, JobState::Canceled];
 
     /// The state after the event; none if it cannot happen in this one.
     pub fn after(self, event: JobEvent) -> Option<JobState> {
@@ -53,7 +59,8 @@ impl JobState {
                 Some(JobState::Todo)
             }
             (JobState::Todo | JobState::Processing, JobEvent::GivenUp) => Some(JobState::Failed),
-            (JobState::Todo | JobState::Processing | JobState::Done | JobState::Failed, _) => None,
+            (JobState::Todo | JobState::Processing, JobEvent::Canceled) => Some(JobState::Canceled),
+            (JobState::Todo | JobState::Processing | JobState::Done | JobState::Failed | JobState::Canceled, _) => None,
         }
     }
 
@@ -64,6 +71,7 @@ impl JobState {
             JobState::Processing => "PROCESSING",
             JobState::Done => "DONE",
             JobState::Failed => "FAILED",
+            JobState::Canceled => "CANCELED",
         }
     }
 }
@@ -76,7 +84,7 @@ impl fmt::Display for JobState {
 
 /// The text names no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("states of jobs are TODO, PROCESSING, DONE and FAILED")]
+#[error("states of jobs are TODO, PROCESSING, DONE, FAILED and CANCELED")]
 pub struct NoJobState;
 
 impl FromStr for JobState {

@@ -11,7 +11,8 @@ use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
 impl JobQueue {
     /// Returns jobs (at most `batch`) whose workers have been silent for longer than the lease, or gives them up if that has
-    /// happened too often. It may run anywhere, at any time.
+    /// happened too often. Jobs that somebody has put into the queue without a priority get the usual one, and so their place among the
+    /// others. It may run anywhere, at any time.
     ///
     /// # Errors
     /// Those of the store while it looks for them. What fails for a single job is logged and counted.
@@ -32,7 +33,23 @@ impl JobQueue {
                 }
             }
         }
+        self.complete_fields(batch).await?;
+        if round.done > 0 {
+            self.wake();
+        }
         Ok(round)
+    }
+
+    /// A claim takes jobs without a priority after those that have one: without this they would wait for as long as there are others.
+    async fn complete_fields(&self, batch: u32) -> Result<()> {
+        let fields = self.fields();
+        for document in self.jobs.find(&requests::without_priority(fields), &doc! {}, batch).await? {
+            // What cannot be read is set aside by who claims it.
+            let Ok(seen) = self.read(&document) else { continue };
+            let (filter, update) = requests::complete_fields(fields, &seen, document.contains_key(&fields.run_at));
+            self.jobs.update_one(&filter, &update).await?;
+        }
+        Ok(())
     }
 
     async fn reclaim_one(&self, document: &Document) -> Result<bool> {
@@ -47,27 +64,27 @@ impl JobQueue {
         let name = seen.worker.as_ref().map_or("", |worker| worker.name.as_str());
         let error = format!("its worker {name} fell silent");
         let leave = if seen.cancel {
-            Leave::canceled()
+            Leave::Canceled
         } else if seen.crashes.saturating_add(1) >= self.options.crashes_max {
             tracing::warn!("a job is given up: it has silenced too many workers");
             Leave::Poison { error }
         } else {
             Leave::Crashed { error }
         };
-        let Some(update) = requests::leave(self.fields(), JobState::Processing, &leave) else { return Ok(false) };
+        let Some(update) = self.leaving(JobState::Processing, &leave) else { return Ok(false) };
         let reclaimed = self.jobs.update_one(&filter, &update).await?;
         self.count(leave.counted(), u64::from(reclaimed));
         Ok(reclaimed)
     }
 
-    /// Removes jobs (at most `batch`) that were done, or given up, at least so long ago, which must be longer than any
+    /// Removes jobs (at most `batch`) that were done, or given up or canceled, at least so long ago, which must be longer than any
     /// request can be under way: a copy of its `enqueue` would put the job into the queue again.
     ///
     /// # Errors
     /// Those of the store; what was removed before stays removed.
     pub async fn purge(&self, done: Duration, failed: Duration, batch: u32) -> Result<Round> {
         let (fields, mut round) = (self.fields(), Round::default());
-        for (state, age) in [(JobState::Done, done), (JobState::Failed, failed)] {
+        for (state, age) in [(JobState::Done, done), (JobState::Failed, failed), (JobState::Canceled, failed)] {
             let old = doc! { &fields.finished_at: { "$lt": self.ago(age) }, &fields.state: state.name() };
             let found = self.jobs.find(&old, &doc! { &fields.finished_at: 1 }, batch).await?;
             round.more |= found.len() as u64 >= u64::from(batch);

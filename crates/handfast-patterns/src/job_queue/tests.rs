@@ -4,8 +4,14 @@ use super::{Backoff, JobEvent, JobState};
 
 #[test]
 fn the_table_of_states() {
-    let events =
-        [JobEvent::Claimed, JobEvent::Completed, JobEvent::Returned, JobEvent::GivenUp, JobEvent::OrderedAgain];
+    let events = [
+        JobEvent::Claimed,
+        JobEvent::Completed,
+        JobEvent::Returned,
+        JobEvent::GivenUp,
+        JobEvent::Canceled,
+        JobEvent::OrderedAgain,
+    ];
     let mut arrows = Vec::new();
     for state in JobState::ALL {
         for event in events {
@@ -15,9 +21,11 @@ fn the_table_of_states() {
     let expected = [
         "TODO -Claimed-> PROCESSING",
         "TODO -GivenUp-> FAILED",
+        "TODO -Canceled-> CANCELED",
         "PROCESSING -Completed-> DONE",
         "PROCESSING -Returned-> TODO",
         "PROCESSING -GivenUp-> FAILED",
+        "PROCESSING -Canceled-> CANCELED",
         "FAILED -OrderedAgain-> TODO",
     ];
     assert_eq!(arrows, expected);

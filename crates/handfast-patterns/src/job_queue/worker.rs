@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::Instrument;
 
-use super::{Held, Job, JobContext, JobQueue, requests};
+use super::{Held, Job, JobContext, JobQueue};
 use crate::metrics::{self, Span};
 use crate::runner::jittered;
 use crate::{CancellationToken, Error, Result};
@@ -22,6 +22,8 @@ use crate::{CancellationToken, Error, Result};
 const RENEWALS_PER_LEASE: u32 = 3;
 /// By how much the pause between two looks at an empty queue may be shorter or longer.
 const POLL_JITTER: f64 = 0.2;
+/// How long a handler whose time is over has to be dropped: one that blocks its thread cannot be.
+const DROP_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a handler did not finish its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub enum JobError {
     Retry(String),
     /// It will never succeed.
     GiveUp(String),
+    /// This worker cannot read the job's details, and perhaps one of another version can: [`JobQueue::cannot_read`].
+    CannotRead(String),
     /// Not now; this is no failure.
     Snooze(Duration),
 }
@@ -57,7 +61,7 @@ pub struct WorkerOptions {
     pub concurrency: usize,
     /// How fast jobs are begun.
     pub rate: Option<RateLimit>,
-    /// Between two looks at an empty queue.
+    /// Between two looks at an empty queue. Jobs that are enqueued by this process, through this queue or a clone of it, are seen at once.
     pub poll: Duration,
     /// How long handlers may go on when the worker stops. Then their jobs are given back, without counting as attempts.
     pub grace: Duration,
@@ -122,6 +126,7 @@ pub struct Worker {
     name: String,
     options: WorkerOptions,
     handlers: HashMap<String, Handler>,
+    timeouts: HashMap<String, Duration>,
     kinds: Vec<String>,
     counters: Arc<Counters>,
 }
@@ -143,6 +148,7 @@ impl Worker {
             name: name.into(),
             options: WorkerOptions::default(),
             handlers: HashMap::new(),
+            timeouts: HashMap::new(),
             kinds: Vec::new(),
             counters: Arc::default(),
         }
@@ -170,8 +176,7 @@ impl Worker {
         let run = move |context: JobContext| -> BoxFuture<_> {
             let started = context.job().details::<T>().map(|details| handler(context, details));
             Box::pin(async move {
-                // Details that cannot be read now cannot be read later.
-                let unreadable = |error| JobError::GiveUp(format!("its details cannot be read: {error}"));
+                let unreadable = |error| JobError::CannotRead(format!("its details cannot be read: {error}"));
                 let result = started.map_err(unreadable)?.await?;
                 let unwritable = |error| JobError::GiveUp(format!("its result cannot be written: {error}"));
                 bson::serialize_to_bson(&result)
@@ -183,6 +188,14 @@ impl Worker {
         self.handlers.insert(kind.clone(), Arc::new(run));
         self.kinds.retain(|known| *known != kind);
         self.kinds.push(kind);
+        self
+    }
+
+    /// Ends handlers of a type of jobs after so long, whatever the queue says; a job may have a time of its own. A handler is ended at its
+    /// next `await`: what blocks belongs into `tokio::task::spawn_blocking`.
+    #[must_use]
+    pub fn timeout(mut self, kind: impl Into<String>, timeout: Duration) -> Self {
+        self.timeouts.insert(kind.into(), timeout);
         self
     }
 
@@ -229,6 +242,9 @@ impl Worker {
                 "a worker needs room for a job, a pause between two looks, and a rate of at least 1",
             ));
         }
+        if self.timeouts.values().any(Duration::is_zero) {
+            return Err(Error::invalid("the time of handlers must be longer than nothing"));
+        }
         if self.kinds.is_empty() {
             return Err(Error::invalid("a worker needs a handler"));
         }
@@ -240,9 +256,12 @@ impl Worker {
 
     async fn run(self, cancel: CancellationToken) {
         let (mut running, mut begun) = (JoinSet::new(), VecDeque::new());
+        let mut wake = self.queue.shared.wake.subscribe();
         // What handlers see is not yet the end: they have their grace.
         let dropped = CancellationToken::new();
         while !cancel.is_cancelled() {
+            // Before the claim, so that what is enqueued after it is not overlooked.
+            wake.mark_unchanged();
             let free = running.len() < self.options.concurrency && self.may_begin(&mut begun);
             let claimed = if free { self.claim().await } else { None };
             if let Some(job) = claimed {
@@ -256,6 +275,7 @@ impl Worker {
                 () = cancel.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
                 Some(_) = running.join_next() => {}
+                Ok(()) = wake.changed(), if free => {}
             }
         }
         let all_ended = async { while running.join_next().await.is_some() {} };
@@ -293,7 +313,7 @@ impl Worker {
     }
 
     async fn work_and_count(&self, job: Job, stop: &CancellationToken, dropped: &CancellationToken) {
-        let id = job.id;
+        let id = job.id.clone();
         let span = tracing::info_span!("job", %id, kind = job.kind, attempt = job.attempts);
         let counter = match self.work_until(job, stop, dropped).instrument(span.clone()).await {
             Ok(Ended::Completed) => &self.counters.completed,
@@ -338,11 +358,18 @@ impl Worker {
             held = self.keep(&job) => {
                 task.shutdown().await;
                 return match held {
-                    Held::CancelWanted => self.queue.give_up(&job, requests::CANCELED).await.map(|_| Ended::Lost),
+                    Held::CancelWanted => self.queue.release(&job).await.map(|_| Ended::Lost),
                     Held::Yes | Held::Lost => Ok(Ended::Lost),
                 };
             }
             () = dropped.cancelled() => None,
+            limit = self.time_of(&job) => {
+                // A job whose handler cannot be dropped is fenced like one that was lost.
+                let _still_runs = tokio::time::timeout(DROP_WAIT, task.shutdown()).await;
+                let error = format!("its handler took longer than {limit:?}");
+                let held = self.queue.fail(&job, &error).await?;
+                return Ok(if held == Held::Yes { Ended::Failed } else { Ended::Lost });
+            }
         };
         let held_or = |held: Held, ended: Ended| if held == Held::Yes { ended } else { Ended::Lost };
         match ended {
@@ -355,9 +382,20 @@ impl Worker {
             Some(Ok(Err(JobError::GiveUp(error)))) => {
                 Ok(held_or(self.queue.give_up(&job, &error).await?, Ended::Failed))
             }
+            Some(Ok(Err(JobError::CannotRead(error)))) => {
+                Ok(held_or(self.queue.cannot_read(&job, &error).await?, Ended::Failed))
+            }
             Some(Ok(Err(JobError::Snooze(wait)))) => Ok(held_or(self.queue.snooze(&job, wait).await?, Ended::Snoozed)),
             Some(Err(panicked)) => Ok(held_or(self.queue.fail(&job, &panicked.to_string()).await?, Ended::Failed)),
         }
+    }
+
+    /// Waits until the time of a job's handler is over, and says how long that was.
+    async fn time_of(&self, job: &Job) -> Duration {
+        let timeout = job.timeout.or_else(|| self.timeouts.get(&job.kind).copied()).or(self.queue.options.timeout);
+        let Some(timeout) = timeout else { return std::future::pending().await };
+        tokio::time::sleep(timeout).await;
+        timeout
     }
 
     /// Renews the lease until the job is lost, or somebody wants it canceled.

@@ -95,6 +95,9 @@ async fn jobs() -> Result<()> {
     let last = queue.claim("w", &kinds).await?.ok_or_else(|| Error::invalid("one more is due"))?;
     let _ = queue.release(&last).await?;
     let last = queue.claim("w", &kinds).await?.ok_or_else(|| Error::invalid("it is due again"))?;
+    let _ = queue.cannot_read(&last, "of another version").await?;
+    world.clock.advance(Duration::from_secs(8));
+    let last = queue.claim("w", &kinds).await?.ok_or_else(|| Error::invalid("it is due again"))?;
     world.clock.advance(lease + Duration::from_secs(1));
     assert_eq!(queue.reclaim(10).await?.done, 1);
     let _ = queue.complete(&last, None).await?;
@@ -122,19 +125,29 @@ fn of_jobs() {
         &[
             ("enqueued", 8),
             ("duplicate", 2),
-            ("claimed", 9),
+            ("claimed", 10),
             ("completed", 3),
             ("failed", 1),
             ("snoozed", 1),
             ("released", 1),
             ("crashed", 1),
-            ("dead", 2),
+            ("unread", 1),
+            ("dead", 1),
+            ("canceled", 1),
             ("lost", 1),
         ],
     );
-    assert_numbers(&recorded, "handfast_job_queue_wait_seconds", "collection=test.jobs", &[("", 9)]);
+    assert_numbers(&recorded, "handfast_job_queue_wait_seconds", "collection=test.jobs", &[("", 10)]);
     assert_numbers(&recorded, "handfast_job_queue_run_seconds", "collection=test.jobs", &[("", 2)]);
-    let states = [("due", 1), ("scheduled", 1), ("processing", 1), ("silent", 0), ("failed", 2), ("foreign", 1)];
+    let states = [
+        ("due", 1),
+        ("scheduled", 1),
+        ("processing", 1),
+        ("silent", 0),
+        ("failed", 1),
+        ("canceled", 1),
+        ("foreign", 1),
+    ];
     assert_numbers(&recorded, "handfast_job_queue_jobs", "collection=test.jobs,state=", &states);
     assert_numbers(&recorded, "handfast_job_queue_oldest_due_seconds", "collection=test.jobs", &[("", 3)]);
 }

@@ -216,12 +216,16 @@ async fn of_the_job_queue() {
             let _ = queue.complete(&claimed, None).await.unwrap();
             let claimed = queue.claim_many("w", &kinds, 1).await.unwrap();
             let _ = queue.give_up(&claimed[0], "never").await.unwrap();
-            assert!(queue.retry(claimed[0].id).await.unwrap() && queue.cancel(claimed[0].id).await.unwrap());
+            assert!(queue.retry(&claimed[0].id).await.unwrap() && queue.cancel(&claimed[0].id).await.unwrap());
             queue.claim("w", &kinds).await.unwrap().unwrap();
+            let ts = world.sources.clock.now();
+            let as_in_the_seed = doc! { "_id": options.limits.concurrency.map_or(i32::from(options.ordered), |_| 2), "ts": ts, "state": "TODO", "type": "count", "details": {} };
+            let as_in_the_seed = RawDocumentBuf::try_from(&as_in_the_seed).unwrap();
+            world.store.insert_one(&world.place("jobs"), as_in_the_seed).await.unwrap();
             world.clock.advance(HOUR);
             queue.reclaim(10).await.unwrap();
             queue.depth().await.unwrap();
-            for state in [JobState::Todo, JobState::Processing, JobState::Failed] {
+            for state in [JobState::Todo, JobState::Processing, JobState::Failed, JobState::Canceled] {
                 queue.list(state, 5).await.unwrap();
             }
             queue.purge(HOUR, HOUR, 10).await.unwrap();

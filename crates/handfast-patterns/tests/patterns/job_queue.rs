@@ -5,7 +5,13 @@ mod foreign;
 mod guarded;
 mod killed;
 mod limited;
+mod options;
 mod ordered;
+mod pages;
+mod paused;
+mod seed;
+mod timeout;
+mod unread;
 mod workers;
 
 use std::sync::Arc;
@@ -60,8 +66,8 @@ async fn claim(queue: &JobQueue) -> Job {
 
 fn new_id(enqueued: Enqueued) -> ObjectId {
     match enqueued {
-        Enqueued::New(id) => id,
-        Enqueued::Duplicate => panic!("a duplicate"),
+        Enqueued::New(Bson::ObjectId(id)) => id,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -152,12 +158,12 @@ async fn who_lost_the_lease_cannot_renew_complete_fail_snooze_or_release() {
 #[tokio::test]
 async fn a_claim_whose_answer_is_lost_is_found_again() {
     let world = World::in_memory();
-    // Operation 0 creates the indexes, 1 claims.
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(1, Fault::LoseReply)));
+    // Operation 0 creates the indexes, 1 and 2 look whether the queue is paused, 3 claims.
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(3, Fault::LoseReply)));
     let queue = open(&world).await;
     let (first, _second) = (queue.enqueue(numbered(1)).await.unwrap(), queue.enqueue(numbered(2)).await.unwrap());
     let job = claim(&open(&world.on(lossy)).await).await;
-    assert_eq!(Enqueued::New(job.id), first);
+    assert_eq!(Enqueued::New(job.id.clone()), first);
     let depth = queue.depth().await.unwrap();
     assert_eq!((depth.due, depth.processing), (1, 1));
     assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Yes);
@@ -247,7 +253,11 @@ async fn a_key_is_unique_until_its_job_is_over_or_within_a_window() {
     let queue = open(&world).await;
     let first = new_id(queue.enqueue(friends().unique("ann-bob")).await.unwrap());
     assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate);
-    assert_eq!(queue.enqueue(friends().unique("ann-bob").with_id(first)).await.unwrap(), Enqueued::New(first), "again");
+    assert_eq!(
+        queue.enqueue(friends().unique("ann-bob").with_id(first)).await.unwrap(),
+        Enqueued::New(first.into()),
+        "again"
+    );
     let job = claim(&queue).await;
     assert_eq!(queue.enqueue(friends().unique("ann-bob")).await.unwrap(), Enqueued::Duplicate, "it is being done");
     assert_eq!(queue.give_up(&job, "no").await.unwrap(), Held::Yes);
@@ -338,7 +348,8 @@ async fn jobs_can_be_canceled_before_and_while_they_are_done() {
     let queue = open(&world).await;
     let id = new_id(queue.enqueue(friends()).await.unwrap());
     assert!(queue.cancel(id).await.unwrap());
-    assert_eq!(queue.show(id).await.unwrap().unwrap().error.as_deref(), Some("canceled"));
+    let canceled = queue.show(id).await.unwrap().unwrap();
+    assert_eq!((canceled.state, canceled.attempts), (JobState::Canceled, 0), "nobody has tried it");
     let id = new_id(queue.enqueue(friends()).await.unwrap());
     let job = claim(&queue).await;
     assert!(queue.cancel(id).await.unwrap());
@@ -346,7 +357,7 @@ async fn jobs_can_be_canceled_before_and_while_they_are_done() {
     // Its worker dies before it hears of it.
     world.clock.advance(2 * MINUTE);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
-    assert_eq!(queue.show(id).await.unwrap().unwrap().state, JobState::Failed);
+    assert_eq!(queue.show(id).await.unwrap().unwrap().state, JobState::Canceled);
     assert!(!queue.cancel(ObjectId::from_bytes([1; 12])).await.unwrap());
 }
 
@@ -396,6 +407,8 @@ async fn what_makes_no_sense_is_refused() {
         JobQueueOptions { lease: Duration::ZERO, ..defaults() },
         JobQueueOptions { attempts_max: 0, ..defaults() },
         JobQueueOptions { crashes_max: 0, ..defaults() },
+        JobQueueOptions { unread_max: 0, ..defaults() },
+        JobQueueOptions { timeout: Some(Duration::ZERO), ..defaults() },
         JobQueueOptions { backoff: Backoff { jitter: 2.0, ..Backoff::default() }, ..defaults() },
     ] {
         assert!(matches!(open_with(&world, options).await, Err(Error::Invalid { .. })));
@@ -411,6 +424,8 @@ async fn operations_per_job() {
     let world = World::in_memory();
     let counting = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::none()));
     let queue = open(&world.on(counting.clone())).await;
+    // Whether it is paused is looked up once a second.
+    assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None);
     let before = counting.operations();
     queue.enqueue(friends()).await.unwrap();
     let job = claim(&queue).await;

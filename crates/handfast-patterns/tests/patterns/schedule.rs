@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bson::{Bson, DateTime, Document, doc, rawdoc};
 use handfast_patterns::job_queue::{
-    Held, JobFields, JobQueue, JobQueueOptions, JobState, Limits, Missed, NewJob, Schedule, ScheduleFields, Schedules,
+    Backoff, Held, JobFields, JobQueue, JobQueueOptions, JobState, Limits, Missed, NewJob, Schedule, ScheduleFields,
+    Schedules,
 };
 use handfast_patterns::{CancellationToken, Error, FieldNames, Result, RunnerOptions};
 use handfast_store::{Clock, Find, StoreExt};
@@ -252,7 +253,7 @@ async fn every_field_of_jobs_and_schedules_can_have_another_name() {
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
     let again = queue.claim("w", &kinds).await.unwrap().unwrap();
     assert_eq!(queue.give_up(&again, "never").await.unwrap(), Held::Yes);
-    assert!(queue.retry(again.id).await.unwrap());
+    assert!(queue.retry(&again.id).await.unwrap());
     for collection in ["jobs", "schedules"] {
         let found = world.store.find_all(Find::new(world.place(collection), rawdoc! {})).await.unwrap();
         assert!(!found.is_empty());
@@ -264,4 +265,21 @@ async fn every_field_of_jobs_and_schedules_can_have_another_name() {
         }
     }
     assert_eq!(queue.depth().await.unwrap().due, 1);
+}
+
+#[tokio::test]
+async fn recurring_jobs_have_the_attempts_waits_and_time_of_their_schedule_while_it_says_so() {
+    let world = World::in_memory();
+    let (queue, schedules) = open(&world).await.unwrap();
+    let backoff = Backoff { first: HOUR, longest: DAY, jitter: 0.5 };
+    let usual = schedule("0 9 * * *", "UTC", Missed::All);
+    let own =
+        Schedule { job: usual.job.clone().with_attempts(3).with_backoff(backoff).with_timeout(HOUR), ..usual.clone() };
+    for (schedule, expected) in [(own, (Some(3), Some(backoff), Some(HOUR))), (usual, (None, None, None))] {
+        schedules.set(&schedule).await.unwrap();
+        world.clock.advance(DAY);
+        assert_eq!(schedules.tick(10).await.unwrap().done, 1);
+        let job = queue.claim("w", &["report".to_owned()]).await.unwrap().unwrap();
+        assert_eq!((job.attempts_max, job.backoff, job.timeout), expected);
+    }
 }

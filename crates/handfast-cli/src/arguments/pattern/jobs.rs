@@ -1,6 +1,5 @@
 //! `handfast jobs`.
 
-use bson::oid::ObjectId;
 use handfast_patterns::job_queue::{JobQueueOptions, JobState};
 
 use super::*;
@@ -17,13 +16,23 @@ pub(crate) enum JobsArguments {
     /// List jobs, the oldest of each state first
     #[command(after_help = "Examples:\n  \
         handfast jobs list --data /srv/handfast --database shop\n  \
-        handfast jobs list --data /srv/handfast --database shop --state done --limit 100 --json")]
+        handfast jobs list --data /srv/handfast --database shop --state failed --type mail\n  \
+        handfast jobs list --data /srv/handfast --database shop --state done --limit 100 --after 65a1b2c3d4e5f60718293a4b --json")]
     List {
         #[command(flatten)]
         queue: Box<JobsFlags>,
         /// Jobs in this state; may be given several times [default: failed, processing and todo]
         #[arg(long = "state", value_name = "STATE")]
         states: Vec<JobStateName>,
+        /// Jobs of this type alone
+        #[arg(long = "type", value_name = "TYPE")]
+        kind: Option<String>,
+        /// Jobs alone that were enqueued so long ago
+        #[arg(long, value_name = "AGE")]
+        older_than: Option<Span>,
+        /// The next page: jobs behind the one of this id, which was the last of the page before; with one --state
+        #[arg(long, value_name = "ID", requires = "states")]
+        after: Option<Id>,
         #[command(flatten)]
         limit: LimitFlags,
     },
@@ -35,8 +44,7 @@ pub(crate) enum JobsArguments {
         #[command(flatten)]
         queue: Box<JobsFlags>,
         /// Its _id
-        #[arg(value_parser = parse_job_id)]
-        id: ObjectId,
+        id: Id,
     },
     /// Let failed jobs be done after all, with all their attempts again
     #[command(after_help = "Examples:\n  \
@@ -66,8 +74,24 @@ pub(crate) enum JobsArguments {
         #[command(flatten)]
         queue: Box<JobsFlags>,
         /// Their _ids
-        #[arg(value_name = "ID", required = true, value_parser = parse_job_id)]
-        ids: Vec<ObjectId>,
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<Id>,
+    },
+    /// Let no worker of any process claim a job until `resume`
+    #[command(after_help = "Workers see it within a second. They go on with the jobs that they have.\n\n\
+        Example:\n  handfast jobs pause --why 'the mail server is moved' --data /srv/handfast --database shop")]
+    Pause {
+        #[command(flatten)]
+        queue: Box<JobsFlags>,
+        /// For who looks at the queue
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        why: String,
+    },
+    /// Let jobs of a paused queue be claimed again
+    #[command(after_help = "Example:\n  handfast jobs resume --data /srv/handfast --database shop")]
+    Resume {
+        #[command(flatten)]
+        queue: Box<JobsFlags>,
     },
     /// Return jobs whose workers are silent for longer than the lease
     #[command(
@@ -94,7 +118,7 @@ pub(crate) enum JobsArguments {
         /// Those that were done so long ago
         #[arg(long, value_name = "AGE")]
         done: Span,
-        /// Those that were given up so long ago
+        /// Those that were given up, or canceled, so long ago
         #[arg(long, value_name = "AGE")]
         failed: Span,
     },
@@ -117,15 +141,15 @@ pub(crate) struct JobsFlags {
 #[derive(Args, Debug)]
 pub(crate) struct FailedFlags {
     /// Their _ids
-    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all", value_parser = parse_job_id)]
-    pub(crate) ids: Vec<ObjectId>,
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) ids: Vec<Id>,
     /// All that failed, the oldest first
     #[arg(long)]
     pub(crate) all: bool,
     /// With --all: those of this type alone
     #[arg(long = "type", value_name = "TYPE", requires = "all")]
     pub(crate) kind: Option<String>,
-    /// With --all: look at so many at most
+    /// With --all: so many of them at most
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) limit: u32,
 }
@@ -141,6 +165,8 @@ pub(crate) enum JobStateName {
     Done,
     /// Given up: the dead letters
     Failed,
+    /// Somebody did not want it done
+    Canceled,
 }
 
 impl From<JobStateName> for JobState {
@@ -150,6 +176,7 @@ impl From<JobStateName> for JobState {
             JobStateName::Processing => JobState::Processing,
             JobStateName::Done => JobState::Done,
             JobStateName::Failed => JobState::Failed,
+            JobStateName::Canceled => JobState::Canceled,
         }
     }
 }
@@ -164,12 +191,10 @@ impl JobsArguments {
             | JobsArguments::Retry { queue, .. }
             | JobsArguments::Discard { queue, .. }
             | JobsArguments::Cancel { queue, .. }
+            | JobsArguments::Pause { queue, .. }
+            | JobsArguments::Resume { queue }
             | JobsArguments::Recover { queue, .. }
             | JobsArguments::Purge { queue, .. } => queue,
         }
     }
-}
-
-fn parse_job_id(text: &str) -> Result<ObjectId, String> {
-    ObjectId::parse_str(text).map_err(|_| format!("the id of a job is 24 hexadecimal digits, not '{text}'"))
 }

@@ -19,26 +19,26 @@ async fn slow_at(world: &World, operation: u64) -> (JobQueue, Arc<Faulty<dyn Doc
     (open(&world.on(slow.clone())).await, slow)
 }
 
-async fn assert_canceled(queue: &JobQueue, id: ObjectId) {
+async fn assert_canceled(queue: &JobQueue, id: impl Into<Bson>) {
     let job = queue.show(id).await.unwrap().unwrap();
-    assert_eq!((job.state, job.error.as_deref(), job.cancel), (JobState::Failed, Some("canceled"), false));
+    assert_eq!((job.state, job.cancel), (JobState::Canceled, false));
 }
 
 #[tokio::test]
 async fn a_worker_that_lets_go_of_a_job_does_not_undo_its_cancellation() {
     for way in ["fail", "snooze", "release"] {
         let (world, queue, job) = claimed().await;
-        assert!(queue.cancel(job.id).await.unwrap());
+        assert!(queue.cancel(&job.id).await.unwrap());
         let held = match way {
             "fail" => queue.fail(&job, "not yet").await,
             "snooze" => queue.snooze(&job, MINUTE).await,
             _ => queue.release(&job).await,
         };
         assert_eq!(held.unwrap(), Held::CancelWanted, "{way}");
-        assert_canceled(&queue, job.id).await;
+        assert_canceled(&queue, &job.id).await;
         world.clock.advance(HOUR);
         assert_eq!(queue.claim("w", &kinds()).await.unwrap(), None, "{way}");
-        assert_eq!(queue.give_up(&job, "canceled").await.unwrap(), Held::Yes, "as after a renewal: {way}");
+        assert_eq!(queue.give_up(&job, "canceled").await.unwrap(), Held::CancelWanted, "as after a renewal: {way}");
     }
 }
 
@@ -46,11 +46,11 @@ async fn a_worker_that_lets_go_of_a_job_does_not_undo_its_cancellation() {
 #[tokio::test]
 async fn a_worker_hears_of_the_cancellation_when_the_answer_is_lost() {
     let (world, queue, job) = claimed().await;
-    assert!(queue.cancel(job.id).await.unwrap());
+    assert!(queue.cancel(&job.id).await.unwrap());
     // Operation 0 creates the indexes, 1 would release a job that nobody wants canceled, 2 cancels it.
     let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(2, Fault::LoseReply)));
     assert_eq!(open(&world.on(lossy)).await.release(&job).await.unwrap(), Held::CancelWanted);
-    assert_canceled(&queue, job.id).await;
+    assert_canceled(&queue, &job.id).await;
 }
 
 #[tokio::test]
@@ -81,11 +81,11 @@ async fn a_reclaimer_does_not_undo_a_cancellation() {
     while slow.frozen() == 0 {
         tokio::task::yield_now().await;
     }
-    assert!(queue.cancel(job.id).await.unwrap());
+    assert!(queue.cancel(&job.id).await.unwrap());
     slow.release();
     assert_eq!(reclaim.await.unwrap().unwrap().done, 0);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
-    assert_canceled(&queue, job.id).await;
+    assert_canceled(&queue, &job.id).await;
 }
 
 /// It is with its worker when `cancel` looks among those that wait, and waits when it looks among those of workers.
@@ -94,12 +94,41 @@ async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
     let (world, queue, job) = claimed().await;
     // Operation 0 creates the indexes, 1 cancels a job that waits, 2 one that a worker has.
     let (canceler, slow) = slow_at(&world, 2).await;
-    let cancel = tokio::spawn(async move { canceler.cancel(job.id).await });
+    let id = job.id.clone();
+    let cancel = tokio::spawn(async move { canceler.cancel(id).await });
     while slow.frozen() == 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(queue.release(&job).await.unwrap(), Held::Yes);
     slow.release();
     assert!(cancel.await.unwrap().unwrap());
-    assert_canceled(&queue, job.id).await;
+    assert_canceled(&queue, &job.id).await;
+}
+
+/// Whichever way it was canceled: while it waited, by its worker, by the reclaimer.
+#[tokio::test]
+async fn a_canceled_job_is_no_dead_letter_and_no_retry_revives_it() {
+    for way in ["waiting", "fail", "give_up", "reclaim"] {
+        let world = World::in_memory();
+        let queue = open(&world).await;
+        let id = new_id(queue.enqueue(friends()).await.unwrap());
+        let job = if way == "waiting" { None } else { Some(claim(&queue).await) };
+        assert!(queue.cancel(id).await.unwrap(), "{way}");
+        match (way, &job) {
+            ("fail", Some(job)) => assert_eq!(queue.fail(job, "no luck").await.unwrap(), Held::CancelWanted),
+            ("give_up", Some(job)) => assert_eq!(queue.give_up(job, "never").await.unwrap(), Held::CancelWanted),
+            _ => {
+                world.clock.advance(2 * MINUTE);
+                queue.reclaim(10).await.unwrap();
+            }
+        }
+        assert_eq!(stored(&world, id).await.get_str("state").unwrap(), "CANCELED", "{way}");
+        assert!(!queue.retry(id).await.unwrap(), "{way}");
+        assert!(!queue.discard(id).await.unwrap(), "{way}");
+        let depth = queue.depth().await.unwrap();
+        assert_eq!((depth.due, depth.failed), (0, 0), "{way}");
+        if let Some(job) = job {
+            assert_eq!(queue.complete(&job, None).await.unwrap(), Held::Lost, "{way}");
+        }
+    }
 }

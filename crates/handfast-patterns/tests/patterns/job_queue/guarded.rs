@@ -28,7 +28,7 @@ async fn claimed_twice(queue: &JobQueue, world: &World) -> (Job, Job) {
     world.clock.advance(2 * MINUTE);
     assert_eq!(queue.reclaim(10).await.unwrap().done, 1);
     let next = claim(queue).await;
-    assert_eq!((slow.id, slow.claims, next.claims), (next.id, 1, 2));
+    assert_eq!((&slow.id, slow.claims, next.claims), (&next.id, 1, 2));
     (slow, next)
 }
 

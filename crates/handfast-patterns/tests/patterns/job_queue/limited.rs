@@ -16,6 +16,7 @@ async fn many_jobs_cost_few_operations() {
     let before = counting.operations();
     let enqueued = queue.enqueue_all((0..400).map(numbered)).await.unwrap();
     assert_eq!((enqueued.len(), counting.operations() - before), (400, 1));
+    assert!(queue.claim_many("w", &["other".to_owned()], 1).await.unwrap().is_empty());
     let before = counting.operations();
     let jobs = queue.claim_many("w", &kinds(), 300).await.unwrap();
     // Each find and its page, and the update.
@@ -44,7 +45,7 @@ async fn several_are_enqueued_as_one_by_one() {
     let enqueued = queue.enqueue_all(jobs()).await.unwrap();
     let new = |place: usize| matches!(enqueued[place], Enqueued::New(_));
     assert_eq!([0, 1, 2, 3, 4].map(new), [false, true, false, true, true]);
-    assert_eq!(enqueued[3], Enqueued::New(known));
+    assert_eq!(enqueued[3], Enqueued::New(known.into()));
     assert_eq!(queue.depth().await.unwrap().due, 3);
     let refused = queue.enqueue_all([numbered(5), numbered(6).in_order("a")]).await;
     assert!(matches!(refused, Err(Error::Invalid { .. })) && queue.depth().await.unwrap().due == 3);
@@ -58,7 +59,7 @@ async fn of_those_who_claim_several_at_once_each_has_its_own() {
     queue.enqueue(numbered(100).with_priority(1)).await.unwrap();
     let lossy = Arc::new(Faulty::new(
         Arc::clone(&world.store),
-        Faults::seeded(3, 200, [Fault::LoseReply, Fault::LoseRequest]).writes_only(),
+        Faults::seeded(3, 400, [Fault::LoseReply, Fault::LoseRequest]).writes_only(),
     ));
     let lossy = loop {
         if let Ok(queue) = open_with(&world.on(lossy.clone()), JobQueueOptions::default()).await {

@@ -1,0 +1,154 @@
+//! Jobs listed a page at a time, and counted by state.
+//!
+//! A list is in the order of age, and of ids among those of one age. A page begins behind the last document of the page before, and not at a
+//! number: what has left the list meanwhile moves nothing. Ids and ages may be of several types, which a comparison keeps apart and the order
+//! does not: what is behind a value is what is greater among those of its type, and what is of a type that comes later.
+
+use bson::{Bson, DateTime, Document, doc};
+
+use super::{Job, JobFields, JobQueue, JobState};
+use crate::{Error, Result};
+
+/// Types of values in their order, from those after null.
+const TYPES: [&str; 10] =
+    ["number", "string", "object", "array", "binData", "objectId", "bool", "date", "timestamp", "regex"];
+/// States that are told apart when jobs are counted; a queue has five.
+const STATES_MAX: u32 = 100;
+
+/// Which jobs are listed.
+#[derive(Clone, Debug)]
+pub struct JobFilter {
+    /// Those in this state.
+    pub state: JobState,
+    /// Those of this type alone.
+    pub kind: Option<String>,
+    /// Those alone that were enqueued before.
+    pub before: Option<DateTime>,
+}
+
+impl JobFilter {
+    /// All jobs in a state.
+    pub fn in_state(state: JobState) -> Self {
+        JobFilter { state, kind: None, before: None }
+    }
+
+    fn to_document(&self, fields: &JobFields) -> Document {
+        let mut filter = doc! { &fields.state: self.state.name() };
+        if let Some(kind) = &self.kind {
+            filter.insert(&fields.kind, kind);
+        }
+        if let Some(before) = self.before {
+            filter.insert(&fields.ts, doc! { "$lt": before });
+        }
+        filter
+    }
+}
+
+/// A place in a list: behind a document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListPosition {
+    ts: Bson,
+    id: Bson,
+}
+
+/// A part of a list.
+#[derive(Debug)]
+pub struct JobPage {
+    /// The jobs; in place of a document that is none of a job, an error that names it.
+    pub jobs: Vec<Result<Job>>,
+    /// Where the next page begins; none at the end.
+    pub next: Option<ListPosition>,
+}
+
+/// How many documents are in a state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateCount {
+    /// As it is in the documents: the name of a [`JobState`], or what somebody else has written; null where there is none.
+    pub state: Bson,
+    /// How many.
+    pub count: u64,
+}
+
+impl JobQueue {
+    /// Jobs in a state, the oldest first.
+    ///
+    /// # Errors
+    /// Those of the store; a document that is none of a job.
+    pub async fn list(&self, state: JobState, limit: u32) -> Result<Vec<Job>> {
+        self.page(&JobFilter::in_state(state), None, limit).await?.jobs.into_iter().collect()
+    }
+
+    /// At most `limit` jobs, the oldest first, from a place in the list on.
+    ///
+    /// # Errors
+    /// Those of the store; no limit.
+    pub async fn page(&self, filter: &JobFilter, after: Option<&ListPosition>, limit: u32) -> Result<JobPage> {
+        if limit == 0 {
+            return Err(Error::invalid("a page needs a limit of at least 1"));
+        }
+        let fields = self.fields();
+        let mut parts = vec![filter.to_document(fields)];
+        if let Some(ListPosition { ts, id }) = after {
+            let mut behind = vec![doc! { &fields.ts: ts, "$or": greater("_id", id) }];
+            behind.extend(greater(&fields.ts, ts));
+            parts.push(doc! { "$or": behind });
+        }
+        let order = doc! { &fields.ts: 1, "_id": 1 };
+        let found = self.jobs.find(&doc! { "$and": parts }, &order, limit.saturating_add(1)).await?;
+        let shown = &found[..found.len().min(limit as usize)];
+        let next = if found.len() > shown.len() { shown.last().map(|last| self.position(last)) } else { None };
+        Ok(JobPage { jobs: shown.iter().map(|job| self.read(job)).collect(), next })
+    }
+
+    /// The place behind a job, in whatever list it is; none if there is no job of this id.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn position_of(&self, id: impl Into<Bson>) -> Result<Option<ListPosition>> {
+        Ok(self.jobs.find_one(&doc! { "_id": id.into() }).await?.map(|job| self.position(&job)))
+    }
+
+    fn position(&self, document: &Document) -> ListPosition {
+        let value = |field: &str| document.get(field).cloned().unwrap_or(Bson::Null);
+        ListPosition { ts: value(&self.fields().ts), id: value("_id") }
+    }
+
+    /// How many documents are in each state, also in states that no job has, the most frequent first. It reads all documents, those
+    /// of jobs that are over too: [`JobQueue::depth`] is for who asks often.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn count_by_state(&self) -> Result<Vec<StateCount>> {
+        let pipeline = [
+            doc! { "$group": { "_id": format!("${}", self.fields().state), "count": { "$sum": 1_i64 } } },
+            doc! { "$sort": { "count": -1, "_id": 1 } },
+            doc! { "$limit": STATES_MAX },
+        ];
+        let counted = self.jobs.aggregate(&pipeline).await?;
+        let read = |group: &Document| {
+            let count = crate::value::integer(group, "count")?;
+            let state = group.get("_id").cloned().unwrap_or(Bson::Null);
+            Ok(StateCount { state, count: u64::try_from(count).unwrap_or(0) })
+        };
+        counted.iter().map(read).collect()
+    }
+}
+
+/// What comes after a value in the order of all values.
+fn greater(field: &str, value: &Bson) -> Vec<Document> {
+    let later = match value {
+        Bson::Null | Bson::Undefined => 0,
+        Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) | Bson::Decimal128(_) => 1,
+        Bson::String(_) | Bson::Symbol(_) => 2,
+        Bson::Document(_) => 3,
+        Bson::Array(_) => 4,
+        Bson::Binary(_) => 5,
+        Bson::ObjectId(_) => 6,
+        Bson::Boolean(_) => 7,
+        Bson::DateTime(_) => 8,
+        Bson::Timestamp(_) => 9,
+        _ => 10,
+    };
+    let later = TYPES[later..].iter().map(|kind| doc! { field: { "$type": *kind } });
+    std::iter::once(doc! { field: { "$gt": value } }).chain(later).collect()
+}

@@ -1,0 +1,63 @@
+//! Handlers that hang: their leases are renewed, and their time ends all the same.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_hangs_is_ended_and_counts_as_a_failure() {
+    let world = World::in_memory();
+    let queue = open(&world).await;
+    let id = new_id(queue.enqueue(numbered(1)).await.unwrap());
+    let worker = Worker::new(queue.clone(), "w").handle("count", |_, _: Document| async {
+        std::future::pending::<()>().await;
+        Ok::<_, JobError>(())
+    });
+    let ended = tokio::time::timeout(24 * HOUR, worker.drain()).await.expect("its lease is renewed for ever").unwrap();
+    assert_eq!(ended, Drained { failed: 1, ..Drained::default() });
+    let job = queue.show(id).await.unwrap().unwrap();
+    assert_eq!((job.state, job.attempts, job.crashes), (JobState::Todo, 1, 0));
+    assert!(job.error.unwrap().contains("took longer than"));
+}
+
+/// Of a queue, a type and a job: the nearest one counts.
+#[tokio::test(start_paused = true)]
+async fn a_job_a_type_and_a_queue_have_their_times() {
+    let world = World::in_memory();
+    let options = JobQueueOptions { timeout: Some(Duration::from_secs(30)), ..JobQueueOptions::default() };
+    let queue = open_with(&world, options).await.unwrap();
+    let hangs = |_, _: Document| async {
+        std::future::pending::<()>().await;
+        Ok::<_, JobError>(())
+    };
+    let worker = Worker::new(queue.clone(), "w").handle("count", hangs).handle("quick", hangs);
+    let worker = worker.timeout("quick", Duration::from_secs(20));
+    let quick = || NewJob::new("quick", &doc! {}).unwrap();
+    for (job, seconds) in [(numbered(1), 30), (quick(), 20), (quick().with_timeout(Duration::from_secs(10)), 10)] {
+        let id = new_id(queue.enqueue(job).await.unwrap());
+        let begun = tokio::time::Instant::now();
+        assert_eq!(worker.drain().await.unwrap().failed, 1);
+        assert_eq!(begun.elapsed().as_secs(), seconds);
+        assert!(queue.cancel(id).await.unwrap());
+    }
+}
+
+/// It was lost while it hung: the end of its time is not written over somebody else's work.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_handlers_time_is_fenced() {
+    let world = World::in_memory();
+    let options = JobQueueOptions { timeout: Some(Duration::from_secs(10)), ..JobQueueOptions::default() };
+    let queue = open_with(&world, options).await.unwrap();
+    let id = new_id(queue.enqueue(numbered(1)).await.unwrap());
+    let worker = Worker::new(queue.clone(), "w").handle("count", |_, _: Document| async {
+        std::future::pending::<()>().await;
+        Ok::<_, JobError>(())
+    });
+    let hanging = tokio::spawn(async move { worker.drain().await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.clock.advance(2 * MINUTE);
+    assert_eq!(queue.reclaim(1).await.unwrap().done, 1);
+    let next = claim(&queue).await;
+    let before = stored(&world, id).await;
+    assert_eq!(hanging.await.unwrap().unwrap(), Drained { lost: 1, ..Drained::default() });
+    assert_eq!(stored(&world, id).await, before);
+    assert_eq!(queue.complete(&next, None).await.unwrap(), Held::Yes);
+}
