@@ -25,6 +25,8 @@ struct Transfer {
 
 #[derive(Debug, PartialEq)]
 enum Refused {
+    Amount(i64),
+    NoAccount(String),
     TooPoor { balance: i64 },
     Store(String),
 }
@@ -42,7 +44,7 @@ impl From<handfast::StoreError> for Refused {
 }
 
 /// Moves money. The closure may run several times: what it reads, it reads again.
-async fn pay(database: &Database, from: &'static str, to: &'static str, amount: i64) -> Result<(), Refused> {
+async fn pay(database: &Database, from: &str, to: &str, amount: i64) -> Result<(), Refused> {
     database
         .transaction(|tx| async move {
             let accounts = tx.collection::<Account>("bank", "accounts")?;
@@ -66,17 +68,24 @@ async fn carry_out(database: &Database, id: i32) -> Result<bool, Refused> {
         .await
 }
 
-/// Changes both accounts of a transaction.
+/// Changes both accounts of a transaction. Nobody ever sees the change if it ends with an error, which rolls everything back.
 async fn change(accounts: &Collection<Account>, from: &str, to: &str, amount: i64) -> Result<(), Refused> {
+    if amount <= 0 {
+        // A negative amount would take money from the account that should get it, whatever its balance.
+        return Err(Refused::Amount(amount));
+    }
     let taken = rawdoc! { "$inc": { "balance": -amount } };
     let Some(payer) = accounts.find_one_and_update(rawdoc! { "_id": from }, taken).await? else {
-        return Err(Refused::Store(format!("{from} has no account")));
+        return Err(Refused::NoAccount(from.to_owned()));
     };
     if payer.balance < 0 {
-        // Nobody ever sees the change: an error rolls everything back.
         return Err(Refused::TooPoor { balance: payer.balance + amount });
     }
-    accounts.update_one(rawdoc! { "_id": to }, rawdoc! { "$inc": { "balance": amount } }).await?;
+    let given = accounts.update_one(rawdoc! { "_id": to }, rawdoc! { "$inc": { "balance": amount } }).await?;
+    if given.matched == 0 {
+        // An update that matches nothing is no error: without this look the money would be gone.
+        return Err(Refused::NoAccount(to.to_owned()));
+    }
     Ok(())
 }
 
@@ -90,6 +99,9 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 
     assert_eq!(pay(&database, "Bob", "Joe", 7).await, Ok(()));
     assert_eq!(pay(&database, "Bob", "Joe", 7).await, Err(Refused::TooPoor { balance: 3 }));
+    assert_eq!(pay(&database, "Bob", "Jo", 1).await, Err(Refused::NoAccount("Jo".into())));
+    assert_eq!(pay(&database, "Jo", "Bob", 1).await, Err(Refused::NoAccount("Jo".into())));
+    assert_eq!(pay(&database, "Bob", "Joe", -9).await, Err(Refused::Amount(-9)));
 
     let all = accounts.find(rawdoc! {}).await?.all().await?;
     assert_eq!(all, [Account { name: "Bob".into(), balance: 3 }, Account { name: "Joe".into(), balance: 9 }]);
@@ -99,16 +111,21 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         accounts.insert_one(&Account { name: name.into(), balance: 1000 }).await?;
     }
     let transfers = database.collection::<Transfer>("bank", "transactions")?;
-    let (source, destination, state) = ("A".into(), "B".into(), "initial".into());
-    transfers.insert_one(&Transfer { id: 1, source, destination, value: 100, state }).await?;
+    for (id, destination, value) in [(1, "B", 100), (2, "B", 1000), (3, "C", 100)] {
+        let (source, destination, state) = ("A".into(), destination.into(), "initial".into());
+        transfers.insert_one(&Transfer { id, source, destination, value, state }).await?;
+    }
     assert_eq!(carry_out(&database, 1).await, Ok(true));
-    // Whoever did not hear of it may ask for it again.
+    // A program that lost the answer may ask for it again.
     assert_eq!(carry_out(&database, 1).await, Ok(false));
+    assert_eq!(carry_out(&database, 2).await, Err(Refused::TooPoor { balance: 900 }));
+    assert_eq!(carry_out(&database, 3).await, Err(Refused::NoAccount("C".into())));
 
     let [a, b] = [accounts.find_one(rawdoc! { "_id": "A" }).await?, accounts.find_one(rawdoc! { "_id": "B" }).await?];
     assert_eq!((a.expect("opened").balance, b.expect("opened").balance), (900, 1100));
-    let transfer = transfers.find_one(rawdoc! { "_id": 1 }).await?.expect("written down");
-    assert_eq!(transfer.state, "done");
-    println!("{transfer:?}");
+    let all = transfers.find(rawdoc! {}).await?.all().await?;
+    // Nothing of a refused transfer stays, not even its state.
+    assert_eq!(all.iter().map(|transfer| &*transfer.state).collect::<Vec<_>>(), ["done", "initial", "initial"]);
+    println!("{all:?}");
     Ok(())
 }

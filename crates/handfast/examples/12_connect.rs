@@ -3,7 +3,7 @@
 //! `cargo run -p handfast --features mongodb --example 12_connect -- mongodb://localhost` (a standalone server will do).
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use handfast::patterns::{Change, ExactlyOnce, Outcome};
 use handfast::prelude::*;
 use handfast::{Sources, connect_store};
@@ -16,6 +16,22 @@ struct Account {
     balance: i64,
 }
 
+/// Moves money from one account to another. An error rolls all of it back.
+async fn pay(database: &Database, from: &str, to: &str, amount: i64) -> anyhow::Result<()> {
+    ensure!(amount > 0, "an amount must be greater than 0, and {amount} is not");
+    database
+        .transaction(|tx| async move {
+            let accounts = tx.collection::<Account>("example", "accounts")?;
+            let payer = rawdoc! { "_id": from, "balance": { "$gte": amount } };
+            let taken = accounts.update_one(payer, rawdoc! { "$inc": { "balance": -amount } }).await?;
+            ensure!(taken.matched == 1, "{from} has no account, or less than {amount}");
+            let given = accounts.update_one(rawdoc! { "_id": to }, rawdoc! { "$inc": { "balance": amount } }).await?;
+            ensure!(given.matched == 1, "{to} has no account");
+            Ok(())
+        })
+        .await
+}
+
 /// Pays, and counts the payments in a collection without transactions.
 pub(crate) async fn run(uri: &str) -> anyhow::Result<()> {
     let database = Database::connect(uri).await?;
@@ -24,14 +40,9 @@ pub(crate) async fn run(uri: &str) -> anyhow::Result<()> {
     accounts.insert_one(&Account { name: "Bob".into(), balance: 10 }).await?;
     accounts.insert_one(&Account { name: "Joe".into(), balance: 2 }).await?;
 
-    database
-        .transaction(|tx| async move {
-            let accounts = tx.collection::<Account>("example", "accounts")?;
-            accounts.update_one(rawdoc! { "_id": "Bob" }, rawdoc! { "$inc": { "balance": -7 } }).await?;
-            accounts.update_one(rawdoc! { "_id": "Joe" }, rawdoc! { "$inc": { "balance": 7 } }).await?;
-            Ok::<_, Error>(())
-        })
-        .await?;
+    pay(&database, "Bob", "Joe", 7).await?;
+    assert!(pay(&database, "Bob", "Joe", 7).await.is_err(), "Bob has 3");
+    assert!(pay(&database, "Bob", "Jo", 1).await.is_err(), "Jo has no account");
     let all = accounts.find(rawdoc! {}).await?.all().await?;
     assert_eq!(all, [Account { name: "Bob".into(), balance: 3 }, Account { name: "Joe".into(), balance: 9 }]);
     println!("{all:?}");

@@ -3,6 +3,7 @@
 //! `cargo run -p handfast --example 14_two_stores`
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "an example talks, and is meant to stop aloud")]
 
+use anyhow::ensure;
 use handfast::prelude::*;
 use handfast::{Part, open_store};
 
@@ -12,14 +13,18 @@ async fn balance(store: &impl DocumentStore, branch: &str, name: &str) -> anyhow
     Ok(found.expect("an account").get_i32("balance")?)
 }
 
-async fn pay(database: &Database, amount: i32) -> Result<(), Error> {
+/// Bob, in the north, pays somebody in the south. An error rolls all of it back.
+async fn pay(database: &Database, to: &str, amount: i32) -> anyhow::Result<()> {
+    ensure!(amount > 0, "an amount must be greater than 0, and {amount} is not");
+    let (north, south) = (&Namespace::new("north", "accounts")?, &Namespace::new("south", "accounts")?);
     database
         .transaction(|tx| async move {
-            for (branch, name, change) in [("north", "Bob", -amount), ("south", "Joe", amount)] {
-                let accounts = Namespace::new(branch, "accounts")?;
-                tx.update_one(&accounts, rawdoc! { "_id": name }, rawdoc! { "$inc": { "balance": change } }).await?;
-            }
-            Ok::<_, Error>(())
+            let payer = rawdoc! { "_id": "Bob", "balance": { "$gte": amount } };
+            let taken = tx.update_one(north, payer, rawdoc! { "$inc": { "balance": -amount } }).await?;
+            ensure!(taken.matched == 1, "Bob has no account, or less than {amount}");
+            let given = tx.update_one(south, rawdoc! { "_id": to }, rawdoc! { "$inc": { "balance": amount } }).await?;
+            ensure!(given.matched == 1, "{to} has no account in the south");
+            Ok(())
         })
         .await
 }
@@ -39,7 +44,9 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         database.insert_one(&accounts, rawdoc! { "_id": name, "balance": balance }).await?;
     }
 
-    pay(&database, 7).await?;
+    pay(&database, "Joe", 7).await?;
+    assert!(pay(&database, "Joe", 7).await.is_err(), "Bob has 3");
+    assert!(pay(&database, "Jo", 1).await.is_err(), "Jo has no account");
     println!("Bob {}, Joe {}", balance(&*database, "north", "Bob").await?, balance(&*database, "south", "Joe").await?);
     assert_eq!(balance(&*database, "north", "Bob").await?, 3);
     assert_eq!(balance(&*database, "south", "Joe").await?, 9);
