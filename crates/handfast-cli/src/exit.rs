@@ -31,6 +31,11 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
+/// Documents or settings that a command needs cannot be seen, so that it did nothing: to go by a guess would do harm.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CannotSee(pub(crate) String);
+
 impl Exit {
     /// The code that an error stands for, wherever in its chain the reason is.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
@@ -40,9 +45,10 @@ impl Exit {
                 if cause.is::<Usage>()
                     || cause.downcast_ref::<Mistake>().is_some_and(is_usage)
                     || is_within_store(cause)
+                    || contradicts_record(cause)
                 {
                     Some(Exit::Usage)
-                } else if is_damage(cause) {
+                } else if cause.is::<CannotSee>() || is_damage(cause) {
                     Some(Exit::GuaranteeBroken)
                 } else {
                     None
@@ -54,6 +60,11 @@ impl Exit {
 
 fn is_within_store(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref().is_some_and(|error| matches!(error, Embedded::WithinStore { .. }))
+}
+
+/// Whether the settings that were said are not the recorded ones.
+fn contradicts_record(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref().is_some_and(|error| matches!(error, handfast_patterns::Error::OtherSettings { .. }))
 }
 
 /// Whether it is what was asked for that is wrong: a file that cannot be read may be there the next time.

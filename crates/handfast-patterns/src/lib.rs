@@ -23,7 +23,7 @@ pub use findings::Findings;
 pub use job_queue::{JobContext, JobError, JobQueue, JobQueueOptions, NewJob, Worker, WorkerOptions};
 pub use ledger::{Ledger, LedgerOptions, NewAccount, NewEntry};
 pub use runner::{Round, Runner, RunnerCounts, RunnerOptions};
-pub use settings::SettingsDifference;
+pub use settings::{SettingsDifference, recorded_settings};
 pub use sync_flag::{Link, OnDelete, SyncFlag, SyncFlagOptions};
 pub use tokio_util::sync::CancellationToken;
 pub use two_phase::{Participant, Plan, Transfer, TwoPhase, TwoPhaseOptions};

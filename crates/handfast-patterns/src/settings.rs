@@ -34,9 +34,10 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use bson::{Bson, Document, doc};
-use handfast_store::Namespace;
+use handfast_store::{DocumentStore, Namespace};
 
 use crate::steps::{Added, Steps};
 use crate::value::same_id;
@@ -44,6 +45,9 @@ use crate::{Error, Result};
 
 /// Changes of the settings that are kept, and so that can be made. Each is some hundred bytes of one document.
 const CHANGES_MAX: usize = 100;
+
+/// Records beside one collection that are looked at: there is one for each pattern, and one for each of several trees.
+const RECORDS_MAX: u32 = 1000;
 
 /// A setting that is recorded with another value than the one that was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +65,15 @@ impl fmt::Display for SettingsDifference {
         let shown = |value: &Option<Bson>| value.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
         write!(f, "{} is recorded as {}, given as {}", self.path, shown(&self.recorded), shown(&self.given))
     }
+}
+
+/// The records of settings beside a collection, as they are written: one for each pattern on it.
+///
+/// # Errors
+/// Those of the store.
+pub async fn recorded_settings(store: Arc<dyn DocumentStore>, collection: &Namespace) -> Result<Vec<Document>> {
+    let namespace = Namespace::new(collection.database(), format!("{}.settings", collection.collection()))?;
+    Steps::new(store, namespace).find(&Document::new(), &doc! { "_id": 1 }, RECORDS_MAX).await
 }
 
 /// Settings as they are recorded.

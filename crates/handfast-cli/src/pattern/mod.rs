@@ -80,13 +80,19 @@ where
 /// The names of fields, as flags change them.
 pub(crate) fn fields<N: FieldNames>(renamed: &[Renamed]) -> anyhow::Result<N> {
     let mut names = N::default();
+    rename(&mut names, renamed)?;
+    Ok(names)
+}
+
+/// Gives fields the names that flags say.
+pub(crate) fn rename<N: FieldNames>(names: &mut N, renamed: &[Renamed]) -> anyhow::Result<()> {
     for Renamed { default, name } in renamed {
         if !names.rename(default, name) {
             let known = N::DEFAULTS.join(", ");
             return Err(Usage(format!("--field: there is no field '{default}'; there are {known}")).into());
         }
     }
-    Ok(names)
+    Ok(())
 }
 
 /// Rounds one after the other, as long as they get further.

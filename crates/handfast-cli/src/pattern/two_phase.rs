@@ -1,21 +1,22 @@
 //! `handfast twophase`: transactions of several documents, step by step, and what became of them.
 
+mod outcomes;
+pub(crate) mod settings;
+
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use bson::{Bson, doc};
+use handfast_patterns::TwoPhase;
 use handfast_patterns::two_phase::{
-    Accounts, Cancel, Fields, Finding, Outcome, PendingFields, Plan, Record, State, StateCount, TwoPhaseOptions,
-    TwoPhaseStatus, Verified,
+    Cancel, Finding, Outcome, Plan, Record, Remedy, State, StateCount, TwoPhaseOptions, TwoPhaseStatus, Verified,
 };
-use handfast_patterns::{Round, TwoPhase};
-use handfast_store::Namespace;
 use serde_json::{Value, json};
 
-use super::{Fates, Subject, fields, first_findings, report_rounds, rounds};
-use crate::arguments::{AccountFlags, LimitFlags, TwoPhaseArguments, TwoPhaseFlags};
+use super::{Fates, Subject, first_findings, report_rounds, rounds};
+use crate::arguments::{LimitFlags, TwoPhaseArguments};
 use crate::console::Console;
-use crate::exit::{Exit, Usage};
+use crate::exit::Exit;
 use crate::id::{Id, extended, shown as id};
 use crate::listing::{Listing, age};
 
@@ -26,9 +27,12 @@ const PAGE: u32 = 500;
 pub(crate) const ACCOUNTS: &str = "accounts";
 
 pub(super) async fn run(subject: Subject, arguments: &TwoPhaseArguments, console: Console) -> Result<Exit> {
-    let options = options(&subject, arguments.transactions()).await?;
+    let (options, recorded) = settings::options(&subject, arguments.transactions()).await?;
     let states: Vec<_> = State::ALL.into_iter().map(State::name).collect();
     subject.ensure_holds("two-phase transactions", doc! { &options.fields.state: { "$in": states } }).await?;
+    if arguments.needs_settings() {
+        settings::ensure_all_is_seen(&subject, &options, recorded).await?;
+    }
     let transactions = Transactions { subject, options };
     match arguments {
         TwoPhaseArguments::Status { .. } => transactions.status(console).await,
@@ -44,36 +48,9 @@ pub(super) async fn run(subject: Subject, arguments: &TwoPhaseArguments, console
         TwoPhaseArguments::Compensate { id, by, .. } => transactions.compensate(id, by, console).await,
         TwoPhaseArguments::Verify { .. } => transactions.verify(console).await,
         TwoPhaseArguments::Purge { older, .. } => transactions.purge(older.0, console).await,
-    }
-}
-
-async fn options(subject: &Subject, flags: &TwoPhaseFlags) -> Result<TwoPhaseOptions> {
-    ensure!(!flags.application.is_empty(), Usage("--application must not be empty".to_owned()));
-    let mut participants = Vec::new();
-    for collection in &flags.participants {
-        participants.push(subject.beside(collection, "--participants").await?);
-    }
-    let collection = flags.accounts.accounts.as_deref().unwrap_or(ACCOUNTS);
-    Ok(TwoPhaseOptions {
-        application: flags.application.clone(),
-        accounts: accounts(subject.beside(collection, "--accounts").await?, &flags.accounts),
-        participants,
-        abandoned_after: flags.abandoned_after.0,
-        finished_max: flags.finished_max,
-        fields: fields::<Fields>(&flags.open.fields)?,
-    })
-}
-
-/// How accounts look, as the flags say.
-pub(crate) fn accounts(namespace: Namespace, flags: &AccountFlags) -> Accounts {
-    let AccountFlags { balance_field, overdraft, pending_credits, pending_debits, .. } = flags;
-    let default = Accounts::new(namespace);
-    let pending = pending_credits.clone().zip(pending_debits.clone());
-    Accounts {
-        balance: balance_field.clone().unwrap_or(default.balance),
-        overdraft: *overdraft,
-        pending: pending.map(|(credits, debits)| PendingFields { credits, debits }),
-        namespace: default.namespace,
+        TwoPhaseArguments::Settings { set, .. } => {
+            settings::settings(&transactions.subject, set.then_some(&transactions.options), console).await
+        }
     }
 }
 
@@ -83,7 +60,7 @@ struct Transactions {
 }
 
 impl Transactions {
-    /// To look at.
+    /// To look at, or to remove what is over: records no settings.
     async fn look(&self) -> Result<TwoPhase> {
         let Subject { store, sources, namespace } = &self.subject;
         Ok(TwoPhase::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
@@ -179,7 +156,12 @@ impl Transactions {
         let mut round = rounds(console, "recover", "transactions", |batch| transactions.recover(batch)).await?;
         let repaired = transactions.repair(PAGE).await?;
         if repaired.done > 0 {
-            console.remark(&format!("took back {} updates that had arrived late", repaired.done));
+            let done = repaired.done;
+            console.remark(&format!("participants of transactions that are over that were put right: {done}"));
+        }
+        if repaired.failed > 0 {
+            let failed = repaired.failed;
+            console.remark(&format!("participants that cannot be put right: {failed}; `twophase verify` says why"));
         }
         round.failed += repaired.failed;
         report_rounds(console, "brought to their end:", "transactions", round)
@@ -196,15 +178,7 @@ impl Transactions {
     }
 
     async fn run_all(&self, console: Console) -> Result<Exit> {
-        let transactions = self.open().await?;
-        let all = rounds(console, "run", "transactions", async |batch| {
-            let mut round = Round::default();
-            while round.done < u64::from(batch) && transactions.run_next().await?.is_some() {
-                round.done += 1;
-            }
-            Ok(Round { more: round.done >= u64::from(batch), ..round })
-        });
-        report_rounds(console, "brought to their end:", "transactions", all.await?)
+        outcomes::run_all(&self.open().await?, console).await
     }
 
     async fn cancel(&self, ids: &[Id], reason: &str, console: Console) -> Result<Exit> {
@@ -241,7 +215,7 @@ impl Transactions {
     }
 
     async fn purge(&self, older: Duration, console: Console) -> Result<Exit> {
-        let transactions = self.open().await?;
+        let transactions = self.look().await?;
         let round = rounds(console, "purge", "transactions", |batch| transactions.purge(older, batch)).await?;
         report_rounds(console, "removed", "transactions", round)
     }
@@ -288,19 +262,39 @@ fn line(record: &Record) -> Value {
 }
 
 fn text(verified: &Verified) -> String {
-    let Verified { participants, applied, findings } = verified;
+    let Verified { participants, applied, accounts, findings } = verified;
     let mut lines = vec![format!(
-        "looked at {participants} participants with transactions under way, {applied} applied transactions"
+        "looked at {participants} participants with transactions under way, {applied} applied transactions, {accounts} accounts \
+         with credits or debits under way"
     )];
     lines.extend(first_findings(findings, findings.count()));
-    if findings.iter().any(|finding| matches!(finding, Finding::Over { .. })) {
-        lines.push("next: `twophase recover` takes back updates that arrived late".to_owned());
+    if findings.iter().any(can_be_repaired) {
+        lines.push(
+            "next: `twophase recover` takes back updates that arrived late, and releases what was not released"
+                .to_owned(),
+        );
+    }
+    if findings.iter().any(|finding| !can_be_repaired(finding)) {
+        lines.push(
+            "no command puts the others right: compare the documents with what the application knows of them, and change them by hand"
+                .to_owned(),
+        );
     }
     lines.push(match findings.count() {
         0 => "everything is as it must be".to_owned(),
         count => format!("{count} findings"),
     });
     lines.join("\n")
+}
+
+fn can_be_repaired(finding: &Finding) -> bool {
+    match finding {
+        Finding::Over { remedy: Remedy::TakeBack | Remedy::Release, .. } => true,
+        Finding::Over { remedy: Remedy::Unclear, .. }
+        | Finding::Unknown { .. }
+        | Finding::Lacking { .. }
+        | Finding::Pending { .. } => false,
+    }
 }
 
 fn findings(verified: &Verified) -> Value {
@@ -313,12 +307,14 @@ fn findings(verified: &Verified) -> Value {
             Finding::Lacking { namespace, participant, transaction } => {
                 ("lacking", namespace, participant, transaction)
             }
+            Finding::Pending { namespace, account, .. } => ("pending", namespace, account, &Bson::Null),
         };
         json!({
             "kind": kind,
             "collection": namespace.to_string(),
             "participant": extended(participant),
             "transaction": extended(transaction),
+            "recover": can_be_repaired(finding),
             "text": finding.to_string(),
         })
     };
@@ -326,6 +322,7 @@ fn findings(verified: &Verified) -> Value {
         "clean": verified.is_clean(),
         "participants": verified.participants,
         "applied": verified.applied,
+        "accounts": verified.accounts,
         "findings": verified.findings.iter().map(finding).collect::<Vec<_>>(),
         "findings_count": verified.findings.count(),
     })

@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Result, ensure};
 use bson::Bson;
 use handfast_mongodb::Server;
-use handfast_patterns::two_phase::Fields;
 use handfast_patterns::{Ledger, LedgerOptions, TwoPhase, TwoPhaseOptions};
-use handfast_store::Sources;
+use handfast_store::{Sources, StoreExt};
 use tokio::task::JoinSet;
 
 use self::ledger::ByLedger;
@@ -24,8 +23,9 @@ use crate::arguments::{AccountFlags, TransferArguments, TransferMechanism};
 use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::Usage;
-use crate::pattern::fields;
-use crate::pattern::two_phase::{ACCOUNTS, accounts};
+use crate::pattern::two_phase::ACCOUNTS;
+use crate::pattern::two_phase::settings::{not_recorded, say_accounts};
+use crate::pattern::{fields, rename};
 use crate::store::{Opened, Plain, ensure_there, must_exist, namespace};
 
 /// The name under which transfers are worked on: the same after a restart, which then goes on with them.
@@ -207,12 +207,16 @@ async fn by_two_phase(arguments: &TransferArguments, plain: &Plain, sources: Sou
     let place = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
     let transactions = namespace(database, arguments.collection.as_deref().unwrap_or("transactions"), "--collection")?;
     ensure!(place != transactions, Usage("--accounts and --collection are the same".to_owned()));
-    ensure_there(&*plain.store, &place, "--accounts").await?;
-    let options = TwoPhaseOptions {
-        accounts: accounts(place.clone(), &arguments.accounts),
-        fields: fields::<Fields>(&arguments.open.fields)?,
-        ..TwoPhaseOptions::new(APPLICATION, place)
+    let mut options = match TwoPhaseOptions::recorded(plain.store.clone(), &transactions, APPLICATION).await? {
+        Some(recorded) => recorded,
+        None if plain.store.count_matching(&transactions, bson::rawdoc! {}).await? > 0 => {
+            return Err(not_recorded(&transactions).into());
+        }
+        None => TwoPhaseOptions::new(APPLICATION, place),
     };
+    say_accounts(&mut options.accounts, &transactions, &arguments.accounts)?;
+    rename(&mut options.fields, &arguments.open.fields)?;
+    ensure_there(&*plain.store, &options.accounts.namespace, "--accounts").await?;
     let accounts = options.accounts.clone();
     let two_phase = TwoPhase::open(plain.store.clone(), transactions, sources, options).await?;
     Ok(Mechanism::TwoPhase(Arc::new(ByTwoPhase { two_phase, accounts })))

@@ -228,7 +228,11 @@ async fn two_phase() -> Result<()> {
     world.clock.advance(DAY);
     assert_eq!(transfers.recover(10).await?.done, 1);
     // A copy of a request of the first one arrives when it has long been forgotten.
-    let late = doc! { "$inc": { "balance": -100 }, "$push": { "pendingTransactions": 1 } };
+    let late = doc! {
+        "$inc": { "balance": -100 },
+        "$push": { "pendingTransactions": 1 },
+        "$set": { "finishedTransactions": (1000..1100).collect::<Vec<_>>() },
+    };
     world.by_hand(&accounts, doc! { "_id": "A" }, late).await?;
     assert_eq!(transfers.repair(10).await?.done, 1);
     transfers.status().await.map(|_| ())

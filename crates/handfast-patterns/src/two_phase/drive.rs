@@ -238,13 +238,9 @@ impl TwoPhase {
     /// The way back, in the order of the seed: the last participant first.
     async fn undo_all(&self, record: &Record) -> Result<()> {
         for participant in self.participants(record)?.iter().rev() {
-            self.undo(&record.id, participant).await?;
+            let (filter, update) = requests::undo(self.fields(), &record.id, participant, self.options.finished_max)?;
+            self.transactions.at(participant.namespace.clone()).update_one(&filter, &update).await?;
         }
         Ok(())
-    }
-
-    pub(super) async fn undo(&self, id: &Bson, participant: &Participant) -> Result<bool> {
-        let (filter, update) = requests::undo(self.fields(), id, participant, self.options.finished_max)?;
-        self.transactions.at(participant.namespace.clone()).update_one(&filter, &update).await
     }
 }

@@ -31,6 +31,7 @@
 //! | two work on one transaction | states only go forward, each step once; who finds a state that it did not expect reads again |
 //! | a copy of an `apply` arrives after the release | the participant remembers the ids of finished transactions |
 //! | the same, after it has forgotten, or after a rollback that did not touch it | it carries the id of a transaction that is over: [`TwoPhase::repair`] finds that and takes the update back |
+//! | another process has other settings | it is refused: the settings are recorded in the store ([`TwoPhaseOptions::recorded`]) |
 //!
 //! Only steps 3 and 4 touch what participants are about, and each of them carries its mark in the same step. So the marks
 //! always tell the truth, and nothing of this depends on clocks: the recovery's threshold only keeps it from doing what
@@ -42,9 +43,11 @@
 mod drive;
 mod escape;
 mod options;
+mod pending;
 mod plan;
 mod record;
 mod recovery;
+mod remedy;
 mod requests;
 mod settings;
 mod state;
@@ -63,6 +66,7 @@ use settings::Revisions;
 pub use options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
 pub use plan::{PARTICIPANTS_MAX, Participant, Plan, Transfer};
 pub use record::Record;
+pub use remedy::Remedy;
 pub use state::{Event, NoState, State};
 pub use verify::{Finding, StateCount, TwoPhaseStatus, Verified};
 

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
-use super::{Outcome, Record, State, TwoPhase, requests};
+use super::{Outcome, Participant, Record, State, TwoPhase, requests};
 use crate::metrics::Event as Counted;
 use crate::steps::Steps;
-use crate::value::key_of;
-use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
+use crate::value::{key_of, same_id};
+use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 impl TwoPhase {
     /// Takes over transactions (at most `batch`) that were left alone under way, and brings them to their end. It may run
@@ -58,8 +58,9 @@ impl TwoPhase {
         self.drive(Record { application: Some(self.application().to_owned()), ..seen }).await.map(Some)
     }
 
-    /// Takes back the updates of participants that carry the id of a transaction that is over: copies of requests that
-    /// arrived late. Looks at all participants that transactions are under way in, `page` at a time.
+    /// Puts participants right that carry the id of a transaction that is over ([`Remedy`](super::Remedy)): takes back updates whose requests arrived
+    /// late, and releases those that were not released. Looks at all participants that transactions are under way in, `page` at a
+    /// time. One that nobody can put right without knowing more is logged, and counted among those that failed.
     ///
     /// # Errors
     /// As [`TwoPhase::recover`].
@@ -82,7 +83,7 @@ impl TwoPhase {
             for id in self.pending(document) {
                 let Some(record) = over.get(&key_of(id)?) else { continue };
                 let span = tracing::info_span!("two_phase.repair", transaction = %id, participant = %place);
-                match self.repair_one(documents, &place, record).instrument(span.clone()).await {
+                match self.repair_one(documents, document, record).instrument(span.clone()).await {
                     Ok(true) => {
                         self.count(Counted::ParticipantRepaired);
                         round.done += 1;
@@ -90,7 +91,7 @@ impl TwoPhase {
                     Ok(false) => {}
                     Err(error) => {
                         span.in_scope(
-                            || tracing::warn!(%error, "a late update could not be taken back, it is tried again later"),
+                            || tracing::warn!(%error, "a participant of a transaction that is over could not be put right"),
                         );
                         round.failed += 1;
                     }
@@ -121,15 +122,25 @@ impl TwoPhase {
         Ok(over)
     }
 
-    async fn repair_one(&self, documents: &Steps, place: &Bson, record: &Record) -> Result<bool> {
-        let (key, by) = (key_of(place)?, self.by_settings_of(record)?);
-        for participant in by.participants(record)? {
-            if participant.namespace == *documents.namespace() && key_of(&participant.id)? == key {
-                tracing::info!("an update that arrived after its transaction was over is taken back");
-                return by.undo(&record.id, &participant).await;
+    async fn repair_one(&self, documents: &Steps, document: &Document, record: &Record) -> Result<bool> {
+        let place = document.get("_id").unwrap_or(&Bson::Null);
+        let by = self.by_settings_of(record)?;
+        let ours = |participant: &Participant| {
+            participant.namespace == *documents.namespace() && same_id(&participant.id, place)
+        };
+        let unclear =
+            |what: &str| Error::invalid(format!("{what} transaction {}: somebody has changed it by hand", record.id));
+        let Some(participant) = by.participants(record)?.into_iter().find(ours) else {
+            return Err(unclear("the document carries the id, and is no participant of"));
+        };
+        let remedy = by.remedy(document, &record.id, record.state);
+        match by.remedied(&record.id, &participant, (remedy, record.state))? {
+            Some((filter, update)) => {
+                tracing::info!(?remedy, state = %record.state, "a participant of a transaction that is over is put right");
+                documents.update_one(&filter, &update).await
             }
+            None => Err(unclear("the document carries the id both as under way and as finished of")),
         }
-        Err(crate::Error::invalid(format!("document {place} is no participant of transaction {}", record.id)))
     }
 
     /// Recovers and repairs in the background.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::{Bson, doc};
 use handfast_store::Namespace;
 
-use super::{Record, State, TwoPhase, requests};
+use super::{Record, Remedy, State, TwoPhase, requests};
 use crate::metrics::{self, Level};
 use crate::steps::Steps;
 use crate::{CancellationToken, Findings, Result, Runner, RunnerOptions};
@@ -34,8 +34,7 @@ pub struct TwoPhaseStatus {
 /// A participant that is not as its transaction says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// It has the update of a transaction that is over, and should not: a request arrived late. [`TwoPhase::repair`] takes the
-    /// update back.
+    /// It carries the id of a transaction that is over.
     Over {
         /// Where the participant is.
         namespace: Namespace,
@@ -45,6 +44,8 @@ pub enum Finding {
         transaction: Bson,
         /// Where the transaction is.
         state: State,
+        /// What can be done about it.
+        remedy: Remedy,
     },
     /// It has the update of a transaction that is not there: one that was removed too early, or that is kept elsewhere.
     Unknown {
@@ -64,22 +65,47 @@ pub enum Finding {
         /// The `_id` of the transaction.
         transaction: Bson,
     },
+    /// Its field for credits or debits under way is not what the transactions add up to that are under way in it: somebody else has
+    /// changed it, or finished a transaction without knowing of the field.
+    Pending {
+        /// Where the account is.
+        namespace: Namespace,
+        /// Its `_id`.
+        account: Bson,
+        /// The field.
+        field: String,
+        /// Its value; none if it has no such field.
+        found: Option<Bson>,
+        /// The sum of the transfers under way.
+        expected: i64,
+    },
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Finding::Over { namespace, participant, transaction, state } => {
-                write!(
-                    f,
-                    "{namespace} {participant} still has the update of transaction {transaction}, which is {state}"
-                )
+            Finding::Over { namespace, participant, transaction, state, remedy } => {
+                write!(f, "{namespace} {participant} carries the id of transaction {transaction}, which is {state}: ")?;
+                f.write_str(match remedy {
+                    Remedy::TakeBack => "its update is in once too often",
+                    Remedy::Release => "it was not released",
+                    Remedy::Unclear => {
+                        "nobody can tell whether its update is in, as it has the id among the finished ones, too"
+                    }
+                })
             }
             Finding::Unknown { namespace, participant, transaction } => {
                 write!(f, "{namespace} {participant} has the update of transaction {transaction}, which is not there")
             }
             Finding::Lacking { namespace, participant, transaction } => {
                 write!(f, "{namespace} {participant} lacks the update of transaction {transaction}, which is applied")
+            }
+            Finding::Pending { namespace, account, field, found, expected } => {
+                let found = found.as_ref().map_or_else(|| "no value".to_owned(), ToString::to_string);
+                write!(
+                    f,
+                    "{namespace} {account} has {found} in {field}, and the transfers under way in it add up to {expected}"
+                )
             }
         }
     }
@@ -92,6 +118,8 @@ pub struct Verified {
     pub participants: u64,
     /// Transactions that are applied and not done.
     pub applied: u64,
+    /// Accounts with credits or debits under way, if they have fields for those.
+    pub accounts: u64,
     /// What is not as it must be.
     pub findings: Findings<Finding>,
 }
@@ -102,7 +130,7 @@ impl Verified {
         self.findings.count() == 0
     }
 
-    fn found(&mut self, finding: Finding) {
+    pub(super) fn found(&mut self, finding: Finding) {
         self.findings.keep(finding);
     }
 }
@@ -143,8 +171,8 @@ impl TwoPhase {
         })
     }
 
-    /// Looks at all participants that transactions are under way in, and at all transactions that are applied, `page` at a time,
-    /// and tells after each page what has been verified so far. Nothing is changed. It may run beside anything: what is found is
+    /// Looks at all participants that transactions are under way in, at all transactions that are applied, and at the accounts' fields of
+    /// what is under way, `page` at a time, and tells after each page what has been verified so far. Nothing is changed. It may run beside anything: what is found is
     /// looked at a second time.
     ///
     /// # Errors
@@ -175,6 +203,7 @@ impl TwoPhase {
             }
             tell(&verified);
         }
+        self.verify_pending(page, &tell, &mut verified).await?;
         Ok(verified)
     }
 
@@ -192,13 +221,14 @@ impl TwoPhase {
             return Ok(());
         }
         let marked = doc! { "_id": participant.clone(), &self.fields().pending: transaction.clone() };
-        if documents.find_one(&marked).await?.is_none() {
-            return Ok(());
-        }
+        let Some(marked) = documents.find_one(&marked).await? else { return Ok(()) };
         let (namespace, participant, transaction) =
             (documents.namespace().clone(), participant.clone(), transaction.clone());
         verified.found(match record {
-            Some(record) => Finding::Over { namespace, participant, transaction, state: record.state },
+            Some(Record { state, .. }) => {
+                let remedy = self.remedy(&marked, &transaction, state);
+                Finding::Over { namespace, participant, transaction, state, remedy }
+            }
             None => Finding::Unknown { namespace, participant, transaction },
         });
         Ok(())

@@ -103,6 +103,19 @@ pub(crate) enum TwoPhaseArguments {
         #[arg(long, value_name = "AGE")]
         older: Span,
     },
+    /// Show the recorded settings by which transactions are read, or change them
+    #[command(
+        after_help = "The application records them when it opens the transactions. `--set` records what the flags say (--accounts,         --balance-field, --overdraft, --pending-credits, --pending-debits, --participants, --finished-max, --field), and leaves the rest         as recorded. It is refused while transactions are under way.\n\n\
+        Examples:\n  handfast twophase settings --data /srv/handfast --database bank\n  \
+        handfast twophase settings --set --participants stock --data /srv/handfast --database bank"
+    )]
+    Settings {
+        #[command(flatten)]
+        transactions: Box<TwoPhaseFlags>,
+        /// Record the settings that the flags say
+        #[arg(long)]
+        set: bool,
+    },
 }
 
 /// Which transactions.
@@ -115,7 +128,7 @@ pub(crate) struct TwoPhaseFlags {
     pub(crate) collection: String,
     #[command(flatten)]
     pub(crate) accounts: AccountFlags,
-    /// A further collection of documents that take part; may be given several times
+    /// A further collection of documents that take part; may be given several times [default: as recorded]
     #[arg(long = "participants", value_name = "NAME")]
     pub(crate) participants: Vec<String>,
     /// The name under which this command works on transactions
@@ -124,12 +137,13 @@ pub(crate) struct TwoPhaseFlags {
     /// How long a transaction under way must have been left alone to be taken over
     #[arg(long, value_name = "TIME", default_value = "30m")]
     pub(crate) abandoned_after: Span,
-    /// Ids of finished transactions that a participant remembers: as the application has it
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) finished_max: u32,
+    /// Ids of finished transactions that a participant remembers [default: as recorded]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) finished_max: Option<u32>,
 }
 
-/// How the accounts of transfers look. What carries out or rolls back transfers must know what the application knows.
+/// How the accounts of transfers look. What carries out or rolls back two-phase transfers goes by the recorded settings, and refuses
+/// others.
 #[derive(Args, Debug)]
 pub(crate) struct AccountFlags {
     /// The collection of the accounts [default: accounts; of a ledger: account]
@@ -191,7 +205,24 @@ impl TwoPhaseArguments {
             | TwoPhaseArguments::Cancel { transactions, .. }
             | TwoPhaseArguments::Compensate { transactions, .. }
             | TwoPhaseArguments::Verify { transactions }
-            | TwoPhaseArguments::Purge { transactions, .. } => transactions,
+            | TwoPhaseArguments::Purge { transactions, .. }
+            | TwoPhaseArguments::Settings { transactions, .. } => transactions,
+        }
+    }
+
+    /// Whether it reads or changes participants, and so has to know how the application reads them.
+    pub(crate) fn needs_settings(&self) -> bool {
+        match self {
+            TwoPhaseArguments::Recover { .. }
+            | TwoPhaseArguments::Run { .. }
+            | TwoPhaseArguments::Cancel { .. }
+            | TwoPhaseArguments::Compensate { .. }
+            | TwoPhaseArguments::Verify { .. } => true,
+            TwoPhaseArguments::Status { .. }
+            | TwoPhaseArguments::List { .. }
+            | TwoPhaseArguments::Show { .. }
+            | TwoPhaseArguments::Purge { .. }
+            | TwoPhaseArguments::Settings { .. } => false,
         }
     }
 }

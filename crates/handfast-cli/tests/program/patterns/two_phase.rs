@@ -1,7 +1,7 @@
 //! `handfast twophase`.
 
 use bson::{RawDocumentBuf, doc, rawdoc};
-use handfast_patterns::two_phase::{Transfer, TwoPhase, TwoPhaseOptions};
+use handfast_patterns::two_phase::{PendingFields, Transfer, TwoPhase, TwoPhaseOptions};
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{Find, StoreExt};
 use serde_json::json;
@@ -12,7 +12,10 @@ use super::*;
 const APPLY: u64 = 5;
 
 async fn open(store: Arc<dyn DocumentStore>, sources: &Sources) -> Result<TwoPhase> {
-    let options = TwoPhaseOptions::new("App1", place("accounts")?);
+    open_with(store, sources, TwoPhaseOptions::new("App1", place("accounts")?)).await
+}
+
+async fn open_with(store: Arc<dyn DocumentStore>, sources: &Sources, options: TwoPhaseOptions) -> Result<TwoPhase> {
     Ok(TwoPhase::open(store, place("transactions")?, sources.clone(), options).await?)
 }
 
@@ -103,8 +106,9 @@ async fn an_update_of_a_transaction_that_is_over_is_exit_code_3_until_it_is_take
         filled(&ground).await?;
         let store = Store::open(&ground).await?;
         // A copy of the request that applied transaction 1, after its participant has forgotten it.
+        let others: Vec<_> = (1000..1100).collect();
         let late = RawDocumentBuf::try_from(&doc! {
-            "$inc": { "balance": 100 }, "$push": { "pendingTransactions": 1 }, "$set": { "finishedTransactions": [] },
+            "$inc": { "balance": 100 }, "$push": { "pendingTransactions": 1 }, "$set": { "finishedTransactions": others },
         })?;
         store.shared.update_one(&place("accounts")?, rawdoc! { "_id": "B" }, late).await?;
         store.close().await?;
@@ -130,6 +134,149 @@ async fn accounts_that_are_not_there_are_told() -> Result<()> {
         );
         let refused = output(&ground, &["twophase", "status", "--collection", "accounts"])?;
         assert_one_line(&refused, 1, "db.accounts holds no two-phase transactions");
+        Ok(())
+    })
+    .await
+}
+
+/// Transfer 1 is done; in 2 the process died when A had paid. The accounts have another field for the balance, and fields for what is
+/// under way.
+async fn filled_with_pending(ground: &Ground) -> Result<()> {
+    let store = Store::open(ground).await?;
+    for id in ["A", "B"] {
+        store.shared.insert_one(&place("wallets")?, rawdoc! { "_id": id, "cents": 1000 }).await?;
+    }
+    let mut options = TwoPhaseOptions::new("App1", place("wallets")?);
+    options.accounts.balance = "cents".to_owned();
+    options.accounts.pending = Some(PendingFields::default());
+    let transfers = open_with(store.shared(), &store.sources, options.clone()).await?;
+    for id in 1..=2 {
+        transfers.begin(id, Transfer::new("A", "B", 100)).await?;
+    }
+    let _ = transfers.run(1).await?;
+    let dying = Arc::new(Faulty::new(store.shared(), Plan::at(APPLY, Fault::CrashAfter)));
+    assert!(open_with(dying, &store.sources, options).await?.run(2).await.is_err());
+    drop(transfers);
+    store.close().await
+}
+
+/// The balance, the pending credits and the pending debits of A and B.
+async fn wallets(ground: &Ground) -> Result<Vec<[i64; 3]>> {
+    let store = Store::open(ground).await?;
+    let find = Find { sort: rawdoc! { "_id": 1 }, ..Find::new(place("wallets")?, rawdoc! {}) };
+    let found = store.shared.find_all(find).await?;
+    store.close().await?;
+    let line = |account: &RawDocumentBuf| -> Result<[i64; 3]> {
+        let account = bson::Document::try_from(&**account)?;
+        let field = |name: &str| account.get_i64(name).unwrap_or_default();
+        Ok(["cents", "pendingCredits", "pendingDebits"].map(field))
+    };
+    found.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn a_recovery_goes_by_the_settings_of_the_application_and_by_no_others() -> Result<()> {
+    Ground::each("twophase-settings", async |ground| {
+        filled_with_pending(&ground).await?;
+        let shown = report(&ground, &["twophase", "settings"])?;
+        assert_eq!(shown["settings"]["accounts"]["balance"], "cents", "{shown}");
+        for (flags, said) in [
+            (&["--balance-field", "balance"][..], "accounts.balance is recorded as \"cents\", given as \"balance\""),
+            (&["--finished-max", "5"], "finishedMax is recorded as 100, given as 5"),
+            (&["--pending-credits", "in", "--pending-debits", "out"], "accounts.pending.credits is recorded as"),
+        ] {
+            for command in ["recover", "verify"] {
+                let refused = output(&ground, &[&["twophase", command][..], flags].concat())?;
+                assert_one_line(&refused, 2, "db.transactions.settings records other settings: ");
+                assert!(String::from_utf8_lossy(&refused.stderr).contains(said), "{refused:?}");
+            }
+        }
+        assert_eq!(wallets(&ground).await?, [[800, 0, 100], [1100, 0, 0]], "nothing was done");
+        let repeated = ["twophase", "verify", "--accounts", "wallets", "--balance-field", "cents"];
+        assert_eq!(report(&ground, &repeated)?["clean"], true, "what is recorded may be said again");
+
+        assert_eq!(report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
+        assert_eq!(wallets(&ground).await?, [[800, 0, 0], [1200, 0, 0]]);
+        assert_eq!(report(&ground, &["twophase", "verify"])?["clean"], true);
+        Ok(())
+    })
+    .await
+}
+
+/// The transactions of another program, or of a version without records.
+#[tokio::test]
+async fn without_recorded_settings_nothing_is_guessed() -> Result<()> {
+    Ground::each("twophase-unrecorded", async |ground| {
+        filled_with_pending(&ground).await?;
+        let store = Store::open(&ground).await?;
+        store.shared.delete_one(&place("transactions.settings")?, rawdoc! { "_id": "two-phase" }).await?;
+        store.close().await?;
+        // What touches no account works, and does not record what nobody has said.
+        text(&ground, &["twophase", "status"])?;
+        text(&ground, &["twophase", "purge", "--older", "1h"])?;
+        let refused = "nothing is recorded of the settings of db.transactions";
+        for command in
+            [&["recover"][..], &["verify"], &["run", "--all"], &["run", "2"], &["cancel", "2", "--reason", "no"]]
+        {
+            assert_one_line(&output(&ground, &[&["twophase"], command].concat())?, 3, refused);
+        }
+        assert_eq!(wallets(&ground).await?, [[800, 0, 100], [1100, 0, 0]], "nothing was done");
+
+        let said = ["--accounts", "wallets", "--balance-field", "cents"];
+        let pending = ["--pending-credits", "pendingCredits", "--pending-debits", "pendingDebits"];
+        text(&ground, &[&["twophase", "settings", "--set"][..], &said, &pending].concat())?;
+        let other = output(&ground, &["twophase", "settings", "--set", "--balance-field", "balance"])?;
+        assert_one_line(&other, 1, "1 transactions of db.transactions are under way by the recorded settings");
+        assert_eq!(report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
+        assert_eq!(wallets(&ground).await?, [[800, 0, 0], [1200, 0, 0]]);
+        report(&ground, &["twophase", "settings", "--set", "--finished-max", "50"])?;
+        assert_eq!(report(&ground, &["twophase", "settings"])?["earlier"][0]["settings"]["finishedMax"], 100);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn credits_that_no_transaction_explains_are_exit_code_3_and_no_command_is_recommended() -> Result<()> {
+    Ground::each("twophase-pending", async |ground| {
+        filled_with_pending(&ground).await?;
+        report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?;
+        let store = Store::open(&ground).await?;
+        let left = rawdoc! { "$set": { "pendingCredits": 100_i64 } };
+        store.shared.update_one(&place("wallets")?, rawdoc! { "_id": "B" }, left).await?;
+        store.close().await?;
+        let (lines, code) = json(&ground, &["twophase", "verify"])?;
+        let finding = &lines[0]["findings"][0];
+        assert_eq!(
+            (code, &finding["kind"], &finding["recover"]),
+            (Some(3), &json!("pending"), &json!(false)),
+            "{lines:?}"
+        );
+        let shown = String::from_utf8(output(&ground, &["twophase", "verify"])?.stdout)?;
+        assert!(shown.contains("no command puts the others right") && !shown.contains("next:"), "{shown}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn transfers_that_are_impossible_are_not_said_to_be_done() -> Result<()> {
+    Ground::each("twophase-impossible", async |ground| {
+        filled(&ground).await?;
+        let store = Store::open(&ground).await?;
+        let transfers = open(store.shared(), &store.sources).await?;
+        transfers.begin(4, Transfer::new("A", "B", 100_000)).await?;
+        transfers.begin(5, Transfer::new("A", "nobody", 1)).await?;
+        drop(transfers);
+        store.close().await?;
+        let (lines, code) = json(&ground, &["twophase", "run", "--all"])?;
+        let report = &lines[0];
+        assert_eq!((code, &report["done"], &report["canceled"]), (Some(1), &json!(1), &json!(2)), "{report}");
+        let mut why: Vec<_> = report["not_done"].as_array().into_iter().flatten().map(ToString::to_string).collect();
+        why.sort();
+        assert!(why[0].contains("\"id\":4") && why[0].contains("does not allow it"), "{why:?}");
+        assert!(why[1].contains("\"id\":5") && why[1].contains("does not exist"), "{why:?}");
+        assert_eq!(text(&ground, &["twophase", "run", "--all"])?, "done: 0 transactions\n");
         Ok(())
     })
     .await

@@ -1,17 +1,25 @@
 //! What `verify` and `status` say: nothing of what a crash leaves, each kind of what must not be there.
 
-use handfast_patterns::two_phase::Finding;
+use handfast_patterns::two_phase::{Finding, Remedy};
 
 use super::*;
 
 async fn verify(world: &World) -> Vec<Finding> {
-    let verified = open(world, "App2").await.unwrap().verify(1, |_| ()).await.unwrap();
+    verify_by(world, options(world, "App2")).await
+}
+
+async fn verify_by(world: &World, options: TwoPhaseOptions) -> Vec<Finding> {
+    let verified = open_with(world, options).await.unwrap().verify(1, |_| ()).await.unwrap();
     assert_eq!(verified.findings.len() as u64, verified.findings.count());
     verified.findings.to_vec()
 }
 
 async fn transfer(world: &World) -> Result<()> {
-    let transfers = open(world, "App1").await?;
+    transfer_by(world, options(world, "App1")).await
+}
+
+async fn transfer_by(world: &World, options: TwoPhaseOptions) -> Result<()> {
+    let transfers = open_with(world, options).await?;
     transfers.begin(1, Transfer::new("A", "B", 100)).await?;
     transfers.run(1).await.map(|_| ())
 }
@@ -21,19 +29,89 @@ async fn set_account(world: &World, id: &str, set: Document) {
     world.store.update_one(&world.place("accounts"), rawdoc! { "_id": id }, update).await.unwrap();
 }
 
+fn with_pending(world: &World, application: &str) -> TwoPhaseOptions {
+    let mut options = options(world, application);
+    options.accounts.pending = Some(PendingFields::default());
+    options
+}
+
 #[tokio::test]
 async fn a_crash_leaves_nothing_to_be_found() {
-    for number in 0.. {
-        let world = World::in_memory();
-        accounts(&world).await;
-        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
-        let result = transfer(&world.on(dying)).await;
-        assert_eq!(verify(&world).await, [], "after operation {number}");
-        if result.is_ok() {
-            assert!(number > 8, "{number} operations");
-            return;
+    for options in [options, with_pending] {
+        for number in 0.. {
+            let world = World::in_memory();
+            accounts(&world).await;
+            let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::CrashAfter)));
+            let result = transfer_by(&world.on(dying), options(&world, "App1")).await;
+            assert_eq!(verify_by(&world, options(&world, "App2")).await, [], "after operation {number}");
+            if result.is_ok() {
+                assert!(number > 8, "{number} operations");
+                break;
+            }
         }
     }
+}
+
+/// Marks of a transaction that is done, and what a repair makes of the balance of who has paid 100 of 1000.
+#[tokio::test]
+async fn what_is_recommended_makes_it_right_or_is_not_recommended() {
+    let forgotten: Vec<_> = (0..100).map(|id| 1000 + id).collect();
+    let cases = [
+        // Never released: by a restored document, say. The update is in once.
+        (900, vec![], Remedy::Release, 900),
+        (800, forgotten, Remedy::TakeBack, 900),
+        // By hand: the update may be in or not, and nothing is done.
+        (900, vec![1], Remedy::Unclear, 900),
+    ];
+    for (balance, finished, expected, repaired) in cases {
+        let world = World::in_memory();
+        accounts(&world).await;
+        transfer(&world).await.unwrap();
+        let set = doc! { "balance": balance, "pendingTransactions": [1], "finishedTransactions": finished };
+        set_account(&world, "A", set).await;
+        let found = verify(&world).await;
+        assert!(matches!(&found[..], [Finding::Over { remedy, .. }] if *remedy == expected), "{found:?}");
+        let round = open(&world, "App2").await.unwrap().repair(10).await.unwrap();
+        let unclear = expected == Remedy::Unclear;
+        assert_eq!((round.done, round.failed), (u64::from(!unclear), u64::from(unclear)), "{expected:?}");
+        assert_eq!(balances(&world).await, [repaired, 1100], "{expected:?}");
+        assert_eq!(verify(&world).await, if unclear { found } else { vec![] });
+    }
+}
+
+/// What a recovery has left that knew nothing of the fields, and what somebody has written into them.
+#[tokio::test]
+async fn credits_and_debits_that_no_transaction_explains_are_found() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    let transfers = open_with(&world, with_pending(&world, "App1")).await.unwrap();
+    transfers.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
+    assert_eq!(transfers.run(1).await.unwrap(), Outcome::Done);
+    assert_eq!(verify_by(&world, with_pending(&world, "App2")).await, []);
+    for (account, field, value, text) in [
+        (
+            "A",
+            "pendingDebits",
+            Bson::Int64(100),
+            "\"A\" has 100 in pendingDebits, and the transfers under way in it add up to 0",
+        ),
+        ("B", "pendingCredits", Bson::Int32(-7), "\"B\" has -7 in pendingCredits, and"),
+        ("B", "pendingCredits", Bson::String("many".to_owned()), "\"B\" has \"many\" in pendingCredits, and"),
+    ] {
+        set_account(&world, account, doc! { field: value }).await;
+        let found = verify_by(&world, with_pending(&world, "App2")).await;
+        assert!(matches!(&found[..], [Finding::Pending { expected: 0, .. }]), "{found:?}");
+        assert!(found[0].to_string().contains(text), "{}", found[0]);
+        set_account(&world, account, doc! { field: 0 }).await;
+    }
+    // Under way, and the field does not know of it.
+    transfers.begin(2, Transfer::new("A", "B", 30)).await.unwrap();
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(2, Fault::CrashAfter)));
+    let _ = transfers.within(dying).run(2).await.expect_err("killed");
+    assert_eq!(verify_by(&world, with_pending(&world, "App2")).await, []);
+    set_account(&world, "B", doc! { "pendingCredits": 0 }).await;
+    let found = verify_by(&world, with_pending(&world, "App2")).await;
+    assert!(matches!(&found[..], [Finding::Pending { expected: 30, .. }]), "{found:?}");
 }
 
 #[tokio::test]
@@ -46,7 +124,7 @@ async fn each_kind_of_damage_is_found() {
 
     set_account(&world, "A", doc! { "pendingTransactions": [1, 7] }).await;
     let (namespace, participant, transaction) = found("A", 1);
-    let over = Finding::Over { namespace, participant, transaction, state: State::Done };
+    let over = Finding::Over { namespace, participant, transaction, state: State::Done, remedy: Remedy::Unclear };
     let (namespace, participant, transaction) = found("A", 7);
     let unknown = Finding::Unknown { namespace, participant, transaction };
     assert_eq!(verify(&world).await, [over, unknown]);

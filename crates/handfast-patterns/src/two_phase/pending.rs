@@ -1,0 +1,102 @@
+//! What accounts say of credits and debits under way, compared with the transactions that are under way in them.
+//!
+//! The fields for what is under way change in the same steps as the ids of the transactions do. So in each document, at any moment, they
+//! are the sums over the transfers whose ids it carries; nothing has to stand still for the comparison.
+
+use std::collections::BTreeMap;
+
+use bson::{Bson, Document, doc};
+use handfast_store::Namespace;
+
+use super::options::PendingFields;
+use super::verify::{Finding, Verified};
+use super::{Plan, TwoPhase};
+use crate::steps::Steps;
+use crate::value::{at_path, integer, same_id};
+use crate::{Error, Result};
+
+impl TwoPhase {
+    /// Compares all accounts that say that something is under way, `page` at a time.
+    pub(super) async fn verify_pending(
+        &self,
+        page: u32,
+        tell: &impl Fn(&Verified),
+        verified: &mut Verified,
+    ) -> Result<()> {
+        for (namespace, fields) in self.pending_fields() {
+            let documents = self.transactions.at(namespace.clone());
+            let not_zero = |field: &String| doc! { field: { "$exists": true, "$ne": 0 } };
+            let any: Vec<_> = fields.iter().map(not_zero).chain([self.under_way()]).collect();
+            let mut pages = documents.pages(&doc! { "$or": any }, page).await?;
+            while let Some(found) = pages.next().await? {
+                for account in found {
+                    verified.accounts += 1;
+                    self.verify_account(&documents, &account, &fields, verified).await?;
+                }
+                tell(verified);
+            }
+        }
+        Ok(())
+    }
+
+    /// The fields for what is under way, by collection; also those of settings before.
+    fn pending_fields(&self) -> BTreeMap<Namespace, Vec<String>> {
+        let mut all: BTreeMap<Namespace, Vec<String>> = BTreeMap::new();
+        for accounts in self.revisions.all().map(|options| &options.accounts) {
+            let Some(PendingFields { credits, debits }) = &accounts.pending else { continue };
+            let known = all.entry(accounts.namespace.clone()).or_default();
+            for field in [credits, debits] {
+                if !known.contains(field) {
+                    known.push(field.clone());
+                }
+            }
+        }
+        all
+    }
+
+    async fn verify_account(
+        &self,
+        documents: &Steps,
+        account: &Document,
+        fields: &[String],
+        verified: &mut Verified,
+    ) -> Result<()> {
+        let id = account.get("_id").cloned().unwrap_or(Bson::Null);
+        let mut expected = BTreeMap::new();
+        for transaction in self.pending(account) {
+            // A transaction that is not there is a finding of its own.
+            let Some((field, value)) = self.share(&id, transaction).await? else { return Ok(()) };
+            if let Some(field) = field {
+                *expected.entry(field).or_insert(0_i64) += value;
+            }
+        }
+        for field in fields {
+            let expected = expected.get(field).copied().unwrap_or(0);
+            if integer(account, field).ok() != Some(expected) {
+                verified.found(Finding::Pending {
+                    namespace: documents.namespace().clone(),
+                    account: id.clone(),
+                    field: field.clone(),
+                    found: at_path(account, field).cloned(),
+                    expected,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The field of an account that a transaction under way has added to, and how much; none if nobody knows.
+    async fn share(&self, account: &Bson, transaction: &Bson) -> Result<Option<(Option<String>, i64)>> {
+        let Some(record) = self.show(transaction.clone()).await? else { return Ok(None) };
+        let by = match self.by_settings_of(&record) {
+            Ok(by) => by,
+            Err(Error::Invalid { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Ok(Plan::Transfer(transfer)) = &record.plan else { return Ok(Some((None, 0))) };
+        let field = by.options.accounts.pending.as_ref().map(|PendingFields { credits, debits }| {
+            if same_id(&transfer.source, account) { debits.clone() } else { credits.clone() }
+        });
+        Ok(Some((field, transfer.value)))
+    }
+}
