@@ -75,6 +75,23 @@ async fn a_filter_with_chance_in_it_is_judged_as_it_was_read() {
     .await;
 }
 
+/// It cannot be told whether it would have matched.
+#[tokio::test]
+async fn a_filter_that_fails_for_what_others_have_written_is_a_conflict() {
+    on_each(|database, _| async move {
+        for filter in [rawdoc! { "$gte": [{ "$strLenCP": "$text" }, 0] }, rawdoc! { "$in": [1, "$tags"] }] {
+            let tx = serializable(&database).await;
+            tx.find_all(Find::new(named("empty"), rawdoc! { "$expr": filter })).await.unwrap();
+            tx.insert_one(&named("other"), rawdoc! {}).await.unwrap();
+            database.insert_one(&named("empty"), rawdoc! { "_id": 1 }).await.unwrap();
+            let committed = tx.commit().await;
+            assert!(matches!(committed, Err(Error::Conflict(_))), "{committed:?}");
+            database.drop_collection(&named("empty")).await.unwrap();
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_filter_that_takes_too_long_in_the_turn_of_the_commit_counts_as_changed() {
     let directory = tempfile::tempdir().unwrap();

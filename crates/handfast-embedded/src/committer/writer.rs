@@ -175,14 +175,26 @@ impl<'s> Writer<'s> {
     ) -> StoreResult<()> {
         let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
         let changes = self.index_changes(collection, id_key, Some(before), None)?;
+        self.note_deletion(&key);
         let timestamp = self.timestamp();
-        self.state.deletions.note(&key, timestamp);
-        self.state.shared.recent.note(&key, timestamp);
         self.state.images.note(timestamp, collection.id, before.as_bytes());
         self.state.staged.write(Keyspace::Documents, key, None);
         self.stage_index_changes(collection, id_key, changes);
         self.count(collection.id, Some(before), None);
         Ok(())
+    }
+
+    /// A document was deleted that was there in its own transaction only: whoever wants to write it was second all the same.
+    pub(crate) fn remove_nothing(&mut self, collection: CollectionId, id_key: &[u8]) -> StoreResult<()> {
+        let key = document_key(collection, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
+        self.note_deletion(&key);
+        Ok(())
+    }
+
+    fn note_deletion(&mut self, key: &[u8]) {
+        let timestamp = self.timestamp();
+        self.state.deletions.note(key, timestamp);
+        self.state.shared.recent.note(key, timestamp);
     }
 
     /// Stages the entries of one document in one index that is being built.

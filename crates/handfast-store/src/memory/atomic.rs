@@ -34,12 +34,17 @@ impl MemoryStore {
         }
         // First take out all old documents, then put in the new ones: the keys of a unique index may change hands.
         let mut records = Vec::with_capacity(batch.writes.len());
-        for (namespace, id, _) in &batch.writes {
+        for (namespace, id, write) in &batch.writes {
             let key = id_key(id.as_raw_bson_ref());
             if state.changed_at(namespace, &key) > batch.read_at.0 {
                 return Err(conflict(namespace, id.as_raw_bson_ref()));
             }
-            records.push(state.remove(namespace, &key)?.map(|stored| stored.record));
+            let removed = state.remove(namespace, &key)?;
+            if removed.is_none() && matches!(write, DocumentWrite::Delete) {
+                // It came and went in the transaction.
+                state.note_deletion(namespace, &key);
+            }
+            records.push(removed.map(|stored| stored.record));
         }
         for ((namespace, id, write), record) in batch.writes.into_iter().zip(records) {
             let DocumentWrite::Put(document) = write else { continue };
@@ -64,8 +69,9 @@ impl MemoryStore {
             Read::Matching { namespace, filter, variables } => {
                 let filter = Filter::compile(filter, &CompileOptions::with_variables(variables)?)?;
                 let context = self.sources().context(variables);
-                let matches = |document: &RawDocumentBuf| Ok(filter.matches(document, &context)?);
-                if state.answers_differently(namespace, read_at.0, matches)? {
+                // A filter that fails for a document that changed would not give the same answer again.
+                let matches = |document: &RawDocumentBuf| filter.matches(document, &context).unwrap_or(true);
+                if state.answers_differently(namespace, read_at.0, matches) {
                     return Err(ticketed::read_conflict(namespace));
                 }
             }

@@ -90,20 +90,20 @@ impl State {
         &self,
         namespace: &Namespace,
         read_at: u64,
-        matches: impl Fn(&RawDocumentBuf) -> Result<bool>,
-    ) -> Result<bool> {
+        matches: impl Fn(&RawDocumentBuf) -> bool,
+    ) -> bool {
         if read_at < self.images_forgotten || self.dropped.get(namespace).is_some_and(|dropped| *dropped > read_at) {
-            return Ok(true);
+            return true;
         }
         for (commit, place, stored) in self.images.iter().rev() {
             if *commit <= read_at {
                 break;
             }
-            if place == namespace && matches(&stored.document)? {
-                return Ok(true);
+            if place == namespace && matches(&stored.document) {
+                return true;
             }
         }
-        Ok(false)
+        false
     }
 
     fn remember(&mut self, namespace: &Namespace, stored: &Arc<Stored>) {
@@ -154,13 +154,18 @@ impl State {
         let bytes = stored.document.as_bytes().len() as u64;
         collection.size_bytes -= bytes;
         self.bytes -= bytes;
+        self.note_deletion(namespace, id);
+        self.remember(namespace, &stored);
+        Ok(Some(stored))
+    }
+
+    /// The document was deleted, whether or not it was there for others.
+    pub(super) fn note_deletion(&mut self, namespace: &Namespace, id: &IdKey) {
         self.deleted.insert((namespace.clone(), Arc::clone(id)), self.commit);
         if self.deleted.len() > DELETIONS_KEPT_MAX {
             self.deleted_forgotten = self.commit;
             self.deleted.clear();
         }
-        self.remember(namespace, &stored);
-        Ok(Some(stored))
     }
 
     /// Whether every unique key of a document that another one has was taken, or its holder changed, by another write than this

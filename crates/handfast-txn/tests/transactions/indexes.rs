@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_transaction_can_make_a_collection_with_indexes() {
-    on_each(|database| async move {
+    on_each_local(|database| async move {
         let made = Namespace::new("bank", "made").unwrap();
         let unique = IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "n": 1 }) };
         let create = || CreateIndexes { namespace: made.clone(), indexes: vec![unique.clone()] };
