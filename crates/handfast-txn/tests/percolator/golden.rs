@@ -22,6 +22,7 @@
 //! Timestamps begin at 7, and time stands still unless it passes. Commands are in [`actors`]. Names are of processes.
 
 mod actors;
+mod local;
 mod rows;
 
 use std::path::{Path, PathBuf};
@@ -112,4 +113,34 @@ fn every_script_is_played() {
     let mut played = NAMES.to_vec();
     played.sort_unstable();
     assert_eq!(found, played);
+}
+
+/// Scripts that say only what clients do.
+const OF_CLIENTS_MIN: usize = 5;
+
+/// What comes of each command is the same over the other engine, but for timestamps.
+#[tokio::test]
+async fn scripts_of_clients_are_so_over_local() {
+    let mut played = 0;
+    for name in NAMES {
+        let script = std::fs::read_to_string(folder().join(name).with_extension("txt")).unwrap();
+        played += usize::from(check_over_local(name, &script).await);
+    }
+    assert!(played >= OF_CLIENTS_MIN, "{played} scripts");
+}
+
+/// Says whether the script is of clients only.
+async fn check_over_local(name: &str, script: &str) -> bool {
+    let mut stage = local::Stage::new().await;
+    let mut lines = script.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
+    while let Some(line) = lines.next() {
+        let Some(came) = stage.play(line).await else { return false };
+        let mut expected = None;
+        while let Some(shown) = lines.next_if(|line| line.starts_with("    ")) {
+            expected =
+                expected.or(shown.trim().strip_prefix("= ").filter(|_| !line.contains(" begins")).map(str::to_owned));
+        }
+        assert_eq!(came, expected, "{name}: {line}");
+    }
+    true
 }

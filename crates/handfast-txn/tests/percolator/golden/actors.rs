@@ -38,7 +38,7 @@ use crate::support::*;
 type Doing = Pin<Box<dyn Future<Output = Came> + Send>>;
 
 /// What is said of something of which nothing is to be said.
-const DONE: &str = "done";
+pub(super) const DONE: &str = "done";
 /// Round trips in which something has to come to its end.
 const ROUNDS_MAX: usize = 100;
 
@@ -58,14 +58,14 @@ struct Actor {
 }
 
 /// What came of something, in the words of scripts.
-struct Came {
-    said: String,
-    tx: Option<Transaction>,
+pub(super) struct Came {
+    pub(super) said: String,
+    pub(super) tx: Option<Transaction>,
     unknown: Option<TransactionId>,
 }
 
 impl Came {
-    fn of(said: Result<String>) -> Came {
+    pub(super) fn of(said: Result<String>) -> Came {
         let unknown = match &said {
             Err(Error::CommitUnknown { id, .. }) => Some(*id),
             _ => None,
@@ -251,7 +251,7 @@ async fn settle() {
     }
 }
 
-async fn begin(database: Database, options: TransactionOptions) -> Came {
+pub(super) async fn begin(database: Database, options: TransactionOptions) -> Came {
     match database.begin_with(options).await {
         Ok(tx) => {
             let said = rows::moment(tx.read_at().unwrap().0 as i64);
@@ -262,12 +262,12 @@ async fn begin(database: Database, options: TransactionOptions) -> Came {
 }
 
 /// What is done in an open transaction.
-enum Deed {
+pub(super) enum Deed {
     Find(RawDocumentBuf),
     Change(Vec<(String, Change)>),
 }
 
-async fn in_transaction(tx: Transaction, deed: Deed) -> Came {
+pub(super) async fn in_transaction(tx: Transaction, deed: Deed) -> Came {
     let said = match deed {
         Deed::Find(filter) => found(&tx, filter).await,
         Deed::Change(changes) => change(&tx, &changes).await.map(|()| DONE.to_owned()),
@@ -287,14 +287,14 @@ async fn found(tx: &Transaction, filter: RawDocumentBuf) -> Result<String> {
     Ok(if shown.is_empty() { "nothing".to_owned() } else { shown.join(", ") })
 }
 
-enum Change {
+pub(super) enum Change {
     Set(i32),
     Add(i32),
     Remove,
 }
 
 /// What Bob pays Joe.
-fn paid(of: i32) -> Vec<(String, Change)> {
+pub(super) fn paid(of: i32) -> Vec<(String, Change)> {
     vec![("Bob".to_owned(), Change::Add(-of)), ("Joe".to_owned(), Change::Add(of))]
 }
 
