@@ -10,6 +10,9 @@ use handfast_txn::{Database, Error, TransactionOptions};
 
 use crate::{Cell, Client, Failure, Transaction, documents};
 
+/// MongoDB's code for a cluster time that is too far ahead.
+const TOO_FAR_AHEAD: i32 = 189;
+
 /// A database, in which a collection is used.
 #[derive(Clone, Debug)]
 pub struct DatabaseClient {
@@ -82,13 +85,15 @@ impl OpenTransaction {
 }
 
 /// What an error of a step means: nothing has been applied, so long as nobody has asked for a commit.
-fn step_failure(error: StoreError) -> Failure {
+pub(crate) fn step_failure(error: StoreError) -> Failure {
     failure(Error::of_store(error))
 }
 
-fn failure(error: Error) -> Failure {
+pub(crate) fn failure(error: Error) -> Failure {
     match error {
         Error::Conflict(_) => Failure::Conflict(error.to_string()),
+        // Nothing was applied: a process whose clock is wrong is refused.
+        Error::Store(ref store) if store.code().0 == TOO_FAR_AHEAD => Failure::Conflict(error.to_string()),
         // Nothing was applied; the store could not be reached.
         Error::Store(ref store) if store.class() != ErrorClass::Command => Failure::Conflict(error.to_string()),
         Error::CommitUnknown { .. } => Failure::Unknown(error.to_string()),

@@ -29,6 +29,8 @@ pub enum WorkloadKind {
     WriteSkew,
     /// A few scans of everything that take long, beside many short writers.
     LongScan,
+    /// The same keys looked at again and again in one transaction, before and after its own appends.
+    Repeated,
 }
 
 /// A kind of work, and on how many keys.
@@ -84,6 +86,7 @@ impl Workload {
             WorkloadKind::Bank => (12, i64::MAX),
             WorkloadKind::WriteSkew => (16, 8),
             WorkloadKind::LongScan => (32, 16),
+            WorkloadKind::Repeated => (8, 16),
         };
         Workload { kind, keys, writes_per_key }
     }
@@ -91,7 +94,9 @@ impl Workload {
     /// What its keys hold.
     pub fn model(&self) -> Model {
         match self.kind {
-            WorkloadKind::ListAppend | WorkloadKind::WriteSkew | WorkloadKind::LongScan => Model::ListAppend,
+            WorkloadKind::ListAppend | WorkloadKind::WriteSkew | WorkloadKind::LongScan | WorkloadKind::Repeated => {
+                Model::ListAppend
+            }
             WorkloadKind::Register | WorkloadKind::Bank => Model::RwRegister,
         }
     }
@@ -154,6 +159,15 @@ impl Workload {
                 pieces.map(|first| Step::Scan(first..(first + 4).min(window.end))).collect()
             }
             WorkloadKind::LongScan => vec![Step::Append(key()), Step::Append(key())],
+            WorkloadKind::Repeated => {
+                let first = key();
+                let look = || Step::Scan(first..(first + 3).min(window.end));
+                let mut steps = vec![look(), look()];
+                for _ in 0..below(random, 3) {
+                    steps.extend([Step::Append(key()), look()]);
+                }
+                steps
+            }
         };
         Plan { steps, is_aborted: one_in(random, 20) }
     }

@@ -1,0 +1,182 @@
+//! `Database` before the judges, with documents that are deleted, inserted again and exchanged, asked for by what others change; on
+//! both engines, at both isolations, with and without changes of the catalog beside.
+//!
+//! `HANDFAST_SIM_ROUNDS=25` runs as many seeds, for a night; `HANDFAST_SIM_SEED=n` begins with that seed.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
+
+mod mutants;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use handfast_embedded::{EmbeddedStore, Options};
+use handfast_history::Expectation;
+use handfast_sim::moving::beside::Beside;
+use handfast_sim::{Floors, Isolation, MovingClient, Order, RunOptions, Tally, Workload, WorkloadKind, run};
+use handfast_store::{Durability, MemoryStore, Namespace, SeededRandom, Sources};
+use handfast_txn::{Database, TransactionOptions};
+use tempfile::TempDir;
+
+/// Transactions that commit: of each workload at each isolation.
+const COMMITTED: u64 = 120;
+const KINDS: [WorkloadKind; 5] = [
+    WorkloadKind::Repeated,
+    WorkloadKind::ListAppend,
+    WorkloadKind::Register,
+    WorkloadKind::Bank,
+    WorkloadKind::WriteSkew,
+];
+const PROCESSES: u32 = 6;
+
+/// The processes that share a store: those of clients, and the one that changes the catalog.
+struct Opened {
+    clients: Vec<Database>,
+    beside: Database,
+    /// What has to be there as long as the databases are.
+    _kept: Option<TempDir>,
+}
+
+fn over_memory(seed: u64) -> Opened {
+    let sources = Sources::seeded(seed);
+    let database = Database::local(MemoryStore::new(sources.clone()), sources);
+    Opened { clients: vec![database.clone()], beside: database, _kept: None }
+}
+
+async fn over_embedded(seed: u64) -> Opened {
+    let directory = tempfile::tempdir().unwrap();
+    let sources = Sources::seeded(seed);
+    let store = EmbeddedStore::open(directory.path(), sources.clone(), Options::small()).await.unwrap();
+    let database = Database::local(store, sources);
+    Opened { clients: vec![database.clone()], beside: database, _kept: Some(directory) }
+}
+
+/// Whether somebody changes the catalog beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Catalog {
+    Fixed,
+    Changing,
+}
+
+async fn all(under: &str, catalog: Catalog, open: impl AsyncFn(u64) -> Opened) {
+    let mut complaints = Vec::new();
+    for seed in seeds() {
+        for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+            let mut tally = Tally::default();
+            for kind in KINDS {
+                let opened = open(seed).await;
+                match judged(opened, under, catalog, isolation, kind, seed).await {
+                    Ok(done) => tally = tally.plus(done),
+                    Err(wrong) => {
+                        complaints.push(format!("{under} {catalog:?} {kind:?} {isolation:?} seed {seed}: {wrong}"));
+                    }
+                }
+            }
+            println!("{under} {catalog:?} {isolation:?} seed {seed}: {tally:?}");
+            complaints.extend(tally.below(floors(catalog)));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// What all workloads together have done at least.
+fn floors(catalog: Catalog) -> Tally {
+    let once = COMMITTED / 10;
+    let changed = match catalog {
+        Catalog::Fixed => 0,
+        Catalog::Changing => once / 2,
+    };
+    Tally {
+        deletions: once,
+        reinsertions: once,
+        exchanges: once,
+        predicate_reads: 10 * once,
+        predicate_writes: once,
+        failed_reads: once,
+        collections_changed: changed,
+        indexes_changed: changed,
+    }
+}
+
+async fn judged(
+    opened: Opened,
+    under: &str,
+    catalog: Catalog,
+    isolation: Isolation,
+    kind: WorkloadKind,
+    seed: u64,
+) -> Result<Tally, String> {
+    let random = |of: u64| Arc::new(SeededRandom::new(seed.wrapping_mul(1_000_003) ^ of));
+    let names: &[&str] = match catalog {
+        Catalog::Fixed => &["keys"],
+        Catalog::Changing => &["keys", "house", "yard"],
+    };
+    let collections = names.iter().map(|name| Namespace::new("sim", name).unwrap()).collect();
+    let options = TransactionOptions {
+        isolation: match isolation {
+            Isolation::Snapshot => handfast_txn::Isolation::Snapshot,
+            Isolation::Serializable => handfast_txn::Isolation::Serializable,
+        },
+        durability: Durability::Memory,
+        ..TransactionOptions::default()
+    };
+    let client = MovingClient::new(opened.clients.clone(), collections, options, random(1));
+    let stop = Arc::new(AtomicBool::new(false));
+    let beside = Beside::new(client.clone(), opened.beside.clone(), random(2));
+    let beside = tokio::spawn(beside.run(Arc::clone(&stop)));
+    let run_options = RunOptions {
+        seed,
+        processes: PROCESSES,
+        committed: COMMITTED,
+        expectation: Expectation { isolation, order: Order::RealTime },
+        floors: Floors {
+            committed: COMMITTED,
+            failed: COMMITTED / 50,
+            old_version_reads: u64::from(isolation == Isolation::Snapshot),
+        },
+    };
+    let sources = opened.beside.sources().clone();
+    let outcome = run(Workload::new(kind), Arc::new(client.clone()), sources, run_options).await;
+    stop.store(true, Ordering::Relaxed);
+    let done = beside.await.unwrap().map_err(|failure| format!("beside: {failure}"))?;
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    println!("{under} {catalog:?} {outcome}");
+    let complaints = outcome.complaints();
+    if !complaints.is_empty() {
+        let name = format!("{under}-{catalog:?}-{kind:?}-{isolation:?}-{seed}.jsonl");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        outcome.save(&path).unwrap();
+        return Err(format!("{outcome}\n{}\nthe history is in {}", complaints.join("\n"), path.display()));
+    }
+    for database in &opened.clients {
+        assert_eq!(database.counts().open(), 0, "{:?}", database.counts());
+    }
+    Ok(client.tally().plus(done))
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().unwrap());
+    let first = number("HANDFAST_SIM_SEED").unwrap_or(1);
+    first..first + number("HANDFAST_SIM_ROUNDS").unwrap_or(1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_the_store_in_memory() {
+    all("memory", Catalog::Fixed, async |seed| over_memory(seed)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_the_store_in_memory_while_the_catalog_changes() {
+    all("memory", Catalog::Changing, async |seed| over_memory(seed)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_the_embedded_store() {
+    all("embedded", Catalog::Fixed, over_embedded).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_the_embedded_store_while_the_catalog_changes() {
+    all("embedded", Catalog::Changing, over_embedded).await;
+}

@@ -1,0 +1,246 @@
+//! Stores that are wrong about deletions, predicates, expressions and the catalog. Each is caught; so is a run in which nothing was
+//! deleted.
+//!
+//! The engine over them is `Local`, which takes the snapshots and the commits of the store for what they are.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
+use handfast_mql::{CompileOptions, Filter};
+use handfast_sim::{Isolation, Tally, WorkloadKind};
+use handfast_store::decorator::Through;
+use handfast_store::page::Paged;
+use handfast_store::{
+    AtomicBatch, AtomicStore, CommitTimestamp, Cursor, DocumentStore, DocumentWrite, Find, MemoryStore, Namespace,
+    Result, Snapshot, Sources, StoreExt, insertion,
+};
+use handfast_txn::Database;
+
+use crate::{Catalog, Opened, judged};
+
+/// What a store is wrong about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutant {
+    /// Nothing.
+    Sound,
+    /// A filter is judged on all that is stored, documents included that the snapshot does not have.
+    WholeFilterOnOthers,
+    /// A filter is judged on what is left of a document that is deleted.
+    WholeFilterOnTombstones,
+    /// Expressions see a field of the store's own.
+    HiddenFieldSeen,
+    /// A query finds documents that match now, and shows them as the snapshot has them.
+    CandidatesOfNewest,
+    /// A snapshot has the collections that there are now.
+    NewestCatalog,
+    /// Deletions of a batch are forgotten.
+    ForgottenDeletions,
+    /// What is inserted where the same transaction deleted something is forgotten.
+    ForgottenReinsertions,
+    /// A document that is inserted and deleted in one transaction is no reason to refuse another one that inserts it.
+    UnnoticedInsertions,
+}
+
+/// Which are caught, in which workload beside which catalog, and by what is said of them.
+const CATCHES: &[(Mutant, Catalog, WorkloadKind, &str)] = &[
+    (Mutant::WholeFilterOnOthers, Catalog::Fixed, WorkloadKind::Repeated, "found: missing"),
+    (Mutant::WholeFilterOnTombstones, Catalog::Fixed, WorkloadKind::ListAppend, "missing"),
+    (Mutant::HiddenFieldSeen, Catalog::Fixed, WorkloadKind::Repeated, "AllFields"),
+    (Mutant::HiddenFieldSeen, Catalog::Fixed, WorkloadKind::Bank, "account"),
+    (Mutant::CandidatesOfNewest, Catalog::Fixed, WorkloadKind::Repeated, "duplicate key"),
+    (Mutant::NewestCatalog, Catalog::Changing, WorkloadKind::Repeated, "duplicate key"),
+    (Mutant::NewestCatalog, Catalog::Changing, WorkloadKind::Bank, "duplicate key"),
+    (Mutant::ForgottenDeletions, Catalog::Fixed, WorkloadKind::ListAppend, "twice in a snapshot"),
+    (Mutant::ForgottenReinsertions, Catalog::Fixed, WorkloadKind::ListAppend, "duplicate key"),
+    (Mutant::UnnoticedInsertions, Catalog::Fixed, WorkloadKind::Register, "twice in a snapshot"),
+];
+
+/// Seeds in one of which it is caught.
+const SEEDS: std::ops::Range<u64> = 1..9;
+
+#[tokio::test(start_paused = true)]
+async fn every_mutant_is_caught() {
+    let mut escaped = Vec::new();
+    for &(mutant, catalog, kind, expected) in CATCHES {
+        let mut said = Vec::new();
+        for seed in SEEDS {
+            if let Err(wrong) = run(mutant, catalog, kind, seed).await {
+                said.push(wrong);
+                if said.last().is_some_and(|wrong| wrong.contains(expected)) {
+                    break;
+                }
+            }
+        }
+        if !said.iter().any(|wrong| wrong.contains(expected)) {
+            escaped.push(format!("{mutant:?} by {kind:?}: no '{expected}' in {said:?}"));
+        }
+        // It is the mutation that is caught, and not what it is made with.
+        if let Err(wrong) = run(Mutant::Sound, catalog, kind, SEEDS.start).await {
+            escaped.push(format!("{kind:?} without a mutation: {wrong}"));
+        }
+    }
+    assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}
+
+#[test]
+fn a_run_in_which_nothing_was_deleted_fails() {
+    let floors = Tally { deletions: 1, failed_reads: 2, ..Tally::default() };
+    assert_eq!(
+        Tally { failed_reads: 1, ..Tally::default() }.below(floors),
+        ["0 deletions, where at least 1 were due", "1 queries that fail, where at least 2 were due"]
+    );
+    assert_eq!(floors.below(floors), [""; 0]);
+}
+
+async fn run(mutant: Mutant, catalog: Catalog, kind: WorkloadKind, seed: u64) -> std::result::Result<Tally, String> {
+    let sources = Sources::seeded(seed);
+    let store = Arc::new(MemoryStore::new(sources.clone()));
+    let database = Database::local(Broken { store, mutant }, sources);
+    let opened = Opened { clients: vec![database.clone()], beside: database, _kept: None };
+    judged(opened, &format!("{mutant:?}"), catalog, Isolation::Snapshot, kind, seed).await
+}
+
+struct Broken {
+    store: Arc<MemoryStore>,
+    mutant: Mutant,
+}
+
+impl Through for Broken {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.store
+    }
+}
+
+#[async_trait]
+impl AtomicStore for Broken {
+    async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        let snapshot = self.store.snapshot().await?;
+        Ok(Box::new(BrokenSnapshot { snapshot, store: Arc::clone(&self.store), mutant: self.mutant }))
+    }
+
+    async fn commit(&self, mut batch: AtomicBatch) -> Result<CommitTimestamp> {
+        batch.before.clear();
+        match self.mutant {
+            Mutant::ForgottenDeletions => batch.writes.retain(|(.., write)| !is_delete(write)),
+            Mutant::ForgottenReinsertions => {
+                let mut kept = Vec::new();
+                for (namespace, id, write) in batch.writes {
+                    let before = self.store.find_one(&namespace, by_id(id.as_raw_bson_ref())).await?;
+                    let is_moved =
+                        before.is_none() && matches!(id.as_raw_bson_ref(), RawBsonRef::Int64(id) if id % 2 == 1);
+                    if !is_moved {
+                        kept.push((namespace, id, write));
+                    }
+                }
+                batch.writes = kept;
+            }
+            Mutant::UnnoticedInsertions => {
+                let mut kept = Vec::new();
+                for (namespace, id, write) in batch.writes {
+                    let before = self.store.find_one(&namespace, by_id(id.as_raw_bson_ref())).await?;
+                    if before.is_some() || !is_delete(&write) {
+                        kept.push((namespace, id, write));
+                    }
+                }
+                batch.writes = kept;
+            }
+            _ => {}
+        }
+        self.store.commit(batch).await
+    }
+}
+
+fn by_id(id: RawBsonRef<'_>) -> RawDocumentBuf {
+    rawdoc! { "_id": id }
+}
+
+fn is_delete(write: &DocumentWrite) -> bool {
+    matches!(write, DocumentWrite::Delete)
+}
+
+struct BrokenSnapshot {
+    snapshot: Box<dyn Snapshot>,
+    store: Arc<MemoryStore>,
+    mutant: Mutant,
+}
+
+impl BrokenSnapshot {
+    async fn shown(&self, request: &Find, found: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
+        let filter = Filter::compile(&request.filter, &CompileOptions::default())?;
+        let context = Sources::seeded(1).context(&rawdoc! {});
+        let mut shown = Vec::new();
+        for document in found {
+            let is_shown = match self.mutant {
+                Mutant::HiddenFieldSeen => {
+                    let mut stored = document.clone();
+                    stored.append(bson::raw::cstr!("_hidden"), rawdoc! {});
+                    filter.matches(&stored, &context)?
+                }
+                Mutant::CandidatesOfNewest => {
+                    let newest = self.store.find_one(&request.namespace, by_id(insertion::id(&document)?)).await?;
+                    newest.is_some_and(|newest| filter.matches(&newest, &context).unwrap_or(false))
+                }
+                _ => true,
+            };
+            if is_shown {
+                shown.push(document);
+            }
+        }
+        Ok(shown)
+    }
+
+    async fn is_gone(&self, namespace: &Namespace) -> Result<bool> {
+        let there = self.store.list_collections(namespace.database()).await?;
+        Ok(!there.iter().any(|info| info.name == namespace.collection()))
+    }
+}
+
+#[async_trait]
+impl Snapshot for BrokenSnapshot {
+    fn timestamp(&self) -> CommitTimestamp {
+        self.snapshot.timestamp()
+    }
+
+    async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
+        if self.mutant == Mutant::NewestCatalog && self.is_gone(namespace).await? {
+            return Ok(None);
+        }
+        self.snapshot.get(namespace, id).await
+    }
+
+    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
+        match self.mutant {
+            Mutant::WholeFilterOnOthers => {
+                self.store.find_all(request.clone()).await?;
+            }
+            Mutant::WholeFilterOnTombstones => {
+                let filter = Filter::compile(&request.filter, &CompileOptions::default())?;
+                filter.matches(&rawdoc! { "_id": 0 }, &Sources::seeded(1).context(&rawdoc! {}))?;
+            }
+            Mutant::NewestCatalog if self.is_gone(&request.namespace).await? => {
+                return Ok(Box::new(Paged::new(std::iter::empty())));
+            }
+            _ => {}
+        }
+        let found = self.read(request.clone()).await?;
+        let shown = self.shown(&request, found).await?;
+        Ok(Box::new(Paged::new(shown.into_iter().map(Ok))))
+    }
+}
+
+impl BrokenSnapshot {
+    async fn read(&self, request: Find) -> Result<Vec<RawDocumentBuf>> {
+        let mut cursor = self.snapshot.find(request).await?;
+        let mut found = Vec::new();
+        loop {
+            let page = cursor.next_page(handfast_store::BatchLimit::REPLY).await?;
+            found.extend(page.documents);
+            if page.exhausted {
+                return Ok(found);
+            }
+        }
+    }
+}
