@@ -5,8 +5,14 @@
 //! second attempt fails as well it is no hiccup, and each further one would wait for the full server selection again
 //! (seed 4; spec: resilience).
 //!
+//! The steps own their second attempts, whatever store they are on: a pattern knows of its guarded `$inc` that it may be sent again, and
+//! a store could not tell. So a [`Resilient`](handfast_store::decorator::Resilient) store sends a step's requests once (decision 18).
+//!
 //! What a second attempt answers may differ from what the first one would have: the first was perhaps carried out, and
 //! the second matches nothing. Who asks therefore never takes "nothing matched" for "it was not done", but reads.
+
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bson::{Document, RawDocumentBuf};
 use handfast_mql::Code;
+use handfast_store::decorator::resilient::repeated_by_caller;
 use handfast_store::{
     Aggregate, BatchLimit, Cursor, DocumentStore, Error as StoreError, ErrorClass, Find, FindAndModify, IndexSpec,
     Insert, Modification, Namespace, Result as StoreResult, ReturnDocument, StoreExt, UpdateOutcome, UpdateSpec,
@@ -110,12 +117,15 @@ impl Steps {
         for (first, documents) in (0..).step_by(INSERT_MAX).zip(documents.chunks(INSERT_MAX)) {
             let documents = documents.iter().map(raw).collect::<Result<Vec<_>>>()?;
             let insert = Insert { ordered: false, ..Insert::new(self.namespace.clone(), documents) };
-            for refused in again(|| self.store.insert(insert.clone())).await?.errors {
-                if refused.error.code() != Code::DuplicateKey {
-                    return Err(refused.error.into());
+            let attempt = || async {
+                let refused = self.store.insert(insert.clone()).await?.errors;
+                match refused.iter().find(|refused| refused.error.code() != Code::DuplicateKey) {
+                    // The others of the request may be in.
+                    Some(refused) => Err(refused.error.clone().in_doubt()),
+                    None => Ok(refused),
                 }
-                taken.push(first + refused.index);
-            }
+            };
+            taken.extend(again(attempt).await?.into_iter().map(|refused| first + refused.index));
         }
         Ok(taken)
     }
@@ -304,11 +314,11 @@ async fn read_all(mut cursor: Box<dyn Cursor>) -> StoreResult<Vec<RawDocumentBuf
 
 /// Runs a step, and once more if the network hiccuped.
 pub(crate) async fn again<T, F: Future<Output = StoreResult<T>>>(step: impl Fn() -> F) -> StoreResult<T> {
-    match step().await {
+    match repeated_by_caller(step()).await {
         Err(error) if error.class() == ErrorClass::TransientNetwork => {
             tracing::debug!(%error, "a step is sent once more");
             // The second answer may say that nothing was done while the first attempt did it; so may its failure.
-            step().await.map_err(|second| match error.applied() {
+            repeated_by_caller(step()).await.map_err(|second| match error.applied() {
                 handfast_store::Applied::Maybe => second.in_doubt(),
                 handfast_store::Applied::No => second,
             })

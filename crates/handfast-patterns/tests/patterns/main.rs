@@ -15,6 +15,7 @@ mod job_queue;
 mod ledger;
 mod processes;
 mod schedule;
+mod sends;
 mod stage;
 mod sync_flag;
 mod transactions;

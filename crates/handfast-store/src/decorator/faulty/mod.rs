@@ -224,6 +224,7 @@ impl Injector {
         match fault {
             None | Some(Fault::RepeatLater | Fault::FreezeBefore) => call.await,
             Some(Fault::Refuse) => Err(unreachable_store(number, operation)),
+            Some(Fault::StepDown) => Err(not_primary(number, operation)),
             Some(Fault::LoseRequest | Fault::DeliverLate) => Err(lost(number, operation)),
             Some(Fault::LoseReply) => {
                 let _ = call.await;
@@ -255,6 +256,11 @@ fn lost(number: u64, operation: Operation) -> Error {
     let text = format!("connection reset during operation {number} ({operation})");
     let applied = if operation.is_write() { Applied::Maybe } else { Applied::No };
     Error::new(ErrorClass::TransientNetwork, applied, Code::SocketException, text)
+}
+
+fn not_primary(number: u64, operation: Operation) -> Error {
+    let text = format!("not primary at operation {number} ({operation})");
+    Error::new(ErrorClass::TransientNetwork, Applied::No, Code::NotWritablePrimary, text)
 }
 
 fn unreachable_store(number: u64, operation: Operation) -> Error {

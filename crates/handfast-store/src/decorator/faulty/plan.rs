@@ -12,6 +12,8 @@ use crate::source::SeededRandom;
 pub enum Fault {
     /// No server can be reached: an outage, and nothing was applied for certain.
     Refuse,
+    /// The server says that it is not the primary any more: a failure of the network, and nothing was applied for certain.
+    StepDown,
     /// The connection breaks before the store has the request: not applied, but the caller cannot know.
     LoseRequest,
     /// The connection breaks after the store has done it: applied, but the caller cannot know.

@@ -43,6 +43,8 @@ async fn meets(fault: Fault) -> (Option<(ErrorClass, Applied)>, bool) {
 async fn each_fault_does_what_it_says() {
     let in_doubt = Some((ErrorClass::TransientNetwork, Applied::Maybe));
     assert_eq!(meets(Fault::Refuse).await, (Some((ErrorClass::Outage, Applied::No)), false));
+    let step_down = Some((ErrorClass::TransientNetwork, Applied::No));
+    assert_eq!(meets(Fault::StepDown).await, (step_down, false));
     assert_eq!(meets(Fault::LoseRequest).await, (in_doubt, false));
     assert_eq!(meets(Fault::LoseReply).await, (in_doubt, true));
     assert_eq!(meets(Fault::CrashBefore).await, (in_doubt, false));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::is_transient;
+use super::{is_repeated_by_caller, is_transient};
 use crate::{Aggregate, BatchLimit, Cursor, DocumentStore, Find, Page, Result};
 
 /// What a cursor was opened for.
@@ -35,7 +35,7 @@ pub(super) struct ResilientCursor<S: ?Sized> {
 impl<S: DocumentStore + ?Sized> Cursor for ResilientCursor<S> {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
         let first = self.cursor.next_page(limit).await;
-        let again = first.as_ref().is_err_and(is_transient) && !self.settled;
+        let again = first.as_ref().is_err_and(is_transient) && !self.settled && !is_repeated_by_caller();
         self.settled = true;
         if !again {
             return first;

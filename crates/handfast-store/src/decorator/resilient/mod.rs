@@ -23,6 +23,9 @@
 //! A filter that asks for more than the key finds nothing if the first try changed what it asks for. So when the second
 //! try finds nothing, the caller gets the first error, which says `maybe applied`.
 //!
+//! A caller that sends its requests again itself, because it knows better which of them may be sent again, says so
+//! ([`repeated_by_caller`]): one of the two does it, and so each request is sent twice at most. The patterns do.
+//!
 //! The second try does not wait: that is for the store's own selection of a server (30 s with MongoDB's drivers,
 //! `serverSelectionTimeoutMS`), after which it is an outage. It may meet what others have written meanwhile, as every request
 //! may that is late. Where that matters, or the update counts, use exactly-once updates or a transaction.
@@ -67,6 +70,22 @@ use super::Operation;
 use crate::{Applied, DocumentStore, Error, ErrorClass, IdSource, Namespace, Result, WriteError};
 
 pub use self::repeat::is_idempotent;
+
+tokio::task_local! {
+    /// Set within an attempt of a caller that makes the second one itself.
+    static REPEATED_BY_CALLER: ();
+}
+
+/// Runs an attempt of a caller that makes the second one itself: a [`Resilient`] store sends each request of it once. What the attempt
+/// leaves to other tasks is not meant.
+pub async fn repeated_by_caller<F: Future>(attempt: F) -> F::Output {
+    REPEATED_BY_CALLER.scope((), attempt).await
+}
+
+/// Whether the caller of this request sends it again itself.
+fn is_repeated_by_caller() -> bool {
+    REPEATED_BY_CALLER.try_with(|()| ()).is_ok()
+}
 
 /// A store that tries again what may be tried again. See the module's documentation.
 pub struct Resilient<S: ?Sized> {
@@ -118,6 +137,9 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         R: Future<Output = Repeat> + Send,
     {
         let first = call().await;
+        if is_repeated_by_caller() {
+            return first;
+        }
         let Some(error) = failure(&first, broken_off) else { return first };
         let in_doubt = error.applied() == Applied::Maybe;
         let repeat = if in_doubt { repeat().await } else { Repeat::Always };

@@ -7,7 +7,7 @@ use bson::{RawBson, RawDocumentBuf};
 
 use super::cursor::{Opening, ResilientCursor};
 use super::repeat::{self, Repeat};
-use super::{Resilient, broken_off};
+use super::{Resilient, broken_off, is_repeated_by_caller};
 use crate::decorator::Operation;
 use crate::*;
 
@@ -18,7 +18,7 @@ impl<S: DocumentStore + ?Sized> DocumentStore for Resilient<S> {
     }
 
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
-        if request.ticket.is_some() {
+        if request.ticket.is_some() || is_repeated_by_caller() {
             return self.always(Operation::Insert, || self.store.insert(request.clone())).await;
         }
         self.insert_twice(request).await

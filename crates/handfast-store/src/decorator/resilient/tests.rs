@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
-use super::Resilient;
+use super::{Resilient, repeated_by_caller};
 use crate::decorator::{Fault, Faulty, Plan};
 use crate::*;
 
@@ -201,6 +201,24 @@ async fn the_network_is_tried_twice_and_an_outage_once() {
         let error = request.send(&store).await.expect_err("no server");
         assert_eq!((error.class(), error.applied()), (ErrorClass::Outage, Applied::No));
         assert_eq!(network.operations(), 1, "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_caller_sends_again_itself_is_sent_once() {
+    for fault in [Fault::LoseRequest, Fault::LoseReply, Fault::StepDown] {
+        for request in REQUESTS {
+            let (store, network) = store(Plan::always(fault)).await;
+            repeated_by_caller(request.send(&store)).await.expect_err("all is lost");
+            assert_eq!(network.operations(), 1, "{request:?}, {fault:?}");
+            // What is asked for after that is the store's again.
+            request.send(&store).await.expect_err("all is lost");
+            assert!(network.operations() > 1, "{request:?}, {fault:?}");
+        }
+        let (store, network) = store(Plan::at(1, fault)).await;
+        let all = async { store.find(Find::new(c(), rawdoc! {})).await?.next_page(BatchLimit::REPLY).await };
+        repeated_by_caller(all).await.expect_err("the page is lost");
+        assert_eq!(network.operations(), 2, "a find and a page");
     }
 }
 

@@ -1,0 +1,81 @@
+//! How often an update of a pattern is sent while its answers keep getting lost, over stores that send again by themselves, too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bson::rawdoc;
+use handfast_mql::Code;
+use handfast_patterns::{Change, ExactlyOnce};
+use handfast_store::decorator::{Resilient, Through};
+use handfast_store::{
+    Applied, DocumentStore, Error, ErrorClass, MemoryStore, Namespace, Sources, StoreExt, Update, UpdateOutcome,
+};
+
+/// Loses every update of the days, or the answer to it.
+struct Losing {
+    store: MemoryStore,
+    lost: Lost,
+    /// The network works until then.
+    begun: AtomicBool,
+    sent: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lost {
+    Request,
+    Reply,
+}
+
+#[async_trait]
+impl Through for Losing {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.store
+    }
+
+    async fn update(&self, request: Update) -> handfast_store::Result<UpdateOutcome> {
+        if request.namespace != days() || !self.begun.load(Ordering::Relaxed) {
+            return self.store.update(request).await;
+        }
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        if self.lost == Lost::Reply {
+            self.store.update(request).await?;
+        }
+        Err(Error::new(ErrorClass::TransientNetwork, Applied::Maybe, Code::SocketException, "connection reset"))
+    }
+}
+
+fn days() -> Namespace {
+    Namespace::new("site", "days").unwrap()
+}
+
+/// How often the updates of an increment are sent over such a store, which `over` makes another one of, and whether the increment is known
+/// to be made in the end.
+async fn sent(lost: Lost, over: impl Fn(Arc<dyn DocumentStore>, &Sources) -> Arc<dyn DocumentStore>) -> (u64, bool) {
+    let sources = Sources::system().unwrap();
+    let (begun, sent) = Default::default();
+    let losing = Arc::new(Losing { store: MemoryStore::new(sources.clone()), lost, begun, sent });
+    let store = over(losing.clone(), &sources);
+    store.insert_one(&days(), rawdoc! { "_id": 1, "counter": 0 }).await.unwrap();
+    let once = ExactlyOnce::open(store, days(), sources, Default::default()).await.unwrap();
+    losing.begun.store(true, Ordering::Relaxed);
+    let applied = once.apply(once.token(), 1, &Change::increment("counter", 1)).await;
+    if let Err(error) = &applied {
+        assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::Maybe));
+    }
+    (losing.sent.load(Ordering::Relaxed), applied.is_ok())
+}
+
+fn resilient(store: Arc<dyn DocumentStore>, sources: &Sources) -> Arc<dyn DocumentStore> {
+    Arc::new(Resilient::new(store, Arc::clone(&sources.ids)))
+}
+
+#[tokio::test]
+async fn an_update_is_sent_twice_whether_or_not_the_store_sends_again_by_itself() {
+    for lost in [Lost::Request, Lost::Reply] {
+        assert_eq!(sent(lost, |store, _| store).await, (2, false), "{lost:?}");
+        assert_eq!(sent(lost, resilient).await, (2, false), "{lost:?}");
+    }
+}
