@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use handfast_store::Sources;
 use handfast_txn::percolator::row::{Key, Timestamp};
-use handfast_txn::percolator::{Cleaned, Decided, HeldLock, OpenTransaction, transactions};
+use handfast_txn::percolator::{Cleaned, Decided, HeldLock, OpenTransaction, StoredCollection, transactions};
 use handfast_txn::{Percolator, PercolatorOptions};
 use serde_json::{Value, json};
 
@@ -71,6 +71,7 @@ impl Operator {
             TransactionsArguments::List { limit, .. } => self.list(*limit, console).await,
             TransactionsArguments::Show { start, limit, .. } => self.show(Timestamp(*start), *limit, console).await,
             TransactionsArguments::Resolve { starts, .. } => self.resolve(starts, console).await,
+            TransactionsArguments::Collections { .. } => self.collections(console).await,
             TransactionsArguments::Gc { .. } => self.collect(console).await,
         }
     }
@@ -206,6 +207,17 @@ impl Operator {
         };
         console.report(text, &json!({ "resolved": resolved, "alive": alive, "failed": failed }))?;
         Ok(exit(failed))
+    }
+
+    async fn collections(&self, console: Console) -> Result<Exit> {
+        let mut listing = Listing::new(&["name", "in the store"]);
+        for StoredCollection { name, stored } in self.engine.stored_collections().await? {
+            let line = json!({ "name": name.as_ref().map(ToString::to_string), "stored": stored.to_string() });
+            let name = name.map_or_else(|| "(dropped)".to_owned(), |name| name.to_string());
+            listing.push([name, stored.to_string()], line);
+        }
+        console.list(&listing)?;
+        Ok(Exit::Good)
     }
 
     async fn collect(&self, console: Console) -> Result<Exit> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocumentBuf};
+use bson::{DateTime, RawBsonRef, RawDocumentBuf};
 use handfast_history::Expectation;
 use handfast_mql::Code;
 use handfast_sim::{DatabaseClient, Floors, Isolation, Order, RunOptions, Workload, WorkloadKind, run};
@@ -16,7 +16,7 @@ use handfast_store::{
     CommitTimestamp, Cursor, DocumentStore, Durability, Error as StoreError, Find, MemoryStore, Namespace, Random,
     Read, Result as StoreResult, SeededRandom, Snapshot, Sources,
 };
-use handfast_txn::{Claims, Database, Engine, Local, Outcome, Start, TransactionId, WriteSet};
+use handfast_txn::{Catalog, Claims, Database, Engine, EngineTraits, Local, Outcome, Start, TransactionId, WriteSet};
 
 /// Where the engine is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,14 +105,34 @@ struct MutantEngine {
     random: SeededRandom,
 }
 
+static TRAITS: EngineTraits = EngineTraits {
+    name: "mutant",
+    own_database: None,
+    records_every_commit: true,
+    uses_before: false,
+    rolls_back_for_good: false,
+};
+
 #[async_trait]
 impl Engine for MutantEngine {
-    fn name(&self) -> &'static str {
-        "mutant"
+    fn traits(&self) -> &'static EngineTraits {
+        &TRAITS
     }
 
-    fn store(&self) -> &Arc<dyn DocumentStore> {
-        self.inner.store()
+    fn catalog(&self) -> &dyn Catalog {
+        self.inner.catalog()
+    }
+
+    fn plain(&self) -> Option<&Arc<dyn DocumentStore>> {
+        self.inner.plain()
+    }
+
+    async fn flush(&self) -> StoreResult<()> {
+        self.inner.flush().await
+    }
+
+    async fn forget_outcomes_before(&self, moment: DateTime) -> StoreResult<u64> {
+        self.inner.forget_outcomes_before(moment).await
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {

@@ -20,7 +20,7 @@ use handfast_store::{
 use crate::options::{LIFETIME_MAX, RETRY_TIME_MAX};
 use crate::transaction::room::Room;
 use crate::{
-    Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Place, Result, Transaction, TransactionId,
+    Catalog, Engine, Error, Local, Outcome, Percolator, PercolatorOptions, Place, Result, Transaction, TransactionId,
     TransactionOptions,
 };
 
@@ -162,19 +162,12 @@ impl Shared {
         TransactionId::made(self.sources.random.next_u64(), at)
     }
 
-    /// The databases of the store, without what the engine keeps for itself.
-    pub(crate) async fn databases(&self) -> StoreResult<Vec<String>> {
-        let mut names = self.engine.store().list_databases().await?;
-        names.retain(|name| Some(name.as_str()) != self.engine.own_database());
-        Ok(names)
-    }
-
     /// Whether a database is the users' to write to.
     ///
     /// # Errors
     /// `IllegalOperation` (20) for the engine's own.
     pub(crate) fn check_not_own(&self, database: &str) -> StoreResult<()> {
-        if self.engine.own_database() != Some(database) {
+        if self.engine.traits().own_database != Some(database) {
             return Ok(());
         }
         let text = format!("the database '{database}' is kept for transactions: use another name");
@@ -380,8 +373,8 @@ impl Database {
     }
 
     /// Where collections and indexes are.
-    fn catalog(&self) -> &dyn DocumentStore {
-        &**self.shared.engine.store()
+    fn catalog(&self) -> &dyn Catalog {
+        self.shared.engine.catalog()
     }
 
     fn plain(&self) -> Option<&dyn DocumentStore> {
@@ -452,6 +445,6 @@ where
 
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Database").field("engine", &self.shared.engine.name()).finish_non_exhaustive()
+        f.debug_struct("Database").field("engine", &self.shared.engine.traits().name).finish_non_exhaustive()
     }
 }

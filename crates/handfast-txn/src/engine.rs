@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{DateTime, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{DateTime, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_store::index::Index;
 use handfast_store::{
-    AtomicBatch, CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes, Explain, Find, IndexInfo,
-    IndexSpec, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Snapshot, StoreExt, Ticket,
+    AtomicBatch, CollectionInfo, CollectionOptions, CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes,
+    Explain, Find, IndexInfo, IndexSpec, ModifyCollection, Namespace, RenameCollection, Result as StoreResult,
+    Snapshot,
 };
 
 use crate::{Outcome, TransactionId};
@@ -20,22 +21,15 @@ use crate::{Outcome, TransactionId};
 /// Carries transactions out.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// A short name for messages and metrics: `local`, `percolator`.
-    fn name(&self) -> &'static str;
+    /// What is always true of it.
+    fn traits(&self) -> &'static EngineTraits;
 
-    /// Where collections and indexes are.
-    fn store(&self) -> &Arc<dyn DocumentStore>;
+    /// Its collections and indexes.
+    fn catalog(&self) -> &dyn Catalog;
 
     /// Carries out requests outside of transactions, each of which is a transaction of its own. None if it takes the
     /// engine to make them one.
-    fn plain(&self) -> Option<&Arc<dyn DocumentStore>> {
-        Some(self.store())
-    }
-
-    /// The database of the store that the engine keeps for itself.
-    fn own_database(&self) -> Option<&'static str> {
-        None
-    }
+    fn plain(&self) -> Option<&Arc<dyn DocumentStore>>;
 
     /// Whether a document leaves the engine's own fields alone.
     ///
@@ -45,75 +39,8 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The indexes that have to be looked at before a document gets this new state, if the engine has them at hand. None:
-    /// all of them are to be asked for.
-    fn needed_indexes(&self, _namespace: &Namespace, _after: Option<&RawDocument>) -> Option<Indexes> {
-        None
-    }
-
-    /// The indexes of a collection that a write has to keep, `_id_` first.
-    ///
-    /// # Errors
-    /// `NamespaceNotFound` (26); `CommandNotSupported` (115) for one that the engine cannot keep.
-    async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
-        Ok(self.list_indexes(namespace).await?.into_iter().map(|index| index.spec).collect())
-    }
-
-    /// Who has a key of a unique index, in the snapshot of this timestamp.
-    async fn holder(
-        &self,
-        _snapshot: CommitTimestamp,
-        _namespace: &Namespace,
-        _index: &Index,
-        _key: &[u8],
-    ) -> StoreResult<Holder> {
-        Ok(Holder::ToBeFound)
-    }
-
-    /// As [`DocumentStore::explain`].
-    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
-        self.store().explain(request).await
-    }
-
-    /// As [`DocumentStore::list_indexes`].
-    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
-        self.store().list_indexes(namespace).await
-    }
-
-    /// As [`DocumentStore::create_indexes`].
-    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
-        self.store().create_indexes(request).await
-    }
-
-    /// As [`DocumentStore::drop_indexes`].
-    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
-        self.store().drop_indexes(request).await
-    }
-
-    /// As [`DocumentStore::modify_collection`].
-    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
-        self.store().modify_collection(request).await
-    }
-
-    /// As [`DocumentStore::rename_collection`].
-    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
-        self.store().rename_collection(request).await
-    }
-
-    /// As [`DocumentStore::drop_collection`].
-    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
-        self.store().drop_collection(namespace).await
-    }
-
-    /// As [`DocumentStore::drop_database`].
-    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
-        self.store().drop_database(database).await
-    }
-
     /// Returns once nothing is left to do for what was acknowledged.
-    async fn flush(&self) -> StoreResult<()> {
-        self.store().flush().await
-    }
+    async fn flush(&self) -> StoreResult<()>;
 
     /// Begins a transaction, whose claims nobody respects any more after the deadline.
     async fn begin(&self, deadline: Duration) -> StoreResult<Start>;
@@ -143,30 +70,11 @@ pub trait Engine: Send + Sync + 'static {
     /// [`Applied::Maybe`](handfast_store::Applied::Maybe) the outcome is unknown.
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp>;
 
-    /// Whether a commit leaves a record of its outcome although nobody has asked for its name. Where that would be a
-    /// write too many, such a transaction goes by a name that says so ([`TransactionId::unnamed`]).
-    fn records_every_commit(&self) -> bool {
-        true
-    }
-
-    /// Whether a commit has a use for what the snapshot has in the places of its writes
-    /// ([`AtomicBatch::before`](handfast_store::AtomicBatch::before)).
-    fn uses_before(&self) -> bool {
-        false
-    }
-
     /// What became of a transaction that is no longer open.
     ///
     /// # Errors
     /// Those of the store: then it is still unknown.
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome>;
-
-    /// Whether [`Outcome::RolledBack`] is for good when a commit's answer got lost: the commit cannot happen after all, neither
-    /// by a request that arrives late nor by what a restarted store finds in its files. Then whoever commits is told that
-    /// it has lost; else it stays unknown.
-    fn rolls_back_for_good(&self) -> bool {
-        false
-    }
 
     /// Forgets outcomes that are older than this, by a time that all have in common who share the store; says how many.
     /// None if there is no such time.
@@ -182,8 +90,143 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of the store.
-    async fn forget_outcomes_before(&self, moment: DateTime) -> StoreResult<u64> {
-        self.store().delete_many(&Ticket::namespace()?, rawdoc! { "at": { "$lt": moment } }).await
+    async fn forget_outcomes_before(&self, moment: DateTime) -> StoreResult<u64>;
+}
+
+/// What is always true of an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineTraits {
+    /// A short name for messages and metrics: `local`, `percolator`.
+    pub name: &'static str,
+    /// The database of the store that the engine keeps for itself.
+    pub own_database: Option<&'static str>,
+    /// Whether a commit leaves a record of its outcome although nobody has asked for its name. Where that would be a
+    /// write too many, such a transaction goes by a name that says so ([`TransactionId::unnamed`]).
+    pub records_every_commit: bool,
+    /// Whether a commit has a use for what the snapshot has in the places of its writes ([`AtomicBatch::before`](handfast_store::AtomicBatch::before)).
+    pub uses_before: bool,
+    /// Whether [`Outcome::RolledBack`] is for good when a commit's answer got lost: the commit cannot happen after all, neither
+    /// by a request that arrives late nor by what a restarted store finds in its files. Then the caller of the commit learns
+    /// that it has lost; else the outcome stays unknown.
+    pub rolls_back_for_good: bool,
+}
+
+/// Collections and indexes, outside of transactions.
+#[async_trait]
+pub trait Catalog: Send + Sync {
+    /// The databases that hold a collection, by name, without the engine's own.
+    async fn list_databases(&self) -> StoreResult<Vec<String>>;
+
+    /// As [`DocumentStore::list_collections`].
+    async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>>;
+
+    /// As [`DocumentStore::create_collection`].
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()>;
+
+    /// As [`DocumentStore::check_rename`].
+    fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()>;
+
+    /// As [`DocumentStore::rename_collection`].
+    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()>;
+
+    /// As [`DocumentStore::drop_collection`].
+    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool>;
+
+    /// As [`DocumentStore::drop_database`].
+    async fn drop_database(&self, database: &str) -> StoreResult<bool>;
+
+    /// As [`DocumentStore::list_indexes`].
+    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>>;
+
+    /// As [`DocumentStore::create_indexes`].
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)>;
+
+    /// As [`DocumentStore::drop_indexes`].
+    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32>;
+
+    /// As [`DocumentStore::modify_collection`].
+    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf>;
+
+    /// As [`DocumentStore::explain`].
+    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf>;
+
+    /// The indexes that have to be looked at before a document gets this new state, if the engine has them at hand. None:
+    /// all of them are to be asked for.
+    fn needed_indexes(&self, _namespace: &Namespace, _after: Option<&RawDocument>) -> Option<Indexes> {
+        None
+    }
+
+    /// The indexes of a collection that a write has to keep, `_id_` first.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26); `CommandNotSupported` (115) for one that the engine cannot keep.
+    async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
+        Ok(self.list_indexes(namespace).await?.into_iter().map(|index| index.spec).collect())
+    }
+
+    /// The document that has a key of a unique index, in the snapshot of this timestamp.
+    async fn holder(
+        &self,
+        _snapshot: CommitTimestamp,
+        _namespace: &Namespace,
+        _index: &Index,
+        _key: &[u8],
+    ) -> StoreResult<Holder> {
+        Ok(Holder::ToBeFound)
+    }
+}
+
+/// The collections and indexes of a store, as they are.
+pub struct StoreCatalog(pub Arc<dyn DocumentStore>);
+
+#[async_trait]
+impl Catalog for StoreCatalog {
+    async fn list_databases(&self) -> StoreResult<Vec<String>> {
+        self.0.list_databases().await
+    }
+
+    async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
+        self.0.list_collections(database).await
+    }
+
+    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
+        self.0.create_collection(namespace, options).await
+    }
+
+    fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
+        self.0.check_rename(from, to)
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
+        self.0.rename_collection(request).await
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
+        self.0.drop_collection(namespace).await
+    }
+
+    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
+        self.0.drop_database(database).await
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+        self.0.list_indexes(namespace).await
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+        self.0.create_indexes(request).await
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
+        self.0.drop_indexes(request).await
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
+        self.0.modify_collection(request).await
+    }
+
+    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
+        self.0.explain(request).await
     }
 }
 

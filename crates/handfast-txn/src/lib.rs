@@ -13,7 +13,7 @@ pub mod percolator;
 pub mod transaction;
 
 pub use database::{Counts, Database, WeakDatabase};
-pub use engine::{Claims, Engine, Holder, Indexes, Place, Start, WriteSet};
+pub use engine::{Catalog, Claims, Engine, EngineTraits, Holder, Indexes, Place, Start, StoreCatalog, WriteSet};
 pub use error::{Error, Result};
 pub use id::{Outcome, TransactionId};
 pub use local::Local;

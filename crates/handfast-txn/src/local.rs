@@ -29,20 +29,20 @@ use handfast_store::{
 };
 
 use crate::claims::{Holder, Newest, Table};
-use crate::{Engine, Outcome, Place, Start, TransactionId, WriteSet};
+use crate::{Catalog, Engine, EngineTraits, Outcome, Place, Start, StoreCatalog, TransactionId, WriteSet};
 
 /// Transactions on a store that commits batches.
 pub struct Local {
     store: Arc<dyn AtomicStore>,
-    documents: Arc<dyn DocumentStore>,
+    catalog: StoreCatalog,
     table: Arc<Table>,
 }
 
 impl Local {
     /// On this store.
     pub fn new(store: Arc<dyn AtomicStore>, sources: Sources) -> Self {
-        let documents: Arc<dyn DocumentStore> = store.clone();
-        Local { store, documents, table: Arc::new(Table::new(sources.clock)) }
+        let catalog = StoreCatalog(store.clone());
+        Local { store, catalog, table: Arc::new(Table::new(sources.clock)) }
     }
 
     fn holder(&self, deadline: Duration) -> Holder {
@@ -75,14 +75,31 @@ impl Newest for Stored {
     }
 }
 
+static TRAITS: EngineTraits = EngineTraits {
+    name: "local",
+    own_database: None,
+    records_every_commit: true,
+    uses_before: true,
+    // That there is no record now does not mean that there will be none after a restart.
+    rolls_back_for_good: false,
+};
+
 #[async_trait]
 impl Engine for Local {
-    fn name(&self) -> &'static str {
-        "local"
+    fn traits(&self) -> &'static EngineTraits {
+        &TRAITS
     }
 
-    fn store(&self) -> &Arc<dyn DocumentStore> {
-        &self.documents
+    fn catalog(&self) -> &dyn Catalog {
+        &self.catalog
+    }
+
+    fn plain(&self) -> Option<&Arc<dyn DocumentStore>> {
+        Some(&self.catalog.0)
+    }
+
+    async fn flush(&self) -> StoreResult<()> {
+        self.store.flush().await
     }
 
     async fn begin(&self, deadline: Duration) -> StoreResult<Start> {
@@ -93,10 +110,6 @@ impl Engine for Local {
         let holder = self.holder(deadline);
         holder.reserve(wanted).await;
         self.begin_with(holder).await.map(Some)
-    }
-
-    fn uses_before(&self) -> bool {
-        true
     }
 
     async fn commit(&self, writes: WriteSet) -> StoreResult<CommitTimestamp> {

@@ -22,7 +22,7 @@
 //! | a commit | `committer`, `validation`; who writes what at the same time: `recent`, and the claims of both engines |
 //! | what became of a transaction | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
-//! | collections that are dropped and renamed | `closures`, `departures`, `rename` |
+//! | collections: what names stand for | `mapping`, `collections`, `definitions` |
 //! | what others have left | `resolver`, `cleaner`; for operators: `inspection` |
 //! | finding rows without going through collections | `own_indexes` |
 //! | history for whoever still reads it | `keeper`, `leases` |
@@ -46,15 +46,15 @@
 mod build;
 mod catalog;
 mod cleaner;
-mod closures;
+mod collections;
 mod committer;
 mod core;
 mod definitions;
-mod departures;
 mod indexes;
 mod inspection;
 mod keeper;
 mod leases;
+mod mapping;
 mod newest;
 mod options;
 mod oracle;
@@ -63,7 +63,6 @@ mod push_down;
 mod query;
 mod recent;
 mod records;
-mod rename;
 mod resolver;
 pub mod row;
 mod rows;
@@ -77,12 +76,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::index::Index;
 use handfast_store::{
-    CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes, Error as StoreError, Explain, Find, IndexInfo,
-    IndexSpec, ModifyCollection, Namespace, RenameCollection, Result as StoreResult, Sources,
+    CollectionInfo, CollectionOptions, CommitTimestamp, CreateIndexes, Cursor, DocumentStore, DropIndexes,
+    Error as StoreError, Explain, Find, IndexInfo, IndexSpec, ModifyCollection, Namespace, RenameCollection,
+    Result as StoreResult, Sources, StoreExt, Ticket,
 };
 
 use self::committer::{Committer, Prepared};
@@ -93,10 +93,10 @@ use self::recent::Recent;
 use self::row::{FIELD, Timestamp};
 use self::rows::Rows;
 use crate::claims::Table;
-use crate::{Engine, Holder, Indexes, Outcome, Place, Start, TransactionId, WriteSet};
+use crate::{Catalog, Engine, EngineTraits, Holder, Indexes, Outcome, Place, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;
-pub use inspection::{Decided, HeldLock, OpenTransaction, SafePoints, transactions};
+pub use inspection::{Decided, HeldLock, OpenTransaction, SafePoints, StoredCollection, transactions};
 pub use options::{
     CLEANING_INTERVAL, LEASE_TTL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, RETENTION, SEEN_BYTES_MAX,
 };
@@ -107,7 +107,7 @@ pub const DATABASE: &str = "handfast";
 /// The collection of the timestamp oracle.
 const ORACLE: &str = "oracle";
 
-/// Looks at the locks that are decided in a collection before it is renamed or dropped..
+/// Looks at the locks on the keys of an index that was dropped, before they are removed..
 const SETTLE_LOOKS_MAX: u32 = 100;
 /// ..and the pause between two: together more than a lock lives without a sign of life.
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
@@ -164,22 +164,28 @@ impl Percolator {
     }
 }
 
+static TRAITS: EngineTraits = EngineTraits {
+    name: "percolator",
+    own_database: Some(DATABASE),
+    // A name that nobody has asked for costs no write.
+    records_every_commit: false,
+    uses_before: false,
+    // To ask leaves a record where the commit would have to pass: on the primary, or in the place of the commit's own.
+    rolls_back_for_good: true,
+};
+
 #[async_trait]
 impl Engine for Percolator {
-    fn name(&self) -> &'static str {
-        "percolator"
+    fn traits(&self) -> &'static EngineTraits {
+        &TRAITS
     }
 
-    fn store(&self) -> &Arc<dyn DocumentStore> {
-        &self.core.rows.store
+    fn catalog(&self) -> &dyn Catalog {
+        self
     }
 
     fn plain(&self) -> Option<&Arc<dyn DocumentStore>> {
         None
-    }
-
-    fn own_database(&self) -> Option<&'static str> {
-        Some(DATABASE)
     }
 
     fn check_document(&self, document: &RawDocument) -> StoreResult<()> {
@@ -190,69 +196,6 @@ impl Engine for Percolator {
                 Err(StoreError::command(Code::BadValue, text))
             }
         }
-    }
-
-    /// Besides unique indexes, only one on two fields can refuse a document, and only one with arrays.
-    fn needed_indexes(&self, namespace: &Namespace, after: Option<&RawDocument>) -> Option<Indexes> {
-        if !self.core.is_checked(namespace) || after.is_some_and(has_array) {
-            return None;
-        }
-        let (catalog, version) = self.core.catalog_at_hand()?;
-        Some(catalog.unique(namespace, version).map(|kept| Arc::clone(&kept.index)).collect())
-    }
-
-    async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
-        self.core.kept_indexes(namespace).await
-    }
-
-    async fn holder(
-        &self,
-        snapshot: CommitTimestamp,
-        namespace: &Namespace,
-        index: &Index,
-        key: &[u8],
-    ) -> StoreResult<Holder> {
-        let (catalog, version) = self.core.catalog().await?;
-        let kept = catalog.unique(namespace, version).find(|kept| kept.spec().name == index.spec().name);
-        let (Some(kept), Some(snapshot)) = (kept, self.core.entered(Timestamp(snapshot.0))) else {
-            return Ok(Holder::ToBeFound);
-        };
-        let place = (kept.id, key.to_vec());
-        let owner = unique::owners(&snapshot, [&place]).await?.remove(&place);
-        Ok(owner.map_or(Holder::Nobody, Holder::Document))
-    }
-
-    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
-        let request = push_down::explained(request)?;
-        self.core.rows.store.explain(request).await
-    }
-
-    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
-        self.core.list_indexes(namespace).await
-    }
-
-    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
-        self.core.create_indexes(request).await
-    }
-
-    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
-        self.core.drop_indexes(request).await
-    }
-
-    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
-        self.core.modify_collection(request).await
-    }
-
-    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
-        self.core.rename_collection(request).await
-    }
-
-    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
-        self.core.drop_collection(namespace).await
-    }
-
-    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
-        self.core.drop_database(database).await
     }
 
     async fn flush(&self) -> StoreResult<()> {
@@ -292,11 +235,6 @@ impl Engine for Percolator {
         }
     }
 
-    /// A name that nobody has asked for costs no write.
-    fn records_every_commit(&self) -> bool {
-        false
-    }
-
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome> {
         match self.core.noted(id) {
             Some(Fate::Committed(at)) => Ok(Outcome::Committed(at.into())),
@@ -320,13 +258,99 @@ impl Engine for Percolator {
         }
     }
 
-    /// Who asks leaves a record where the commit would have to pass: on the primary, or in the place of the commit's own.
-    fn rolls_back_for_good(&self) -> bool {
-        true
-    }
-
     async fn forget_outcomes(&self, age: Duration) -> StoreResult<Option<u64>> {
         self.core.forget_outcomes(age).await.map(Some)
+    }
+
+    async fn forget_outcomes_before(&self, moment: DateTime) -> StoreResult<u64> {
+        self.core.rows.store.delete_many(&Ticket::namespace()?, rawdoc! { "at": { "$lt": moment } }).await
+    }
+}
+
+#[async_trait]
+impl Catalog for Percolator {
+    async fn list_databases(&self) -> StoreResult<Vec<String>> {
+        self.core.list_databases().await
+    }
+
+    async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
+        self.core.list_collections(database).await
+    }
+
+    /// Options are the same for all collections.
+    async fn create_collection(&self, namespace: &Namespace, _options: CollectionOptions) -> StoreResult<()> {
+        self.core.create_collection(namespace).await
+    }
+
+    fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
+        self.core.rows.store.check_rename(from, to)
+    }
+
+    async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
+        self.core.rename_collection(request).await
+    }
+
+    async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
+        self.core.drop_collection(namespace).await
+    }
+
+    async fn drop_database(&self, database: &str) -> StoreResult<bool> {
+        self.core.drop_database(database).await
+    }
+
+    async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+        self.core.list_indexes(namespace).await
+    }
+
+    async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
+        self.core.create_indexes(request).await
+    }
+
+    async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
+        self.core.drop_indexes(request).await
+    }
+
+    async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
+        self.core.modify_collection(request).await
+    }
+
+    async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
+        self.core.explain(request).await
+    }
+
+    /// Besides unique indexes, only one on two fields can refuse a document, and only one with arrays.
+    fn needed_indexes(&self, namespace: &Namespace, after: Option<&RawDocument>) -> Option<Indexes> {
+        let (catalog, version) = self.core.catalog_at_hand()?;
+        let collection = catalog.mapping.collection(namespace, version)?;
+        if !self.core.is_checked(&collection) || after.is_some_and(has_array) {
+            return None;
+        }
+        Some(catalog.unique(&collection, version).map(|kept| Arc::clone(&kept.index)).collect())
+    }
+
+    async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
+        self.core.kept_indexes(namespace).await
+    }
+
+    async fn holder(
+        &self,
+        snapshot: CommitTimestamp,
+        namespace: &Namespace,
+        index: &Index,
+        key: &[u8],
+    ) -> StoreResult<Holder> {
+        let (catalog, version) = self.core.catalog().await?;
+        let collection = catalog.mapping.collection(namespace, version);
+        let of = |collection: &Namespace| {
+            catalog.unique(collection, version).find(|kept| kept.spec().name == index.spec().name)
+        };
+        let (Some(kept), Some(snapshot)) = (collection.as_ref().and_then(of), self.core.entered(Timestamp(snapshot.0)))
+        else {
+            return Ok(Holder::ToBeFound);
+        };
+        let place = (kept.id, key.to_vec());
+        let owner = unique::owners(&snapshot, [&place]).await?.remove(&place);
+        Ok(owner.map_or(Holder::Nobody, Holder::Document))
     }
 }
 

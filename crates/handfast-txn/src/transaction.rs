@@ -157,7 +157,7 @@ impl Transaction {
         let open = Open {
             snapshot: start.snapshot,
             claims: Arc::from(start.claims),
-            own: Own::new(Arc::clone(&shared.room), shared.engine.uses_before()),
+            own: Own::new(Arc::clone(&shared.room), shared.engine.traits().uses_before),
             reads: Reads::default(),
         };
         let phase = Mutex::new(Phase::Open(Box::new(open)));
@@ -272,7 +272,7 @@ impl Inner {
 
     /// What it goes by: that does not change any more once it is being committed.
     fn name(&self) -> TransactionId {
-        let without = || if self.shared.engine.records_every_commit() { self.id } else { self.id.unnamed() };
+        let without = || if self.shared.engine.traits().records_every_commit { self.id } else { self.id.unnamed() };
         self.name.get().copied().unwrap_or_else(without)
     }
 
@@ -418,7 +418,7 @@ impl Inner {
                 self.counts().settled();
                 Ended::Committed(at)
             }
-            Ok(crate::Outcome::RolledBack) if self.shared.engine.rolls_back_for_good() => {
+            Ok(crate::Outcome::RolledBack) if self.shared.engine.traits().rolls_back_for_good => {
                 let text = "the answer to the commit got lost, and the commit had not happened: it was rolled back";
                 Ended::RolledBack(Some(StoreError::command(Code::NoSuchTransaction, text).with_source(error)))
             }

@@ -43,6 +43,12 @@ pub(crate) enum TransactionsArguments {
         #[arg(long)]
         all: bool,
     },
+    /// List the collections that have another name in the store: created again after a drop, renamed, or dropped
+    #[command(after_help = "Example:\n  handfast txns collections --store mongodb://127.0.0.1:27018")]
+    Collections {
+        #[command(flatten)]
+        store: ServerStoreFlags,
+    },
     /// Finish what was left, and forget history that nobody reads any more, as servers do every 30 seconds
     #[command(after_help = "Example:\n  handfast txns gc --store mongodb://127.0.0.1:27018")]
     Gc {
@@ -59,6 +65,7 @@ impl TransactionsArguments {
             | TransactionsArguments::List { store, .. }
             | TransactionsArguments::Show { store, .. }
             | TransactionsArguments::Resolve { store, .. }
+            | TransactionsArguments::Collections { store }
             | TransactionsArguments::Gc { store } => store,
         }
     }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use bson::{doc, rawdoc};
 use handfast_mongodb::{ConnectOptions, connect};
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_store::{Namespace, Sources, StoreExt};
+use handfast_store::{DocumentStore, Namespace, Sources, StoreExt};
 use handfast_txn::{Database, Percolator, PercolatorOptions};
 use serde_json::{Value, json};
 
@@ -119,6 +119,35 @@ async fn abandoned_transactions_are_rolled_back_one_or_all() -> Result<()> {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(report(&["txns", "gc"])?["resolved"], 2);
     assert_eq!(report(&["txns", "status"])?["locks"], 0);
+    Ok(())
+}
+
+/// Readers of the store itself learn where a collection is that was dropped and created again.
+#[tokio::test]
+async fn collections_with_other_names_in_the_store_are_listed() -> Result<()> {
+    let scratch = Scratch::new("txns-collections")?;
+    let serve = Serve::start(&mut handfast(&scratch, &["serve", "--listen", "127.0.0.1:0", "--data", "data"]))?;
+    let uri = format!("mongodb://{}", serve.address()?);
+    let listed = || -> Result<Vec<Value>> {
+        let output = handfast(&scratch, &["txns", "collections", "--store", &uri, "--json"]).output()?;
+        ensure!(output.status.success(), "{output:?}");
+        std::str::from_utf8(&output.stdout)?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    };
+    let sources = Sources::system()?;
+    let store = connect(&uri, sources.clone(), ConnectOptions::default()).await?.store;
+    let database = Database::percolator(store.clone(), sources, options(Duration::from_secs(5)))?;
+    let items = Namespace::new("shop", "items")?;
+    database.insert_one(&items, rawdoc! { "_id": 1 }).await?;
+    assert_eq!(listed()?, [] as [Value; 0]);
+    database.drop_collection(&items).await?;
+    database.insert_one(&items, rawdoc! { "_id": 2 }).await?;
+    database.flush().await?;
+    let [again, dropped] = &listed()?[..] else { anyhow::bail!("{:?}", listed()?) };
+    assert_eq!((&again["name"], &dropped["name"]), (&json!("shop.items"), &json!(null)));
+    assert_eq!(dropped["stored"], "shop.items");
+    let (_, stored) = again["stored"].as_str().and_then(|name| name.split_once('.')).context("a name")?;
+    let found = store.find_one(&Namespace::new("shop", stored)?, rawdoc! {}).await?.context("the document")?;
+    assert_eq!(found.get_i32("_id")?, 2);
     Ok(())
 }
 

@@ -11,13 +11,14 @@ use super::*;
 use crate::lock::lock;
 use crate::options::ConnectionLimits;
 use crate::testing::{Look, Plain, TinyStore, error_of};
+use handfast_txn::StoreCatalog;
 
 fn any_port() -> Address {
     Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
 }
 
 fn database(store: Arc<dyn DocumentStore>) -> Database {
-    Database::new(Arc::new(Plain(store)), Sources::seeded(1))
+    Database::new(Arc::new(Plain(StoreCatalog(store))), Sources::seeded(1))
 }
 
 async fn server(address: &Address, options: Options) -> Server {

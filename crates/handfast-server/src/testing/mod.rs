@@ -8,11 +8,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::spec::BinarySubtype;
-use bson::{Binary, rawdoc};
+use bson::{Binary, DateTime, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::Checked;
 use handfast_store::{CommitTimestamp, DocumentStore, ManualClock, MemoryStore, Sources};
-use handfast_txn::{Database, Engine, Outcome, PercolatorOptions, Start, TransactionId, WriteSet};
+use handfast_txn::{
+    Catalog, Database, Engine, EngineTraits, Outcome, PercolatorOptions, Start, StoreCatalog, TransactionId, WriteSet,
+};
 use handfast_wire::{Flags, HEADER_BYTES, Header, Limits, Message, OpMsg, Sequence};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -43,7 +45,7 @@ impl TestServer {
     /// Over a store without transactions.
     pub(crate) fn new(store: Arc<dyn DocumentStore>, options: Options) -> Self {
         let (sources, clock) = Sources::manual(7);
-        TestServer::over(Database::new(Arc::new(Plain(store)), sources), clock, options)
+        TestServer::over(Database::new(Arc::new(Plain(StoreCatalog(store))), sources), clock, options)
     }
 
     /// Over a database whose clock is this one.
@@ -120,16 +122,36 @@ impl TestServer {
 }
 
 /// A store as an engine that knows no transactions.
-pub(crate) struct Plain(pub(crate) Arc<dyn DocumentStore>);
+pub(crate) struct Plain(pub(crate) StoreCatalog);
+
+static PLAIN: EngineTraits = EngineTraits {
+    name: "plain",
+    own_database: None,
+    records_every_commit: true,
+    uses_before: false,
+    rolls_back_for_good: false,
+};
 
 #[async_trait]
 impl Engine for Plain {
-    fn name(&self) -> &'static str {
-        "plain"
+    fn traits(&self) -> &'static EngineTraits {
+        &PLAIN
     }
 
-    fn store(&self) -> &Arc<dyn DocumentStore> {
+    fn catalog(&self) -> &dyn Catalog {
         &self.0
+    }
+
+    fn plain(&self) -> Option<&Arc<dyn DocumentStore>> {
+        Some(&self.0.0)
+    }
+
+    async fn flush(&self) -> handfast_store::Result<()> {
+        self.0.0.flush().await
+    }
+
+    async fn forget_outcomes_before(&self, _moment: DateTime) -> handfast_store::Result<u64> {
+        Ok(0)
     }
 
     async fn begin(&self, _deadline: Duration) -> handfast_store::Result<Start> {

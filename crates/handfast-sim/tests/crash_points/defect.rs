@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bson::DateTime;
 use handfast_store::{AtomicBatch, CommitTimestamp, DocumentStore, Result};
-use handfast_txn::{Engine, Local, Outcome, Start, TransactionId, WriteSet};
+use handfast_txn::{Catalog, Engine, EngineTraits, Local, Outcome, Start, TransactionId, WriteSet};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +38,34 @@ pub(crate) struct DefectiveEngine {
     pub(crate) defect: Option<Defect>,
 }
 
+static TRAITS: EngineTraits = EngineTraits {
+    name: "defective",
+    own_database: None,
+    records_every_commit: true,
+    uses_before: false,
+    rolls_back_for_good: false,
+};
+
 #[async_trait]
 impl Engine for DefectiveEngine {
-    fn name(&self) -> &'static str {
-        "defective"
+    fn traits(&self) -> &'static EngineTraits {
+        &TRAITS
     }
 
-    fn store(&self) -> &Arc<dyn DocumentStore> {
-        self.inner.store()
+    fn catalog(&self) -> &dyn Catalog {
+        self.inner.catalog()
+    }
+
+    fn plain(&self) -> Option<&Arc<dyn DocumentStore>> {
+        self.inner.plain()
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.inner.flush().await
+    }
+
+    async fn forget_outcomes_before(&self, moment: DateTime) -> Result<u64> {
+        self.inner.forget_outcomes_before(moment).await
     }
 
     async fn begin(&self, deadline: Duration) -> Result<Start> {

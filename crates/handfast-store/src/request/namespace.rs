@@ -20,6 +20,9 @@ pub const NAMESPACE_BYTES_MAX: usize = 255;
 /// MongoDB's bound on a database name, in bytes.
 pub const DATABASE_NAME_BYTES_MAX: usize = 63;
 
+/// What stands between the name of a collection and the number of its generation.
+const GENERATION: &str = "~hf";
+
 impl Namespace {
     /// Checks the names against MongoDB's rules.
     ///
@@ -51,6 +54,22 @@ impl Namespace {
     pub(crate) fn valid(database: &str, collection: &str) -> Self {
         debug_assert!(Namespace::new(database, collection).is_ok());
         Namespace { name: format!("{database}.{collection}").into(), dot: database.len() }
+    }
+
+    /// The name under which a store keeps a collection that was made after another one of this name was dropped:
+    /// `items~hf7` for generation 7 of `items`.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73) if that is longer than a name may be.
+    pub fn of_generation(&self, generation: u64) -> Result<Self> {
+        Namespace::new(self.database(), format!("{}{GENERATION}{generation}", self.collection()))
+    }
+
+    /// The name without the number of a generation; none if it has none.
+    pub fn without_generation(&self) -> Option<Self> {
+        let (collection, generation) = self.collection().rsplit_once(GENERATION)?;
+        let is_number = !generation.is_empty() && generation.bytes().all(|byte| byte.is_ascii_digit());
+        Namespace::new(self.database(), collection).ok().filter(|_| is_number)
     }
 
     /// The database.

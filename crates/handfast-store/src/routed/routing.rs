@@ -155,10 +155,14 @@ impl Routing {
         }
     }
 
-    /// The part that a collection is kept in. One that `$out` fills is where the collection is whose place it takes.
+    /// The part that a collection is kept in. One that `$out` fills is where the collection is whose place it takes, and all
+    /// generations of a name ([`Namespace::of_generation`]) are in one part.
     pub fn part(&self, namespace: &Namespace) -> usize {
         if let Some(part) = self.collections.get(namespace) {
             return *part;
+        }
+        if let Some(name) = namespace.without_generation() {
+            return self.part(&name);
         }
         let mut beside = self.collections.iter().filter(|(target, _)| target.database() == namespace.database());
         match beside.find(|(target, _)| is_temporary_of(namespace, target)) {

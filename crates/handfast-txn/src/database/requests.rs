@@ -19,7 +19,7 @@ use super::Database;
 #[async_trait]
 impl DocumentStore for Database {
     fn name(&self) -> &'static str {
-        self.catalog().name()
+        self.shared.engine.traits().name
     }
 
     async fn insert(&self, request: Insert) -> StoreResult<InsertOutcome> {
@@ -79,21 +79,21 @@ impl DocumentStore for Database {
     }
 
     async fn explain(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
-        self.shared.engine.explain(request).await
+        self.catalog().explain(request).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> StoreResult<(u32, u32)> {
         self.shared.check_not_own(request.namespace.database())?;
-        self.shared.engine.create_indexes(request).await
+        self.catalog().create_indexes(request).await
     }
 
     async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
         self.shared.check_not_own(request.namespace.database())?;
-        self.shared.engine.drop_indexes(request).await
+        self.catalog().drop_indexes(request).await
     }
 
     async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
-        self.shared.engine.list_indexes(namespace).await
+        self.catalog().list_indexes(namespace).await
     }
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
@@ -103,22 +103,22 @@ impl DocumentStore for Database {
 
     async fn modify_collection(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
         self.shared.check_not_own(request.namespace.database())?;
-        self.shared.engine.modify_collection(request).await
+        self.catalog().modify_collection(request).await
     }
 
     fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
-        self.shared.engine.store().check_rename(from, to)
+        self.catalog().check_rename(from, to)
     }
 
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
         self.shared.check_not_own(request.from.database())?;
         self.shared.check_not_own(request.to.database())?;
-        self.shared.engine.rename_collection(request).await
+        self.catalog().rename_collection(request).await
     }
 
     async fn drop_collection(&self, namespace: &Namespace) -> StoreResult<bool> {
         self.shared.check_not_own(namespace.database())?;
-        self.shared.engine.drop_collection(namespace).await
+        self.catalog().drop_collection(namespace).await
     }
 
     async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
@@ -126,12 +126,12 @@ impl DocumentStore for Database {
     }
 
     async fn list_databases(&self) -> StoreResult<Vec<String>> {
-        self.shared.databases().await
+        self.catalog().list_databases().await
     }
 
     async fn drop_database(&self, database: &str) -> StoreResult<bool> {
         self.shared.check_not_own(database)?;
-        self.shared.engine.drop_database(database).await
+        self.catalog().drop_database(database).await
     }
 
     async fn collection_stats(&self, namespace: &Namespace) -> StoreResult<CollectionStats> {

@@ -38,10 +38,9 @@ use handfast_store::{
 };
 
 use super::catalog::{Catalog, IndexId, Kept, State, uuid};
-use super::closures::over_after;
 use super::committer::{self, Committer};
 use super::core::{Core, conflict};
-use super::definitions::Relied;
+use super::definitions::Dependencies;
 use super::resolver::Resolved;
 use super::row::Timestamp;
 use super::scan::next_rows;
@@ -97,14 +96,13 @@ impl Core {
         let index = Arc::new(Index::compile(spec.clone())?);
         let id = self
             .change_catalog(|catalog| {
-                catalog.closures.check(namespace, catalog.version)?;
                 let staying = catalog.staying(|of| of == namespace).find(|kept| kept.spec().name == spec.name);
                 match staying.map(|kept| (kept.id, kept.state, kept.spec() == spec)) {
                     Some((id, State::Building | State::Ready, true)) => {
                         catalog.change(id, |kept| kept.alive = kept.alive.max(now));
                         Ok(id)
                     }
-                    Some(_) => Err(in_the_way(namespace, &spec.name)),
+                    Some(_) => Err(in_the_way(catalog.mapping.name_of(namespace), &spec.name)),
                     None => {
                         catalog.add(fresh, namespace.clone(), Arc::clone(&index), State::Building, now);
                         Ok(fresh)
@@ -182,7 +180,7 @@ impl Core {
         for document in &documents {
             for key in kept.index.keys(document)?.keys {
                 if places.contains_key(&(kept.id, key.clone())) {
-                    return Err(kept.index.duplicate(&kept.namespace, document, &key));
+                    return Err(catalog.duplicate(kept, document, &key));
                 }
                 places.insert((kept.id, key), document);
             }
@@ -193,11 +191,11 @@ impl Core {
             match owners.get(&place) {
                 None => missing.push(unique::taken_by(&place, document)?),
                 Some(owner) if insertion::same_id(owner.as_raw_bson_ref(), insertion::id(document)?) => {}
-                Some(_) => return Err(kept.index.duplicate(&kept.namespace, document, &place.1)),
+                Some(_) => return Err(catalog.duplicate(kept, document, &place.1)),
             }
         }
-        let relied = Relied::on(&catalog, version, snapshot.catalog, [kept.namespace.clone()])?;
-        let committer = Committer::of(Arc::clone(self), snapshot, missing).relying_on(relied);
+        let on = Dependencies::on_indexes(&catalog, version, [kept.namespace.clone()]);
+        let committer = Committer::of(Arc::clone(self), snapshot, missing).depending_on(on);
         committer::carry_out(committer).await.map(drop)
     }
 
@@ -210,21 +208,16 @@ impl Core {
         self.remove_leaving().await
     }
 
-    /// Drops the indexes whose builder gives no sign of life, goes on with those that somebody began to drop, and opens what was
-    /// closed by somebody who is no more.
+    /// Drops the indexes whose builder gives no sign of life, and goes on with those that somebody began to drop.
     pub(super) async fn clean_catalog(&self, now: Timestamp) -> StoreResult<()> {
         let is_abandoned = |kept: &Kept| kept.state == State::Building && now > kept.alive.plus(BUILDING_TTL);
         let catalog = self.newest_catalog().await?;
         if catalog.version > self.oracle.catalog() {
-            // Whoever wrote it may not have come to announce it: what it opens would stay closed.
+            // The process that wrote it may not have come to announce it.
             self.oracle.announce(catalog.version).await?;
         }
         if catalog.staying(|_| true).any(is_abandoned) {
             self.mark_leaving(is_abandoned).await?;
-        }
-        self.clean_doubles(now).await?;
-        if catalog.closures.has_older(now.minus(over_after(self.options.retention))) {
-            self.clean_closed(now).await?;
         }
         self.remove_leaving().await
     }
@@ -272,10 +265,7 @@ impl Core {
         // That it is written does not say that it is in force: whoever wrote it may not have come to announce it.
         self.oracle.announce(catalog.version).await?;
         for id in &dropped {
-            // One that was renamed has its rows under the other name.
-            if catalog.get(*id).is_none() {
-                self.remove_rows(*id).await?;
-            }
+            self.remove_rows(*id).await?;
         }
         self.change_catalog(|catalog| {
             catalog.forget(|kept| dropped.contains(&kept.id));

@@ -1,12 +1,14 @@
-//! The indexes that the engine keeps itself, because the store cannot: unique ones, and those whose documents expire.
+//! What names stand for ([`super::mapping`]), and the indexes that the engine keeps itself, because the store cannot: unique
+//! ones, and those whose documents expire.
 //!
-//! All of them stand in one document, each with the versions of the catalog from which on and up to which it is in force:
+//! All of it stands in one document; each index has the versions of the catalog from which on and up to which it is in force:
 //!
 //! ```text
 //! handfast.catalog   { _id: "catalog", v: 7, indexes: [
 //!                        { id: <UUID>, ns: "shop.users", spec: {..}, state: "ready",    from: 3, alive: <timestamp> },
 //!                        { id: <UUID>, ns: "shop.users", spec: {..}, state: "building", from: 6, alive: <timestamp> },
-//!                        { id: <UUID>, ns: "shop.items", spec: {..}, state: "ready",    from: 2, until: 7, .. } ] }
+//!                        { id: <UUID>, ns: "shop.items", spec: {..}, state: "ready",    from: 2, until: 7, .. } ],
+//!                      names: [ .. ], retired: [ .. ], marks: [ .. ] }
 //! handfast.oracle    { _id: "oracle", ts: .., catalog: 6 }
 //! ```
 //!
@@ -17,7 +19,8 @@
 //! side of an announcement the one with the later commit timestamp knows*: there is no moment at which some writers keep
 //! an index and others, who commit after them, do not.
 //!
-//! In the same way a collection is closed while it is dropped or renamed ([`super::closures`]).
+//! The collections of the indexes are those of the store: a rename leaves them as they are, and an index goes with its
+//! collection.
 //!
 //! Why one document, and a version apart from it: the document may be large, and is read when the version has changed; the
 //! version is small and comes along with every timestamp, so that a store without such indexes pays nothing for them.
@@ -33,7 +36,7 @@ use handfast_mql::Code;
 use handfast_store::index::Index;
 use handfast_store::{Error as StoreError, IndexSpec, Namespace, Result as StoreResult};
 
-use super::closures::Closures;
+use super::mapping::Mapping;
 use super::row::Timestamp;
 use super::whole::{Whole, number, signed};
 
@@ -55,6 +58,7 @@ pub(super) enum State {
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) id: IndexId,
+    /// Its collection of the store.
     pub(super) namespace: Namespace,
     pub(super) index: Arc<Index>,
     pub(super) state: State,
@@ -62,16 +66,16 @@ pub(super) struct Kept {
     from: u64,
     /// The first version in which it is not any more.
     until: Option<u64>,
-    /// The last sign of life of whoever builds it, or gives its collection another name.
+    /// The last sign of life of the process that builds it.
     pub(super) alive: Timestamp,
 }
 
-/// The indexes that the engine keeps, as one version has them; and the collections that are closed.
+/// The indexes that the engine keeps, and what names stand for, as one version has them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Catalog {
     pub(super) version: u64,
     indexes: Vec<Kept>,
-    pub(super) closures: Closures,
+    pub(super) mapping: Mapping,
 }
 
 /// Whether the engine keeps an index, or the store can.
@@ -119,14 +123,9 @@ impl Catalog {
         self.indexes.iter().filter(move |kept| pick(kept))
     }
 
-    /// The indexes that are under two names: of collections that are being renamed, or were to be. The old name first.
-    pub(super) fn doubles(&self) -> Vec<(&Kept, &Kept)> {
-        let mut doubles = Vec::new();
-        for (place, old) in self.indexes.iter().enumerate().filter(|(_, kept)| !kept.is_dropped()) {
-            let later = &self.indexes[place + 1..];
-            doubles.extend(later.iter().find(|new| new.id == old.id && !new.is_dropped()).map(|new| (old, new)));
-        }
-        doubles
+    /// The error for a second document under a key of an index.
+    pub(super) fn duplicate(&self, kept: &Kept, document: &RawDocument, key: &[u8]) -> StoreError {
+        kept.index.duplicate(self.mapping.name_of(&kept.namespace), document, key)
     }
 
     /// The index of this id that stays, if it does.
@@ -158,7 +157,7 @@ impl Catalog {
         }
     }
 
-    /// Forgets indexes of which nothing is left, or whose rows another entry has.
+    /// Forgets indexes of which nothing is left.
     pub(super) fn forget(&mut self, pick: impl Fn(&Kept) -> bool) {
         self.indexes.retain(|kept| !(kept.is_dropped() && pick(kept)));
     }
@@ -177,7 +176,7 @@ impl Whole for Catalog {
 
     fn is_same(&self, other: &Self) -> bool {
         let entries = |catalog: &Catalog| catalog.indexes.iter().map(entry).collect::<Vec<_>>();
-        entries(self) == entries(other) && self.closures == other.closures
+        entries(self) == entries(other) && self.mapping == other.mapping
     }
 
     fn from_document(document: &RawDocument) -> StoreResult<Self> {
@@ -187,13 +186,13 @@ impl Whole for Catalog {
             let RawBsonRef::Document(entry) = entry.map_err(damaged)? else { return Err(damaged("an index is none")) };
             indexes.push(kept(entry)?);
         }
-        Ok(Catalog { version, indexes, closures: Closures::from_document(document)? })
+        Ok(Catalog { version, indexes, mapping: Mapping::from_document(document)? })
     }
 
     fn to_document(&self) -> RawDocumentBuf {
         let indexes: RawArrayBuf = self.indexes.iter().map(|kept| bson::RawBson::Document(entry(kept))).collect();
         let mut document = rawdoc! { "_id": Catalog::NAME, "v": signed(self.version), "indexes": indexes };
-        self.closures.append_to(&mut document);
+        self.mapping.append_to(&mut document);
         document
     }
 }

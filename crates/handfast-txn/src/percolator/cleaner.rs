@@ -98,9 +98,12 @@ impl Core {
         let mut pass = Pass::default();
         let oldest = self.resolve_all(None, &mut pass).await?;
         if let Err(error) = self.clean_catalog(now).await {
-            pass.skip(&"the catalog of indexes", error)?;
+            pass.skip(&"the catalog", error)?;
         }
         if oldest.is_none_or(|oldest| oldest >= safe.messages) {
+            if let Err(error) = self.clean_collections(safe).await {
+                pass.skip(&"collections that were dropped", error)?;
+            }
             self.forget(now, safe, &mut pass).await?;
         }
         Ok(pass.end())

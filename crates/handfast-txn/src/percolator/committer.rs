@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use handfast_mql::Code;
 use handfast_store::{
-    Applied, CommitTimestamp, CreateIndexes, DocumentWrite, Error as StoreError, Read, Result as StoreResult,
+    Applied, CommitTimestamp, CreateIndexes, DocumentWrite, Error as StoreError, Namespace, Read, Result as StoreResult,
 };
 use tokio::task::JoinSet;
 
 use super::core::{Core, Fate, conflict};
-use super::definitions::Relied;
+use super::definitions::{Dependencies, Located};
 use super::oracle::Moment;
 use super::records::Record;
 use super::resolver::{Resolved, release};
@@ -51,8 +51,8 @@ pub(super) struct Committer {
     /// The primary first.
     locks: Vec<(Key, Lock)>,
     reads: Vec<Read>,
-    /// The unique indexes whose rows are among the locks' rows, and the collections that have to be open.
-    relied: Option<Relied>,
+    /// The unique indexes whose rows are among the locks' rows, and what the names of collections stand for.
+    on: Option<Dependencies>,
 }
 
 /// A row that could not be locked.
@@ -96,12 +96,15 @@ impl Committer {
         }
         for creation in writes.creations {
             let indexes = CreateIndexes { namespace: creation.namespace.clone(), indexes: creation.indexes };
-            core.rows.store.create_collection(&creation.namespace, creation.options).await?;
+            core.create_collection(&creation.namespace).await?;
             if !indexes.indexes.is_empty() {
                 core.create_indexes(indexes).await?;
             }
         }
-        for (namespace, id, write) in writes.writes {
+        let written = writes.writes.iter().map(|(name, ..)| name.clone()).collect();
+        let Located { catalog, version, dependencies: on } = core.locate(&snapshot, &written, &writes.reads).await?;
+        for (name, id, write) in writes.writes {
+            let Some(namespace) = on.collection(&name).cloned() else { return Err(not_located(&name)) };
             let key = Key { namespace, id };
             let body = match write {
                 DocumentWrite::Put(document) => Body::Document(document),
@@ -113,18 +116,16 @@ impl Committer {
                 changes.push((key, body));
             }
         }
-        let catalog = core.catalog().await?;
-        let written = changes.iter().map(|(key, _)| key.namespace.clone());
-        let relied = Relied::on(&catalog.0, catalog.1, snapshot.catalog, written)?.and_read(&writes.reads);
-        let keys = unique::changed_with(&snapshot, &catalog, &changes).await?;
+        let reads = writes.reads.into_iter().filter_map(|read| located(read, &on)).collect();
+        let keys = unique::changed_with(&snapshot, &catalog, version, &changes).await?;
         changes.extend(keys);
-        let committer = Committer::of(core, snapshot, changes).relying_on(relied);
-        Ok(Prepared::Commit(Committer { id, reads: writes.reads, ..committer }))
+        let committer = Committer::of(core, snapshot, changes).depending_on(on);
+        Ok(Prepared::Commit(Committer { id, reads, ..committer }))
     }
 
-    /// The same, on the condition that these indexes are still the ones to keep when it commits.
-    pub(super) fn relying_on(self, relied: Relied) -> Self {
-        Committer { relied: Some(relied), ..self }
+    /// The same, on the condition that this part of the catalog is still as it was when it commits.
+    pub(super) fn depending_on(self, on: Dependencies) -> Self {
+        Committer { on: Some(on), ..self }
     }
 
     /// A commit of these changes, the primary first.
@@ -138,7 +139,7 @@ impl Committer {
             let keys = if place == 0 { keys.drain(1..).collect() } else { Vec::new() };
             locks.push((key, Lock { start: snapshot.at, primary, keys, body, ttl }));
         }
-        Committer { core, snapshot, id: None, locks, reads: Vec::new(), relied: None }
+        Committer { core, snapshot, id: None, locks, reads: Vec::new(), on: None }
     }
 
     fn start(&self) -> Timestamp {
@@ -240,8 +241,8 @@ impl Committer {
     /// The timestamp of the commit, at which everything that was read still is as it was, and the indexes are.
     async fn time_of_commit(&self) -> StoreResult<Timestamp> {
         let Moment { at, catalog } = self.core.oracle.moment().await?;
-        if let Some(relied) = &self.relied {
-            self.core.check_relied(relied, catalog).await?;
+        if let Some(on) = &self.on {
+            self.core.check_dependencies(on, catalog).await?;
         }
         if !self.reads.is_empty() {
             super::validation::check(&self.core, self.start(), at, &self.reads).await?;
@@ -283,6 +284,21 @@ impl Committer {
         core.background.spawn(work);
         Ok(at.into())
     }
+}
+
+/// A read, of the collection that its name stands for; none if it stands for nothing: then nothing was read.
+fn located(read: Read, on: &Dependencies) -> Option<Read> {
+    let collection = |name: &Namespace| on.collection(name).cloned();
+    Some(match read {
+        Read::Document(name, id) => Read::Document(collection(&name)?, id),
+        Read::Matching { namespace, filter, variables } => {
+            Read::Matching { namespace: collection(&namespace)?, filter, variables }
+        }
+    })
+}
+
+fn not_located(name: &Namespace) -> StoreError {
+    StoreError::command(Code::InternalError, format!("the commit has no collection for {name}"))
 }
 
 /// Stops when it is dropped.

@@ -37,11 +37,13 @@ pub(super) struct Core {
     /// The snapshots that are read here, by their timestamp: those of transactions are their start.
     pub(super) open: Mutex<BTreeMap<Timestamp, Open>>,
     pub(super) keeper: Keeper,
+    /// Before the last snapshot was asked for, on this process's stopwatch: the catalog is no older than that.
+    heard: Mutex<Option<Duration>>,
     finished: Mutex<Bounded<Timestamp, ()>>,
     outcomes: Mutex<Bounded<TransactionId, Fate>>,
     /// The indexes that the engine keeps itself.
     pub(super) definitions: Definitions,
-    /// Collections that have been seen to have no unique index in the store.
+    /// Collections of the store that have been seen to be there, and to have no unique index.
     checked: Mutex<Bounded<Namespace, ()>>,
     /// That the store does not make the engine's own indexes has been said.
     pub(super) no_index_was_told: Arc<AtomicBool>,
@@ -76,6 +78,7 @@ impl Core {
             background: Background::default(),
             open: Mutex::default(),
             keeper: Keeper::default(),
+            heard: Mutex::default(),
             finished: Mutex::new(Bounded::new(FINISHED_MAX)),
             outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
             definitions: Definitions::default(),
@@ -97,10 +100,16 @@ impl Core {
     pub(super) async fn begin_until(self: &Arc<Self>, deadline: Duration) -> StoreResult<Arc<PercolatorSnapshot>> {
         let begun = self.elapsed();
         let Moment { at, catalog } = self.oracle.moment().await?;
+        *lock(&self.heard) = Some(begun);
         let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun, deadline, catalog));
         lock(&self.open).insert(at, Open { begun, snapshot: Arc::downgrade(&snapshot) });
         self.start_keeping();
         Ok(snapshot)
+    }
+
+    /// Whether this process knows a catalog so new that no collection was removed since that has a name there.
+    pub(super) fn has_heard_lately(&self) -> bool {
+        lock(&self.heard).is_some_and(|heard| self.elapsed().saturating_sub(heard) <= self.options.retention / 4)
     }
 
     /// Nobody reads the snapshot any more.
@@ -120,6 +129,11 @@ impl Core {
 
     pub(super) fn note_checked(&self, namespace: &Namespace) {
         lock(&self.checked).insert(namespace.clone(), ());
+    }
+
+    /// The catalog has changed: collections may be gone that were looked at.
+    pub(super) fn forget_checked(&self) {
+        *lock(&self.checked) = Bounded::new(CHECKED_MAX);
     }
 
     /// No lock is left of this transaction.

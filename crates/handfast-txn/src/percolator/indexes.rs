@@ -9,8 +9,8 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::index::{Addition, Index, addition, check_expiry_seconds, dropped, same_key, selected};
 use handfast_store::{
-    CollectionOptions, CreateIndexes, DropIndexes, Error as StoreError, IndexInfo, IndexSelector, IndexSpec,
-    ModifyCollection, ModifyIndex, Namespace, Result as StoreResult,
+    CreateIndexes, DropIndexes, Error as StoreError, IndexInfo, IndexSelector, IndexSpec, ModifyCollection,
+    ModifyIndex, Namespace, Result as StoreResult,
 };
 
 use super::build::in_the_way;
@@ -21,9 +21,8 @@ use super::own_indexes::{check_not_own, is_own};
 impl Core {
     /// The indexes of a collection as they are listed, `_id_` first.
     pub(super) async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
-        let stored = self.rows.store.list_indexes(namespace).await?;
-        let catalog = self.newest_catalog().await?;
-        let specs = listed(stored, catalog.staying(|of| of == namespace), is_ready);
+        let (collection, stored, catalog) = self.indexes_of(namespace).await?;
+        let specs = listed(stored, catalog.staying(|of| *of == collection), is_ready);
         Ok(specs.into_iter().map(|spec| IndexInfo { spec }).collect())
     }
 
@@ -32,12 +31,21 @@ impl Core {
     /// # Errors
     /// `CommandNotSupported` (115) for a unique index of the store; `NamespaceNotFound` (26).
     pub(super) async fn kept_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexSpec>> {
-        let stored = self.rows.store.list_indexes(namespace).await?;
-        check_not_unique(namespace, &stored)?;
-        self.note_checked(namespace);
-        self.make_own_indexes(namespace, &stored);
         let (catalog, version) = self.catalog().await?;
-        Ok(listed(stored, catalog.in_force(namespace, version), |_| true))
+        let (collection, stored) = self.stored_indexes(namespace, catalog.mapping.meaning(namespace, version)).await?;
+        check_not_unique(namespace, &stored)?;
+        self.note_checked(&collection);
+        self.make_own_indexes(&collection, &stored);
+        let (catalog, version) = self.catalog().await?;
+        Ok(listed(stored, catalog.in_force(&collection, version), |_| true))
+    }
+
+    /// The collection that a name stands for, the store's indexes of it, and a catalog that was read after them: each index of
+    /// the store that belongs to one of the engine is listed there.
+    async fn indexes_of(&self, name: &Namespace) -> StoreResult<(Namespace, Vec<IndexInfo>, Arc<Catalog>)> {
+        let meaning = self.newest_catalog().await?.mapping.newest(name);
+        let (collection, stored) = self.stored_indexes(name, meaning).await?;
+        Ok((collection, stored, self.newest_catalog().await?))
     }
 
     /// Makes indexes, and the collection if it is not there.
@@ -47,13 +55,13 @@ impl Core {
             Index::compile(spec.clone())?;
             check_not_own(spec)?;
         }
-        let (is_there, mut specs) = match self.rows.store.list_indexes(&namespace).await {
-            Ok(stored) => {
+        let (there, mut specs) = match self.indexes_of(&namespace).await {
+            Ok((collection, stored, catalog)) => {
                 check_not_unique(&namespace, &stored)?;
-                let catalog = self.newest_catalog().await?;
-                (true, listed(stored, catalog.staying(|of| *of == namespace), is_ready))
+                let specs = listed(stored, catalog.staying(|of| *of == collection), is_ready);
+                (Some(collection), specs)
             }
-            Err(error) if error.code() == Code::NamespaceNotFound => (false, vec![IndexSpec::id()]),
+            Err(error) if error.code() == Code::NamespaceNotFound => (None, vec![IndexSpec::id()]),
             Err(error) => return Err(error),
         };
         let before = specs.len();
@@ -63,15 +71,16 @@ impl Core {
             }
         }
         let after = specs.len();
-        self.check_not_being_built(&namespace, &specs[before..]).await?;
-        if !is_there {
-            self.rows.store.create_collection(&namespace, CollectionOptions::default()).await?;
-        }
+        let collection = match there {
+            Some(collection) => collection,
+            None => self.make_collection(&namespace).await?,
+        };
+        self.check_not_being_built(&collection, &specs[before..]).await?;
         for spec in specs.drain(before..) {
             if is_kept(&spec) {
-                self.build(&namespace, &spec).await?;
+                self.build(&collection, &spec).await?;
             } else {
-                let request = CreateIndexes { namespace: namespace.clone(), indexes: vec![spec] };
+                let request = CreateIndexes { namespace: collection.clone(), indexes: vec![spec] };
                 self.rows.store.create_indexes(request).await?;
             }
         }
@@ -80,22 +89,21 @@ impl Core {
     }
 
     /// The name of an index that is not listed is its twin's in the store.
-    async fn check_not_being_built(&self, namespace: &Namespace, new: &[IndexSpec]) -> StoreResult<()> {
+    async fn check_not_being_built(&self, collection: &Namespace, new: &[IndexSpec]) -> StoreResult<()> {
         let catalog = self.newest_catalog().await?;
-        let mut built = catalog.staying(|of| of == namespace);
+        let mut built = catalog.staying(|of| of == collection);
         match built.find(|kept| new.iter().any(|spec| !is_kept(spec) && spec.name == kept.spec().name)) {
             None => Ok(()),
-            Some(kept) => Err(in_the_way(namespace, &kept.spec().name)),
+            Some(kept) => Err(in_the_way(catalog.mapping.name_of(collection), &kept.spec().name)),
         }
     }
 
     /// Drops indexes, those that are being built included.
     pub(super) async fn drop_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
         let DropIndexes { namespace, selector } = request;
-        let stored = self.rows.store.list_indexes(&namespace).await?;
+        let (collection, stored, catalog) = self.indexes_of(&namespace).await?;
         let in_store: Vec<_> = stored.iter().map(|info| info.spec.name.clone()).collect();
-        let catalog = self.newest_catalog().await?;
-        let staying: Vec<_> = catalog.staying(|of| *of == namespace).cloned().collect();
+        let staying: Vec<_> = catalog.staying(|of| *of == collection).cloned().collect();
         let specs = listed(stored, staying.iter(), |_| true);
         let places = dropped(&namespace, &specs, &selector)?;
         let is_dropped = |name: &str| places.iter().any(|&place| specs[place].name == name);
@@ -107,7 +115,7 @@ impl Core {
         }
         if !plain.is_empty() {
             let selector = IndexSelector::Names(plain);
-            self.rows.store.drop_indexes(DropIndexes { namespace, selector }).await?;
+            self.rows.store.drop_indexes(DropIndexes { namespace: collection, selector }).await?;
         }
         Ok(u32::try_from(specs.len()).unwrap_or(u32::MAX))
     }
@@ -130,7 +138,8 @@ impl Core {
         if hidden.is_some() {
             let selector = IndexSelector::Names(vec![spec.name.clone()]);
             let index = Some(ModifyIndex { selector, expire_after_seconds: None, hidden });
-            let shown = self.rows.store.modify_collection(ModifyCollection { namespace, index }).await?;
+            let request = ModifyCollection { namespace: self.collection(&namespace).await?, index };
+            let shown = self.rows.store.modify_collection(request).await?;
             shown.iter().flatten().for_each(|(name, value)| answer.append(name, value));
         }
         Ok(answer)
@@ -140,12 +149,12 @@ impl Core {
     async fn set_lifetime(&self, namespace: &Namespace, spec: IndexSpec) -> StoreResult<()> {
         let (fresh, now) = (self.sources.uuid(), self.oracle.next().await?);
         let index = Arc::new(Index::compile(spec)?);
-        let name = &index.spec().name;
+        let (name, collection) = (&index.spec().name, self.collection(namespace).await?);
         let set = |catalog: &mut Catalog| {
-            let id = catalog.staying(|of| of == namespace).find(|kept| kept.spec().name == *name).map(|kept| kept.id);
+            let id = catalog.staying(|of| *of == collection).find(|kept| kept.spec().name == *name).map(|kept| kept.id);
             match id {
                 Some(id) => drop(catalog.change(id, |kept| kept.index = Arc::clone(&index))),
-                None => catalog.add(fresh, namespace.clone(), Arc::clone(&index), State::Ready, now),
+                None => catalog.add(fresh, collection.clone(), Arc::clone(&index), State::Ready, now),
             }
             Ok(())
         };

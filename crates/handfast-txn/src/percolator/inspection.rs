@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use handfast_store::{Count, DocumentStore, Find, Result as StoreResult};
+use handfast_store::{Count, DocumentStore, Find, Namespace, Result as StoreResult};
 
 use super::Percolator;
 use super::cleaner::{Cleaned, Pass};
@@ -75,7 +75,30 @@ pub struct SafePoints {
     pub leases: Vec<Timestamp>,
 }
 
+/// A collection of the store that has another name for users, or none any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredCollection {
+    /// The name that users know it by; none if it was dropped. It is removed when no snapshot can read it any more.
+    pub name: Option<Namespace>,
+    /// Its name in the store.
+    pub stored: Namespace,
+}
+
 impl Percolator {
+    /// The collections whose names in the store are not those that users know them by, sorted by these names; then those that
+    /// were dropped.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn stored_collections(&self) -> StoreResult<Vec<StoredCollection>> {
+        let catalog = self.core.newest_catalog().await?;
+        let renamed = catalog.mapping.listed().filter(|(name, stored)| name != stored);
+        let renamed =
+            renamed.map(|(name, stored)| StoredCollection { name: Some(name.clone()), stored: stored.clone() });
+        let retired = catalog.mapping.retired().map(|stored| StoredCollection { name: None, stored: stored.clone() });
+        Ok(renamed.chain(retired).collect())
+    }
+
     /// The locks in all collections, oldest first, as many as this; only those of one transaction, if that is asked for. What is
     /// locked is not read, however large it is.
     ///

@@ -19,17 +19,33 @@
 //! read, had not committed when the row was read: the visible version was the newest one then. A snapshot has to wait here,
 //! because such a transaction may commit at a timestamp below the snapshot's.
 //!
+//! # Names of collections
+//!
+//! Without a timestamp, a process does not learn that another one has dropped or renamed a collection. So a drop and a rename
+//! leave a *notice* in the collection of the store before they are answered, a document that is no user's, and a find asks for that
+//! together with its own:
+//!
+//! ```text
+//! { _id: { _hf: "notice" }, _hf: { v: 0, c: 0, s: 0, del: true, n: <version of the catalog> } }
+//! ```
+//!
+//! A notice of a version that this process has not heard of makes the find take a snapshot. A document that is found without one
+//! is where its collection's name is, since a collection of the store is never given to another name's documents. What is not
+//! found may be elsewhere: then it takes a snapshot, too, unless the collection was seen with this catalog, and the catalog was
+//! heard of so lately that no dropped collection can have been removed since.
+//!
 //! Source: spec: transactions, "Reading one document outside of a transaction"; docs/decisions/0027-one-document.md.
 
 use std::sync::Arc;
 
-use bson::{RawBson, RawDocumentBuf};
+use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::selection::{Selection, named_ids};
-use handfast_store::{Cursor, Find, Result as StoreResult};
+use handfast_store::{Cursor, Find, Result as StoreResult, StoreExt};
 
 use super::core::Core;
 use super::query;
-use super::row::{Body, Key, Status, status_of};
+use super::row::{Body, FIELD, Key, Row, Status, status_of};
+use super::whole::signed;
 
 /// Opens a cursor over the one document that a find names by its `_id`; none if it does not name one, or if it takes a snapshot
 /// to tell what the document is.
@@ -46,7 +62,9 @@ pub(super) async fn find(core: &Arc<Core>, request: &Find) -> StoreResult<Option
         Some([id]) => RawBson::from(*id),
         _ => return Ok(None),
     };
-    match core.newest(&Key { namespace: request.namespace.clone(), id }).await? {
+    let Some((catalog, version)) = core.catalog_at_hand() else { return Ok(None) };
+    let Some(namespace) = catalog.mapping.collection(&request.namespace, version) else { return Ok(None) };
+    match core.newest(&Key { namespace, id }, version).await? {
         Newest::Version(document) => query::one(document, selection, request).await.map(Some),
         Newest::Unclear => Ok(None),
     }
@@ -56,13 +74,28 @@ pub(super) async fn find(core: &Arc<Core>, request: &Find) -> StoreResult<Option
 enum Newest {
     /// It is this; none if there is no document.
     Version(Option<RawDocumentBuf>),
-    /// The primary of the row's lock knows nothing of the transaction.
+    /// The primary of the row's lock knows nothing of the transaction, or the catalog may be another one by now.
     Unclear,
 }
 
 impl Core {
-    async fn newest(&self, key: &Key) -> StoreResult<Newest> {
-        let row = self.rows.read(key).await?;
+    /// The newest committed version of a document, for a process that knows this version of the catalog.
+    async fn newest(&self, key: &Key, version: u64) -> StoreResult<Newest> {
+        let ids: RawArrayBuf = [key.id.clone(), RawBson::Document(notice_id())].into_iter().collect();
+        let find = Find::new(key.namespace.clone(), rawdoc! { "_id": { "$in": ids } });
+        let mut row = None;
+        for document in self.rows.store.find_all(find).await? {
+            match noticed(&document) {
+                Some(noticed) if noticed > version => return Ok(Newest::Unclear),
+                Some(_) => {}
+                None => row = Some(Row::from_document(&document)?),
+            }
+        }
+        let row = match row {
+            Some(row) => row,
+            None if self.is_checked(&key.namespace) && self.has_heard_lately() => return Ok(Newest::Version(None)),
+            None => return Ok(Newest::Unclear),
+        };
         let status = match &row.lock {
             Some(lock) if !lock.primary.is_same(key) => status_of(&self.rows.read(&lock.primary).await?, lock.start),
             _ => Status::Locked,
@@ -77,4 +110,22 @@ impl Core {
             Body::Deleted | Body::Cut => None,
         }))
     }
+}
+
+/// The `_id` of a notice.
+pub(super) fn notice_id() -> RawDocumentBuf {
+    rawdoc! { "_hf": "notice" }
+}
+
+/// The update that makes a notice of this version of the catalog, or of a newer one that is there.
+pub(super) fn notice(version: u64) -> RawDocumentBuf {
+    let row = rawdoc! { "_hf.v": 0_i64, "_hf.c": 0_i64, "_hf.s": 0_i64, "_hf.del": true };
+    rawdoc! { "$setOnInsert": row, "$max": { "_hf.n": signed(version) } }
+}
+
+/// The version of the catalog that a document gives notice of; none if it is no notice.
+fn noticed(document: &RawDocument) -> Option<u64> {
+    let is_notice = document.get_document("_id").is_ok_and(|id| id.as_bytes() == notice_id().as_bytes());
+    let version = || document.get_document(FIELD).ok()?.get_i64("n").ok();
+    is_notice.then(|| version().and_then(|version| u64::try_from(version).ok()).unwrap_or(u64::MAX))
 }

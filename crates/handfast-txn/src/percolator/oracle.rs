@@ -224,10 +224,12 @@ impl Mover {
     async fn announce(&mut self, catalog: u64) -> StoreResult<()> {
         let version = i64::try_from(catalog).map_err(damaged)?;
         let update = rawdoc! { "$max": { "catalog": version } };
-        match self.modify(rawdoc! { "_id": "oracle" }, update, false).await? {
-            Some(_) => Ok(()),
-            None => Err(damaged("it is not there after it gave out a timestamp")),
+        if self.modify(rawdoc! { "_id": "oracle" }, update.clone(), false).await?.is_none() {
+            // A collection may be created before the first timestamp.
+            self.look().await?;
+            self.modify(rawdoc! { "_id": "oracle" }, update, false).await?;
         }
+        Ok(())
     }
 
     /// Looks at the document, and at the store's clock; makes it if it is not there.

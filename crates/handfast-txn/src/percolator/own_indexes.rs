@@ -11,8 +11,7 @@
 //!
 //! Nothing but speed depends on them. They are made by whoever looks at a collection's indexes for the first time, behind its
 //! own work, and by a cleaner where it found something and they were not there: in a collection that was made by its first
-//! document, or dropped and made again by somebody else. Whether they can be made is the store's affair: without, it is asked
-//! the same. (Who makes them in a collection that another process is dropping may leave an empty one.)
+//! document. Whether they can be made is the store's affair: without, it is asked the same.
 //!
 //! Users are not shown them, and neither drop nor name them: docs/decisions/0017-own-indexes.md.
 

@@ -33,6 +33,7 @@ use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_take_long;
 use handfast_mql::sort::Sorter;
 use handfast_mql::{Code, CompileOptions, Filter};
+use handfast_store::page::Paged;
 use handfast_store::selection::{Candidate, Selection, check_bounds, named_ids};
 use handfast_store::{
     BatchLimit, CommitTimestamp, Cursor, Error as StoreError, Find, Namespace, Result as StoreResult, Snapshot,
@@ -61,10 +62,19 @@ impl Snapshot for Reader {
     }
 
     async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
-        Ok(self.0.by_ids(namespace, vec![id.into()]).await?.pop())
+        let Some(collection) = self.0.collection(namespace).await? else { return Ok(None) };
+        Ok(self.0.by_ids(&collection, vec![id.into()]).await?.pop())
     }
 
-    async fn find(&self, request: Find) -> StoreResult<Box<dyn Cursor>> {
+    async fn find(&self, mut request: Find) -> StoreResult<Box<dyn Cursor>> {
+        match self.0.collection(&request.namespace).await? {
+            Some(collection) => request.namespace = collection,
+            None => {
+                check_bounds(&request)?;
+                Selection::compile(&request, &self.0.core.sources)?;
+                return Ok(Box::new(Paged::new(std::iter::empty())));
+            }
+        }
         let hinted = self.hinted(&request).await?;
         let selection = Arc::new(Selection::compile(&request, &self.0.core.sources)?);
         let stop = selection.context().interrupt.stop_on_drop();

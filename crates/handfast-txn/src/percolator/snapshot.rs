@@ -6,7 +6,7 @@
 //!
 //! The rows that were read are kept: a write begins with the row that was seen, without reading it again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub(super) struct PercolatorSnapshot {
     deadline: Duration,
     /// The version of the catalog that was in force then.
     pub(super) catalog: u64,
+    /// The names of the collections that were read.
+    names: Mutex<BTreeSet<Namespace>>,
     known: Mutex<Known>,
 }
 
@@ -51,7 +53,20 @@ struct Known {
 
 impl PercolatorSnapshot {
     pub(super) fn new(core: Arc<Core>, at: Timestamp, begun: Duration, deadline: Duration, catalog: u64) -> Self {
-        PercolatorSnapshot { core, at, begun, deadline, catalog, known: Mutex::default() }
+        let (names, known) = (Mutex::default(), Mutex::default());
+        PercolatorSnapshot { core, at, begun, deadline, catalog, names, known }
+    }
+
+    /// The collection of the store that a name stands for in the snapshot; none if it stands for nothing.
+    pub(super) async fn collection(&self, name: &Namespace) -> StoreResult<Option<Namespace>> {
+        lock(&self.names).insert(name.clone());
+        let catalog = self.core.catalog_of(self.catalog).await?;
+        Ok(catalog.mapping.collection(name, self.catalog))
+    }
+
+    /// The names of the collections that were read.
+    pub(super) fn names(&self) -> BTreeSet<Namespace> {
+        lock(&self.names).clone()
     }
 
     /// Time since the transaction began.

@@ -16,7 +16,6 @@
 //! Source: spec: transactions, "unique indexes across shards"; Peng and Dabek, section 2.2 (an index as rows).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
@@ -102,7 +101,8 @@ fn read(row: &RawDocument) -> Result<(Place, RawBson), String> {
 /// `TransactionTooLarge` (257).
 pub(super) async fn changed_with(
     snapshot: &PercolatorSnapshot,
-    (catalog, version): &(Arc<Catalog>, u64),
+    catalog: &Catalog,
+    version: u64,
     changes: &[(Key, Body)],
 ) -> StoreResult<Vec<(Key, Body)>> {
     let mut of_namespace: BTreeMap<&Namespace, Vec<&(Key, Body)>> = BTreeMap::new();
@@ -111,12 +111,12 @@ pub(super) async fn changed_with(
     }
     let mut moves = BTreeMap::new();
     for (namespace, changes) in of_namespace {
-        let indexes: Vec<_> = catalog.unique(namespace, *version).collect();
+        let indexes: Vec<_> = catalog.unique(namespace, version).collect();
         if !indexes.is_empty() {
             let before = before(snapshot, namespace, &changes).await?;
             for (key, body) in changes {
                 let before = before.get(&encoded(key.id.as_raw_bson_ref()));
-                indexes.iter().try_for_each(|kept| note(&mut moves, kept, before, key, body))?;
+                indexes.iter().try_for_each(|kept| note(&mut moves, catalog, kept, before, key, body))?;
             }
         }
     }
@@ -128,7 +128,7 @@ pub(super) async fn changed_with(
     let mut rows = Vec::with_capacity(moves.len());
     for (place, moved) in moves {
         let owner = owners.get(&place).map(|id| encoded(id.as_raw_bson_ref()));
-        rows.extend(row_after(place, &moved, owner.as_deref())?);
+        rows.extend(row_after(catalog, place, &moved, owner.as_deref())?);
     }
     Ok(rows)
 }
@@ -150,6 +150,7 @@ async fn before(
 /// Notes what a change of a document does to its keys in an index.
 fn note<'a>(
     moves: &mut BTreeMap<Place, Move<'a>>,
+    catalog: &Catalog,
     kept: &'a Kept,
     before: Option<&RawDocumentBuf>,
     key: &Key,
@@ -170,7 +171,7 @@ fn note<'a>(
     for entered in new.difference(&old) {
         let moved = moves.entry((kept.id, entered.clone())).or_insert_with(empty);
         if let (Some(_), Some(after)) = (moved.entered, after) {
-            return Err(kept.index.duplicate(&kept.namespace, after, entered));
+            return Err(catalog.duplicate(kept, after, entered));
         }
         moved.entered = after;
     }
@@ -178,11 +179,16 @@ fn note<'a>(
 }
 
 /// What becomes of the row of a key, which has this owner now; nothing, if it stays.
-fn row_after(place: Place, moved: &Move<'_>, owner: Option<&[u8]>) -> StoreResult<Option<(Key, Body)>> {
+fn row_after(
+    catalog: &Catalog,
+    place: Place,
+    moved: &Move<'_>,
+    owner: Option<&[u8]>,
+) -> StoreResult<Option<(Key, Body)>> {
     let has_left = |owner: &[u8]| moved.left.iter().any(|left| left == owner);
     match (moved.entered, owner) {
         (Some(document), Some(owner)) if !has_left(owner) && owner != encoded(insertion::id(document)?) => {
-            Err(moved.kept.index.duplicate(&moved.kept.namespace, document, &place.1))
+            Err(catalog.duplicate(moved.kept, document, &place.1))
         }
         (Some(document), _) => taken_by(&place, document).map(Some),
         // While the index is built, two documents may have had the key: it stays with the one that has its row.

@@ -21,7 +21,7 @@ impl Inner {
         if own.is_some() {
             return Ok(own);
         }
-        match self.shared.engine.list_indexes(namespace).await {
+        match self.shared.engine.catalog().list_indexes(namespace).await {
             Ok(indexes) => Ok(Some(indexes.into_iter().map(|index| index.spec).collect())),
             Err(error) if error.code() == Code::NamespaceNotFound => {
                 // A document that is written makes its collection.
@@ -39,12 +39,12 @@ impl Inner {
     ) -> StoreResult<Indexes> {
         let (known, is_made) =
             self.open(|open| Ok((open.own.indexes(namespace), open.own.creation(namespace).is_some())))?;
-        match (known, self.shared.engine.needed_indexes(namespace, after)) {
+        match (known, self.shared.engine.catalog().needed_indexes(namespace, after)) {
             (Some(made), _) if is_made => Ok(made),
             (_, Some(needed)) => Ok(needed),
             (Some(known), None) => Ok(known),
             (None, None) => {
-                let specs = match self.shared.engine.kept_indexes(namespace).await {
+                let specs = match self.shared.engine.catalog().kept_indexes(namespace).await {
                     Err(error) if error.code() == Code::NamespaceNotFound => Vec::new(),
                     specs => specs?,
                 };
@@ -118,7 +118,7 @@ impl Inner {
 
     /// Whether others have the collection.
     async fn is_in_store(&self, namespace: &Namespace) -> StoreResult<bool> {
-        match self.shared.engine.store().list_indexes(namespace).await {
+        match self.shared.engine.catalog().list_indexes(namespace).await {
             Ok(_) => Ok(true),
             Err(error) if error.code() == Code::NamespaceNotFound => Ok(false),
             Err(error) => Err(error),
@@ -126,7 +126,7 @@ impl Inner {
     }
 
     pub(super) async fn list(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
-        let mut collections = self.shared.engine.store().list_collections(database).await?;
+        let mut collections = self.shared.engine.catalog().list_collections(database).await?;
         self.open(|open| {
             for namespace in open.own.namespaces().into_iter().filter(|made| made.database() == database) {
                 let name = namespace.collection().to_owned();
@@ -145,7 +145,7 @@ impl Inner {
     }
 
     pub(super) async fn databases(&self) -> StoreResult<Vec<String>> {
-        let mut names = self.shared.databases().await?;
+        let mut names = self.shared.engine.catalog().list_databases().await?;
         let own = self.open(|open| Ok(open.own.namespaces()))?;
         names.extend(own.into_iter().map(|namespace| namespace.database().to_owned()));
         names.sort();
@@ -156,7 +156,7 @@ impl Inner {
     pub(super) async fn list_indexes(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
         match self.indexes(namespace).await? {
             Some(specs) => Ok(specs.into_iter().map(|spec| IndexInfo { spec }).collect()),
-            None => self.shared.engine.list_indexes(namespace).await,
+            None => self.shared.engine.catalog().list_indexes(namespace).await,
         }
     }
 }

@@ -151,7 +151,7 @@ impl DocumentStore for Transaction {
     /// As the store would carry it out, without the transaction's own writes.
     async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
         self.inner.open(|_| Ok(()))?;
-        self.inner.shared.engine.explain(request).await
+        self.inner.shared.engine.catalog().explain(request).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {

@@ -109,7 +109,8 @@ impl Inner {
             if holder.is_some_and(|holder| holder != key) {
                 return Err(index.duplicate(namespace, after, taken));
             }
-            let found = match self.shared.engine.holder(snapshot.timestamp(), namespace, index, taken).await? {
+            let found = match self.shared.engine.catalog().holder(snapshot.timestamp(), namespace, index, taken).await?
+            {
                 Holder::Nobody => Vec::new(),
                 Holder::Document(id) => vec![id],
                 Holder::ToBeFound => holders(&*snapshot, namespace, index, after, taken).await?,

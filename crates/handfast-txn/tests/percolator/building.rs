@@ -319,7 +319,6 @@ async fn every_operation_of_renaming_meets_every_fault() {
             for _ in 0..2 {
                 bank.clock.advance(LOCK_TIME);
                 cleaner.clean().await.unwrap();
-                bank.clock.advance(CLOSED_TIME);
             }
             let is_renamed = bank.process().list_indexes(&people).await.is_ok();
             assert!(is_renamed || answer.is_err(), "{case}");

@@ -9,11 +9,12 @@
 )]
 
 mod building;
+mod catalog_snapshots;
 mod claims;
 mod cleaning;
+mod collections;
 mod costs;
 mod crash_points;
-mod departures;
 mod expressions;
 mod golden;
 mod inspection;

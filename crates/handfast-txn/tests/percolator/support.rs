@@ -8,12 +8,11 @@ use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{
     DocumentStore, Find, IndexSpec, ManualClock, MemoryStore, Namespace, Sources, StoreExt, Ticket, ticket,
 };
-use handfast_txn::{Database, Error, PercolatorOptions, Result, Transaction, TransactionOptions};
+use handfast_txn::percolator::RETENTION;
+use handfast_txn::{Database, Error, Percolator, PercolatorOptions, Result, Transaction, TransactionOptions};
 
 /// Longer than a lock lives.
 pub(crate) const LOCK_TIME: Duration = Duration::from_secs(6);
-/// Longer than a collection stays closed that somebody was dropping or renaming who is no more.
-pub(crate) const CLOSED_TIME: Duration = Duration::from_secs(451);
 /// Operations that a scenario may have.
 pub(crate) const OPERATIONS_MAX: u64 = 400;
 
@@ -213,4 +212,13 @@ pub(crate) fn half_committed(hidden: &[Document]) -> bool {
 
 pub(crate) fn is_conflict(result: &Result<()>) -> bool {
     matches!(result, Err(Error::Conflict(_)))
+}
+
+/// Time goes by until a cleaner has forgotten all that nobody needs any more.
+pub(crate) async fn forget_all(bank: &Bank) {
+    let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
+    for _ in 0..5 {
+        assert_eq!(cleaner.clean().await.unwrap().failed, 0);
+        bank.clock.advance(RETENTION / 2 + LOCK_TIME);
+    }
 }

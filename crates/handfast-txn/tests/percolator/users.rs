@@ -78,7 +78,9 @@ pub(crate) async fn agree(bank: &Bank, case: &str) {
         let spec = IndexSpec::from_document(&RawDocumentBuf::try_from(index.get_document("spec").unwrap()).unwrap());
         let compiled = Index::compile(spec.unwrap()).unwrap();
         let namespace = Namespace::new(database, collection).unwrap();
-        for document in bank.process().find_all(Find::new(namespace, rawdoc! {})).await.unwrap() {
+        // The collection of the store, which may have another name for users.
+        let is_there = rawdoc! { "_hf.del": { "$exists": false } };
+        for document in bank.store.find_all(Find::new(namespace, is_there)).await.unwrap() {
             for key in compiled.keys(&document).unwrap().keys {
                 let owner = RawBson::from(document.get("_id").unwrap().unwrap());
                 let place = (index.get("id").unwrap().to_string(), key);

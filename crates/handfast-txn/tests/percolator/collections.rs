@@ -1,14 +1,16 @@
-//! Collections that are dropped and renamed beside those who commit in them: nothing is half lost.
+//! Collections that are created, dropped and renamed beside transactions that use them: nothing is half lost, and a snapshot reads
+//! on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::rawdoc;
+use bson::{RawBsonRef, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, MemoryStore, Namespace, RenameCollection, Result as StoreResult, StoreExt};
-use handfast_txn::{Database, Error, Percolator, Result};
+use handfast_txn::percolator::RETENTION;
+use handfast_txn::{Database, Engine, Error, Isolation, Outcome, Percolator, Result, TransactionOptions};
 use tokio::task::JoinHandle;
 
 use crate::stubborn::locked;
@@ -218,9 +220,9 @@ async fn a_database_that_cannot_be_is_not_closed() {
     assert_eq!(bank.process().count_matching(&accounts(), rawdoc! {}).await.unwrap(), 2);
 }
 
-/// What was decided in a collection that is gone cannot be told any more, and is not guessed.
+/// A collection that was dropped is still there for what was decided in it.
 #[tokio::test(start_paused = true)]
-async fn the_outcome_of_a_commit_in_a_dropped_collection_is_not_guessed() {
+async fn the_outcome_of_a_commit_in_a_dropped_collection_is_known() {
     let receipts = &kept()[0];
     let mut unknown = 0;
     for number in 0..OPERATIONS_MAX {
@@ -236,7 +238,7 @@ async fn the_outcome_of_a_commit_in_a_dropped_collection_is_not_guessed() {
         bank.process().drop_collection(&accounts()).await.unwrap();
         if let Err(Error::CommitUnknown { id, .. }) = paid {
             assert!(seen(&bank, receipts).await.1);
-            assert_eq!(database.outcome(id).await.unwrap_err().code(), Code::NoSuchTransaction);
+            assert!(matches!(database.outcome(id).await.unwrap(), Outcome::Committed(_)));
             unknown += 1;
         }
     }
@@ -281,7 +283,6 @@ async fn every_operation_of_a_departure_meets_every_fault() {
                         faulty.deliver_late().await;
                         assert!(seen(&bank, receipts).await.1, "{case}");
                     }
-                    bank.clock.advance(CLOSED_TIME);
                     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
                     assert_eq!(cleaner.clean().await.unwrap().failed, 0, "{case}");
                     let database = bank.process();
@@ -304,8 +305,9 @@ async fn every_operation_of_a_departure_meets_every_fault() {
     assert!(gone > 20 && cases - gone > 20, "{gone} of {cases}");
 }
 
+/// To users.
 async fn accounts_are_there(bank: &Bank) -> bool {
-    let collections = bank.store.list_collections("bank").await.unwrap();
+    let collections = bank.process().list_collections("bank").await.unwrap();
     collections.iter().any(|collection| collection.name == accounts().collection())
 }
 
@@ -327,31 +329,188 @@ async fn a_damaged_row_does_not_keep_its_collection() {
     }
 }
 
-/// What is decided in the collection, and cannot be read there, would be lost: it is said whose it is, and everything stays as it is.
+/// The names of the collections that the store has.
+async fn stored(bank: &Bank, database: &str) -> Vec<String> {
+    bank.store.list_collections(database).await.unwrap().into_iter().map(|info| info.name).collect()
+}
+
+fn cleaner(bank: &Bank) -> Percolator {
+    Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap()
+}
+
+/// Whatever becomes of the accounts, a transaction that began before reads Bob and Joe, again and again, and by a query; what it
+/// computes from them is refused.
 #[tokio::test(start_paused = true)]
-async fn a_lock_elsewhere_that_nobody_can_decide_is_named() {
-    for departure in [Departure::Drop, Departure::DropDatabase, Departure::Rename] {
-        let (bank, receipts) = (Bank::of_the_seed().await, &kept()[0]);
-        damaged(&bank).await;
-        bank.store.insert_one(receipts, locked("receipt", 7, "Damaged")).await.unwrap();
-        bank.clock.advance(LOCK_TIME);
-        let database = bank.process();
-        let refused = database.depart(departure).await.unwrap_err();
-        assert_eq!(refused.code(), Code::OperationFailed);
-        // A row that stays with the renamed collection has to be right itself.
-        let locked: &[&str] = if departure == Departure::Rename { &[] } else { &["kept.receipts", "\"receipt\""] };
-        for named in locked.iter().chain(&["bank", "\"Damaged\"", "'_hf.lock'"]) {
-            assert!(refused.message().contains(named), "{named}: {refused}");
+async fn a_snapshot_reads_what_was_dropped_or_renamed_since() {
+    for departure in DEPARTURES {
+        for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+            let bank = bank_before(departure).await;
+            let begin = async |database: &Database| {
+                database.begin_with(TransactionOptions { isolation, ..TransactionOptions::default() }).await.unwrap()
+            };
+            let database = bank.process();
+            let (looks, writes) = (begin(&database).await, begin(&database).await);
+            bank.process().depart(departure).await.unwrap();
+            for tx in [&looks, &writes] {
+                for _ in 0..2 {
+                    let rich = rawdoc! { "balance": { "$gt": 5 } };
+                    assert_eq!(tx.count_matching(&accounts(), rich).await.unwrap(), 1, "{departure:?}");
+                    let joe = tx.find_one(&accounts(), rawdoc! { "_id": "Joe" }).await.unwrap().unwrap();
+                    assert_eq!(joe.get_i32("balance").unwrap(), 2, "{departure:?}");
+                    // What has been there since is not seen.
+                    if departure == Departure::Rename {
+                        assert_eq!(tx.count_matching(&other(), rawdoc! {}).await.unwrap(), 0);
+                    }
+                }
+            }
+            looks.commit().await.unwrap();
+            writes.insert_one(&kept()[0], rawdoc! { "_id": "sum", "balance": 12 }).await.unwrap();
+            assert!(is_conflict(&writes.commit().await.map(drop)), "{departure:?}");
+            assert_eq!(bank.process().count_matching(&kept()[0], rawdoc! {}).await.unwrap(), 0);
         }
-        assert!(accounts_are_there(&bank).await);
-        pay_once(&database).await.unwrap();
-        database.flush().await.unwrap();
-        // The operator decides.
-        for namespace in [receipts, &accounts()] {
-            let away = rawdoc! { "$unset": { "_hf.lock": 1 } };
-            bank.store.update_one(namespace, rawdoc! { "_hf.lock": { "$exists": true } }, away).await.unwrap();
-        }
-        assert!(database.depart(departure).await.unwrap());
-        assert!(!accounts_are_there(&bank).await);
     }
+}
+
+/// A dropped collection stays in the store for the snapshots that may read it, and then goes; its name is free at once, for a
+/// collection of another name in the store.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_collection_is_removed_when_nobody_reads_it() {
+    let bank = Bank::of_the_seed().await;
+    let database = bank.process();
+    assert!(database.drop_collection(&accounts()).await.unwrap());
+    assert!(!database.drop_collection(&accounts()).await.unwrap());
+    assert_eq!(database.list_databases().await.unwrap(), Vec::<String>::new());
+    assert_eq!(database.list_indexes(&accounts()).await.unwrap_err().code(), Code::NamespaceNotFound);
+    database.insert_one(&accounts(), rawdoc! { "_id": "Bob", "balance": 1 }).await.unwrap();
+    database.flush().await.unwrap();
+    let names = stored(&bank, "bank").await;
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names[0], "accounts");
+    assert!(names[1].starts_with("accounts~hf"), "{names:?}");
+    let listed = database.list_collections("bank").await.unwrap();
+    assert_eq!(listed.iter().map(|info| &info.name[..]).collect::<Vec<_>>(), ["accounts"]);
+
+    forget_all(&bank).await;
+    assert_eq!(stored(&bank, "bank").await, names[1..], "what was dropped is gone");
+    let bob = bank.process().find_one(&accounts(), rawdoc! { "_id": "Bob" }).await.unwrap().unwrap();
+    assert_eq!(bob.get_i32("balance").unwrap(), 1);
+    // When that is dropped, too, and removed, nothing is left to remember.
+    assert!(database.drop_collection(&accounts()).await.unwrap());
+    forget_all(&bank).await;
+    assert!(stored(&bank, "bank").await.is_empty());
+    let catalog = Namespace::new("handfast", "catalog").unwrap();
+    let catalog = bank.store.find_one(&catalog, rawdoc! {}).await.unwrap().unwrap();
+    assert!(catalog.get("names").unwrap().is_none(), "{catalog:?}");
+}
+
+/// A snapshot that is kept by a lease keeps what it reads, however long.
+#[tokio::test(start_paused = true)]
+async fn a_lease_keeps_a_dropped_collection() {
+    let bank = Bank::of_the_seed().await;
+    let (reader, cleaner) = (cleaner(&bank), cleaner(&bank));
+    let snapshot = reader.begin(Duration::MAX).await.unwrap().snapshot;
+    bank.process().drop_collection(&accounts()).await.unwrap();
+    for _ in 0..100 {
+        bank.clock.advance(handfast_txn::percolator::LEASE_TTL / 3);
+        reader.keep_history().await.unwrap();
+        cleaner.clean().await.unwrap();
+    }
+    assert!(snapshot.get(&accounts(), RawBsonRef::String("Bob")).await.unwrap().is_some());
+    drop(snapshot);
+    reader.keep_history().await.unwrap();
+    for _ in 0..4 {
+        bank.clock.advance(RETENTION / 2 + LOCK_TIME);
+        cleaner.clean().await.unwrap();
+    }
+    assert!(stored(&bank, "bank").await.is_empty());
+}
+
+/// A process that dies in the middle of a drop leaves a collection that is there or not, to use at once; and one that drops it
+/// again has dropped it.
+#[tokio::test(start_paused = true)]
+async fn a_drop_that_was_cut_off_holds_nobody_up() {
+    for number in 0..OPERATIONS_MAX {
+        for fault in [Fault::CrashBefore, Fault::CrashAfter] {
+            let bank = Bank::of_the_seed().await;
+            let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, fault)));
+            let _ = bank.process_over(faulty.clone()).drop_collection(&accounts()).await;
+            if faulty.operations() <= number {
+                assert!(number > 3, "{number} operations");
+                return;
+            }
+            // No time goes by.
+            let case = format!("{fault:?} at {number}");
+            let database = bank.process();
+            database.insert_one(&accounts(), rawdoc! { "_id": "Ann" }).await.expect(&case);
+            // The first drop may come only now, and be the one that drops what has just been written.
+            database.drop_collection(&accounts()).await.unwrap();
+            assert_eq!(database.count_matching(&accounts(), rawdoc! {}).await.unwrap(), 0, "{case}");
+            database.insert_one(&accounts(), rawdoc! { "_id": "Ann" }).await.expect(&case);
+            assert_eq!(bank.process().count_matching(&accounts(), rawdoc! {}).await.unwrap(), 1, "{case}");
+        }
+    }
+    panic!("it never ends");
+}
+
+/// Two create a name that another one is renamed to: one of the two is refused, and no document is lost.
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_is_created_beside_a_rename_is_not_lost() {
+    let (mut refused, mut renamed) = (0, 0);
+    for before in 0..OPERATIONS_MAX as u32 {
+        let bank = Bank::of_the_seed().await;
+        let renaming = Stepping::of(&bank, |database| async move { database.depart(Departure::Rename).await });
+        let is_on_its_way = renaming.step(before).await;
+        bank.process().insert_one(&other(), rawdoc! { "_id": "Zoe" }).await.unwrap();
+        let answer = renaming.finish().await;
+        let reader = bank.process();
+        let zoe = reader.find_one(&other(), rawdoc! { "_id": "Zoe" }).await.unwrap();
+        assert!(zoe.is_some(), "renamed at {before}: {answer:?}");
+        match answer {
+            Ok(_) => renamed += 1,
+            Err(error) => {
+                assert_eq!(error.code(), Code::NamespaceExists, "{error}");
+                refused += 1;
+            }
+        }
+        let left = reader.count_matching(&accounts(), rawdoc! {}).await.unwrap();
+        assert_eq!(left, if zoe.is_some() && refused + renamed == before + 1 && renamed > 0 { 0 } else { 2 });
+        if !is_on_its_way {
+            break;
+        }
+    }
+    assert!(refused > 1 && renamed > 0, "{refused} refused, {renamed} renamed");
+}
+
+/// A transaction does not care for collections that it does not use, however often they are dropped.
+#[tokio::test(start_paused = true)]
+async fn endless_drops_of_another_collection_hold_nobody_up() {
+    let bank = Bank::of_the_seed().await;
+    let (database, dropper) = (bank.process(), bank.process());
+    let tx = database.begin().await.unwrap();
+    pay(&tx).await.unwrap();
+    for number in 0..300 {
+        dropper.insert_one(&other(), rawdoc! { "_id": number }).await.unwrap();
+        assert!(dropper.drop_collection(&other()).await.unwrap());
+    }
+    tx.commit().await.unwrap();
+    assert_eq!(bank.balances().await, (3, 9));
+}
+
+/// The engine's own names are nobody else's.
+#[tokio::test(start_paused = true)]
+async fn names_of_the_engine_are_refused() {
+    let bank = Bank::of_the_seed().await;
+    let database = bank.process();
+    let taken = Namespace::new("bank", "accounts~hf7").unwrap();
+    let error = database.insert_one(&taken, rawdoc! { "_id": 1 }).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidNamespace, "{error}");
+    assert_eq!(
+        database.create_collection(&taken, Default::default()).await.unwrap_err().code(),
+        Code::InvalidNamespace
+    );
+    let rename = RenameCollection { from: accounts(), to: taken, drop_target: false };
+    assert_eq!(database.rename_collection(rename).await.unwrap_err().code(), Code::InvalidNamespace);
+    let records = handfast_store::Ticket::namespace().unwrap();
+    assert_eq!(database.drop_collection(&records).await.unwrap_err().code(), Code::IllegalOperation);
+    assert_eq!(bank.balances().await, (10, 2));
 }

@@ -1,0 +1,323 @@
+//! Collections as users have them: created, listed, renamed and dropped in the catalog ([`super::mapping`]).
+//!
+//! Each of these is one change of the catalog, which another process sees from its next timestamp on. Documents are not
+//! touched: a collection that was dropped is removed by a cleaner when nobody reads it any more.
+//!
+//! What if the process dies: before the change nothing has happened, after it everything. A change that was written and not
+//! announced is announced by whoever changes the catalog next, or by a cleaner.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bson::{RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::{
+    Aggregate, AggregateSource, CollectionInfo, CollectionOptions, Error as StoreError, Explain, Explained, IndexInfo,
+    Namespace, RenameCollection, Result as StoreResult, StoreExt, check_database_name,
+};
+
+use super::catalog::Catalog;
+use super::core::{Core, conflict};
+use super::definitions::is_fixed;
+use super::mapping::Meaning;
+use super::newest::{notice, notice_id};
+use super::oracle::Moment;
+use super::row::{SafePoint, Timestamp};
+
+/// Attempts at a change: others have changed what the same names stand for each time.
+const ATTEMPTS_MAX: usize = 32;
+
+/// What a name stands for, and whether that is there.
+struct Found {
+    meaning: Meaning,
+    is_there: bool,
+}
+
+impl Core {
+    /// Whether the store has a collection.
+    pub(super) async fn is_in_store(&self, collection: &Namespace) -> StoreResult<bool> {
+        match self.rows.store.list_indexes(collection).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.code() == Code::NamespaceNotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a name stands for in the newest catalog, which is in force then.
+    async fn found(&self, name: &Namespace) -> StoreResult<Found> {
+        let catalog = self.newest_catalog().await?;
+        if catalog.version > self.oracle.catalog() {
+            // The process that wrote it may not have come to announce it.
+            self.oracle.announce(catalog.version).await?;
+        }
+        let meaning = catalog.mapping.newest(name);
+        let is_there = match &meaning {
+            Meaning::Collection(_) => true,
+            Meaning::Nothing => false,
+            Meaning::Unlisted => self.is_in_store(name).await?,
+        };
+        Ok(Found { meaning, is_there })
+    }
+
+    /// The collection of the store that a name stands for now.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26) if there is none.
+    pub(super) async fn collection(&self, name: &Namespace) -> StoreResult<Namespace> {
+        let catalog = self.newest_catalog().await?;
+        catalog.mapping.collection(name, u64::MAX).ok_or_else(|| not_there(name))
+    }
+
+    /// The collection that a name stands for, with the store's indexes of it. It is made if the process that listed it did not
+    /// come to that.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` (26).
+    pub(super) async fn stored_indexes(
+        &self,
+        name: &Namespace,
+        meaning: Meaning,
+    ) -> StoreResult<(Namespace, Vec<IndexInfo>)> {
+        let collection = match &meaning {
+            Meaning::Unlisted => name,
+            Meaning::Collection(collection) => collection,
+            Meaning::Nothing => return Err(not_there(name)),
+        };
+        let indexes = match self.rows.store.list_indexes(collection).await {
+            Err(error) if error.code() == Code::NamespaceNotFound && meaning != Meaning::Unlisted => {
+                self.rows.store.create_collection(collection, CollectionOptions::default()).await?;
+                self.rows.store.list_indexes(collection).await?
+            }
+            indexes => indexes?,
+        };
+        Ok((collection.clone(), indexes))
+    }
+
+    /// Makes a collection if it is not there.
+    pub(super) async fn create_collection(&self, name: &Namespace) -> StoreResult<()> {
+        match self.found(name).await?.is_there {
+            true => Ok(()),
+            false => self.make_collection(name).await.map(drop),
+        }
+    }
+
+    /// Makes a collection that is not there; returns which one of the store it is.
+    pub(super) async fn make_collection(&self, name: &Namespace) -> StoreResult<Namespace> {
+        let create = |catalog: &mut Catalog| {
+            let version = catalog.version;
+            catalog.mapping.create(name, version)?;
+            Ok(catalog.mapping.collection(name, version))
+        };
+        let collection = self.change_catalog(create).await?.ok_or_else(|| not_there(name))?;
+        self.rows.store.create_collection(&collection, CollectionOptions::default()).await?;
+        self.note_checked(&collection);
+        self.make_own_indexes(&collection, &[]);
+        Ok(collection)
+    }
+
+    /// Drops a collection; `false` if there was none.
+    pub(super) async fn drop_collection(&self, name: &Namespace) -> StoreResult<bool> {
+        check_not_fixed(name)?;
+        let Found { meaning, is_there } = self.found(name).await?;
+        if is_there {
+            // If the name stands for something else by now, somebody else has dropped it, which is as good.
+            let drop = |catalog: &mut Catalog| {
+                let version = catalog.version;
+                catalog.mapping.drop(name, &meaning, version);
+                Ok(())
+            };
+            self.change_catalog(drop).await?;
+            self.leave_notice(meaning.of(name)).await?;
+        }
+        Ok(is_there)
+    }
+
+    /// Drops the collections of a database, in one step; `false` if there was none.
+    pub(super) async fn drop_database(&self, database: &str) -> StoreResult<bool> {
+        check_database_name(database)?;
+        let (infos, catalog) = (self.list_collections(database).await?, self.newest_catalog().await?);
+        let mut seen = Vec::new();
+        for info in infos {
+            let name = Namespace::new(database, info.name)?;
+            let meaning = catalog.mapping.newest(&name);
+            if !is_fixed(&name) && meaning != Meaning::Nothing {
+                seen.push((meaning, name));
+            }
+        }
+        if seen.is_empty() {
+            return Ok(false);
+        }
+        let drop = |catalog: &mut Catalog| {
+            let version = catalog.version;
+            for (meaning, name) in &seen {
+                catalog.mapping.drop(name, meaning, version);
+            }
+            Ok(())
+        };
+        self.change_catalog(drop).await?;
+        for (meaning, name) in &seen {
+            self.leave_notice(meaning.of(name)).await?;
+        }
+        Ok(true)
+    }
+
+    /// Says in a collection of the store that it has lost its name, or has got another one, in a version of the catalog that is in
+    /// force by now: for those who read one document without a timestamp ([`super::newest`]).
+    async fn leave_notice(&self, collection: &Namespace) -> StoreResult<()> {
+        let filter = rawdoc! { "_id": notice_id() };
+        let notice = notice(self.oracle.catalog());
+        self.rows.store.upsert_one(collection, filter, notice).await.map(drop).map_err(StoreError::in_doubt)
+    }
+
+    /// Gives a collection another name.
+    pub(super) async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
+        let RenameCollection { from, to, drop_target } = &request;
+        self.rows.store.check_rename(from, to)?;
+        [from, to].into_iter().try_for_each(check_not_fixed)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let (source, target) = (self.found(from).await?, self.found(to).await?);
+            check_names(&request, &source, &target)?;
+            let rename = |catalog: &mut Catalog| {
+                let version = catalog.version;
+                let (from, to) = ((from, &source.meaning), (to, &target.meaning));
+                Ok(catalog.mapping.rename(from, to, *drop_target && target.is_there, version))
+            };
+            if self.change_catalog(rename).await? {
+                if target.is_there {
+                    self.leave_notice(target.meaning.of(to)).await?;
+                }
+                return self.leave_notice(source.meaning.of(from)).await;
+            }
+        }
+        Err(conflict(format_args!("{from} and {to} were created and dropped by others again and again")))
+    }
+
+    /// The collections of a database, by name.
+    pub(super) async fn list_collections(&self, database: &str) -> StoreResult<Vec<CollectionInfo>> {
+        let catalog = self.newest_catalog().await?;
+        let mapping = &catalog.mapping;
+        let listed: Vec<_> = mapping.listed().filter(|(name, _)| name.database() == database).collect();
+        let mut stored = BTreeMap::new();
+        for database in listed.iter().map(|(_, of)| of.database()).chain([database]).collect::<BTreeSet<_>>() {
+            for info in self.rows.store.list_collections(database).await? {
+                stored.insert(Namespace::new(database, info.name.clone())?, info);
+            }
+        }
+        let mut infos = Vec::new();
+        for (name, collection) in listed {
+            let name = name.collection().to_owned();
+            // One whose maker has not come to make it in the store has no id yet.
+            let (options, uuid) = match stored.get(collection) {
+                Some(info) => (info.options.clone(), info.uuid),
+                None => (CollectionOptions::default(), [0; 16]),
+            };
+            infos.push(CollectionInfo { name, options, uuid });
+        }
+        let is_unlisted = |name: &Namespace| name.database() == database && mapping.newest(name) == Meaning::Unlisted;
+        infos.extend(stored.into_iter().filter(|(name, _)| is_unlisted(name)).map(|(_, info)| info));
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(infos)
+    }
+
+    /// The databases that have a collection, without the engine's own.
+    pub(super) async fn list_databases(&self) -> StoreResult<Vec<String>> {
+        let catalog = self.newest_catalog().await?;
+        let mut names: BTreeSet<_> = self.rows.store.list_databases().await?.into_iter().collect();
+        names.remove(super::DATABASE);
+        let touched = catalog.mapping.retired().chain(catalog.mapping.listed().map(|(_, collection)| collection));
+        for database in touched.map(Namespace::database).collect::<BTreeSet<_>>() {
+            if names.contains(database) && self.list_collections(database).await?.is_empty() {
+                names.remove(database);
+            }
+        }
+        names.extend(catalog.mapping.listed().map(|(name, _)| name.database().to_owned()));
+        Ok(names.into_iter().collect())
+    }
+
+    /// How the store would carry out a request.
+    pub(super) async fn explain(&self, mut request: Explain) -> StoreResult<RawDocumentBuf> {
+        let name = match &mut request.explained {
+            Explained::Find(find) => Some(&mut find.namespace),
+            Explained::Aggregate(Aggregate { source: AggregateSource::Collection(name), .. }) => Some(name),
+            Explained::Aggregate(_) => None,
+        };
+        if let Some(name) = name
+            && let Some(collection) = self.newest_catalog().await?.mapping.collection(name, u64::MAX)
+        {
+            *name = collection;
+        }
+        self.rows.store.explain(super::push_down::explained(request)?).await
+    }
+
+    /// Removes retired collections that nobody needs any more from the store, and forgets names that need not be listed.
+    pub(super) async fn clean_collections(&self, safe: SafePoint) -> StoreResult<()> {
+        let mut catalog = self.newest_catalog().await?;
+        if catalog.mapping.unmarked().is_some() {
+            // The process that changed a name may not have come to that.
+            let renamed = catalog.mapping.listed().filter(|(name, collection)| name != collection);
+            for collection in renamed.map(|(_, collection)| collection).chain(catalog.mapping.retired()) {
+                self.leave_notice(collection).await?;
+            }
+            let Moment { at, catalog: version } = self.oracle.moment().await?;
+            self.change_catalog(|catalog| {
+                catalog.mapping.mark(version, at);
+                Ok(())
+            })
+            .await?;
+            catalog = self.newest_catalog().await?;
+        }
+        self.remove_retired(&catalog, safe.readers.min(safe.messages)).await
+    }
+
+    async fn remove_retired(&self, catalog: &Catalog, safe: Timestamp) -> StoreResult<()> {
+        let removed = catalog.mapping.removable(safe);
+        if !removed.is_empty() {
+            self.let_go(|kept| removed.contains(&kept.namespace)).await?;
+        }
+        for collection in &removed {
+            self.rows.store.drop_collection(collection).await?;
+        }
+        let mut there = Vec::new();
+        for name in catalog.mapping.plain(safe) {
+            if self.is_in_store(&name).await? {
+                there.push(name);
+            }
+        }
+        self.change_catalog(|catalog| {
+            catalog.mapping.forget(safe, &removed, &there);
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// What a rename is refused for.
+fn check_names(request: &RenameCollection, source: &Found, target: &Found) -> StoreResult<()> {
+    let RenameCollection { from, to, drop_target } = request;
+    if !source.is_there {
+        let text = format!("source collection {from} does not exist");
+        return Err(StoreError::command(Code::NamespaceNotFound, text));
+    }
+    if from == to {
+        return Err(StoreError::command(Code::IllegalOperation, "can't rename a collection to itself"));
+    }
+    if target.is_there && !drop_target {
+        return Err(StoreError::command(Code::NamespaceExists, format!("target namespace {to} exists")));
+    }
+    if target.meaning != Meaning::Unlisted || to.without_generation().is_none() {
+        return Ok(());
+    }
+    Err(super::mapping::kept_name(to))
+}
+
+/// What the engine keeps for itself is neither dropped nor renamed.
+fn check_not_fixed(name: &Namespace) -> StoreResult<()> {
+    if !is_fixed(name) {
+        return Ok(());
+    }
+    let text = format!("{name} is kept for transactions: it cannot be dropped or renamed");
+    Err(StoreError::command(Code::IllegalOperation, text))
+}
+
+fn not_there(name: &Namespace) -> StoreError {
+    StoreError::command(Code::NamespaceNotFound, format!("the collection {name} does not exist"))
+}

@@ -1,0 +1,359 @@
+//! Which collection of the store each name stands for, in every version of the catalog.
+//!
+//! ```text
+//! name           version 3     4 created    5 dropped    6 created      7 renamed to attic
+//! shop.items     (not listed)  shop.items   -            shop.items~hf6 -
+//! shop.attic     (not listed)                                           shop.items~hf6
+//! retired                                   shop.items
+//!
+//! handfast.catalog   { .., names: [ { ns: "shop.items", of: [ {from: 4, at: "shop.items"}, {from: 5}, .. ] } ],
+//!                      retired: [ { at: "shop.items", until: 5 } ], marks: [ {v: 7, ts: <timestamp>} ] }
+//! ```
+//!
+//! A name that is not listed stands for the collection of the store that has this name, if there is one. Whoever writes to a
+//! collection that is not there lists it first. So to create, to drop and to rename is one change of the catalog each,
+//! which the order of all timestamps has a place for ([`super::catalog`]); documents are not touched:
+//!
+//! - A snapshot reads the collection that its version of the catalog names, also when the name has been dropped since.
+//! - A commit requires that the names it has used stand for the same collections in the version that comes with its
+//!   commit timestamp. Nobody waits for anybody.
+//! - A collection of the store is never given to another name's documents: a name that is dropped and created again stands
+//!   for a new collection ([`Namespace::of_generation`]). A request that arrives late changes what nobody reads.
+//!
+//! A collection that was dropped is *retired*: it stays in the store until every snapshot that may read it, and every lock
+//! that was decided in it, is gone. Since a version says nothing of time, a *mark* notes a timestamp that was fetched when a
+//! version was in force: a snapshot above it knows that version.
+//!
+//! Source: spec: transactions, "Collections"; docs/decisions/0030-physical-names.md.
+
+use std::collections::BTreeMap;
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
+
+use super::row::Timestamp;
+use super::whole::{number, signed};
+
+#[cfg(test)]
+mod tests;
+
+/// Marks that are kept: one for each pass of a cleaner that finds a change, and as many as that takes to get old.
+const MARKS_MAX: usize = 64;
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The collection of the store that has the name, if there is one.
+    Unlisted,
+    /// This collection of the store.
+    Collection(Namespace),
+    /// Nothing: it was dropped, or has another name now.
+    Nothing,
+}
+
+impl Meaning {
+    /// The collection of the store that a name of this meaning stands for; for nothing, the one of that name.
+    pub(super) fn of<'n>(&'n self, name: &'n Namespace) -> &'n Namespace {
+        match self {
+            Meaning::Collection(collection) => collection,
+            Meaning::Unlisted | Meaning::Nothing => name,
+        }
+    }
+}
+
+/// From when on a name stands for what.
+#[derive(Clone, Debug, PartialEq)]
+struct Period {
+    from: u64,
+    /// None if the name stands for nothing.
+    collection: Option<Namespace>,
+}
+
+/// A collection of the store that has no name any more.
+#[derive(Clone, Debug, PartialEq)]
+struct Retired {
+    collection: Namespace,
+    /// The first version in which it has none.
+    until: u64,
+}
+
+/// A version that was in force when a timestamp was fetched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Mark {
+    version: u64,
+    at: Timestamp,
+}
+
+/// What all names stand for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Mapping {
+    names: BTreeMap<Namespace, Vec<Period>>,
+    retired: Vec<Retired>,
+    marks: Vec<Mark>,
+}
+
+impl Mapping {
+    /// What a name stands for in a version, which is not newer than this one.
+    pub(super) fn meaning(&self, name: &Namespace, version: u64) -> Meaning {
+        let Some(periods) = self.names.get(name) else {
+            // Only the engine's own names are used and not listed.
+            let is_own = name.without_generation().is_some() && self.is_used(name);
+            return if is_own { Meaning::Nothing } else { Meaning::Unlisted };
+        };
+        match periods.iter().rev().find(|period| period.from <= version) {
+            None => Meaning::Unlisted,
+            Some(Period { collection: None, .. }) => Meaning::Nothing,
+            Some(Period { collection: Some(collection), .. }) => Meaning::Collection(collection.clone()),
+        }
+    }
+
+    /// The collection of the store that a name stands for in a version, whether it is there or not.
+    pub(super) fn collection(&self, name: &Namespace, version: u64) -> Option<Namespace> {
+        match self.meaning(name, version) {
+            Meaning::Unlisted => Some(name.clone()),
+            Meaning::Collection(collection) => Some(collection),
+            Meaning::Nothing => None,
+        }
+    }
+
+    /// What a name stands for now.
+    pub(super) fn newest(&self, name: &Namespace) -> Meaning {
+        self.meaning(name, u64::MAX)
+    }
+
+    /// The names that are listed and stand for something now, with their collections.
+    pub(super) fn listed(&self) -> impl Iterator<Item = (&Namespace, &Namespace)> {
+        let last = |periods: &'_ [Period]| periods.last().map(|period| period.collection.is_some());
+        let standing = self.names.iter().filter(move |(_, periods)| last(periods) == Some(true));
+        standing.filter_map(|(name, periods)| Some((name, periods.last()?.collection.as_ref()?)))
+    }
+
+    /// The collections of the store that have no name any more.
+    pub(super) fn retired(&self) -> impl Iterator<Item = &Namespace> {
+        self.retired.iter().map(|retired| &retired.collection)
+    }
+
+    /// Whether a collection of the store is listed, under whatever name, or retired.
+    pub(super) fn is_used(&self, collection: &Namespace) -> bool {
+        let stands_for = |period: &Period| period.collection.as_ref() == Some(collection);
+        self.retired().any(|retired| retired == collection) || self.names.values().flatten().any(stands_for)
+    }
+
+    /// Whether nothing is listed: each name stands for the collection of that name.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.retired.is_empty()
+    }
+
+    /// The name of a collection of the store, as users know it.
+    pub(super) fn name_of<'n>(&'n self, collection: &'n Namespace) -> &'n Namespace {
+        let is_of = |periods: &[Period]| periods.iter().any(|period| period.collection.as_ref() == Some(collection));
+        let current = self.listed().find(|(_, listed)| *listed == collection).map(|(name, _)| name);
+        let former = || self.names.iter().find(|(_, periods)| is_of(periods)).map(|(name, _)| name);
+        current.or_else(former).unwrap_or(collection)
+    }
+
+    /// Lists a name that stands for nothing, or for a collection that is not in the store, from this version on.
+    ///
+    /// # Errors
+    /// `InvalidNamespace` (73) for a name that the engine has given, or could give, to a collection itself.
+    pub(super) fn create(&mut self, name: &Namespace, version: u64) -> StoreResult<()> {
+        let collection = match self.newest(name) {
+            Meaning::Collection(_) => return Ok(()),
+            _ if name.without_generation().is_some() => return Err(kept_name(name)),
+            Meaning::Unlisted => name.clone(),
+            Meaning::Nothing => name.of_generation(version)?,
+        };
+        self.set(name, version, Some(collection));
+        Ok(())
+    }
+
+    /// From this version on a name stands for nothing. `false` if it does not mean what was seen any more.
+    pub(super) fn drop(&mut self, name: &Namespace, seen: &Meaning, version: u64) -> bool {
+        if self.newest(name) != *seen {
+            return false;
+        }
+        if let Some(collection) = self.collection(name, u64::MAX) {
+            self.set(name, version, None);
+            self.retired.push(Retired { collection, until: version });
+        }
+        true
+    }
+
+    /// From this version on another name stands for a collection; what that name stood for, if `replaces`, is retired. `false`
+    /// if one of the names does not mean what was seen any more.
+    pub(super) fn rename(
+        &mut self,
+        (from, seen_from): (&Namespace, &Meaning),
+        (to, seen_to): (&Namespace, &Meaning),
+        replaces: bool,
+        version: u64,
+    ) -> bool {
+        let collection = seen_from.of(from).clone();
+        if self.newest(from) == Meaning::Nothing && self.newest(to) == Meaning::Collection(collection.clone()) {
+            return true;
+        }
+        if self.newest(from) != *seen_from || self.newest(to) != *seen_to {
+            return false;
+        }
+        if replaces && let Some(replaced) = self.collection(to, u64::MAX) {
+            self.retired.push(Retired { collection: replaced, until: version });
+        }
+        self.set(from, version, None);
+        self.set(to, version, Some(collection));
+        true
+    }
+
+    fn set(&mut self, name: &Namespace, version: u64, collection: Option<Namespace>) {
+        let periods = self.names.entry(name.clone()).or_default();
+        periods.retain(|period| period.from < version);
+        periods.push(Period { from: version, collection });
+    }
+
+    /// The newest version that something was listed or retired in which no mark covers; none if there is nothing to mark.
+    pub(super) fn unmarked(&self) -> Option<u64> {
+        let changed = self.names.values().flatten().map(|period| period.from);
+        let newest = changed.chain(self.retired.iter().map(|retired| retired.until)).max()?;
+        let marked = self.marks.last().map_or(0, |mark| mark.version);
+        (newest > marked).then_some(newest)
+    }
+
+    /// Notes a timestamp that was fetched when a version was in force.
+    pub(super) fn mark(&mut self, version: u64, at: Timestamp) {
+        if self.marks.last().is_none_or(|last| last.version < version) {
+            self.marks.push(Mark { version, at });
+        }
+        if let Some(excess) = self.marks.len().checked_sub(MARKS_MAX) {
+            self.marks.drain(..excess);
+        }
+    }
+
+    /// The newest version that was in force before all that anybody still reads, or that a message may still arrive of.
+    fn settled(&self, safe: Timestamp) -> u64 {
+        self.marks.iter().filter(|mark| mark.at < safe).map(|mark| mark.version).max().unwrap_or(0)
+    }
+
+    /// The retired collections that nobody needs any more.
+    pub(super) fn removable(&self, safe: Timestamp) -> Vec<Namespace> {
+        let settled = self.settled(safe);
+        let removable = self.retired.iter().filter(|retired| retired.until <= settled);
+        removable.map(|retired| retired.collection.clone()).collect()
+    }
+
+    /// The names that stand for the collection of the same name since long ago: they need not be listed if it is there.
+    pub(super) fn plain(&self, safe: Timestamp) -> Vec<Namespace> {
+        let settled = self.settled(safe);
+        let is_plain = |name: &Namespace, periods: &[Period]| match periods {
+            [only] => only.from <= settled && only.collection.as_ref() == Some(name),
+            _ => false,
+        };
+        self.names.iter().filter(|(name, periods)| is_plain(name, periods)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Forgets what nobody needs any more: retired collections that were removed from the store, names whose collections are
+    /// there under the same name, and what names stood for long ago.
+    pub(super) fn forget(&mut self, safe: Timestamp, removed: &[Namespace], there: &[Namespace]) {
+        let settled = self.settled(safe);
+        self.retired.retain(|retired| retired.until > settled || !removed.contains(&retired.collection));
+        let plain: Vec<_> = self.plain(safe).into_iter().filter(|name| there.contains(name)).collect();
+        self.names.retain(|name, _| !plain.contains(name));
+        for periods in self.names.values_mut() {
+            let current = periods.iter().rposition(|period| period.from <= settled).unwrap_or(0);
+            periods.drain(..current);
+        }
+        let is_free = |name: &Namespace| !self.is_used(name);
+        let is_over =
+            |periods: &[Period]| matches!(periods, [only] if only.collection.is_none() && only.from <= settled);
+        let over = self.names.iter().filter(|(name, periods)| is_over(periods) && is_free(name));
+        for name in over.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.names.remove(&name);
+        }
+        let keeps_marks = !self.is_empty();
+        self.marks.retain(|mark| keeps_marks && mark.version >= settled);
+    }
+
+    /// Appends it to the catalog.
+    pub(super) fn append_to(&self, document: &mut RawDocumentBuf) {
+        let period = |period: &Period| {
+            let mut entry = rawdoc! { "from": signed(period.from) };
+            if let Some(collection) = &period.collection {
+                entry.append(cstr!("at"), collection.to_string());
+            }
+            RawBson::Document(entry)
+        };
+        let name = |(name, periods): (&Namespace, &Vec<Period>)| {
+            let of: RawArrayBuf = periods.iter().map(period).collect();
+            RawBson::Document(rawdoc! { "ns": name.to_string(), "of": of })
+        };
+        let retired = |retired: &Retired| {
+            RawBson::Document(rawdoc! { "at": retired.collection.to_string(), "until": signed(retired.until) })
+        };
+        let mark = |mark: &Mark| RawBson::Document(rawdoc! { "v": signed(mark.version), "ts": mark.at.stored() });
+        if self.is_empty() {
+            return;
+        }
+        document.append(cstr!("names"), self.names.iter().map(name).collect::<RawArrayBuf>());
+        document.append(cstr!("retired"), self.retired.iter().map(retired).collect::<RawArrayBuf>());
+        document.append(cstr!("marks"), self.marks.iter().map(mark).collect::<RawArrayBuf>());
+    }
+
+    /// That of a catalog.
+    ///
+    /// # Errors
+    /// `InternalError` (1) if it is not what Handfast writes.
+    pub(super) fn from_document(document: &RawDocument) -> StoreResult<Self> {
+        let mut mapping = Mapping::default();
+        for entry in entries(document, "names")? {
+            let periods = entries(entry, "of")?.into_iter().map(period).collect::<StoreResult<_>>()?;
+            mapping.names.insert(namespace(entry, "ns")?, periods);
+        }
+        for entry in entries(document, "retired")? {
+            let until = number(entry, "until").map_err(damaged)?;
+            mapping.retired.push(Retired { collection: namespace(entry, "at")?, until });
+        }
+        for entry in entries(document, "marks")? {
+            let at = Timestamp(number(entry, "ts").map_err(damaged)?);
+            mapping.marks.push(Mark { version: number(entry, "v").map_err(damaged)?, at });
+        }
+        Ok(mapping)
+    }
+}
+
+fn period(entry: &RawDocument) -> StoreResult<Period> {
+    let is_there = entry.get("at").map_err(damaged)?.is_some();
+    let collection = is_there.then(|| namespace(entry, "at")).transpose()?;
+    Ok(Period { from: number(entry, "from").map_err(damaged)?, collection })
+}
+
+fn entries<'d>(document: &'d RawDocument, name: &str) -> StoreResult<Vec<&'d RawDocument>> {
+    let Some(value) = document.get(name).map_err(damaged)? else { return Ok(Vec::new()) };
+    let array = value.as_array().ok_or_else(|| damaged(format_args!("'{name}' is no array")))?;
+    let mut entries = Vec::new();
+    for value in array {
+        match value.map_err(damaged)? {
+            RawBsonRef::Document(entry) => entries.push(entry),
+            _ => return Err(damaged(format_args!("an entry of '{name}' is no document"))),
+        }
+    }
+    Ok(entries)
+}
+
+fn namespace(entry: &RawDocument, name: &str) -> StoreResult<Namespace> {
+    let text = entry.get_str(name).map_err(damaged)?;
+    let (database, collection) = text.split_once('.').ok_or_else(|| damaged("a collection has no database"))?;
+    Namespace::new(database, collection)
+}
+
+/// The error for a name that the engine gives to collections itself.
+pub(super) fn kept_name(name: &Namespace) -> StoreError {
+    let text = format!(
+        "names that end with '~hf' and a number, as {name} does, are kept for collections that take the place of dropped \
+         ones: choose another name"
+    );
+    StoreError::command(Code::InvalidNamespace, text)
+}
+
+fn damaged(why: impl std::fmt::Display) -> StoreError {
+    StoreError::command(Code::InternalError, format!("the names in the catalog are not what Handfast writes: {why}"))
+}
