@@ -89,13 +89,11 @@ impl Operator {
                 format!("  locks         {locks}, of {} transactions", open.len()),
                 format!("  the oldest    {}", oldest.map_or_else(|| "none".to_owned(), age)),
                 format!("  abandoned     {expired} transactions"),
-                format!("  safe point    {} ago", since(points.now, points.readers)),
+                format!("  safe point    {}", since(points.now, points.readers)),
             ];
             if points.readers < points.messages {
                 let (at, all) = (since(points.now, points.messages), points.leases.len());
-                lines.push(format!(
-                    "{all} processes with old snapshots hold it back: it would be {at} ago without them"
-                ));
+                lines.push(format!("{all} processes with old snapshots hold it back: it would be {at} without them"));
             }
             if expired > 0 {
                 lines.push(
@@ -111,8 +109,8 @@ impl Operator {
             "abandoned": expired,
             "oldest_seconds": oldest.map(|oldest| oldest.as_secs_f64()),
             "now": points.now.0,
-            "safe_point": points.readers.0,
-            "safe_point_without_leases": points.messages.0,
+            "safe_point": known(points.readers),
+            "safe_point_without_leases": known(points.messages),
             "leases": points.leases.iter().map(|lease| lease.0).collect::<Vec<_>>(),
         });
         console.report(text, &json)?;
@@ -250,8 +248,17 @@ fn exit(failed: u64) -> Exit {
 }
 
 /// How long before a time another one was.
+/// How long ago a safe point is.
 fn since(now: Timestamp, before: Timestamp) -> String {
-    age(Duration::from_millis(now.millis().saturating_sub(before.millis())))
+    match known(before) {
+        Some(_) => format!("{} ago", age(now.since(before))),
+        None => "none yet: nothing is forgotten before servers have run for 10 minutes".to_owned(),
+    }
+}
+
+/// A safe point, if there is one yet.
+fn known(point: Timestamp) -> Option<u64> {
+    (point > Timestamp::default()).then_some(point.0)
 }
 
 fn place(key: &Key) -> String {

@@ -331,7 +331,8 @@ impl Database {
     /// that were.
     ///
     /// Only time counts in which the database was open, since it was opened last, and the time of day does not: nothing is
-    /// forgotten because somebody set a clock. Processes that share a store have its time in common: there that one counts.
+    /// forgotten because somebody set a clock. Processes that share a store count together, over restarts: there each call of this, and
+    /// each pass of a cleaner, adds what its process has counted since the one before.
     ///
     /// # Errors
     /// Those of the store.

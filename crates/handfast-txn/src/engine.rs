@@ -76,7 +76,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Those of the store: then it is still unknown.
     async fn outcome(&self, id: TransactionId) -> StoreResult<Outcome>;
 
-    /// Forgets outcomes that are older than this, by a time that all have in common who share the store; says how many.
+    /// Forgets outcomes that are older than this, by time that all processes count together that share the store; says how many.
     /// None if there is no such time.
     ///
     /// # Errors

@@ -25,7 +25,7 @@
 //! | collections: what names stand for | `mapping`, `collections`, `definitions` |
 //! | what others have left | `resolver`, `cleaner`; for operators: `inspection` |
 //! | finding rows without going through collections | `own_indexes` |
-//! | history for whoever still reads it | `keeper`, `leases` |
+//! | history for those who still read it, and how old it is | `keeper`, `leases`, `ages` |
 //!
 //! # The question of seed 2
 //!
@@ -36,13 +36,14 @@
 //!
 //! # What it assumes of the store
 //!
-//! An operation on one document is atomic, and what is acknowledged stays. A request arrives within half of
-//! [`PercolatorOptions::retention`], or never: after that nothing remembers what would refuse it. Everybody who writes to
-//! a collection does it through this engine, with the same options.
+//! An operation on one document is atomic, and what is acknowledged stays. A request that was sent arrives within
+//! [`PercolatorOptions::retention`], or never: after that nothing remembers what would refuse a copy of it. Everybody who writes
+//! to a collection does it through this engine, with the same options.
 //!
 //! Source: Peng and Dabek, Large-scale Incremental Processing Using Distributed Transactions and Notifications; seed 2;
 //! spec: transactions.
 
+mod ages;
 mod build;
 mod catalog;
 mod cleaner;

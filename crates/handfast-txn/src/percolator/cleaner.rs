@@ -7,9 +7,9 @@
 //! A row with which that cannot be done (the store refuses it, or its field is not what Handfast writes), and a collection that
 //! cannot be read, are counted and left; all others have their turn. What is locked there counts as a lock that is still there.
 //!
-//! The safe point is so far back that nothing sent by a transaction from below it can arrive any more
+//! The safe point is so far back that no transaction from below it can fetch a commit timestamp that is not refused
 //! ([`PercolatorOptions::retention`](super::PercolatorOptions::retention)), and that nobody reads there
-//! ([`keeper`](super::keeper)).
+//! ([`keeper`](super::keeper)). No time of day says where it is ([`ages`](super::ages)).
 
 use std::fmt::Display;
 use std::sync::{Arc, Weak};
@@ -94,7 +94,8 @@ impl Core {
     /// One pass over all collections.
     pub(super) async fn clean(&self) -> StoreResult<Cleaned> {
         let now = self.oracle.next().await?;
-        let safe = self.safe_point(now).await?;
+        let ages = self.ages(now).await?;
+        let safe = self.safe_point(now, &ages).await?;
         let mut pass = Pass::default();
         let oldest = self.resolve_all(None, &mut pass).await?;
         if let Err(error) = self.clean_catalog(now).await {
@@ -104,13 +105,14 @@ impl Core {
             if let Err(error) = self.clean_collections(safe).await {
                 pass.skip(&"collections that were dropped", error)?;
             }
-            self.forget(now, safe, &mut pass).await?;
+            let outcomes = self.older_than(self.options.outcome_retention, now, &ages);
+            self.forget(safe, outcomes, &mut pass).await?;
         }
         Ok(pass.end())
     }
 
-    /// Forgets what is below the safe point. No lock points at it any more.
-    async fn forget(&self, now: Timestamp, safe: SafePoint, pass: &mut Pass) -> StoreResult<()> {
+    /// Forgets what is below the safe point, and outcomes from before that moment. No lock points at it any more.
+    async fn forget(&self, safe: SafePoint, outcomes: Timestamp, pass: &mut Pass) -> StoreResult<()> {
         if let Err(error) = self.remove_orphans(safe, pass).await {
             pass.skip(&"the keys of dropped indexes", error)?;
         }
@@ -119,8 +121,7 @@ impl Core {
                 pass.skip(&namespace, error)?;
             }
         }
-        let before = now.minus(self.options.outcome_retention).min(safe.messages);
-        if let Err(error) = self.remove_records(before, pass).await {
+        if let Err(error) = self.remove_records(outcomes.min(safe.messages), pass).await {
             pass.skip(&"the records of outcomes", error)?;
         }
         Ok(())
@@ -129,7 +130,9 @@ impl Core {
     /// Removes the records of outcomes that are older than this, and than the safe point.
     pub(super) async fn forget_outcomes(&self, age: Duration) -> StoreResult<u64> {
         let now = self.oracle.next().await?;
-        let (safe, before) = (now.minus(self.options.retention), now.minus(age.max(self.options.retention)));
+        let ages = self.ages(now).await?;
+        let safe = self.older_than(self.options.retention, now, &ages);
+        let before = self.older_than(age, now, &ages).min(safe);
         let any = Find { limit: Some(1), ..Find::new(Ticket::namespace()?, older(before)) };
         if self.rows.store.find_all(any).await?.is_empty() {
             return Ok(0);

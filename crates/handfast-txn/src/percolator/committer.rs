@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! all rows at once    prewrite: lock with the new version        a conflict: take the locks away again, run again
-//! oracle              the commit timestamp, after all locks      no lock of ours was missed by a reader above it
+//! oracle              the commit timestamp, after all locks      no lock of ours was missed by a reader above it; not too far
+//!                                                                above the start
 //!                     with the version of the catalog            indexes and collections are as they were
 //! what was read       serializable: unchanged up to then?
 //! primary             version in, lock out: the commit point     one atomic operation that requires the lock
@@ -132,7 +133,7 @@ impl Committer {
     pub(super) fn of(core: Arc<Core>, snapshot: Arc<PercolatorSnapshot>, changes: Vec<(Key, Body)>) -> Self {
         let mut keys: Vec<_> = changes.iter().map(|(key, _)| key.clone()).collect();
         let primary = keys.first().cloned();
-        let ttl = snapshot.age().saturating_add(core.options.lock_ttl);
+        let ttl = snapshot.lock_ttl();
         let mut locks = Vec::with_capacity(changes.len());
         for (place, (key, body)) in changes.into_iter().enumerate() {
             let Some(primary) = primary.clone() else { break };
@@ -160,7 +161,7 @@ impl Committer {
         if self.locks.is_empty() {
             return Ok(self.start().into());
         }
-        check_age(&self.core, &self.snapshot)?;
+        check_age(&self.core, self.snapshot.age())?;
         let _sign_of_life = self.live();
         let rows = match self.prewrite_all().await {
             Ok(rows) => rows,
@@ -189,7 +190,7 @@ impl Committer {
             let Some(primary) = primary else { return };
             loop {
                 tokio::time::sleep(every).await;
-                let ttl = snapshot.age().saturating_add(core.options.lock_ttl);
+                let ttl = snapshot.lock_ttl();
                 let step = |row: &Row| renew(row, snapshot.at, ttl);
                 // A sign that does not arrive is missed by whoever waits for it, not by us.
                 let _ = core.rows.apply(&primary, None, step, unchecked).await;
@@ -238,9 +239,12 @@ impl Committer {
         release(&self.core.rows, self.start(), locked).await;
     }
 
-    /// The timestamp of the commit, at which everything that was read still is as it was, and the indexes are.
+    /// The timestamp of the commit, at which everything that was read still is as it was, and the indexes are. One that is far above the
+    /// start is refused, whatever the clocks of this process say: a collector that has fetched a smaller one forgets nothing of the
+    /// transaction, and one that fetches a larger one meets its locks first.
     async fn time_of_commit(&self) -> StoreResult<Timestamp> {
         let Moment { at, catalog } = self.core.oracle.moment().await?;
+        check_age(&self.core, at.since(self.start()))?;
         if let Some(on) = &self.on {
             self.core.check_dependencies(on, catalog).await?;
         }
@@ -322,7 +326,7 @@ async fn prewrite_one(core: &Core, snapshot: &PercolatorSnapshot, key: &Key, loc
     loop {
         let step = |row: &Row| prewrite(row, &lock);
         let check = |row: &Row| {
-            check_age(core, snapshot)?;
+            check_age(core, snapshot.age())?;
             can_be_committed(row, lock.start)
         };
         let RefusedStep { why, row, .. } =
@@ -354,10 +358,9 @@ async fn prewrite_one(core: &Core, snapshot: &PercolatorSnapshot, key: &Key, loc
     }
 }
 
-/// Whether what is sent now arrives while others remember what became of the transaction: later, nothing would refuse to
-/// lock a row once more of which others have taken the lock away.
-fn check_age(core: &Core, snapshot: &PercolatorSnapshot) -> StoreResult<()> {
-    let age = snapshot.age();
+/// Whether a transaction of this age may still commit: others remember what became of it. By the clocks of this process that spares
+/// requests; by the oracle's time, from the start to the commit timestamp, it decides.
+fn check_age(core: &Core, age: Duration) -> StoreResult<()> {
     if age <= core.options.retention / 2 {
         return Ok(());
     }

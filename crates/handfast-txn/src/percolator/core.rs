@@ -7,9 +7,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bson::DateTime;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, Sources};
 use tokio::sync::watch;
 
+use super::ages::AgeWatch;
 use super::definitions::Definitions;
 use super::keeper::Keeper;
 use super::options::PercolatorOptions;
@@ -37,8 +39,9 @@ pub(super) struct Core {
     /// The snapshots that are read here, by their timestamp: those of transactions are their start.
     pub(super) open: Mutex<BTreeMap<Timestamp, Open>>,
     pub(super) keeper: Keeper,
-    /// Before the last snapshot was asked for, on this process's stopwatch: the catalog is no older than that.
-    heard: Mutex<Option<Duration>>,
+    /// Before the last snapshot was asked for: the catalog is no older than that.
+    heard: Mutex<Option<LocalTime>>,
+    pub(super) age_watch: Mutex<AgeWatch>,
     finished: Mutex<Bounded<Timestamp, ()>>,
     outcomes: Mutex<Bounded<TransactionId, Fate>>,
     /// The indexes that the engine keeps itself.
@@ -51,9 +54,15 @@ pub(super) struct Core {
 
 /// A snapshot that is read here.
 pub(super) struct Open {
-    /// When it began, on this process's stopwatch.
-    pub(super) begun: Duration,
+    pub(super) begun: LocalTime,
     snapshot: Weak<PercolatorSnapshot>,
+}
+
+/// A moment on both clocks of this process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LocalTime {
+    elapsed: Duration,
+    time_of_day: DateTime,
 }
 
 /// What became of a transaction's commit, as far as this process knows.
@@ -79,6 +88,7 @@ impl Core {
             open: Mutex::default(),
             keeper: Keeper::default(),
             heard: Mutex::default(),
+            age_watch: Mutex::default(),
             finished: Mutex::new(Bounded::new(FINISHED_MAX)),
             outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
             definitions: Definitions::default(),
@@ -91,6 +101,21 @@ impl Core {
         self.sources.clock.elapsed()
     }
 
+    pub(super) fn local_time(&self) -> LocalTime {
+        LocalTime { elapsed: self.elapsed(), time_of_day: self.sources.clock.now() }
+    }
+
+    /// Time since then, by the stopwatch: no more than has gone by.
+    pub(super) fn counted_since(&self, then: LocalTime) -> Duration {
+        self.elapsed().saturating_sub(then.elapsed)
+    }
+
+    /// Time since then, by the stopwatch, or by the time of day if that says more: a stopwatch stands still while its machine sleeps.
+    pub(super) fn age(&self, then: LocalTime) -> Duration {
+        let millis = self.sources.clock.now().timestamp_millis().saturating_sub(then.time_of_day.timestamp_millis());
+        self.counted_since(then).max(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+    }
+
     /// A new snapshot: the beginning of a transaction.
     pub(super) async fn begin(self: &Arc<Self>) -> StoreResult<Arc<PercolatorSnapshot>> {
         self.begin_until(Duration::MAX).await
@@ -98,7 +123,7 @@ impl Core {
 
     /// The same, for who waits for others up to this moment on this process's stopwatch.
     pub(super) async fn begin_until(self: &Arc<Self>, deadline: Duration) -> StoreResult<Arc<PercolatorSnapshot>> {
-        let begun = self.elapsed();
+        let begun = self.local_time();
         let Moment { at, catalog } = self.oracle.moment().await?;
         *lock(&self.heard) = Some(begun);
         let snapshot = Arc::new(PercolatorSnapshot::new(Arc::clone(self), at, begun, deadline, catalog));
@@ -109,7 +134,7 @@ impl Core {
 
     /// Whether this process knows a catalog so new that no collection was removed since that has a name there.
     pub(super) fn has_heard_lately(&self) -> bool {
-        lock(&self.heard).is_some_and(|heard| self.elapsed().saturating_sub(heard) <= self.options.retention / 4)
+        lock(&self.heard).is_some_and(|heard| self.age(heard) <= self.options.retention / 4)
     }
 
     /// Nobody reads the snapshot any more.

@@ -11,6 +11,7 @@ use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::{Count, DocumentStore, Find, Namespace, Result as StoreResult};
 
 use super::Percolator;
+use super::ages::Ages;
 use super::cleaner::{Cleaned, Pass};
 use super::leases::Leases;
 use super::row::{Key, LockHeading, SafePoint, Status, Timestamp, status_of};
@@ -67,7 +68,7 @@ pub enum Decided {
 pub struct SafePoints {
     /// The oracle's time.
     pub now: Timestamp,
-    /// Nothing arrives any more of a transaction that began before this.
+    /// A transaction that began before this has ended, or ends without a commit.
     pub messages: Timestamp,
     /// Nobody reads before this.
     pub readers: Timestamp,
@@ -179,7 +180,8 @@ impl Percolator {
     pub async fn safe_points(&self) -> StoreResult<Option<SafePoints>> {
         let Some(now) = self.core.oracle.seen().await? else { return Ok(None) };
         let leases: Leases = self.core.rows.whole().await?;
-        let SafePoint { messages, readers } = self.core.point(now, &leases);
+        let ages: Ages = self.core.rows.whole().await?;
+        let SafePoint { messages, readers } = self.core.point(now, &ages, &leases);
         Ok(Some(SafePoints { now, messages, readers, leases: leases.snapshots().collect() }))
     }
 }

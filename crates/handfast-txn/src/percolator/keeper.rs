@@ -12,9 +12,12 @@
 //!
 //! # Why nobody reads a hole
 //!
-//! A collector fetches a timestamp, then reads the leases, takes those away that are dead, and forgets what is below both
-//! the timestamp minus the retention and the oldest lease that is left.
+//! A collector fetches a timestamp, then reads the leases, takes those away that are dead, and forgets what is below the lowest of
+//! three: a timestamp that was given out at least one retention ago ([`super::ages`]), the fetched one minus the retention, and the
+//! oldest lease that is left.
 //!
+//! - *Young.* A snapshot was given out before a timestamp above it. So when it may be forgotten, its process is a whole retention old as
+//!   stopwatches count, and by its own clocks, of which the greater age counts, more than the half from which on it needs a lease.
 //! - *Taken in time.* After a lease is there, its process fetches a timestamp. If that is no more than the retention above the
 //!   snapshot, then so was that of every collector that read the leases before, and it has left the snapshot alone;
 //!   whoever reads them later finds the lease. If it is more, the snapshot is given up.
@@ -22,8 +25,10 @@
 //!   it is, nothing that he needed had been forgotten when he read: a collector takes the lease away first.
 //! - *Lost.* A process that was slow finds its lease gone and takes a new one, in time or not, as above.
 //!
-//! None of this compares two clocks, or trusts in a stopwatch: those say when it is time for a lease, and for how long a dead
-//! process holds others up.
+//! None of this compares two clocks. Those of the reader say when it is time for a lease, those of collectors for how long a dead
+//! process holds others up. A machine that is stopped within a snapshot, for longer than half of the retention, and whose time of day does
+//! not show it afterwards, may read a gap there: what it computes from that does not commit
+//! ([`super::committer`] compares oracle times).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -32,7 +37,8 @@ use std::time::Duration;
 use handfast_store::Result as StoreResult;
 use tokio::sync::Notify;
 
-use super::core::{Core, conflict, lock};
+use super::ages::Ages;
+use super::core::{Core, LocalTime, conflict, lock};
 use super::leases::{LeaseId, Leases, Watched};
 use super::row::{SafePoint, Timestamp};
 use super::snapshot::{PercolatorSnapshot, too_old};
@@ -111,8 +117,8 @@ impl Core {
     }
 
     /// Whether a snapshot that began then is no longer kept for its youth.
-    fn is_old(&self, begun: Duration) -> bool {
-        self.elapsed().saturating_sub(begun) > self.options.retention / 2
+    fn is_old(&self, begun: LocalTime) -> bool {
+        self.age(begun) > self.options.retention / 2
     }
 
     /// The oldest snapshot to keep, if one is old enough to need a lease.
@@ -165,8 +171,9 @@ impl Core {
         Ok(())
     }
 
-    /// Up to where nobody needs anything any more, for a timestamp that was fetched before. Takes dead leases away.
-    pub(super) async fn safe_point(&self, now: Timestamp) -> StoreResult<SafePoint> {
+    /// Up to where nobody needs anything any more, for a timestamp that was fetched before, and the ages that are known. Takes dead
+    /// leases away.
+    pub(super) async fn safe_point(&self, now: Timestamp, ages: &Ages) -> StoreResult<SafePoint> {
         let asked = self.elapsed();
         let mut leases: Leases = self.rows.whole().await?;
         let dead = lock(&self.keeper.watched).dead(&leases, asked, self.elapsed());
@@ -181,14 +188,19 @@ impl Core {
             };
             leases = self.rows.change_whole(remove).await?.1;
         }
-        Ok(self.point(now, &leases))
+        Ok(self.point(now, ages, &leases))
     }
 
-    /// Up to where nobody needs anything any more, with these leases.
-    pub(super) fn point(&self, now: Timestamp, leases: &Leases) -> SafePoint {
-        let messages = now.minus(self.options.retention);
+    /// Up to where nobody needs anything any more, with these ages and leases.
+    pub(super) fn point(&self, now: Timestamp, ages: &Ages, leases: &Leases) -> SafePoint {
+        let messages = self.older_than(self.options.retention, now, ages);
         let readers = leases.snapshots().min().map_or(messages, |oldest| oldest.min(messages));
         SafePoint { messages, readers }
+    }
+
+    /// What was given out so long ago, and so long before this timestamp: for readers by stopwatches, for commits by the oracle's time.
+    pub(super) fn older_than(&self, age: Duration, now: Timestamp, ages: &Ages) -> Timestamp {
+        ages.older_than(age).min(now.minus(self.options.retention))
     }
 
     /// Looks again and again whether a lease is needed, until the engine is gone. Called within a runtime.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long a lock is respected without a sign of life from its transaction.
 pub const LOCK_TTL: Duration = Duration::from_secs(5);
-/// How long after its start nothing that a transaction sent can arrive any more, and no reader needs what was there before.
+/// How long history is kept, and what became of transactions.
 pub const RETENTION: Duration = Duration::from_secs(600);
 /// How long history is kept for the old snapshots of a process without a sign of life from it.
 pub const LEASE_TTL: Duration = Duration::from_secs(60);
@@ -22,9 +22,9 @@ pub struct PercolatorOptions {
     /// How long a lock is respected without a sign of life from its transaction. A third of it is how often a commit that
     /// takes long gives one.
     pub lock_ttl: Duration,
-    /// How long history is kept for everybody, and rollback records and tombstones. A transaction locks nothing later than
-    /// half of this after its start, and what is sent arrives within the other half, or never. A process that reads a snapshot
-    /// for longer than half of this takes a lease.
+    /// How long history is kept for everybody, and rollback records and tombstones. A transaction does not commit later than half of
+    /// this after its start, by the timestamps of both; a request that was sent arrives within this, or never. A process that reads a
+    /// snapshot for longer than half of this takes a lease.
     pub retention: Duration,
     /// How long such a lease is respected without a sign of life from its process, who gives one three times as often.
     pub lease_ttl: Duration,

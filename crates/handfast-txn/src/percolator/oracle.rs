@@ -1,23 +1,29 @@
 //! Timestamps: strictly increasing over all processes that share a store, also after a restart.
 //!
-//! One document holds the last timestamp that was given out. Who wants more moves it ahead, on the condition that it is
-//! still behind the first one wanted; all between are then theirs. Requests that wait at the same time share one move:
+//! One document holds the last timestamp that was given out. A process that wants more moves it ahead, on the condition that it is
+//! still behind the first one wanted; all between are then its own. If another process was faster, it adds to what is there, without a
+//! condition. Requests that wait at the same time share one move:
 //!
 //! ```text
 //! { _id: "oracle", ts: <last timestamp given out>, at: <the store's clock at the last move>, catalog: <version> }
 //!
-//! ask ─┐
-//! ask ─┼─> wait for the move under way ─> one move for all who wait: ts < first ? ts := first + n - 1
-//! ask ─┘
+//! ask ─┐                                                                ts < first ?  ts := first + n - 1
+//! ask ─┼─> wait for the move under way ─> one move for all who wait: ──┤
+//! ask ─┘                                                                else          ts := ts + n, one more round trip
 //! ```
+//!
+//! Either move is one atomic operation that makes `ts` larger, and what it gives out lies above the `ts` before it and up to the one
+//! after it: so no two moves give out the same timestamp, and a later move gives out larger ones. The second kind never fails, so a
+//! process with a slow clock needs two round trips beside one with a fast clock, and not more.
 //!
 //! A request is only served by a move that was sent after it was made: a timestamp that is fetched after all locks are
 //! written is therefore above that of every reader who saw the rows without them.
 //!
-//! The milliseconds are those of the client's clock, or of the last timestamp if that is ahead. A clock that runs far
-//! ahead would drag the oracle with it, and then time would stand still for all others until theirs has caught up: so each
-//! move has the store write down its own clock, and a client whose clock is more than [`AHEAD_MAX`] ahead of that is
-//! refused before it moves anything.
+//! The first timestamp wanted is the time of day, or what this process has last seen here and its stopwatch has counted since, if that
+//! is more. So the oracle's time does not stand still where a time of day is slow or was set back, and locks of dead processes run out
+//! all the same. It may be ahead of all times of day; nothing compares the two. A clock that runs far ahead would drag the oracle
+//! with it, and with that cost open transactions their locks: so each move has the store write down its own clock, and a client
+//! whose clock is more than [`AHEAD_MAX`] ahead of that is refused before it moves anything.
 //!
 //! A move whose answer is lost may have happened: then its timestamps are nobody's, and the next move goes beyond them.
 //!
@@ -44,8 +50,8 @@ use super::row::Timestamp;
 
 /// How far a client's clock may be ahead of the store's: less than a lock lives.
 pub const AHEAD_MAX: Duration = Duration::from_secs(2);
-/// Moves that are tried for one batch: another process has been faster each time.
-const MOVES_MAX: usize = 32;
+/// Moves that are tried for one batch: an answer got lost, or the document was not there.
+const MOVES_MAX: usize = 4;
 /// MongoDB's code for a cluster time that is too far ahead (`ClusterTimeFailsRateLimiter`).
 const TOO_FAR_AHEAD: Code = Code(189);
 
@@ -116,7 +122,8 @@ impl Oracle {
         let mover = self.mover.lock().await;
         let found = mover.store.find_one(&mover.namespace, rawdoc! { "_id": "oracle" }).await?;
         let Some(document) = found else { return Ok(None) };
-        let known = known_of(&document, mover.sources.clock.elapsed())?;
+        let elapsed = mover.sources.clock.elapsed();
+        let known = known_of(&document, elapsed, elapsed)?;
         Ok(Some(Timestamp::of_millis(mover.now_millis()).max(known.last)))
     }
 
@@ -169,10 +176,12 @@ struct Mover {
 #[derive(Clone, Copy)]
 struct Known {
     last: Timestamp,
+    /// On our stopwatch, when the oracle's time was no less than that: its time goes on with the stopwatch from here.
+    reached: Duration,
     /// The store's clock, in milliseconds since 1970..
     store_millis: u64,
     /// ..and the time on our stopwatch when we asked.
-    asked_at: Duration,
+    asked: Duration,
 }
 
 impl Mover {
@@ -180,19 +189,18 @@ impl Mover {
     async fn move_by(&mut self, count: u64) -> StoreResult<Moment> {
         let mut failures = 0;
         for _ in 0..MOVES_MAX {
-            let tried = self.try_move(count).await;
-            match tried {
+            match self.try_move(count).await {
                 Ok(Some(first)) => return Ok(first),
-                // Somebody else has moved it since we looked.
+                // It is not there: the next look makes it.
                 Ok(None) => self.known = None,
                 Err(error) if error.class() == ErrorClass::TransientNetwork && failures == 0 => failures += 1,
                 Err(error) => return Err(harmless(error)),
             }
         }
-        let text = format!("the timestamp oracle {} was moved by others {MOVES_MAX} times in a row", self.namespace);
-        Err(StoreError::command(Code::WriteConflict, text))
+        Err(damaged(format_args!("{} was not there {MOVES_MAX} times in a row", self.namespace)))
     }
 
+    /// None if the document is not there.
     async fn try_move(&mut self, count: u64) -> StoreResult<Option<Moment>> {
         let known = match self.known {
             Some(known) if self.ahead(known).is_none() => known,
@@ -206,19 +214,36 @@ impl Mover {
             );
             return Err(StoreError::command(TOO_FAR_AHEAD, text));
         }
-        let first = Timestamp::of_millis(self.now_millis()).max(Timestamp(known.last.0 + 1));
+        match self.move_to_time(known, count).await? {
+            Some(first) => Ok(Some(first)),
+            None => self.move_further(count).await,
+        }
+    }
+
+    /// Moves it to the time, as this process knows it. None if another process has moved it there or beyond.
+    async fn move_to_time(&mut self, known: Known, count: u64) -> StoreResult<Option<Moment>> {
+        let asked = self.sources.clock.elapsed();
+        let counted = known.last.plus(asked.saturating_sub(known.reached));
+        let first = Timestamp::of_millis(self.now_millis()).max(counted).max(Timestamp(known.last.0 + 1));
         let last = Timestamp(first.0 + count - 1);
         let filter = rawdoc! { "_id": "oracle", "ts": { "$lt": number(first)? } };
         let update = rawdoc! { "$set": { "ts": number(last)? }, "$currentDate": { "at": true } };
-        let asked_at = self.sources.clock.elapsed();
-        let moved = self.modify(filter, update, false).await?;
-        Ok(match moved {
-            Some(document) => {
-                self.known = Some(known_of(&document, asked_at)?);
-                Some(Moment { at: first, catalog: catalog_of(&document)? })
-            }
-            None => None,
-        })
+        let Some(document) = self.modify(filter, update, false).await? else { return Ok(None) };
+        // The time was so when we asked, and has gone on while the answer was under way.
+        self.known = Some(known_of(&document, asked, asked)?);
+        Ok(Some(Moment { at: first, catalog: catalog_of(&document)? }))
+    }
+
+    /// Moves it from wherever it is. None if it is not there.
+    async fn move_further(&mut self, count: u64) -> StoreResult<Option<Moment>> {
+        let asked = self.sources.clock.elapsed();
+        let step = i64::try_from(count).map_err(damaged)?;
+        let update = rawdoc! { "$inc": { "ts": step }, "$currentDate": { "at": true } };
+        let Some(document) = self.modify(rawdoc! { "_id": "oracle" }, update, false).await? else { return Ok(None) };
+        let known = known_of(&document, asked, self.sources.clock.elapsed())?;
+        self.known = Some(known);
+        let first = (known.last.0 + 1).checked_sub(count).ok_or_else(|| damaged("it was moved back"))?;
+        Ok(Some(Moment { at: Timestamp(first), catalog: catalog_of(&document)? }))
     }
 
     async fn announce(&mut self, catalog: u64) -> StoreResult<()> {
@@ -234,7 +259,7 @@ impl Mover {
 
     /// Looks at the document, and at the store's clock; makes it if it is not there.
     async fn look(&mut self) -> StoreResult<Known> {
-        let asked_at = self.sources.clock.elapsed();
+        let asked = self.sources.clock.elapsed();
         let update = rawdoc! { "$setOnInsert": { "ts": 0_i64 }, "$currentDate": { "at": true } };
         let found = match self.modify(rawdoc! { "_id": "oracle" }, update.clone(), true).await {
             // Two made it at once.
@@ -244,7 +269,7 @@ impl Mover {
             found => found?,
         };
         let document = found.ok_or_else(|| damaged("it is not there after it was made"))?;
-        let known = known_of(&document, asked_at)?;
+        let known = known_of(&document, asked, self.sources.clock.elapsed())?;
         self.known = Some(known);
         Ok(known)
     }
@@ -267,7 +292,7 @@ impl Mover {
 
     /// How far our clock is ahead of the store's, if it is too far.
     fn ahead(&self, known: Known) -> Option<Duration> {
-        let since = self.sources.clock.elapsed().saturating_sub(known.asked_at);
+        let since = self.sources.clock.elapsed().saturating_sub(known.asked);
         let store = Duration::from_millis(known.store_millis).saturating_add(since);
         Some(Duration::from_millis(self.now_millis()).saturating_sub(store)).filter(|ahead| *ahead > AHEAD_MAX)
     }
@@ -283,11 +308,11 @@ fn harmless(error: StoreError) -> StoreError {
     StoreError::new(error.class(), Applied::No, error.code(), text).with_source(error)
 }
 
-fn known_of(document: &RawDocument, asked_at: Duration) -> StoreResult<Known> {
+fn known_of(document: &RawDocument, asked: Duration, reached: Duration) -> StoreResult<Known> {
     let last = u64::try_from(document.get_i64("ts").map_err(damaged)?).map_err(damaged)?;
     let at = document.get_datetime("at").map_err(damaged)?;
     let store_millis = u64::try_from(at.timestamp_millis()).unwrap_or(0);
-    Ok(Known { last: Timestamp(last), store_millis, asked_at })
+    Ok(Known { last: Timestamp(last), reached, store_millis, asked })
 }
 
 /// The version of the catalog; 0 before the first one.

@@ -33,8 +33,8 @@
 //!   here before it believes a lock ([`status_of`], [`prewrite`]).
 //! - *One decision*: a transaction is committed when its primary row has its version, rolled back when that row has its
 //!   record; [`commit`] and [`rollback`] refuse the opposite of what is there.
-//! - *A rollback record stays until no message of its transaction can arrive any more*: until its start timestamp is
-//!   below the safe point ([`collect`]). Without it a prewrite that is tried again would lock what others have given up.
+//! - *A rollback record stays until its transaction cannot commit any more*: until its start timestamp is below the safe
+//!   point ([`collect`]). Without it a prewrite that is tried again would lock what others have given up, and commit.
 //!   Into a document that is so large that no record fits, no lock does, however small; its document changes by locks alone, so
 //!   nothing ever will: there a transaction is given up without a record ([`give_up`]).
 //! - *Revisions never repeat*: the first one of a row is the start timestamp of the transaction that made the row, so a
@@ -98,20 +98,33 @@ impl Timestamp {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }
 
-    /// So much later.
+    /// So much later; parts of a millisecond are counted as well.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
-        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        Timestamp(self.0.saturating_add(millis.saturating_mul(1 << Timestamp::COUNTER_BITS)))
+        Timestamp(self.0.saturating_add(Timestamp::count(duration)))
     }
 
     /// So much earlier.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
-        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        Timestamp(self.0.saturating_sub(millis.saturating_mul(1 << Timestamp::COUNTER_BITS)))
+        Timestamp(self.0.saturating_sub(Timestamp::count(duration)))
+    }
+
+    /// How much later this is than an earlier one.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        let count = u128::from(self.0.saturating_sub(earlier.0));
+        let nanos = (count * NANOS_PER_MILLI) >> Timestamp::COUNTER_BITS;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// How many timestamps there are in so much time.
+    fn count(duration: Duration) -> u64 {
+        let nanos = duration.as_nanos();
+        u64::try_from((nanos << Timestamp::COUNTER_BITS) / NANOS_PER_MILLI).unwrap_or(u64::MAX)
     }
 }
+
+const NANOS_PER_MILLI: u128 = 1_000_000;
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,7 +141,7 @@ impl From<Timestamp> for CommitTimestamp {
 /// Up to where rows may forget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SafePoint {
-    /// Nothing arrives any more of a transaction that began before this.
+    /// A transaction that began before this has ended, or ends without a commit.
     pub messages: Timestamp,
     /// Nobody reads before this, which is no later.
     pub readers: Timestamp,

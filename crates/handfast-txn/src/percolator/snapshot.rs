@@ -16,7 +16,7 @@ use handfast_mql::key::encoded;
 use handfast_store::selection::Candidate;
 use handfast_store::{Error as StoreError, Find, Namespace, Result as StoreResult, StoreExt};
 
-use super::core::{Core, conflict, lock};
+use super::core::{Core, LocalTime, conflict, lock};
 use super::resolver::Resolved;
 use super::row::{Body, Key, Row, Seen, Timestamp, read_at};
 use crate::Place;
@@ -34,9 +34,9 @@ pub(super) struct PercolatorSnapshot {
     pub(super) core: Arc<Core>,
     /// The start of the transaction.
     pub(super) at: Timestamp,
-    /// When that was, on this process's stopwatch.
-    pub(super) begun: Duration,
-    /// When whoever reads it gives up, on the same.
+    /// When it was asked for.
+    pub(super) begun: LocalTime,
+    /// When whoever reads it gives up, on this process's stopwatch.
     deadline: Duration,
     /// The version of the catalog that was in force then.
     pub(super) catalog: u64,
@@ -52,7 +52,7 @@ struct Known {
 }
 
 impl PercolatorSnapshot {
-    pub(super) fn new(core: Arc<Core>, at: Timestamp, begun: Duration, deadline: Duration, catalog: u64) -> Self {
+    pub(super) fn new(core: Arc<Core>, at: Timestamp, begun: LocalTime, deadline: Duration, catalog: u64) -> Self {
         let (names, known) = (Mutex::default(), Mutex::default());
         PercolatorSnapshot { core, at, begun, deadline, catalog, names, known }
     }
@@ -69,9 +69,15 @@ impl PercolatorSnapshot {
         lock(&self.names).clone()
     }
 
-    /// Time since the transaction began.
+    /// Time since the transaction began, also if its machine slept.
     pub(super) fn age(&self) -> Duration {
-        self.core.elapsed().saturating_sub(self.begun)
+        self.core.age(self.begun)
+    }
+
+    /// How long after the start a lock is respected that is written now. By the stopwatch: a time of day that is set forward makes no
+    /// lock of a dead process last.
+    pub(super) fn lock_ttl(&self) -> Duration {
+        self.core.counted_since(self.begun).saturating_add(self.core.options.lock_ttl)
     }
 
     /// The row as it was read last, if it is known.

@@ -3,6 +3,7 @@
 //! ```text
 //! handfast.catalog   { _id: "catalog", v: 7, .. }         { v: 7 } is replaced by { v: 8 }, or not at all
 //! handfast.leases    { _id: "leases",  v: 3, .. }
+//! handfast.ages      { _id: "ages",    v: 5, .. }
 //! ```
 //!
 //! Such a document is never removed, and its version only grows: a request that arrives late, or twice, changes nothing.

@@ -418,7 +418,7 @@ async fn a_lease_keeps_a_dropped_collection() {
     assert!(snapshot.get(&accounts(), RawBsonRef::String("Bob")).await.unwrap().is_some());
     drop(snapshot);
     reader.keep_history().await.unwrap();
-    for _ in 0..4 {
+    for _ in 0..8 {
         bank.clock.advance(RETENTION / 2 + LOCK_TIME);
         cleaner.clean().await.unwrap();
     }

@@ -133,15 +133,15 @@ async fn the_safe_point_says_who_holds_it_back() {
     let bank = Bank::of_the_seed().await;
     let (retention, reader) = (options().retention, bank.process());
     let points = operator(&bank).safe_points().await.unwrap().unwrap();
-    assert_eq!((points.messages, points.readers), (points.now.minus(retention), points.now.minus(retention)));
+    assert_eq!((points.messages.0, points.readers.0), (0, 0), "nobody has counted any time yet");
     let tx = reader.begin_reads(retention * 3).await.unwrap();
     tx.find_one(&accounts(), rawdoc! {}).await.unwrap();
-    for _ in 0..4 {
-        bank.clock.advance(retention / 2);
+    for _ in 0..6 {
+        bank.let_pass(retention / 3).await;
         tx.find_one(&accounts(), rawdoc! {}).await.unwrap();
     }
     let points = operator(&bank).safe_points().await.unwrap().unwrap();
     assert_eq!(points.leases.len(), 1);
     assert_eq!(points.readers, points.leases[0]);
-    assert!(points.readers < points.messages && points.messages == points.now.minus(retention), "{points:?}");
+    assert!(points.readers < points.messages && points.messages <= points.now.minus(retention), "{points:?}");
 }

@@ -179,7 +179,7 @@ async fn the_lease_of_a_dead_process_expires() {
     let (bank, reader, cleaner, _snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
     // No sign of life from here on.
-    bank.clock.advance(RETENTION);
+    bank.let_pass(RETENTION).await;
     cleaner.clean().await.unwrap();
     bank.clock.advance(LEASE_TTL - Duration::from_millis(1));
     cleaner.clean().await.unwrap();
@@ -196,7 +196,7 @@ async fn the_lease_of_a_dead_process_expires() {
 async fn a_lease_does_not_expire_by_the_clocks_of_two_clients() {
     let (bank, reader, _, _snapshot) = old_snapshot().await;
     reader.keep_history().await.unwrap();
-    bank.clock.advance(RETENTION);
+    bank.let_pass(RETENTION).await;
     // Its stopwatch has run for a day, and its clock is as far ahead as is allowed.
     let (ahead, clock): (Sources, Arc<ManualClock>) = Sources::manual(2);
     clock.advance(Duration::from_secs(86_400));

@@ -12,6 +12,7 @@ mod building;
 mod catalog_snapshots;
 mod claims;
 mod cleaning;
+mod clocks;
 mod collections;
 mod costs;
 mod crash_points;

@@ -78,7 +78,7 @@ async fn the_cleaner_makes_those_that_are_missing() {
     database.flush().await.unwrap();
     assert!(names(&*bank.store).await.is_empty());
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
-    bank.clock.advance(Duration::from_secs(1_300));
+    bank.let_pass(Duration::from_secs(1_300)).await;
     cleaner.clean().await.unwrap();
     assert_eq!(names(&*bank.store).await, OWN);
 }
@@ -93,7 +93,7 @@ async fn a_store_that_makes_none_is_used_without() {
         let database = bank.process_over(store.clone());
         pay_once(&database).await.unwrap();
         database.flush().await.unwrap();
-        bank.clock.advance(Duration::from_secs(1_300));
+        bank.let_pass(Duration::from_secs(1_300)).await;
         let cleaner = Percolator::new(store, bank.sources.clone(), options()).unwrap();
         assert_eq!(cleaner.clean().await.unwrap().collected, 2);
         assert_eq!(bank.balances().await, (3, 9));
@@ -125,7 +125,9 @@ async fn cost_of_a_pass(documents: i32) -> (u64, i64) {
         database.insert(Insert::new(accounts(), rows)).await.unwrap();
         database.flush().await.unwrap();
     }
+    database.forget_outcomes(Duration::MAX).await.unwrap();
     clock.advance(Duration::from_secs(1_300));
+    database.forget_outcomes(Duration::MAX).await.unwrap();
     let loose = Arc::new(Loose::new(store.clone(), || async {}));
     let counting = Arc::new(Faulty::new(loose.clone(), Plan::none()));
     let cleaner = Percolator::new(counting.clone(), sources, options()).unwrap();

@@ -42,7 +42,7 @@ async fn a_snapshot_before_the_lock_is_not_held_up() {
 /// The rollback record: who was given up cannot lock its rows after all, however it is tried.
 #[tokio::test]
 async fn a_prewrite_after_the_rollback_is_refused() {
-    let (bank, faulty, payment) = late_primary().await;
+    let (bank, faulty, payment) = late_primary(None).await;
     bank.clock.advance(LOCK_TIME);
     assert_eq!(bank.balances().await, (10, 2));
     faulty.release();
@@ -55,10 +55,10 @@ async fn a_prewrite_after_the_rollback_is_refused() {
 /// arrive in that time. Or else the primary would be locked again, and commit without the other row.
 #[tokio::test]
 async fn a_prewrite_is_not_tried_again_when_its_time_is_over() {
-    let (bank, faulty, payment) = late_primary().await;
+    let (bank, faulty, payment) = late_primary(None).await;
     bank.clock.advance(LOCK_TIME);
     assert_eq!(bank.balances().await, (10, 2));
-    bank.clock.advance(Duration::from_secs(1_300));
+    bank.let_pass(Duration::from_secs(1_300)).await;
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
     cleaner.clean().await.unwrap();
     assert!(!bank.hidden().await[0].contains_key("rb"));
@@ -68,15 +68,19 @@ async fn a_prewrite_is_not_tried_again_when_its_time_is_over() {
     assert_eq!(bank.balances().await, (10, 2));
 }
 
-/// A payment of which Joe's lock is written, while the request to lock Bob is under way for long: the primary.
-async fn late_primary() -> (Bank, Arc<Faulty<MemoryStore>>, tokio::task::JoinHandle<Result<()>>) {
+/// A payment of which Joe's lock is written, while the request to lock Bob is under way for long: the primary. By a process with
+/// clocks of its own, if these are given.
+pub(crate) async fn late_primary(
+    of_payer: Option<Sources>,
+) -> (Bank, Arc<Faulty<MemoryStore>>, tokio::task::JoinHandle<Result<()>>) {
     let bank = Bank::of_the_seed().await;
     let counted = Arc::new(Faulty::new(bank.store.clone(), Plan::none()));
     pay_once(&bank.process_over(counted.clone())).await.unwrap();
     for number in 0..counted.operations() {
         let bank = Bank::of_the_seed().await;
         let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::FreezeBefore)));
-        let database = bank.process_over(faulty.clone());
+        let sources = of_payer.clone().unwrap_or_else(|| bank.sources.clone());
+        let database = Database::percolator(faulty.clone(), sources, options()).unwrap();
         let payment = tokio::spawn(async move { pay_once(&database).await });
         stopped(&faulty, || payment.is_finished()).await;
         let hidden = bank.hidden().await;
@@ -173,7 +177,7 @@ async fn the_outcome_of_a_transaction_that_is_forgotten_is_not_guessed() {
     let change = rawdoc! { "$inc": { "balance": 1 } };
     bank.process().update_one(&accounts(), rawdoc! { "_id": "Bob" }, change).await.unwrap();
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
-    bank.clock.advance(Duration::from_secs(1_300));
+    bank.let_pass(Duration::from_secs(1_300)).await;
     cleaner.clean().await.unwrap();
     faulty.restart();
     assert_eq!(database.outcome(id).await.unwrap_err().code(), Code::NoSuchTransaction);

@@ -91,6 +91,7 @@ async fn left_behind() -> Bank {
     let lock = rawdoc! { "s": 8_i64, "primary": elsewhere, "op": "delete", "ttl": 5000_i64 };
     let row = rawdoc! { "_id": "Tom", "_hf": { "v": 8_i64, "c": 6_i64, "s": 5_i64, "lock": lock } };
     bank.store.insert_one(&other(), row).await.unwrap();
+    bank.clock.advance(Duration::from_secs(1));
     bank
 }
 
@@ -133,7 +134,7 @@ async fn nothing_is_forgotten_while_an_old_lock_cannot_be_resolved() {
     let bank = left_behind().await;
     let store = Arc::new(Stubborn::new(bank.store.clone(), "Ann"));
     let cleaner = Percolator::new(store.clone(), bank.sources.clone(), options()).unwrap();
-    bank.clock.advance(Duration::from_secs(1_300));
+    bank.let_pass(Duration::from_secs(1_300)).await;
     for _ in 0..2 {
         assert_eq!(cleaner.clean().await.unwrap().collected, 0);
         assert_eq!(history(&bank).await.len(), 1);
@@ -150,7 +151,7 @@ async fn nothing_is_forgotten_while_an_old_lock_cannot_be_resolved() {
 async fn a_young_lock_that_cannot_be_resolved_holds_nothing_back() {
     let bank = Bank::of_the_seed().await;
     bank.store.insert_one(&accounts(), with_history("Old")).await.unwrap();
-    bank.clock.advance(Duration::from_secs(1_300));
+    bank.let_pass(Duration::from_secs(1_300)).await;
     let young = bank.process().begin().await.unwrap().read_at().unwrap().0;
     let young = locked("Ann", i64::try_from(young).unwrap(), "Ann");
     bank.store.insert_one(&accounts(), young).await.unwrap();
@@ -168,7 +169,7 @@ async fn a_row_that_cannot_forget_keeps_no_others_from_it() {
     for name in ["A", "B", "C"] {
         bank.store.insert_one(&accounts(), with_history(name)).await.unwrap();
     }
-    bank.clock.advance(Duration::from_secs(1_300));
+    bank.let_pass(Duration::from_secs(1_300)).await;
     let store = Arc::new(Stubborn::new(bank.store.clone(), "A"));
     let cleaner = Percolator::new(store, bank.sources.clone(), options()).unwrap();
     let cleaned = cleaner.clean().await.unwrap();
@@ -189,7 +190,7 @@ async fn a_damaged_row_keeps_no_others_waiting() {
         let bank = left_behind().await;
         bank.store.insert_one(&accounts(), with_history("Old2")).await.unwrap();
         bank.store.insert_one(&accounts(), rawdoc! { "_id": "Damaged", "_hf": damage.clone() }).await.unwrap();
-        bank.clock.advance(Duration::from_secs(1_300));
+        bank.let_pass(Duration::from_secs(1_300)).await;
         let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
         let Cleaned { resolved, collected, failed, .. } = cleaner.clean().await.unwrap();
         assert_eq!((resolved, failed, collected > 0), (4, 1, !is_held_back), "{damage:?}");

@@ -74,6 +74,15 @@ impl Bank {
         balances(&self.process()).await
     }
 
+    /// Lets time go by that a process counts: what was there before is so old then, for all who clean.
+    pub(crate) async fn let_pass(&self, time: Duration) {
+        let process = self.process();
+        // It forgets nothing, and has the ages of timestamps kept.
+        process.forget_outcomes(Duration::MAX).await.unwrap();
+        self.clock.advance(time);
+        process.forget_outcomes(Duration::MAX).await.unwrap();
+    }
+
     /// The last timestamp that was given out.
     pub(crate) async fn clock_of_oracle(&self) -> i64 {
         let oracle = Namespace::new("handfast", "oracle").unwrap();
@@ -217,7 +226,7 @@ pub(crate) fn is_conflict(result: &Result<()>) -> bool {
 /// Time goes by until a cleaner has forgotten all that nobody needs any more.
 pub(crate) async fn forget_all(bank: &Bank) {
     let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
-    for _ in 0..5 {
+    for _ in 0..8 {
         assert_eq!(cleaner.clean().await.unwrap().failed, 0);
         bank.clock.advance(RETENTION / 2 + LOCK_TIME);
     }

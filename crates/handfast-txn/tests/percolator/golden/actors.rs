@@ -45,6 +45,7 @@ const ROUNDS_MAX: usize = 100;
 pub(super) struct Stage {
     pub(super) bank: Bank,
     actors: BTreeMap<String, Actor>,
+    cleaner: Percolator,
 }
 
 /// A process. Each of its requests waits until it is sent.
@@ -76,7 +77,9 @@ impl Came {
 
 impl Stage {
     pub(super) async fn new() -> Stage {
-        Stage { bank: Bank::of_the_seed().await, actors: BTreeMap::new() }
+        let bank = Bank::of_the_seed().await;
+        let cleaner = Percolator::new(bank.store.clone(), bank.sources.clone(), options()).unwrap();
+        Stage { bank, actors: BTreeMap::new(), cleaner }
     }
 
     /// Plays a line of a script; nothing if it is none.
@@ -93,10 +96,7 @@ impl Stage {
                     actor.store.deliver_late().await;
                 }
             }
-            ["the", "cleaner", "passes"] => {
-                let cleaner = Percolator::new(self.bank.store.clone(), self.bank.sources.clone(), options()).unwrap();
-                return Some(Some(clean(&cleaner).await.said));
-            }
+            ["the", "cleaner", "passes"] => return Some(Some(clean(&self.cleaner).await.said)),
             [name, ref does @ ..] => {
                 if !self.actors.contains_key(name) {
                     self.actors.insert(name.to_owned(), Actor::new(&self.bank));

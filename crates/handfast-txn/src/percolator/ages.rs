@@ -1,0 +1,177 @@
+//! How long ago, at least, some timestamps were given out: measured on stopwatches, and kept for all collectors.
+//!
+//! ```text
+//! handfast.ages   { _id: "ages", v: 12, marks: [ { ts: <a timestamp>, age: <ms> }, .. ascending ] }
+//!
+//! a collector's pass      now := a fresh timestamp
+//!                         read the document; each mark that was read before is as old as it was then, and what our stopwatch has
+//!                         counted since; the greater age counts
+//!                         write the document, with { ts: now, age: 0 }
+//! what may be forgotten   what is below the newest mark whose age is the retention, or more
+//! ```
+//!
+//! A time of day cannot say how long ago something was: it is wrong, or set, or follows the time of day of another process by way of
+//! the oracle. A stopwatch can, and ends with its process. So each process that watches a mark writes down what its stopwatch has
+//! counted, and the next one counts on from there: a process that is restarted every hour forgets what is a day old, later than one
+//! that runs all the time.
+//!
+//! # Why no age is too great
+//!
+//! "It is at least so long since this timestamp was given out" stays true once it is. A mark begins with 0, after its timestamp was
+//! fetched. A process that has read a true age, and counts no more than what has gone by since the answer, comes to a true age again.
+//! Of two true ages the greater one is true; and a timestamp is no younger than a larger one, which was given out later. So it does not
+//! matter how many processes write, in which order, or whether a write comes late: a stopwatch that stands still, an answer that is
+//! lost and a process that dies make ages smaller than they could be, and what is forgotten is forgotten later.
+//!
+//! Marks are thinned out: between two of them there is an eighth of their age, or of the retention. So there are few, for any age that
+//! somebody asks for.
+//!
+//! Source: spec: transactions, "Time"; docs/decisions/0028-clocks.md.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use handfast_mql::Code;
+use handfast_store::{Error as StoreError, Result as StoreResult};
+
+use super::core::{Core, lock};
+use super::row::Timestamp;
+use super::whole::{Whole, number, signed};
+
+#[cfg(test)]
+mod tests;
+
+/// Marks that are kept, the newest ones: some 40 bytes each. With the usual retention those of two years are fewer.
+const MARKS_MAX: usize = 256;
+/// Between two marks there is at most this part of their age, or of the retention if that is more (or the time between two passes).
+const PART: u32 = 8;
+
+/// A timestamp that was given out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Mark {
+    at: Timestamp,
+    /// It is at least so long since.
+    age: Duration,
+}
+
+/// The known ages of timestamps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ages {
+    version: u64,
+    /// Oldest first.
+    marks: Vec<Mark>,
+}
+
+impl Ages {
+    /// A timestamp that was given out so long ago, or longer; the newest that is known, or that from before all.
+    pub(super) fn older_than(&self, age: Duration) -> Timestamp {
+        self.marks.iter().rfind(|mark| mark.age >= age).map_or(Timestamp::default(), |mark| mark.at)
+    }
+
+    /// Adds a timestamp that has been given out.
+    fn add(&mut self, at: Timestamp) {
+        let place = self.marks.partition_point(|mark| mark.at < at);
+        if self.marks.get(place).is_none_or(|mark| mark.at != at) {
+            self.marks.insert(place, Mark { at, age: Duration::ZERO });
+        }
+    }
+
+    /// Each mark is at least as old as those after it.
+    fn raise(&mut self) {
+        let mut younger = Duration::ZERO;
+        for mark in self.marks.iter_mut().rev() {
+            mark.age = mark.age.max(younger);
+            younger = mark.age;
+        }
+    }
+
+    /// Keeps few of the marks.
+    fn thin_out(&mut self, retention: Duration) {
+        let mut kept: Vec<Mark> = Vec::new();
+        for (place, mark) in self.marks.iter().enumerate() {
+            let gap = |older: &Mark, younger: &Mark| {
+                older.age.saturating_sub(younger.age) <= younger.age.max(retention) / PART
+            };
+            let is_needless = kept.last().zip(self.marks.get(place + 1)).is_some_and(|(older, next)| gap(older, next));
+            if !is_needless {
+                kept.push(*mark);
+            }
+        }
+        let too_many = kept.len().saturating_sub(MARKS_MAX);
+        self.marks = kept.split_off(too_many);
+    }
+}
+
+/// What this process's stopwatch adds to the ages of marks: how old each was, and when that was.
+#[derive(Debug, Default)]
+pub(super) struct AgeWatch {
+    since: HashMap<Timestamp, (Duration, Duration)>,
+}
+
+impl AgeWatch {
+    /// Brings ages up to date that have just been read: the stopwatch showed no more when the answer was here. From now on these marks
+    /// are watched.
+    fn update(&mut self, ages: &mut Ages, elapsed: Duration) {
+        for mark in &mut ages.marks {
+            if let Some((age, then)) = self.since.get(&mark.at) {
+                mark.age = mark.age.max(age.saturating_add(elapsed.saturating_sub(*then)));
+            }
+        }
+        ages.raise();
+        self.since = ages.marks.iter().map(|mark| (mark.at, (mark.age, elapsed))).collect();
+    }
+}
+
+impl Core {
+    /// The known ages of timestamps. This one, which has just been fetched, is among them from now on.
+    pub(super) async fn ages(&self, now: Timestamp) -> StoreResult<Ages> {
+        let pass = |ages: &mut Ages| {
+            ages.add(now);
+            lock(&self.age_watch).update(ages, self.elapsed());
+            ages.thin_out(self.options.retention);
+            Ok(())
+        };
+        self.rows.change_whole(pass).await.map(|((), ages)| ages)
+    }
+}
+
+impl Whole for Ages {
+    const NAME: &'static str = "ages";
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn next(&self) -> Self {
+        Ages { version: self.version + 1, marks: self.marks.clone() }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.marks == other.marks
+    }
+
+    fn from_document(document: &RawDocument) -> StoreResult<Self> {
+        let mut marks: Vec<Mark> = Vec::new();
+        for entry in document.get_array("marks").map_err(damaged)? {
+            let RawBsonRef::Document(entry) = entry.map_err(damaged)? else { return Err(damaged("a mark is none")) };
+            let at = Timestamp(number(entry, "ts").map_err(damaged)?);
+            if marks.last().is_some_and(|last| last.at >= at) {
+                return Err(damaged("marks are not in order"));
+            }
+            marks.push(Mark { at, age: Duration::from_millis(number(entry, "age").map_err(damaged)?) });
+        }
+        Ok(Ages { version: number(document, "v").map_err(damaged)?, marks })
+    }
+
+    fn to_document(&self) -> RawDocumentBuf {
+        let millis = |age: Duration| i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let entry = |mark: &Mark| RawBson::Document(rawdoc! { "ts": mark.at.stored(), "age": millis(mark.age) });
+        let marks: RawArrayBuf = self.marks.iter().map(entry).collect();
+        rawdoc! { "_id": Ages::NAME, "v": signed(self.version), "marks": marks }
+    }
+}
+
+fn damaged(why: impl std::fmt::Display) -> StoreError {
+    StoreError::command(Code::InternalError, format!("the document of ages is not what Handfast writes: {why}"))
+}
