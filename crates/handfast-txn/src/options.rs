@@ -11,10 +11,10 @@ use crate::TransactionId;
 /// versions from being freed.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(60);
 /// Bytes that a transaction may have written, all together, with some hundred for each document beside its own: they are
-/// in memory until it ends.
-pub const WRITE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes that all open transactions of a database may have written together: those of eight of the largest.
-pub const ALL_WRITE_BYTES_MAX: usize = 8 * WRITE_BYTES_MAX;
+/// in memory until it ends. 100,000 small ones fit, which is what one insert may hold.
+pub const WRITE_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Bytes that all open transactions of a database may have written together: those of four of the largest.
+pub const ALL_WRITE_BYTES_MAX: usize = 4 * WRITE_BYTES_MAX;
 /// How long [`Database::transaction`](crate::Database::transaction) goes on to run a transaction again: that of the
 /// drivers' `withTransaction`.
 pub const RETRY_TIME_MAX: Duration = Duration::from_secs(120);

@@ -24,6 +24,7 @@
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
 //! | collections: what names stand for | `mapping`, `collections`, `definitions` |
 //! | what others have left | `resolver`, `cleaner`; for operators: `inspection` |
+//! | many rows with few requests, and few of them at a time | `batch`, `throttled` |
 //! | finding rows without going through collections | `own_indexes` |
 //! | history for those who still read it, and how old it is | `keeper`, `leases`, `ages` |
 //!
@@ -44,6 +45,7 @@
 //! spec: transactions.
 
 mod ages;
+mod batch;
 mod build;
 mod catalog;
 mod cleaner;
@@ -69,6 +71,7 @@ pub mod row;
 mod rows;
 mod scan;
 mod snapshot;
+mod throttled;
 mod unique;
 mod validation;
 mod whole;
@@ -99,7 +102,8 @@ use crate::{Catalog, Engine, EngineTraits, Holder, Indexes, Outcome, Place, Star
 pub use cleaner::Cleaned;
 pub use inspection::{Decided, HeldLock, OpenTransaction, SafePoints, StoredCollection, transactions};
 pub use options::{
-    CLEANING_INTERVAL, LEASE_TTL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, RETENTION, SEEN_BYTES_MAX,
+    CLEANING_INTERVAL, LEASE_TTL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, REQUESTS_MAX, RETENTION,
+    SEEN_BYTES_MAX,
 };
 pub use oracle::AHEAD_MAX;
 
@@ -130,7 +134,8 @@ impl Percolator {
     /// None: the names of its own collections are valid.
     pub fn new(store: Arc<dyn DocumentStore>, sources: Sources, options: PercolatorOptions) -> StoreResult<Self> {
         let oracle = Oracle::new(Arc::clone(&store), Namespace::new(DATABASE, ORACLE)?, sources.clone());
-        let core = Arc::new(Core::new(Rows { store }, sources, options, oracle));
+        let rows = Rows::new(store, options.requests_max);
+        let core = Arc::new(Core::new(rows, sources, options, oracle));
         cleaner::start(&core);
         let claims = Arc::new(Table::new(Arc::clone(&core.sources.clock)));
         Ok(Percolator { core, claims, recent: Arc::default() })

@@ -194,28 +194,31 @@ impl Core {
         let failed = pass.cleaned.failed;
         let mut locked = self.scan(namespace, &locked_by(of)).await?;
         while let Some(page) = next_found(&mut *locked, namespace).await? {
+            let (mut keys, mut rows) = (Vec::new(), Vec::new());
             for found in page {
-                pass.check_since(failed)?;
-                let stays = match found {
+                match found {
                     Found::Row(key, row) => {
-                        let start = row.lock.as_ref().map_or(Timestamp::default(), |lock| lock.start);
-                        // The others come by themselves.
-                        match self.resolve_one(&key, row).await {
-                            Ok((Resolved::Free(_), _)) => {
-                                pass.cleaned.resolved += 1;
-                                continue;
-                            }
-                            Ok((Resolved::Alive, _)) => pass.cleaned.alive += 1,
-                            Err(error) => pass.skip(&key, error)?,
-                        }
-                        start
+                        keys.push((row.lock.as_ref().map_or(Timestamp::default(), |lock| lock.start), key.clone()));
+                        rows.push((key, row));
                     }
                     Found::Damaged { start, error } => {
+                        pass.check_since(failed)?;
                         pass.skip(namespace, error)?;
-                        start
+                        stays(oldest, start);
                     }
-                };
-                *oldest = Some(oldest.map_or(stays, |oldest: Timestamp| oldest.min(stays)));
+                }
+            }
+            for ((start, key), resolved) in keys.into_iter().zip(self.resolve_all_of(rows).await) {
+                pass.check_since(failed)?;
+                match resolved {
+                    Ok(Resolved::Free(_)) => {
+                        pass.cleaned.resolved += 1;
+                        continue;
+                    }
+                    Ok(Resolved::Alive) => pass.cleaned.alive += 1,
+                    Err(error) => pass.skip(&key, error)?,
+                }
+                stays(oldest, start);
             }
         }
         Ok(())
@@ -277,6 +280,11 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// A lock of this transaction stays.
+fn stays(oldest: &mut Option<Timestamp>, start: Timestamp) {
+    *oldest = Some(oldest.map_or(start, |oldest| oldest.min(start)));
 }
 
 /// What was found as rows, without those that are damaged.

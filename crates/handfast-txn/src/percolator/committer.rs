@@ -11,6 +11,9 @@
 //! other rows          likewise, behind the answer
 //! ```
 //!
+//! Few rows are locked all at once, each by a request of its own. Many go in batches, some at a time, that of the primary first
+//! ([`batch`](super::batch)): meanwhile signs of life keep others from taking the transaction for abandoned, on a way of their own.
+//!
 //! What if the process dies: before the commit point, others find the locks, and after their time is over roll the primary
 //! back, with a record, then the rest; after it, they roll forward. What if the answer to the commit point is lost: the
 //! primary row is read, and says. If it cannot be read, the outcome is unknown until somebody asks it.
@@ -26,14 +29,13 @@ use handfast_store::{
 };
 use tokio::task::JoinSet;
 
+use super::batch::{at_once, groups};
 use super::core::{Core, Fate, conflict};
 use super::definitions::{Dependencies, Located};
 use super::oracle::Moment;
 use super::records::Record;
 use super::resolver::{Resolved, release};
-use super::row::{
-    self, Body, Key, Lock, NotCommitted, Refused, Row, Seen, Timestamp, commit, prewrite, read_at, renew,
-};
+use super::row::{self, Body, Key, Lock, NotCommitted, Refused, Row, Seen, Timestamp, commit, prewrite, read_at};
 use super::rows::{RefusedStep, unchecked};
 use super::snapshot::PercolatorSnapshot;
 use super::unique;
@@ -42,6 +44,9 @@ use crate::{TransactionId, WriteSet};
 /// Pauses before a row that another open transaction has locked is given up, in milliseconds. Short: if the other one
 /// commits, ours has lost anyway.
 const PAUSES_MILLIS: [u64; 4] = [1, 2, 4, 8];
+
+/// Other rows that a primary's lock names without a look at whether they fit: their `_id`s are part of what was written.
+const NAMED_MAX: usize = 32;
 
 /// A commit under way.
 pub(super) struct Committer {
@@ -64,6 +69,15 @@ struct NotLocked {
 }
 
 type Prewritten = (usize, Result<Row, NotLocked>);
+
+/// How far the prewrite of all rows has come.
+struct Locked {
+    rows: Vec<Option<Row>>,
+    /// Where a lock may be.
+    touched: Vec<bool>,
+    failed: Option<StoreError>,
+    in_doubt: bool,
+}
 
 /// What there is to do for a write set.
 pub(super) enum Prepared {
@@ -112,7 +126,7 @@ impl Committer {
                 DocumentWrite::Delete => Body::Deleted,
             };
             // What the transaction put there itself and took away again.
-            let was_nothing = |row: &Row| read_at(row, snapshot.at) == Seen::Nothing;
+            let was_nothing = |row: &Row| read_at(&core.forwarded(row), snapshot.at) == Seen::Nothing;
             if body != Body::Deleted || !snapshot.known(&key).is_some_and(|row| was_nothing(&row)) {
                 changes.push((key, body));
             }
@@ -162,6 +176,7 @@ impl Committer {
             return Ok(self.start().into());
         }
         check_age(&self.core, self.snapshot.age())?;
+        self.check_primary()?;
         let _sign_of_life = self.live();
         let rows = match self.prewrite_all().await {
             Ok(rows) => rows,
@@ -181,6 +196,27 @@ impl Committer {
         self.commit_primary(rows, at).await
     }
 
+    /// Whether the primary's lock, which names all other rows, fits into its document.
+    ///
+    /// # Errors
+    /// `TransactionTooLarge` (257).
+    fn check_primary(&self) -> StoreResult<()> {
+        let Some((key, lock)) = self.locks.first().filter(|(_, lock)| lock.keys.len() >= NAMED_MAX) else {
+            return Ok(());
+        };
+        let row = self.snapshot.known(key).unwrap_or_else(|| Row::missing(key.id.clone()));
+        let Ok(row::Step::Change(locked)) = prewrite(&self.core.forwarded(&row), lock) else { return Ok(()) };
+        let too_large = |error: StoreError| {
+            let text = format!(
+                "the transaction writes {} documents, and their _ids do not fit into one document: write less in one",
+                self.locks.len()
+            );
+            StoreError::command(Code::TransactionTooLarge, text).with_source(error)
+        };
+        let is_size = |error: &StoreError| error.code() == Code::BSONObjectTooLarge;
+        locked.check().map_err(|error| if is_size(&error) { too_large(error) } else { error })
+    }
+
     /// Gives the primary's lock more time while the commit takes long. Ends with what it returns.
     fn live(&self) -> SignOfLife {
         let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
@@ -191,39 +227,33 @@ impl Committer {
             loop {
                 tokio::time::sleep(every).await;
                 let ttl = snapshot.lock_ttl();
-                let step = |row: &Row| renew(row, snapshot.at, ttl);
-                // A sign that does not arrive is missed by whoever waits for it, not by us.
-                let _ = core.rows.apply(&primary, None, step, unchecked).await;
+                // A sign that does not arrive is missed by whoever waits for it, not by us; the next one does not wait for it.
+                let _ = tokio::time::timeout(every, core.rows.renew(&primary, snapshot.at, ttl)).await;
             }
         }))
     }
 
     /// Locks all rows, or none.
     async fn prewrite_all(&self) -> StoreResult<Vec<Row>> {
-        let mut tasks = JoinSet::new();
-        for (place, (key, lock)) in self.locks.iter().enumerate() {
-            let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
-            let (key, lock) = (key.clone(), lock.clone());
-            tasks.spawn(async move { (place, prewrite_one(&core, &snapshot, &key, lock).await) });
-        }
-        let mut rows: Vec<Option<Row>> = vec![None; self.locks.len()];
-        let mut touched = vec![false; self.locks.len()];
-        let (mut failed, mut in_doubt) = (None, false);
-        while let Some(joined) = tasks.join_next().await {
-            let Ok((place, result)): Result<Prewritten, _> = joined else {
-                (failed, in_doubt) = (Some(StoreError::command(Code::InternalError, "a prewrite broke off")), true);
-                touched.fill(true);
-                continue;
-            };
-            match result {
-                Ok(row) => (rows[place], touched[place]) = (Some(row), true),
-                Err(not_locked) => {
-                    touched[place] = not_locked.in_doubt;
-                    in_doubt |= not_locked.in_doubt;
-                    failed = Some(not_locked.error);
-                }
+        let groups = groups(self.locks.iter().map(|(key, lock)| (key, lock.body.bytes())));
+        let (mut tasks, at_once, mut locked) = (JoinSet::new(), at_once(&groups), Locked::none(self.locks.len()));
+        for group in groups {
+            if tasks.len() >= at_once
+                && let Some(joined) = tasks.join_next().await
+            {
+                locked.note(joined.ok());
             }
+            if locked.failed.is_some() {
+                break;
+            }
+            let (core, snapshot) = (Arc::clone(&self.core), Arc::clone(&self.snapshot));
+            let of_group = group.into_iter().map(|place| (place, self.locks[place].clone())).collect();
+            tasks.spawn(async move { prewrite_group(&core, &snapshot, of_group).await });
         }
+        while let Some(joined) = tasks.join_next().await {
+            locked.note(joined.ok());
+        }
+        let Locked { rows, touched, failed, in_doubt } = locked;
         let Some(error) = failed else { return Ok(rows.into_iter().flatten().collect()) };
         self.roll_back(&touched, in_doubt).await;
         // Whatever became of the locks.
@@ -283,7 +313,8 @@ impl Committer {
             }
         }
         self.note(Fate::Committed(at));
-        let others = self.locks.into_iter().skip(1).map(|(key, _)| key).zip(rows).collect();
+        let others = self.locks.into_iter().skip(1).map(|(key, _)| key).zip(rows.map(Some)).collect();
+        core.note_committed(start, at);
         let work = roll_forward(Arc::clone(&core), start, at, others);
         core.background.spawn(work);
         Ok(at.into())
@@ -305,6 +336,32 @@ fn not_located(name: &Namespace) -> StoreError {
     StoreError::command(Code::InternalError, format!("the commit has no collection for {name}"))
 }
 
+impl Locked {
+    fn none(of: usize) -> Self {
+        Locked { rows: vec![None; of], touched: vec![false; of], failed: None, in_doubt: false }
+    }
+
+    /// Notes what became of a group; none if it broke off.
+    fn note(&mut self, group: Option<Vec<Prewritten>>) {
+        let Some(group) = group else {
+            self.failed = Some(StoreError::command(Code::InternalError, "a prewrite broke off"));
+            self.in_doubt = true;
+            self.touched.fill(true);
+            return;
+        };
+        for (place, result) in group {
+            match result {
+                Ok(row) => (self.rows[place], self.touched[place]) = (Some(row), true),
+                Err(not_locked) => {
+                    self.touched[place] = not_locked.in_doubt;
+                    self.in_doubt |= not_locked.in_doubt;
+                    self.failed = Some(not_locked.error);
+                }
+            }
+        }
+    }
+}
+
 /// Stops when it is dropped.
 struct SignOfLife(tokio::task::JoinHandle<()>);
 
@@ -319,12 +376,51 @@ pub(super) fn undecided(error: StoreError) -> StoreError {
     StoreError::new(error.class(), Applied::No, error.code(), error.message().to_owned()).with_source(error)
 }
 
-/// Locks a row; finishes what others have left there, and waits a little for those who are at it.
-async fn prewrite_one(core: &Core, snapshot: &PercolatorSnapshot, key: &Key, lock: Lock) -> Result<Row, NotLocked> {
+/// Locks rows of one collection: together if they are several, and those by themselves where somebody else has been.
+async fn prewrite_group(
+    core: &Core,
+    snapshot: &PercolatorSnapshot,
+    group: Vec<(usize, (Key, Lock))>,
+) -> Vec<Prewritten> {
+    let known = |key: &Key| (key.clone(), snapshot.known(key));
+    if let [(place, (key, lock))] = &group[..] {
+        return vec![(*place, prewrite_one(core, snapshot, key, lock, snapshot.known(key)).await)];
+    }
+    let step = |place: usize, row: &Row| prewrite(&core.forwarded(row), &group[place].1.1);
+    let check = |row: &Row| {
+        check_age(core, snapshot.age())?;
+        can_be_committed(row, snapshot.at)
+    };
+    let stepped = core.rows.apply_all(group.iter().map(|(_, (key, _))| known(key)).collect(), step, check).await;
+    let mut prewritten = Vec::with_capacity(group.len());
+    let mut has_failed = false;
+    for ((place, (key, lock)), stepped) in group.iter().zip(stepped) {
+        let result = match stepped {
+            Ok(Ok(row)) => Ok(row),
+            Err(error) => Err(NotLocked { in_doubt: error.applied() == Applied::Maybe, error }),
+            // The transaction is rolled back already.
+            Ok(Err(_)) if has_failed => continue,
+            Ok(Err(refused)) => prewrite_one(core, snapshot, key, lock, Some(refused.row)).await,
+        };
+        has_failed |= result.is_err();
+        prewritten.push((*place, result));
+    }
+    prewritten
+}
+
+/// Locks a row, beginning with what is known of it; finishes what others have left there, and waits a little for those who are
+/// at it.
+async fn prewrite_one(
+    core: &Core,
+    snapshot: &PercolatorSnapshot,
+    key: &Key,
+    lock: &Lock,
+    mut known: Option<Row>,
+) -> Result<Row, NotLocked> {
     let unsure = |error: StoreError| NotLocked { in_doubt: error.applied() == Applied::Maybe, error };
-    let (mut known, mut pauses) = (snapshot.known(key), PAUSES_MILLIS.into_iter());
+    let mut pauses = PAUSES_MILLIS.into_iter();
     loop {
-        let step = |row: &Row| prewrite(row, &lock);
+        let step = |row: &Row| prewrite(&core.forwarded(row), lock);
         let check = |row: &Row| {
             check_age(core, snapshot.age())?;
             can_be_committed(row, lock.start)
@@ -377,27 +473,18 @@ fn can_be_committed(row: &Row, start: Timestamp) -> StoreResult<()> {
     }
 }
 
-/// Moves the versions of the other rows in, at once. What fails is found by others.
+/// Moves the versions of the other rows in: all at once, or in batches. What fails is found by others.
 fn roll_forward(
     core: Arc<Core>,
     start: Timestamp,
     at: Timestamp,
-    others: Vec<(Key, Row)>,
+    others: Vec<(Key, Option<Row>)>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
-        let mut tasks = JoinSet::new();
-        for (key, row) in others {
-            let core = Arc::clone(&core);
-            tasks.spawn(async move {
-                let finished = |start| core.is_finished(start);
-                let step = |row: &Row| commit(row, start, at, &finished);
-                core.rows.apply(&key, Some(row), step, unchecked).await.is_ok()
-            });
-        }
-        let mut is_done = true;
-        while let Some(joined) = tasks.join_next().await {
-            is_done &= joined.unwrap_or(false);
-        }
+        let of_step = Arc::clone(&core);
+        let step = move |_, row: &Row| commit(row, start, at, &|start| of_step.is_finished(start));
+        let is_done = core.rows.apply_everywhere(others, step).await;
+        core.note_rolled_forward(start);
         if is_done {
             core.finish(start);
         }

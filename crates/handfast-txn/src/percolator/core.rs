@@ -16,6 +16,7 @@ use super::definitions::Definitions;
 use super::keeper::Keeper;
 use super::options::PercolatorOptions;
 use super::oracle::{Moment, Oracle};
+use super::resolver::{Decision, Left};
 use super::row::{Key, Timestamp};
 use super::rows::Rows;
 use super::snapshot::PercolatorSnapshot;
@@ -26,6 +27,8 @@ use crate::TransactionId;
 const FINISHED_MAX: usize = 100_000;
 /// Transactions whose outcome this process remembers.
 const OUTCOMES_MAX: usize = 100_000;
+/// Transactions of which this process remembers whether they have committed. One that is forgotten is asked for again.
+const DECISIONS_MAX: usize = 100_000;
 /// Collections whose indexes have been looked at. One that is forgotten is looked at again.
 const CHECKED_MAX: usize = 10_000;
 
@@ -44,6 +47,8 @@ pub(super) struct Core {
     pub(super) age_watch: Mutex<AgeWatch>,
     finished: Mutex<Bounded<Timestamp, ()>>,
     outcomes: Mutex<Bounded<TransactionId, Fate>>,
+    decisions: Mutex<Bounded<Timestamp, Decision>>,
+    pub(super) left: Arc<Mutex<Left>>,
     /// The indexes that the engine keeps itself.
     pub(super) definitions: Definitions,
     /// Collections of the store that have been seen to be there, and to have no unique index.
@@ -91,6 +96,8 @@ impl Core {
             age_watch: Mutex::default(),
             finished: Mutex::new(Bounded::new(FINISHED_MAX)),
             outcomes: Mutex::new(Bounded::new(OUTCOMES_MAX)),
+            decisions: Mutex::new(Bounded::new(DECISIONS_MAX)),
+            left: Arc::default(),
             definitions: Definitions::default(),
             checked: Mutex::new(Bounded::new(CHECKED_MAX)),
             no_index_was_told: Arc::default(),
@@ -168,6 +175,15 @@ impl Core {
 
     pub(super) fn is_finished(&self, start: Timestamp) -> bool {
         lock(&self.finished).get(&start).is_some()
+    }
+
+    /// What became of the transaction that began then, if this process knows.
+    pub(super) fn decided(&self, start: Timestamp) -> Option<Decision> {
+        lock(&self.decisions).get(&start).copied()
+    }
+
+    pub(super) fn decide(&self, start: Timestamp, decision: Decision) {
+        lock(&self.decisions).insert(start, decision);
     }
 
     pub(super) fn note(&self, id: TransactionId, fate: Fate) {

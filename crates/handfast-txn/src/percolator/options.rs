@@ -13,6 +13,9 @@ pub const OUTCOME_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often what is left behind is looked for.
 pub const CLEANING_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Requests of an engine for data that are under way at the same time: fewer than a store has connections.
+pub const REQUESTS_MAX: usize = 64;
+
 /// What a query without an order remembers of the documents that it has shown, in bytes: some 200,000 `_id`s.
 pub const SEEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -34,6 +37,9 @@ pub struct PercolatorOptions {
     /// What a query without an order remembers of the documents that it has shown, to show each once, in bytes. One that shows
     /// more goes on by `_id`, which costs it a second look at what it has read so far, and one more find for each page.
     pub seen_bytes_max: usize,
+    /// How many requests for data are under way at the same time: fewer than the store has connections, as signs of life and
+    /// requests for timestamps are not among them, and must not wait for one.
+    pub requests_max: usize,
     /// How often a process looks for what dead ones left behind; none for never.
     pub cleaning_interval: Option<Duration>,
 }
@@ -47,6 +53,7 @@ impl Default for PercolatorOptions {
             lease_ttl: LEASE_TTL,
             outcome_retention: OUTCOME_RETENTION,
             seen_bytes_max: SEEN_BYTES_MAX,
+            requests_max: REQUESTS_MAX,
             cleaning_interval,
         }
     }

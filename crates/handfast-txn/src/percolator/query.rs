@@ -3,12 +3,12 @@
 //! A query cannot leave the choice of documents to the store alone, which knows the visible versions only:
 //!
 //! ```text
-//! 1  those with the lock of a transaction from before the snapshot: it is waited for, or resolved
+//! 1  those with the lock of a transaction from before the snapshot: it is waited for, or resolved, or known to have committed
 //! 2  the store's answer to a weaker query, without tombstones
 //! 3  those with a commit newer than the snapshot
 //! ```
 //!
-//! Each document of the second and the third part is judged at its right version, by handfast-mql, and shown once. After
+//! Each document is judged at its right version, by handfast-mql, and shown once. After
 //! the first part no version from before the snapshot comes to any document any more, so what the second one does not find
 //! either did not match or is newer when the third one looks. A query that names its documents by `_id` needs none of this.
 //!

@@ -14,18 +14,33 @@
 //! so the first one to meet what a dead process left behind is the last one. (A primary that has committed names them no
 //! more. Of its other rows each says by itself what is to be done; the cleaner finds those that nobody meets.)
 //!
+//! A decision is final, so it is asked for once: a process remembers it, and finishes all further rows of that transaction
+//! without another question. A reader that knows that a transaction has committed does not even wait for the row to be written:
+//! it reads the row as that write will leave it ([`Core::forwarded`]), and has it written behind its own work, with others. What was
+//! rolled back is different: only a write on the row's revision shows that its lock was still there after that was asked (of a
+//! transaction that has ended long ago the primary knows nothing any more).
+//!
 //! Whether a lock has expired is a matter of the oracle's time alone: the start that the oracle gave, the lifetime in the
 //! lock, and a fresh timestamp. No two clients' clocks are compared.
 
-use super::core::Core;
-use super::row::{Key, Lock, Row, Status, Step, StillOpen, Timestamp, commit, give_up, rollback, status_of};
-use super::rows::{RefusedStep, Rows, unchecked};
-use handfast_mql::Code;
-use handfast_store::{Error as StoreError, Result as StoreResult};
-use tokio::task::JoinSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
 
-/// Rows of one transaction whose locks are taken away at the same time.
-const RELEASED_AT_ONCE: usize = 256;
+use bson::RawDocumentBuf;
+use handfast_mql::Code;
+use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
+
+use super::core::{Core, lock};
+use super::row::{
+    Key, Lock, Row, Standing, Status, Step, StillOpen, Timestamp, commit, give_up, is_over, rollback, status_of,
+};
+use super::rows::{RefusedStep, Rows, unchecked};
+
+/// Locked rows of a query that are written before it goes on. More would keep it waiting.
+const SHORT_MAX: usize = 32;
+/// Rows that wait to be rolled forward behind a reader's work. More are left to those who meet them, and to the cleaner.
+const LEFT_MAX: usize = 10_000;
 
 /// What came of a look at a lock.
 #[allow(clippy::large_enum_variant, reason = "matched as soon as it is returned")]
@@ -36,10 +51,22 @@ pub(super) enum Resolved {
     Alive,
 }
 
-/// What the primary says.
-enum Decision {
+/// What the primary says, for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
     Committed(Timestamp),
     RolledBack,
+}
+
+/// What is to be rolled forward behind what this process does.
+#[derive(Default)]
+pub(super) struct Left {
+    /// Transactions of this process that do it themselves.
+    rolling: HashSet<Timestamp>,
+    /// The rows of others, with start and commit of their transactions.
+    rows: Vec<(Key, Timestamp, Timestamp)>,
+    /// Somebody is at it.
+    is_attended: bool,
 }
 
 impl Core {
@@ -48,11 +75,16 @@ impl Core {
     pub(super) async fn resolve(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
         let start = row.lock.as_ref().map(|lock| lock.start);
         let (resolved, others) = self.resolve_one(key, row).await?;
+        self.release_behind(start, others);
+        Ok(resolved)
+    }
+
+    /// Takes the locks of a transaction that was given up from its other rows, behind the caller's work.
+    fn release_behind(&self, start: Option<Timestamp>, others: Vec<Key>) {
         if let (Some(start), false) = (start, others.is_empty()) {
             let (rows, others) = (self.rows.clone(), others.into_iter().map(|key| (key, false)).collect());
             self.background.spawn(async move { release(&rows, start, others).await });
         }
-        Ok(resolved)
     }
 
     /// Finishes what the transaction of a row's lock left undone here; if it was given up for that, returns where else it may
@@ -65,34 +97,181 @@ impl Core {
             None => return Ok((Resolved::Alive, Vec::new())),
         };
         let finished = |start| self.is_finished(start);
-        let step = |row: &Row| match decision {
-            Decision::Committed(at) => commit(row, start, at, &finished).or(Ok::<_, Never>(Step::Done)),
-            // Without a record: the one on the primary is what counts.
-            Decision::RolledBack => rollback(row, start, false).or(Ok(Step::Done)),
-        };
+        let step = |row: &Row| finish(row, start, decision, &finished);
         match self.rows.apply(key, Some(row), step, unchecked).await? {
             Ok(row) => Ok((Resolved::Free(row), others)),
             Err(refused) => match refused.why {},
         }
     }
 
+    /// Finishes what transactions left undone in rows of one collection, each transaction asked for once. Returns what came of
+    /// each row, in their order.
+    pub(super) async fn resolve_all_of(&self, rows: Vec<(Key, Row)>) -> Vec<StoreResult<Resolved>> {
+        let mut resolved: Vec<_> = rows.iter().map(|_| None).collect();
+        let mut of_transaction: BTreeMap<Timestamp, Vec<(usize, Key, Row)>> = BTreeMap::new();
+        for (place, (key, row)) in rows.into_iter().enumerate() {
+            match row.lock.as_ref().map(|lock| lock.start) {
+                Some(start) => of_transaction.entry(start).or_default().push((place, key, row)),
+                None => resolved[place] = Some(Ok(Resolved::Free(row))),
+            }
+        }
+        for (start, rows) in of_transaction {
+            let Some((_, key, row)) = rows.first() else { continue };
+            let decision = match &row.lock {
+                Some(lock) => self.decision(key, row, lock).await,
+                None => continue,
+            };
+            let (places, rows): (Vec<_>, Vec<_>) =
+                rows.into_iter().map(|(place, key, row)| (place, (key, Some(row)))).unzip();
+            let decision = match decision {
+                Ok(Some((decision, others))) => {
+                    self.release_behind(Some(start), others);
+                    decision
+                }
+                Ok(None) => {
+                    places.into_iter().for_each(|place| resolved[place] = Some(Ok(Resolved::Alive)));
+                    continue;
+                }
+                Err(error) => {
+                    places.into_iter().for_each(|place| resolved[place] = Some(Err(error.clone())));
+                    continue;
+                }
+            };
+            let finished = |start| self.is_finished(start);
+            let step = |_, row: &Row| finish(row, start, decision, &finished);
+            for (place, stepped) in places.into_iter().zip(self.rows.apply_all(rows, step, unchecked).await) {
+                resolved[place] = Some(stepped.map(|stepped| match stepped {
+                    Ok(row) => Resolved::Free(row),
+                    Err(refused) => match refused.why {},
+                }));
+            }
+        }
+        resolved.into_iter().flatten().collect()
+    }
+
+    /// The documents of rows of a collection that were found locked, without those whose locks could be resolved: of transactions
+    /// that were rolled back, or are given up; and of those that have committed, if they are few, so that the store then finds them
+    /// in its own order. What is left is locked by transactions that may still commit, or are known to have.
+    pub(super) async fn without_resolved(
+        &self,
+        namespace: &Namespace,
+        page: VecDeque<RawDocumentBuf>,
+        keeps_order: bool,
+    ) -> StoreResult<VecDeque<RawDocumentBuf>> {
+        let (mut left, mut resolvable) = (VecDeque::new(), Vec::new());
+        let is_short = keeps_order || page.len() <= SHORT_MAX;
+        let mut asked: HashMap<Timestamp, Option<Decision>> = HashMap::new();
+        for document in page {
+            let row = Row::from_document(&document)?;
+            let key = Key { namespace: namespace.clone(), id: row.id.clone() };
+            let decision = match &row.lock {
+                None => None,
+                Some(lock) => match asked.get(&lock.start) {
+                    Some(decision) => *decision,
+                    None => {
+                        let decision = self.decision(&key, &row, lock).await?;
+                        let decision = decision.map(|(decision, others)| {
+                            self.release_behind(Some(lock.start), others);
+                            decision
+                        });
+                        *asked.entry(lock.start).or_insert(decision)
+                    }
+                },
+            };
+            match decision {
+                Some(Decision::Committed(_)) if !is_short => left.push_back(document),
+                Some(Decision::RolledBack | Decision::Committed(_)) => resolvable.push((key, row)),
+                None => left.push_back(document),
+            }
+        }
+        for resolved in self.resolve_all_of(resolvable).await {
+            resolved?;
+        }
+        Ok(left)
+    }
+
+    /// The row as it will be when its lock is gone, if this process knows that the lock's transaction has committed. Its revision is
+    /// not that of the store.
+    pub(super) fn forwarded<'r>(&self, row: &'r Row) -> Cow<'r, Row> {
+        let Some(start) = row.lock.as_ref().map(|lock| lock.start) else { return Cow::Borrowed(row) };
+        let Some(Decision::Committed(at)) = self.decided(start) else { return Cow::Borrowed(row) };
+        match commit(row, start, at, &|start| self.is_finished(start)) {
+            Ok(Step::Change(committed)) => Cow::Owned(committed),
+            Ok(Step::Done) | Err(_) => Cow::Borrowed(row),
+        }
+    }
+
+    /// Learns whether the transaction of a row's lock has committed; where it was rolled back, or is given up, takes the lock away.
+    /// What stays of a lock is that of a transaction that has committed ([`Core::forwarded`]).
+    pub(super) async fn look(&self, key: &Key, row: Row) -> StoreResult<Resolved> {
+        let Some(lock) = &row.lock else { return Ok(Resolved::Free(row)) };
+        match self.decision(key, &row, lock).await? {
+            Some((Decision::Committed(at), _)) => {
+                self.roll_forward_behind(key, lock.start, at);
+                Ok(Resolved::Free(row))
+            }
+            Some((Decision::RolledBack, others)) => {
+                self.release_behind(Some(lock.start), others);
+                self.resolve(key, row).await
+            }
+            None => Ok(Resolved::Alive),
+        }
+    }
+
+    /// Has a row rolled forward behind the caller's work, together with those that others have met, unless its committer is at it.
+    fn roll_forward_behind(&self, key: &Key, start: Timestamp, at: Timestamp) {
+        let mut left = lock(&self.left);
+        if left.rolling.contains(&start) || left.rows.len() >= LEFT_MAX {
+            return;
+        }
+        left.rows.push((key.clone(), start, at));
+        if !std::mem::replace(&mut left.is_attended, true) {
+            self.background.spawn(roll_left_forward(self.rows.clone(), Arc::clone(&self.left)));
+        }
+    }
+
+    /// Notes that a transaction of this process has committed, and is about to roll its other rows forward.
+    pub(super) fn note_committed(&self, start: Timestamp, at: Timestamp) {
+        self.decide(start, Decision::Committed(at));
+        lock(&self.left).rolling.insert(start);
+    }
+
+    /// Notes that it has done that, as far as it could.
+    pub(super) fn note_rolled_forward(&self, start: Timestamp) {
+        lock(&self.left).rolling.remove(&start);
+    }
+
     /// What became of the transaction of this lock; none if that is still open. An abandoned one is rolled back: then also
     /// which other rows the primary's lock named.
     async fn decision(&self, key: &Key, row: &Row, lock: &Lock) -> StoreResult<Option<(Decision, Vec<Key>)>> {
-        let primary = if lock.primary.is_same(key) { row.clone() } else { self.rows.read(&lock.primary).await? };
-        match status_of(&primary, lock.start) {
-            Status::Committed(at) => return Ok(Some((Decision::Committed(at), Vec::new()))),
-            Status::RolledBack => return Ok(Some((Decision::RolledBack, Vec::new()))),
-            Status::Locked | Status::Unheard => {}
+        let (start, is_primary) = (lock.start, lock.primary.is_same(key));
+        if let Some(decision) = self.decided(start) {
+            return Ok(Some((decision, Vec::new())));
         }
-        let now = self.oracle.next().await?;
-        let named = primary.lock.as_ref().filter(|of| of.start == lock.start).map(|of| of.keys.clone());
-        let step = |primary: &Row| give_up(primary, lock, now);
-        match self.rows.apply(&lock.primary, Some(primary), step, unchecked).await? {
-            Ok(_) => Ok(Some((Decision::RolledBack, named.unwrap_or_default()))),
-            Err(RefusedStep { why: StillOpen::Committed(at), .. }) => Ok(Some((Decision::Committed(at), Vec::new()))),
-            Err(RefusedStep { why: StillOpen::Alive, .. }) => Ok(None),
-        }
+        let standing = match is_primary {
+            true => Standing { status: status_of(row, start), ttl: Some(lock.ttl) },
+            false => self.rows.standing(&lock.primary, start).await?,
+        };
+        let (decision, named) = match standing.status {
+            Status::Committed(at) => (Decision::Committed(at), Vec::new()),
+            Status::RolledBack => (Decision::RolledBack, Vec::new()),
+            Status::Locked | Status::Unheard => {
+                let now = self.oracle.next().await?;
+                if !is_over(start, standing.ttl.unwrap_or(lock.ttl), now) {
+                    return Ok(None);
+                }
+                let primary = if is_primary { row.clone() } else { self.rows.read(&lock.primary).await? };
+                let named = primary.lock.as_ref().filter(|of| of.start == start).map(|of| of.keys.clone());
+                let step = |primary: &Row| give_up(primary, lock, now);
+                match self.rows.apply(&lock.primary, Some(primary), step, unchecked).await? {
+                    Ok(_) => (Decision::RolledBack, named.unwrap_or_default()),
+                    Err(RefusedStep { why: StillOpen::Committed(at), .. }) => (Decision::Committed(at), Vec::new()),
+                    Err(RefusedStep { why: StillOpen::Alive, .. }) => return Ok(None),
+                }
+            }
+        };
+        self.decide(start, decision);
+        Ok(Some((decision, named)))
     }
 
     /// Rolls a transaction back that nobody may commit any more, or learns that it has committed. All its rows were locked.
@@ -118,21 +297,45 @@ impl Core {
     }
 }
 
+/// Moves a version in, or takes the lock away: without a record, as the one on the primary is what counts.
+fn finish(
+    row: &Row,
+    start: Timestamp,
+    decision: Decision,
+    is_finished: &dyn Fn(Timestamp) -> bool,
+) -> Result<Step, Never> {
+    match decision {
+        Decision::Committed(at) => commit(row, start, at, is_finished).or(Ok(Step::Done)),
+        Decision::RolledBack => rollback(row, start, false).or(Ok(Step::Done)),
+    }
+}
+
+/// Rolls rows forward that readers have met, until there are none left. What fails is found by others.
+async fn roll_left_forward(rows: Rows, left: Arc<Mutex<Left>>) {
+    loop {
+        let met = {
+            let mut left = lock(&left);
+            left.is_attended = !left.rows.is_empty();
+            std::mem::take(&mut left.rows)
+        };
+        if met.is_empty() {
+            return;
+        }
+        let of: Vec<_> = met.iter().map(|(_, start, at)| (*start, *at)).collect();
+        let step = move |place: usize, row: &Row| {
+            let (start, at) = of[place];
+            finish(row, start, Decision::Committed(at), &|_| false)
+        };
+        rows.apply_everywhere(met.into_iter().map(|(key, ..)| (key, None)).collect(), step).await;
+    }
+}
+
 /// Takes the locks of a transaction that was rolled back from rows, many at a time; leaves a record of it where that is said.
 /// What cannot be done is found by others, and done when its time is over.
 pub(super) async fn release(rows: &Rows, start: Timestamp, locked: Vec<(Key, bool)>) {
-    let mut tasks = JoinSet::new();
-    for (key, record) in locked {
-        if tasks.len() >= RELEASED_AT_ONCE {
-            tasks.join_next().await;
-        }
-        let rows = rows.clone();
-        tasks.spawn(async move {
-            let step = |row: &Row| rollback(row, start, record);
-            rows.apply(&key, None, step, unchecked).await.is_ok()
-        });
-    }
-    while tasks.join_next().await.is_some() {}
+    let (locked, records): (Vec<_>, Vec<_>) = locked.into_iter().map(|(key, record)| ((key, None), record)).unzip();
+    let step = move |place: usize, row: &Row| rollback(row, start, records[place]);
+    rows.apply_everywhere(locked, step).await;
 }
 
 /// What cannot happen.

@@ -61,7 +61,7 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{CommitTimestamp, Namespace};
 
 pub use codec::FIELD;
-pub(in crate::percolator) use codec::lock_start;
+pub(in crate::percolator) use codec::{lock_start, millis_of};
 pub use steps::{
     Collected, NotCommitted, Refused, Seen, Status, Step, StillOpen, collect, commit, due, give_up, prewrite, read_at,
     renew, rollback, status_of,
@@ -264,7 +264,23 @@ impl LockHeading {
     }
 }
 
-fn is_over(start: Timestamp, ttl: Duration, now: Timestamp) -> bool {
+/// What a row says of a transaction, and how long after its start its lock there is not to be taken for abandoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::percolator) struct Standing {
+    pub(in crate::percolator) status: Status,
+    pub(in crate::percolator) ttl: Option<Duration>,
+}
+
+impl Standing {
+    pub(in crate::percolator) const UNHEARD: Standing = Standing { status: Status::Unheard, ttl: None };
+
+    pub(in crate::percolator) fn decided(status: Status) -> Self {
+        Standing { status, ttl: None }
+    }
+}
+
+/// Whether a lock may be taken for abandoned at this time of the oracle.
+pub(in crate::percolator) fn is_over(start: Timestamp, ttl: Duration, now: Timestamp) -> bool {
     now > start.plus(ttl)
 }
 

@@ -1,15 +1,18 @@
 //! Rows in the store: reading one, and carrying out a step on one by compare-and-set.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
-    Applied, Delete, DeleteStatement, DocumentStore, Error as StoreError, ErrorClass, Insert, Result as StoreResult,
-    StoreExt, Update, UpdateSpec, UpdateStatement, WriteError,
+    Applied, Delete, DeleteStatement, DocumentStore, Error as StoreError, ErrorClass, Find, Insert,
+    Result as StoreResult, StoreExt, Update, UpdateSpec, UpdateStatement, WriteError,
 };
 
-use super::row::{Key, Revision, Row, Step, Timestamp};
+use super::row::{Key, Revision, Row, Standing, Step, Timestamp, millis_of};
+use super::throttled::Throttled;
 
 /// Attempts at a step before a row counts as too contended: each time somebody else has changed it in between.
 const ATTEMPTS_MAX: usize = 64;
@@ -19,7 +22,10 @@ const LOST_MAX: usize = 2;
 /// The rows of a store.
 #[derive(Clone)]
 pub(super) struct Rows {
+    /// The store, with a bounded number of requests under way.
     pub(super) store: Arc<dyn DocumentStore>,
+    /// The store itself: for what must not stand in line behind data.
+    direct: Arc<dyn DocumentStore>,
 }
 
 /// A step that was refused.
@@ -33,12 +39,36 @@ pub(super) struct RefusedStep<E> {
 }
 
 impl Rows {
+    pub(super) fn new(store: Arc<dyn DocumentStore>, requests_max: usize) -> Self {
+        Rows { store: Arc::new(Throttled::new(Arc::clone(&store), requests_max)), direct: store }
+    }
+
     /// The row as it is now.
     pub(super) async fn read(&self, key: &Key) -> StoreResult<Row> {
         match self.store.find_one(&key.namespace, by_id(key)).await? {
             Some(document) => Row::from_document(&document),
             None => Ok(Row::missing(key.id.clone())),
         }
+    }
+
+    /// What the row says of the transaction that began then, without all that is in the row.
+    pub(super) async fn standing(&self, key: &Key, start: Timestamp) -> StoreResult<Standing> {
+        let find =
+            Find { projection: Standing::projection(), limit: Some(1), ..Find::new(key.namespace.clone(), by_id(key)) };
+        match self.store.find_all(find).await?.first() {
+            Some(document) => Standing::from_document(document, start),
+            None => Ok(Standing::UNHEARD),
+        }
+    }
+
+    /// Lets the lock of the transaction that began then live longer, if it is still there, as [`renew`](super::row::renew) would:
+    /// in one request of some bytes, whatever the row holds, and not behind others.
+    pub(super) async fn renew(&self, primary: &Key, start: Timestamp, ttl: Duration) -> StoreResult<()> {
+        let mut filter = by_id(primary);
+        filter.append(cstr!("_hf.lock.s"), start.stored());
+        let change = rawdoc! { "$max": { "_hf.lock.ttl": millis_of(ttl) }, "$inc": { "_hf.v": 1_i64 } };
+        let statement = UpdateStatement::one(filter, UpdateSpec::Document(change));
+        only(self.direct.update(Update::new(primary.namespace.clone(), vec![statement])).await?.errors)
     }
 
     /// Carries out a step on a row, on what is known of it or else on what is read: until it is done, or refused. Before
@@ -52,12 +82,24 @@ impl Rows {
     pub(super) async fn apply<E>(
         &self,
         key: &Key,
-        mut known: Option<Row>,
+        known: Option<Row>,
         step: impl Fn(&Row) -> Result<Step, E> + Send + Sync,
         check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
     ) -> StoreResult<Result<Row, RefusedStep<E>>> {
-        let mut doubt = Doubt::default();
-        let mut last = known.as_ref().map_or(Revision::Missing, |row| row.revision);
+        let last = known.as_ref().map_or(Revision::Missing, |row| row.revision);
+        self.apply_after(key, known, (Doubt::default(), last), step, check).await
+    }
+
+    /// As [`Rows::apply`], after requests of the same step: with the doubts about them, and the revision that the last one was
+    /// conditional on.
+    pub(super) async fn apply_after<E>(
+        &self,
+        key: &Key,
+        mut known: Option<Row>,
+        (mut doubt, mut last): (Doubt, Revision),
+        step: impl Fn(&Row) -> Result<Step, E> + Send + Sync,
+        check: impl Fn(&Row) -> StoreResult<()> + Send + Sync,
+    ) -> StoreResult<Result<Row, RefusedStep<E>>> {
         for _ in 0..ATTEMPTS_MAX {
             let row = match known.take() {
                 Some(row) => row,
@@ -72,7 +114,7 @@ impl Rows {
             let next = match step(&row) {
                 Ok(Step::Done) => return Ok(Ok(row)),
                 Ok(Step::Change(next)) => next,
-                Err(why) => return Ok(Err(RefusedStep { why, row, was_in_doubt: doubt.of.is_some() })),
+                Err(why) => return Ok(Err(RefusedStep { why, row, was_in_doubt: doubt.is_there() })),
             };
             check(&next)?;
             last = row.revision;
@@ -92,23 +134,21 @@ impl Rows {
 
     /// Puts a row in the place of the one of this revision; `false` if there is another one now.
     async fn swap(&self, key: &Key, revision: Revision, next: &Row) -> StoreResult<bool> {
-        if revision == Revision::Missing {
-            let insert = Insert::new(key.namespace.clone(), vec![next.to_document()]);
-            return match only(self.store.insert(insert).await?.errors) {
-                Ok(()) => Ok(true),
-                Err(error) if error.code() == Code::DuplicateKey => Ok(false),
-                Err(error) => Err(error),
-            };
+        let namespace = key.namespace.clone();
+        match Swap::of(key, revision, next) {
+            Swap::Insert(document) => {
+                match only(self.store.insert(Insert::new(namespace, vec![document])).await?.errors) {
+                    Ok(()) => Ok(true),
+                    Err(error) if error.code() == Code::DuplicateKey => Ok(false),
+                    Err(error) => Err(error),
+                }
+            }
+            Swap::Update(statement) => {
+                let outcome = self.store.update(Update::new(namespace, vec![*statement])).await?;
+                only(outcome.errors)?;
+                Ok(outcome.matched > 0)
+            }
         }
-        let change = match (revision, next.hidden()) {
-            // What no transaction has written shows what it is: there may be another document in its place by now.
-            (Revision::Plain, Some(hidden)) => rawdoc! { "$set": { "_hf": hidden } },
-            _ => next.to_document(),
-        };
-        let statement = UpdateStatement::one(of_revision(key, revision), UpdateSpec::Document(change));
-        let outcome = self.store.update(Update::new(key.namespace.clone(), vec![statement])).await?;
-        only(outcome.errors)?;
-        Ok(outcome.matched > 0)
     }
 
     /// Removes the row of this revision, if it is still that one.
@@ -118,9 +158,41 @@ impl Rows {
     }
 }
 
+/// What puts a row in the place of the one of a revision, and does nothing if there is another one.
+pub(super) enum Swap {
+    Insert(RawDocumentBuf),
+    Update(Box<UpdateStatement>),
+}
+
+impl Swap {
+    pub(super) fn of(key: &Key, revision: Revision, next: &Row) -> Self {
+        let change = match (revision, next.hidden()) {
+            (Revision::Missing, _) => return Swap::Insert(next.to_document()),
+            // What no transaction has written shows what it is: there may be another document in its place by now.
+            (Revision::Plain, Some(hidden)) => rawdoc! { "$set": { "_hf": hidden } },
+            _ => next.to_document(),
+        };
+        Swap::Update(Box::new(UpdateStatement::one(of_revision(key, revision), UpdateSpec::Document(change))))
+    }
+
+    /// What it sends, about.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Swap::Insert(document) => document.as_bytes().len(),
+            Swap::Update(statement) => {
+                let change = match &statement.update {
+                    UpdateSpec::Document(document) => document.as_bytes().len(),
+                    UpdateSpec::Pipeline(stages) => stages.iter().map(|stage| stage.as_bytes().len()).sum(),
+                };
+                statement.filter.as_bytes().len().saturating_add(change)
+            }
+        }
+    }
+}
+
 /// What became of the requests of one step.
 #[derive(Default)]
-struct Doubt {
+pub(super) struct Doubt {
     /// Answers that got lost.
     lost: usize,
     /// The revision that a request was conditional on which may have been carried out, or may still be.
@@ -128,8 +200,13 @@ struct Doubt {
 }
 
 impl Doubt {
+    /// Whether a request may have been carried out, or may still be.
+    pub(super) fn is_there(&self) -> bool {
+        self.of.is_some()
+    }
+
     /// The error to give up with after one more; none to look at the row again.
-    fn after(&mut self, error: StoreError, revision: Revision) -> Option<StoreError> {
+    pub(super) fn after(&mut self, error: StoreError, revision: Revision) -> Option<StoreError> {
         if error.applied() == Applied::Maybe {
             self.of = Some(revision);
         }

@@ -104,7 +104,7 @@ impl PercolatorSnapshot {
     /// What the snapshot has of a row.
     pub(super) async fn judged(&self, key: &Key, row: Row) -> StoreResult<Option<RawDocumentBuf>> {
         let row = self.settled(key, row).await?;
-        match read_at(&row, self.at) {
+        match read_at(&self.core.forwarded(&row), self.at) {
             Seen::Document(document) => Ok(Some(document.clone())),
             Seen::Nothing => Ok(None),
             Seen::TooOld | Seen::Locked(_) => Err(too_old(&key)),
@@ -112,7 +112,8 @@ impl PercolatorSnapshot {
     }
 
     /// The row, which was still there when it was read, once it can be read in the snapshot: waits for transactions that may
-    /// commit before that, for as long as they give signs of life.
+    /// commit before that, for as long as they give signs of life. Of one that has
+    /// committed the lock may still be there ([`Core::forwarded`]).
     ///
     /// # Errors
     /// `SnapshotTooOld` (239), `WriteConflict` (112) for a transaction that does not end before the reader's deadline, or for
@@ -120,12 +121,12 @@ impl PercolatorSnapshot {
     async fn settled(&self, key: &Key, mut row: Row) -> StoreResult<Row> {
         let (mut pause, mut waited, mut is_as_given) = (PAUSE_FIRST, Duration::ZERO, true);
         loop {
-            match read_at(&row, self.at) {
+            match read_at(&self.core.forwarded(&row), self.at) {
                 Seen::Document(_) | Seen::Nothing => break,
                 Seen::TooOld => return Err(too_old(&key)),
                 Seen::Locked(_) => is_as_given = false,
             }
-            row = match self.core.resolve(key, row).await? {
+            row = match self.core.look(key, row).await? {
                 Resolved::Free(row) => row,
                 Resolved::Alive if waited >= self.core.options.retention || self.core.elapsed() >= self.deadline => {
                     let text = format_args!("{key} was locked for {waited:?} by a transaction that does not end");
@@ -153,6 +154,7 @@ impl PercolatorSnapshot {
             None => self.read(key).await?,
         };
         let row = self.settled(key, row).await?;
+        let row = self.core.forwarded(&row);
         let version = row.versions().find(|version| version.commit <= self.at);
         Ok(version.and_then(|version| match &version.body {
             Body::Document(document) => Some((version.commit, document.clone())),

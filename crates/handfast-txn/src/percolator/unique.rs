@@ -29,8 +29,9 @@ use super::snapshot::PercolatorSnapshot;
 
 /// The collection of the key rows, in the engine's own database.
 pub(super) const COLLECTION: &str = "keys";
-/// Key rows that one transaction may change: the primary's lock names each, with some 150 bytes beside the key.
-const CHANGES_MAX: usize = 20_000;
+/// Key rows that one transaction may change: the primary's lock names each, with some 150 bytes beside the key, and has no room
+/// for more.
+const CHANGES_MAX: usize = 100_000;
 
 /// A key of an index.
 pub(super) type Place = (IndexId, Vec<u8>);

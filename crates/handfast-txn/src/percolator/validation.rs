@@ -76,8 +76,8 @@ fn may_have_matched(row: &Row, start: Timestamp, at: Timestamp, matches: impl Fn
 /// The row, when no other transaction can change it before the timestamp any more.
 async fn settled(core: &Core, start: Timestamp, at: Timestamp, key: &Key, mut row: Row) -> StoreResult<Row> {
     while row.lock.as_ref().is_some_and(|lock| lock.start != start && lock.start <= at) {
-        row = match core.resolve(key, row).await? {
-            Resolved::Free(row) => row,
+        row = match core.look(key, row).await? {
+            Resolved::Free(row) => core.forwarded(&row).into_owned(),
             Resolved::Alive => {
                 return Err(conflict(format_args!("{key} was read and another transaction is changing it")));
             }

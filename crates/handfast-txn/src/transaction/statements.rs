@@ -8,21 +8,35 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_store::ticket::{Recorded, check_statements};
 use handfast_store::{
-    Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, ErrorClass, FindAndModify, FindAndModifyOutcome, Insert,
-    InsertOutcome, Inserted, Result, Ticket, Update, UpdateOutcome, UpdateStatement, WriteError,
+    Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, ErrorClass, Find, FindAndModify, FindAndModifyOutcome,
+    IdSource, Insert, InsertOutcome, Inserted, Namespace, Result, Ticket, Update, UpdateOutcome, UpdateStatement,
+    WriteError, insertion,
 };
 
 use super::{Inner, Transaction};
 use crate::error::is_transient;
+
+/// Documents of an insert that are looked up together.
+const LOOKED_UP_TOGETHER: usize = 1000;
 
 impl Transaction {
     /// Inserts documents, each once if the request has a ticket.
     pub(crate) async fn insert_once(&self, request: Insert) -> Result<InsertOutcome> {
         let work = async {
             let mut outcome = InsertOutcome::default();
-            for (index, document) in request.documents.into_iter().enumerate() {
+            let ids = &*self.inner.shared.sources.ids;
+            let mut documents: Vec<_> =
+                request.documents.into_iter().map(|document| identified(document, ids)).collect();
+            let mut looked_up = 0;
+            for index in 0..documents.len() {
+                if index == looked_up {
+                    looked_up = documents.len().min(index + LOOKED_UP_TOGETHER);
+                    self.inner.look_up(&request.namespace, &documents[index..looked_up]).await?;
+                }
+                let document = std::mem::take(&mut documents[index]);
                 let ticket = request.ticket.map(|ticket| ticket.of_statement(index));
                 let insert = async { self.inner.insert_one(&request.namespace, document).await.map(|()| Inserted) };
                 let result = self.inner.once(ticket, insert).await;
@@ -91,6 +105,24 @@ impl Transaction {
 }
 
 impl Inner {
+    /// Has the snapshot read documents together that are about to be looked up one by one, if each of these would be a request of
+    /// its own.
+    async fn look_up(&self, namespace: &Namespace, documents: &[RawDocumentBuf]) -> Result<()> {
+        if documents.len() < 2 || self.shared.engine.plain().is_some() {
+            return Ok(());
+        }
+        // What can be no `_id` is refused when its turn comes.
+        let ids = documents.iter().flat_map(|document| document.get("_id")).flatten();
+        let ids = ids.filter(|id| !matches!(id, RawBsonRef::RegularExpression(_) | RawBsonRef::Array(_)));
+        let ids: RawArrayBuf = ids.map(RawBson::from).collect();
+        let snapshot = self.open(|open| Ok(Arc::clone(&open.snapshot)))?;
+        match snapshot.find(Find::new(namespace.clone(), rawdoc! { "_id": { "$in": ids } })).await {
+            Err(error) if is_transient(&error) || error.class() == ErrorClass::Outage => Err(error),
+            // Which of them it is shows when its turn comes.
+            Err(_) | Ok(_) => Ok(()),
+        }
+    }
+
     /// Does a write, unless its ticket was used: then it is answered as it was.
     async fn once<T: Recorded>(
         self: &Arc<Self>,
@@ -133,6 +165,14 @@ impl Inner {
         let mut deleted = 0;
         self.run_delete(request, statement, &mut deleted).await?;
         Ok(Deleted(deleted > 0))
+    }
+}
+
+/// The document with an `_id`. One that cannot be stored is left for its turn.
+fn identified(document: RawDocumentBuf, ids: &dyn IdSource) -> RawDocumentBuf {
+    match document.get("_id") {
+        Ok(None) => insertion::prepare(document.clone(), ids).unwrap_or(document),
+        Ok(Some(_)) | Err(_) => document,
     }
 }
 

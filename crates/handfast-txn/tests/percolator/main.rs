@@ -19,6 +19,7 @@ mod crash_points;
 mod expressions;
 mod golden;
 mod inspection;
+mod large;
 mod leases;
 mod loose;
 mod newest;

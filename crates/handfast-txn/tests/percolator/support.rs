@@ -71,7 +71,11 @@ impl Bank {
 
     /// What Bob and Joe have, to a new process.
     pub(crate) async fn balances(&self) -> (i32, i32) {
-        balances(&self.process()).await
+        let process = self.process();
+        let balances = balances(&process).await;
+        // What it has found of others it finishes behind its answer.
+        process.flush().await.unwrap();
+        balances
     }
 
     /// Lets time go by that a process counts: what was there before is so old then, for all who clean.

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bson::RawDocumentBuf;
 use handfast_mql::key::encoded;
 use handfast_store::selection::Candidate;
-use handfast_store::{Cursor, Find, Result as StoreResult};
+use handfast_store::{Cursor, Find, Namespace, Result as StoreResult};
 
 use super::ranges::Ranges;
 use super::{Judged, READ_AHEAD};
@@ -35,7 +35,7 @@ pub(super) struct Scan {
     find: Find,
     part: Part,
     pages: Pages,
-    /// The rows that the second and the third part have come to.
+    /// The rows that it has come to.
     seen: Seen,
     /// What goes on where that is too much.
     rest: Option<Ranges>,
@@ -94,6 +94,22 @@ impl Pages {
         self.is_exhausted
     }
 
+    /// The next document that is locked, after what can be resolved of its page has been.
+    async fn next_locked(
+        &mut self,
+        snapshot: &PercolatorSnapshot,
+        namespace: &Namespace,
+        keeps_order: bool,
+    ) -> StoreResult<Option<RawDocumentBuf>> {
+        while self.ready.is_empty() {
+            match self.next_page(snapshot).await? {
+                Some(page) => self.ready = snapshot.core.without_resolved(namespace, page, keeps_order).await?,
+                None => return Ok(None),
+            }
+        }
+        Ok(self.ready.pop_front())
+    }
+
     /// The next document.
     pub(super) async fn next(&mut self, snapshot: &PercolatorSnapshot) -> StoreResult<Option<RawDocumentBuf>> {
         while self.ready.is_empty() {
@@ -131,8 +147,14 @@ impl Scan {
     /// The next document of any part.
     async fn next_stored(&mut self) -> StoreResult<Option<RawDocumentBuf>> {
         loop {
-            if let Some(stored) = self.pages.next(&self.snapshot).await? {
-                return Ok(Some(stored));
+            let stored = match self.part {
+                Part::Locked if !self.find.show_record_id => {
+                    self.pages.next_locked(&self.snapshot, &self.find.namespace, self.find.hint.is_some()).await?
+                }
+                Part::Locked | Part::Matching | Part::Newer => self.pages.next(&self.snapshot).await?,
+            };
+            if stored.is_some() {
+                return Ok(stored);
             }
             let next = match self.part {
                 Part::Locked => Part::Matching,
@@ -152,18 +174,18 @@ impl Judged for Scan {
             if let Some(rest) = &mut self.rest {
                 return rest.next(&self.snapshot).await;
             }
-            if self.seen.bytes > self.snapshot.core.options.seen_bytes_max {
+            // What is locked may be shown in a version that the store does not know yet: these rows come first, and all of them.
+            if self.part != Part::Locked && self.seen.bytes > self.snapshot.core.options.seen_bytes_max {
                 self.rest = Some(Ranges::open(&self.snapshot, &self.find, std::mem::take(&mut self.seen)).await?);
                 continue;
             }
             let Some(stored) = self.next_stored().await? else { return Ok(None) };
             let (row, record) = with_record(stored, self.find.show_record_id)?;
-            let is_first = self.part == Part::Locked || self.seen.insert(encoded(row.id.as_raw_bson_ref()));
-            if !is_first {
+            if !self.seen.insert(encoded(row.id.as_raw_bson_ref())) {
                 continue;
             }
             let found = judged(&self.snapshot, &self.find, row, record).await?;
-            if found.is_some() && self.part != Part::Locked {
+            if found.is_some() {
                 return Ok(found);
             }
         }

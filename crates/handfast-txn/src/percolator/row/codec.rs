@@ -7,7 +7,7 @@ use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentB
 use handfast_mql::Code;
 use handfast_store::{Error as StoreError, Namespace, Result as StoreResult, insertion};
 
-use super::{Body, Key, Lock, LockHeading, Revision, Row, Timestamp, Version, due};
+use super::{Body, Key, Lock, LockHeading, Revision, Row, Standing, Status, Timestamp, Version, due};
 
 /// The field that holds what the protocol keeps in a document.
 pub const FIELD: &str = "_hf";
@@ -115,6 +115,51 @@ impl LockHeading {
     }
 }
 
+impl Standing {
+    /// What a document must have of a row to be read as this.
+    pub(in crate::percolator) fn projection() -> RawDocumentBuf {
+        rawdoc! {
+            "_hf.c": 1, "_hf.s": 1, "_hf.old.c": 1, "_hf.old.s": 1, "_hf.rb": 1, "_hf.lock.s": 1, "_hf.lock.ttl": 1,
+        }
+    }
+
+    /// What the document's row says of the transaction that began then.
+    ///
+    /// # Errors
+    /// `InternalError` (1) if the field is not what Handfast writes.
+    pub(in crate::percolator) fn from_document(document: &RawDocument, start: Timestamp) -> StoreResult<Self> {
+        let id = RawBson::from(insertion::id(document)?);
+        read_standing(document, start).map_err(|why| damaged(&id, &why))
+    }
+}
+
+/// As [`status_of`](super::status_of) reads a row: the decision first, the lock after it.
+fn read_standing(document: &RawDocument, start: Timestamp) -> Read<Standing> {
+    let Some(hidden) = document.get(FIELD).map_err(text)? else { return Ok(Standing::UNHEARD) };
+    let hidden = hidden.as_document().ok_or("it is no document")?;
+    let of_start = |version: &RawDocument| Ok::<_, String>(timestamp(version, "s")? == start);
+    let committed = |version: &RawDocument| Ok(Standing::decided(Status::Committed(timestamp(version, "c")?)));
+    if of_start(hidden)? {
+        return committed(hidden);
+    }
+    for version in array(hidden, "old")?.into_iter().flatten() {
+        let version = version.map_err(text)?.as_document().ok_or("an old version is none")?;
+        if of_start(version)? {
+            return committed(version);
+        }
+    }
+    for record in array(hidden, "rb")?.into_iter().flatten() {
+        if record.map_err(text)?.as_i64() == Some(start.stored()) {
+            return Ok(Standing::decided(Status::RolledBack));
+        }
+    }
+    let lock = hidden.get("lock").map_err(text)?.and_then(RawBsonRef::as_document);
+    match lock {
+        Some(lock) if of_start(lock)? => Ok(Standing { status: Status::Locked, ttl: Some(ttl_of(lock)?) }),
+        _ => Ok(Standing::UNHEARD),
+    }
+}
+
 /// The start of the transaction that has locked a document, also if nothing else of its row can be read.
 pub(in crate::percolator) fn lock_start(document: &RawDocument) -> Option<Timestamp> {
     let lock = document.get_document(FIELD).ok()?.get_document("lock").ok()?;
@@ -134,9 +179,18 @@ fn heading(lock: &RawDocument) -> Read<LockHeading> {
         "delete" => true,
         other => return Err(format!("the lock is for '{other}'")),
     };
-    let ttl = Duration::from_millis(u64::try_from(lock.get_i64("ttl").map_err(text)?).map_err(text)?);
+    let ttl = ttl_of(lock)?;
     let primary = lock.get("primary").map_err(text)?.ok_or("the lock names no primary")?;
     Ok(LockHeading { start: timestamp(lock, "s")?, primary: key(primary)?, deletes, ttl })
+}
+
+fn ttl_of(lock: &RawDocument) -> Read<Duration> {
+    Ok(Duration::from_millis(u64::try_from(lock.get_i64("ttl").map_err(text)?).map_err(text)?))
+}
+
+/// A lifetime as BSON has it.
+pub(in crate::percolator) fn millis_of(ttl: Duration) -> i64 {
+    i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn append_version(into: &mut RawDocumentBuf, version: &Version, is_old: bool) {
@@ -166,7 +220,7 @@ fn lock_document(lock: &Lock) -> RawDocumentBuf {
         }
         Body::Deleted | Body::Cut => shown.append(cstr!("op"), "delete"),
     }
-    shown.append(cstr!("ttl"), i64::try_from(lock.ttl.as_millis()).unwrap_or(i64::MAX));
+    shown.append(cstr!("ttl"), millis_of(lock.ttl));
     shown
 }
 

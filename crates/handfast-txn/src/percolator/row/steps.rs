@@ -110,7 +110,8 @@ fn cut(old: &mut Vec<Version>, is_finished: &dyn Fn(Timestamp) -> bool) {
 }
 
 impl Body {
-    fn bytes(&self) -> usize {
+    /// Bytes of its document.
+    pub(in crate::percolator) fn bytes(&self) -> usize {
         match self {
             Body::Document(document) => document.as_bytes().len(),
             Body::Deleted | Body::Cut => 0,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
-use handfast_store::Namespace;
+use handfast_store::{DocumentStore, MemoryStore, Namespace, Sources, StoreExt};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -61,6 +61,44 @@ fn given_up() -> RawDocumentBuf {
 
 fn missing() -> Row {
     Row::missing(RawBson::String("Bob".to_owned()))
+}
+
+/// Read without the rest of the row.
+#[test]
+fn a_standing_says_what_the_row_says() {
+    let documents = [committed(), locked(), moved(), given_up(), bob(10)];
+    let mut seen = Vec::new();
+    for document in documents {
+        for start in [4, 7, 9].map(Timestamp) {
+            let standing = Standing::from_document(&document, start).unwrap();
+            let lock = row(document.clone()).lock.filter(|lock| lock.start == start);
+            assert_eq!(standing.status, status_of(&row(document.clone()), start), "{document:?} at {start}");
+            assert_eq!(standing.ttl, lock.map(|lock| lock.ttl));
+            seen.push(standing.status);
+        }
+    }
+    let all = [Status::Committed(Timestamp(8)), Status::RolledBack, Status::Locked, Status::Unheard];
+    assert!(all.iter().all(|status| seen.contains(status)));
+}
+
+/// Sent without the rest of the row.
+#[tokio::test]
+async fn a_sign_of_life_makes_of_a_row_what_the_step_does() {
+    let store = std::sync::Arc::new(MemoryStore::new(Sources::seeded(1)));
+    let rows = crate::percolator::rows::Rows::new(store.clone(), 1);
+    let longer = TTL * 2;
+    for (document, is_locked) in [(locked(), true), (committed(), false), (moved(), false), (given_up(), false)] {
+        let namespace = key("Bob").namespace;
+        store.drop_collection(&namespace).await.unwrap();
+        store.insert_one(&namespace, document.clone()).await.unwrap();
+        rows.renew(&key("Bob"), Timestamp(7), longer).await.unwrap();
+        let expected = match renew(&row(document.clone()), Timestamp(7), longer) {
+            Ok(Step::Change(next)) => next,
+            Ok(Step::Done) | Err(_) => row(document.clone()),
+        };
+        assert_eq!(expected != row(document), is_locked);
+        assert_eq!(rows.read(&key("Bob")).await.unwrap(), expected);
+    }
 }
 
 #[test]
