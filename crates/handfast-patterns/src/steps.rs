@@ -157,7 +157,12 @@ impl Steps {
 
     /// All documents that match, a page at a time.
     pub(crate) async fn pages(&self, filter: &Document, documents: u32) -> Result<Pages<'_>> {
-        let find = Find::new(self.namespace.clone(), raw(filter)?);
+        self.pages_in_order(filter, &Document::new(), documents).await
+    }
+
+    /// The same, in this order, which an index must have if there may be many.
+    pub(crate) async fn pages_in_order(&self, filter: &Document, sort: &Document, documents: u32) -> Result<Pages<'_>> {
+        let find = Find { sort: raw(sort)?, ..Find::new(self.namespace.clone(), raw(filter)?) };
         let cursor = again(|| self.store.find(find.clone())).await?;
         Ok(self.paged(cursor, documents))
     }

@@ -2,6 +2,7 @@
 
 mod books;
 mod export;
+mod lost;
 mod shown;
 
 use anyhow::{Context as _, Result};
@@ -41,6 +42,10 @@ pub(super) async fn run(subject: Subject, arguments: &LedgerArguments, console: 
         LedgerArguments::Cancel { ids, reason, .. } => books.cancel(ids, reason, console).await,
         LedgerArguments::Verify { accounts, .. } => books.verify(accounts, console).await,
         LedgerArguments::Rebuild { accounts, .. } => books.rebuild(accounts, console).await,
+        LedgerArguments::Restore { file, ids, .. } => books.restore(file, ids, console).await,
+        LedgerArguments::Abandon { account, first, last, reason, .. } => {
+            books.abandon(account, (*first, *last), reason, console).await
+        }
         LedgerArguments::Export { format, to, .. } => books.export(*format, to.as_deref(), console).await,
     }
 }
@@ -55,7 +60,9 @@ fn options(arguments: &LedgerArguments) -> Result<LedgerOptions> {
     };
     match arguments {
         LedgerArguments::Reconcile { abandoned_after, .. } => options.abandoned_after = abandoned_after.0,
-        LedgerArguments::Verify { single_entry, .. } => options.single_entry = *single_entry,
+        LedgerArguments::Verify { single_entry, .. } | LedgerArguments::Restore { single_entry, .. } => {
+            options.single_entry = *single_entry;
+        }
         _ => {}
     }
     Ok(options)
@@ -154,13 +161,15 @@ impl Books {
     async fn balance(&self, accounts: &[Id], console: Console) -> Result<Exit> {
         let ledger = self.look()?;
         let mut listing = Listing::new(&["account", "asset", "balance", "available", "held", "pending", "missing"]);
-        for account in accounts {
-            let balance = ledger.balance(account.0.clone()).await?;
-            let balance = balance.with_context(|| format!("there is no account {}", id(&account.0)))?;
-            listing.push(shown::balance_cells(&balance), shown::balance(&balance));
+        let mut exit = Exit::Good;
+        for account in bsons(accounts) {
+            match ledger.balance(account.clone()).await? {
+                Some(balance) => listing.push(shown::balance_cells(&balance), shown::balance(&balance)),
+                None => exit = books::no_account(&account),
+            }
         }
         console.list(&listing)?;
-        Ok(Exit::Good)
+        Ok(exit)
     }
 
     async fn statement(&self, account: &Id, page: Page, limit: u32, console: Console) -> Result<Exit> {

@@ -5,7 +5,7 @@ use bson::{Bson, DateTime, Document, doc};
 use super::account::{Account, Cache};
 use super::record::{Place, integer};
 use super::standing::Standing;
-use super::{Entry, Ledger, Status, requests};
+use super::{Entry, Ledger, Proc, Status, requests};
 use crate::{Error, Result};
 
 /// What an account has, in the smallest unit of its asset.
@@ -54,10 +54,23 @@ pub struct Line {
     pub status: Status,
     /// The change.
     pub place: Place,
-    /// The balance after it.
+    /// The balance after it: the final one if the entry is committed.
     pub balance: i64,
     /// What is held after it.
     pub held: i64,
+}
+
+impl Line {
+    /// Whether it can still change.
+    pub(super) fn is_committed(&self) -> bool {
+        self.status.proc == Proc::Committed
+    }
+
+    /// The final balance that is written at its place.
+    pub(super) fn final_standing(&self) -> Option<Cache> {
+        let Place { cached_balance, cached_held: held, seq_id, .. } = self.place;
+        cached_balance.filter(|_| self.is_committed()).map(|balance| Cache { balance, held, seq_id })
+    }
 }
 
 impl Ledger {
@@ -167,7 +180,7 @@ impl Ledger {
     }
 
     /// The changes of an account at the places from `after` on, at most `places` of them. `at` is where the account stands
-    /// at `after`, and then where it stands at the last one.
+    /// at `after`, and then where it stands at the last one. What is final is not counted again: between two places an entry may be lost.
     pub(super) async fn lines(&self, account: &Bson, at: &mut Cache, after: i64, places: u32) -> Result<Vec<Line>> {
         let numbers: Vec<i64> = (after + 1..=after + i64::from(places)).collect();
         let filter = requests::places(self.fields(), account, doc! { "$in": numbers.clone() });
@@ -179,10 +192,15 @@ impl Ledger {
         taken.sort_by_key(|(_, place)| place.seq_id);
         let mut lines = Vec::with_capacity(taken.len());
         for (entry, place) in taken {
-            *at = at.after(place, entry.counts())?;
-            let (id, place) = (entry.id.clone(), place.clone());
-            let Cache { balance, held, .. } = *at;
-            lines.push(Line { entry: id, ts: entry.ts, status: entry.status, place, balance, held });
+            let Entry { id, ts, status, .. } = entry;
+            let mut line =
+                Line { entry: id.clone(), ts: *ts, status: *status, place: place.clone(), balance: 0, held: 0 };
+            *at = match line.final_standing() {
+                Some(standing) => standing,
+                None => at.after(place, entry.counts())?,
+            };
+            (line.balance, line.held) = (at.balance, at.held);
+            lines.push(line);
         }
         Ok(lines)
     }

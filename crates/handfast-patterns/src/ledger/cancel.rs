@@ -94,14 +94,17 @@ impl Ledger {
         }
     }
 
-    /// Caches behind an entry that is not committed are somebody else's: the committer writes them before it. What stands on
-    /// the entry is not to be relied on any more.
+    /// Caches behind an entry that is not committed are somebody else's: the committer writes none. What stands on the entry is not
+    /// to be relied on any more. A cache behind the last place stays: it alone knows that entries are lost there.
     async fn reset_caches(&self, entry: &Entry) -> Result<()> {
         let fields = self.fields();
         for place in &entry.changes {
-            let stale =
-                doc! { "_id": place.account.clone(), fields.of_cache(&fields.seq_id): { "$gte": place.seq_id } };
-            self.accounts.update_one(&stale, &doc! { "$unset": { &fields.cache: "" } }).await?;
+            let account = self.account(place.account.clone()).await?;
+            let cached = account.and_then(|account| account.cache).map_or(0, |cache| cache.seq_id);
+            if cached >= place.seq_id && cached <= self.last_place(&place.account).await? {
+                let stale = doc! { "_id": place.account.clone(), fields.of_cache(&fields.seq_id): cached };
+                self.accounts.update_one(&stale, &doc! { "$unset": { &fields.cache: "" } }).await?;
+            }
             let (filter, update) = requests::reset_behind(fields, &place.account, place.seq_id);
             for _ in 0..RESETS_MAX {
                 if !self.entries.update_one(&filter, &update).await? {

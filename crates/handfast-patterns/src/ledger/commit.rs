@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::account::{Account, Cache};
 use super::record::Place;
-use super::{Entry, EntryEvent, Ledger, requests};
+use super::{Entry, EntryEvent, Ledger, Proc, requests};
 use crate::metrics::Event;
 use crate::value::key_of;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
@@ -175,12 +175,15 @@ impl Ledger {
     /// The account's places are not drawn, so that there was an entry, which is lost.
     async fn fill_gap(&self, entry: &Entry, account: &Account, place: i64) -> Result<bool> {
         if account.last_seq_id.is_none() {
-            return Err(Error::invalid(format!("place {place} of account {} is lost: verify", account.id)));
+            let what =
+                format!("the entry at place {place} of account {} is lost: `verify` says how to go on", account.id);
+            return Err(Error::invalid(what));
         }
         if entry.ts > self.ago(self.options.abandoned_after) {
             return Ok(false);
         }
-        if self.abandon(account, &[place], self.now()).await? {
+        let abandoned = Entry::abandoned(self, Proc::Uncommitted, vec![Place::abandoned(account, place, None)]);
+        if self.insert_abandoned(abandoned).await? {
             tracing::info!(account = %account.id, place, "nobody came for a place that was drawn");
         }
         Ok(true)

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use bson::{Bson, Document};
+use bson::{Bson, Document, doc};
+use serde_json::{Value, json};
 
 use super::record::{Entry, Place};
-use super::{Ledger, Link, PAGE};
+use super::{Ledger, LedgerFields, Link, PAGE};
 use crate::Result;
 use crate::steps::Pages;
 
@@ -16,7 +17,8 @@ const CSV_HEADER: &str =
 /// How an export is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// A line for each entry: its document, as relaxed Extended JSON.
+    /// A line for each entry: its document, as relaxed Extended JSON. Integers of 64 bits other than the ledger's own numbers are
+    /// written as `{"$numberLong": ".."}`, so that [`Ledger::restore`] reads what was there.
     Json,
     /// A line for each change, with a header (RFC 4180). Ids other than texts, and metadata, are relaxed Extended JSON.
     Csv,
@@ -31,12 +33,14 @@ pub struct Export<'l> {
 }
 
 impl Ledger {
-    /// All entries, in the store's own order.
+    /// All entries in the order of their times, and of their ids where those are equal. An index has them in this order, so
+    /// that nothing needs to be held in memory.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Those of the store. A store that lacks the index, as nobody has opened the ledger since there is one, may refuse to sort
+    /// a large ledger.
     pub async fn export(&self, format: ExportFormat) -> Result<Export<'_>> {
-        let pages = self.entries.pages(&Document::new(), PAGE).await?;
+        let pages = self.entries.pages_in_order(&Document::new(), &by_time(self.fields()), PAGE).await?;
         Ok(Export { ledger: self, pages, format, begun: false })
     }
 }
@@ -58,13 +62,49 @@ impl Export<'_> {
                 ExportFormat::Json => {
                     // Only what can be read as an entry is one.
                     self.ledger.read(document)?;
-                    text.push_str(&json(&Bson::Document(document.clone())));
+                    text.push_str(&exact(document, self.ledger.fields()).to_string());
                     text.push('\n');
                 }
                 ExportFormat::Csv => csv(&self.ledger.read(document)?, &mut text),
             }
         }
         Ok((!text.is_empty()).then_some(text))
+    }
+}
+
+/// The order of an export; its index.
+pub(super) fn by_time(fields: &LedgerFields) -> Document {
+    doc! { &fields.ts: 1, "_id": 1 }
+}
+
+/// A document without loss, but for the types of the ledger's own numbers, which all are integers.
+fn exact(document: &Document, fields: &LedgerFields) -> Value {
+    let own = [&fields.value, &fields.seq_id, &fields.cached_balance, &fields.hold, &fields.cached_held];
+    let change = |name: &str, value: &Bson| match value {
+        Bson::Int64(number) if own.iter().any(|own| *own == name) => json!(number),
+        other => typed(other),
+    };
+    let of_entry = |name: &str, value: &Bson| match value {
+        Bson::Array(changes) if name == fields.changes => {
+            changes.iter().map(|one| one.as_document().map_or_else(|| typed(one), |one| object(one, change))).collect()
+        }
+        Bson::Document(inner) if name == fields.authorises => object(inner, change),
+        other => typed(other),
+    };
+    object(document, of_entry)
+}
+
+fn object(document: &Document, value: impl Fn(&str, &Bson) -> Value) -> Value {
+    document.iter().map(|(name, inner)| (name.clone(), value(name, inner))).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// A value with the types of its integers.
+fn typed(value: &Bson) -> Value {
+    match value {
+        Bson::Int64(number) => json!({ "$numberLong": number.to_string() }),
+        Bson::Document(inner) => object(inner, |_, value| typed(value)),
+        Bson::Array(items) => items.iter().map(typed).collect(),
+        other => other.clone().into_relaxed_extjson(),
     }
 }
 

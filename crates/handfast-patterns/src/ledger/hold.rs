@@ -131,7 +131,7 @@ impl Ledger {
         self.accounts_of(&capture).await.map(|_| ())
     }
 
-    async fn announce(&self, id: &Bson, expires_at: DateTime) -> Result<Bson> {
+    pub(super) async fn announce(&self, id: &Bson, expires_at: DateTime) -> Result<Bson> {
         let announced = Bson::ObjectId(self.sources.ids.object_id());
         let fields = self.fields();
         let document = doc! { "_id": announced.clone(), &fields.entry: id.clone(), &fields.expires_at: expires_at };

@@ -44,7 +44,7 @@
 //! | cancel beside those who spend what is canceled | an entry that changes nothing (`{cancels: id}`) takes the next place of each account that will lose, before the word is said: who had looked before looks again, who looks later does not spend it |
 //! | a copy of any request arrives late | its place, or its id, is taken; or the state that it expects is over |
 //! | an account's document, or a balance in an entry, is wiped or wrong | [`Ledger::verify`] says so; [`Ledger::rebuild`] counts from the first entry on |
-//! | an entry is lost | its places are gaps that no abandoned one explains: [`Ledger::verify`] |
+//! | an entry is lost | its places are gaps that no abandoned one explains: [`Ledger::verify`] names them, [`Ledger::rebuild`] stops there; [`Ledger::restore`] or [`Ledger::abandon`] closes them |
 //!
 //! A COMMITTED entry never changes. There is no isolation between accounts: who reads the balances of two accounts, one after the
 //! other, may see a transfer in one and not in the other. Who needs that reads and posts in a transaction.
@@ -59,12 +59,15 @@ mod cancel;
 mod commit;
 mod entry;
 mod export;
+mod finding;
 mod hold;
+mod lost;
 mod options;
 mod post;
 mod rebuild;
 mod record;
 mod requests;
+mod restore;
 mod standing;
 mod state;
 mod statement;
@@ -85,14 +88,17 @@ pub use balance::{AsOf, Balance, Line};
 pub use cancel::Cancel;
 pub use entry::{CHANGES_MAX, Change, Link, NewEntry, VALUE_MAX};
 pub use export::{Export, ExportFormat};
+pub use finding::{Finding, Gap};
 pub use hold::{Authorisation, Capture, Resolution};
+pub use lost::ABANDONED_MAX;
 pub use options::{LedgerFields, LedgerOptions};
 pub use rebuild::Rebuilt;
 pub use record::{Entry, Place};
+pub use restore::Restored;
 pub use state::{EntryEvent, EntryState, HoldEvent, HoldState, NoEntryState, Proc, Status};
 pub use statement::{Page, Statement};
 pub use totals::Totals;
-pub use verify::{Finding, Verified};
+pub use verify::Verified;
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Steps, raw};
@@ -239,7 +245,8 @@ impl Ledger {
         let waiting = doc! { &fields.proc: 1, &fields.ts: 1 };
         let waiting =
             IndexSpec { partial_filter: Some(raw(&requests::uncommitted(fields))?), ..IndexSpec::new(raw(&waiting)?) };
-        self.entries.create_indexes([place, waiting]).await?;
+        let time = IndexSpec::new(raw(&export::by_time(fields))?);
+        self.entries.create_indexes([place, waiting, time]).await?;
         let expiry = IndexSpec::new(raw(&doc! { &fields.expires_at: 1 })?);
         let entry = IndexSpec::new(raw(&doc! { &fields.entry: 1 })?);
         self.holds.create_indexes([expiry, entry]).await

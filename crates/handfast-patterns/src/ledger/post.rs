@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use bson::{Bson, DateTime, doc};
+use bson::{Bson, doc};
 use handfast_mql::Code;
 
 use super::account::Account;
 use super::entry::Draft;
 use super::record::Place;
 use super::standing::Verdict;
-use super::{Entry, EntryState, Ledger, NewEntry, Posting, Proc, Status, requests};
+use super::{Entry, Ledger, NewEntry, Posting, Proc, requests};
 use crate::metrics::{self, Event, Span};
 use crate::steps::Added;
 use crate::value::same_id;
@@ -87,7 +87,11 @@ impl Ledger {
                 Verdict::Fits => next.push((&account.id, standing.last)),
                 Verdict::Unsure => {
                     let missing = standing.missing();
-                    return Ok(Err(Lost(format!("{missing} places of account {} were not seen", account.id))));
+                    let what = format!(
+                        "{missing} places of account {} have no entry: `verify` says whether one is lost",
+                        account.id
+                    );
+                    return Ok(Err(Lost(what)));
                 }
                 Verdict::Refused(refusal) => {
                     let posted = self.posted(draft).await?;
@@ -153,8 +157,8 @@ impl Ledger {
     /// If they are taken already the sequence is behind what is there.
     async fn give_up(&self, drawn: &Drawn) -> Result<()> {
         let Drawn { account, first, count } = drawn;
-        let taken = self.abandon(account, &(*first..first + count).collect::<Vec<_>>(), self.now()).await?;
-        if !taken {
+        let places = (*first..first + count).map(|seq_id| Place::abandoned(account, seq_id, None)).collect();
+        if !self.insert_abandoned(Entry::abandoned(self, Proc::Uncommitted, places)).await? {
             let last = self.last_place(&account.id).await?;
             let (filter, update) = requests::raise(self.fields(), &account.id, last);
             self.accounts.update_one(&filter, &update).await?;
@@ -162,28 +166,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes places for nobody; says whether they were free.
-    pub(super) async fn abandon(&self, account: &Account, places: &[i64], ts: DateTime) -> Result<bool> {
-        let place = |seq_id: &i64| Place {
-            account: account.id.clone(),
-            kind: "abandoned".to_owned(),
-            value: 0,
-            asset: account.asset.clone(),
-            hold: 0,
-            seq_id: *seq_id,
-            cached_balance: None,
-            cached_held: 0,
-        };
-        let entry = Entry {
-            id: Bson::ObjectId(self.sources.ids.object_id()),
-            ts,
-            status: Status { proc: Proc::Uncommitted, state: EntryState::Abandoned },
-            changes: places.iter().map(place).collect(),
-            link: None,
-            expires_at: None,
-            reason: None,
-            metadata: bson::Document::new(),
-        };
+    /// Takes places for an entry that counts for nothing; says whether they were free.
+    pub(super) async fn insert_abandoned(&self, entry: Entry) -> Result<bool> {
         let free = match self.entries.insert(&entry.to_document(self.fields())).await {
             Ok(Added::New | Added::There) => Ok(true),
             Err(Error::Store(error)) if error.code() == Code::DuplicateKey => {
@@ -191,7 +175,7 @@ impl Ledger {
             }
             Err(error) => Err(error),
         }?;
-        self.count(Event::PlaceAbandoned, if free { places.len() as u64 } else { 0 });
+        self.count(Event::PlaceAbandoned, if free { entry.changes.len() as u64 } else { 0 });
         Ok(free)
     }
 

@@ -1,37 +1,63 @@
 //! Rebuilding: whatever is cached is counted again from the first entry on, and written where it is missing or wrong.
+//!
+//! A rebuild writes what it has counted, and it can count as far as all entries are there. So it stops at a lost entry: what
+//! is written behind it was final before the entry was lost, and nothing better can be said. A cache only goes forward.
 
 use bson::{Bson, doc};
 
 use super::account::{Account, Cache};
 use super::balance::Line;
-use super::{Ledger, PAGE, Proc, requests};
-use crate::Result;
+use super::finding::{Finding, Gap};
+use super::{Ledger, PAGE, requests};
+use crate::{Error, Findings, Result};
 
 /// What was rebuilt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
 pub struct Rebuilt {
     /// Accounts that were counted.
     pub accounts: u64,
-    /// Places that were counted.
+    /// Committed places that were counted.
     pub places: u64,
     /// Balances of committed entries that were missing or wrong.
     pub balances: u64,
     /// Caches of accounts that were missing, wrong or behind.
     pub caches: u64,
+    /// Lost entries. Nothing behind them was changed.
+    pub gaps: Findings<Gap>,
+    /// What else the rebuild could not count beyond.
+    pub stops: Findings<Finding>,
+}
+
+impl Rebuilt {
+    /// Whether everything was counted.
+    pub fn is_whole(&self) -> bool {
+        self.gaps.count() == 0 && self.stops.count() == 0
+    }
+
+    /// Adds what was rebuilt of another account.
+    pub fn add(&mut self, other: Rebuilt) {
+        let Rebuilt { accounts, places, balances, caches, gaps, stops } = other;
+        self.accounts += accounts;
+        self.places += places;
+        self.balances += balances;
+        self.caches += caches;
+        self.gaps.join(gaps);
+        self.stops.join(stops);
+    }
 }
 
 impl Ledger {
     /// Counts an account again from its first entry on, and writes what is missing or wrong: balances in committed entries, the
-    /// cache in its document, the number that its sequence stands at. It may run beside anything, and again.
+    /// cache in its document, the number that its sequence stands at. Stops at a lost entry. It may run beside anything, and again.
     ///
     /// # Errors
     /// Those of the store; what was rebuilt before stays so.
     pub async fn rebuild(&self, account: impl Into<Bson>) -> Result<Rebuilt> {
-        let mut rebuilt = Rebuilt::default();
-        if let Some(account) = self.known(account.into()).await? {
-            self.rebuild_account(&account, &mut rebuilt).await?;
+        match self.known(account.into()).await? {
+            Some(account) => self.rebuild_account(&account).await,
+            None => Ok(Rebuilt::default()),
         }
-        Ok(rebuilt)
     }
 
     /// Rebuilds every account, also one whose document is gone.
@@ -50,52 +76,78 @@ impl Ledger {
         let mut rebuilt = Rebuilt::default();
         for id in self.account_ids().await? {
             if let Some(account) = self.known(id).await? {
-                self.rebuild_account(&account, &mut rebuilt).await?;
+                rebuilt.add(self.rebuild_account(&account).await?);
                 tell(&rebuilt);
             }
         }
         Ok(rebuilt)
     }
 
-    async fn rebuild_account(&self, account: &Account, rebuilt: &mut Rebuilt) -> Result<()> {
-        rebuilt.accounts += 1;
-        let (last, mut after) = (self.last_place(&account.id).await?, 0);
-        let (mut at, mut committed, mut open) = (Cache::default(), Cache::default(), false);
-        while after < last {
-            for line in self.lines(&account.id, &mut at, after, PAGE).await? {
-                rebuilt.places += 1;
-                open |= line.status.proc == Proc::Uncommitted || line.place.seq_id != committed.seq_id + 1;
-                if !open {
-                    committed = Cache { balance: line.balance, held: line.held, seq_id: line.place.seq_id };
-                    rebuilt.balances += u64::from(self.rebuild_line(&line).await?);
-                }
-            }
-            after += i64::from(PAGE);
+    async fn rebuild_account(&self, account: &Account) -> Result<Rebuilt> {
+        let mut rebuilt = Rebuilt { accounts: 1, ..Rebuilt::default() };
+        let seen = self.verified(account).await?;
+        rebuilt.gaps = seen.gaps;
+        for finding in seen.findings.iter().filter(|finding| finding.stops_a_rebuild()) {
+            rebuilt.stops.keep(finding.clone());
         }
-        rebuilt.caches += u64::from(self.rebuild_cache(account, committed).await?);
+        let counted = self.rebuild_places(account, &mut rebuilt).await?;
+        let may_write = match account.cache {
+            Some(cache) => cache.seq_id <= counted.seq_id,
+            // Without a cache an account is counted from its last final balance, which may be behind a gap.
+            None => rebuilt.is_whole(),
+        };
+        if may_write {
+            rebuilt.caches += u64::from(self.rebuild_cache(account, counted).await?);
+        }
         if account.last_seq_id.is_some() {
+            let cached = account.cache.map_or(0, |cache| cache.seq_id);
+            let last = self.last_place(&account.id).await?.max(cached);
             let (filter, update) = requests::raise(self.fields(), &account.id, last);
             self.accounts.update_one(&filter, &update).await?;
         }
-        Ok(())
+        Ok(rebuilt)
+    }
+
+    /// Writes the balances at committed places, as far as all places before them are there and committed. Returns where the
+    /// account stands after the last of them.
+    async fn rebuild_places(&self, account: &Account, rebuilt: &mut Rebuilt) -> Result<Cache> {
+        let mut at = Cache::default();
+        loop {
+            let lines = match self.lines(&account.id, &mut Cache::default(), at.seq_id, PAGE).await {
+                Err(Error::Damaged { .. }) => return Ok(at),
+                lines => lines?,
+            };
+            let before = at.seq_id;
+            for line in lines {
+                if line.place.seq_id != at.seq_id + 1 || !line.is_committed() {
+                    return Ok(at);
+                }
+                at = at.after(&line.place, line.status.state.counts())?;
+                rebuilt.places += 1;
+                rebuilt.balances += u64::from(self.rebuild_line(&line, at).await?);
+            }
+            if at.seq_id == before {
+                return Ok(at);
+            }
+        }
     }
 
     /// Writes the balance at a committed place; says whether it was another one.
-    async fn rebuild_line(&self, line: &Line) -> Result<bool> {
-        if line.place.cached_balance == Some(line.balance) && line.place.cached_held == line.held {
+    async fn rebuild_line(&self, line: &Line, at: Cache) -> Result<bool> {
+        if line.place.cached_balance == Some(at.balance) && line.place.cached_held == at.held {
             return Ok(false);
         }
-        let (filter, update) = requests::rebuild_balance(self.fields(), line);
+        let (filter, update) = requests::rebuild_balance(self.fields(), line, at);
         self.entries.update_one(&filter, &update).await
     }
 
     /// Writes an account's cache, if it is still as it was seen: otherwise the committer has written it, who knows more.
-    async fn rebuild_cache(&self, account: &Account, committed: Cache) -> Result<bool> {
-        if account.cache == Some(committed) || (account.cache.is_none() && committed.seq_id == 0) {
+    async fn rebuild_cache(&self, account: &Account, counted: Cache) -> Result<bool> {
+        if account.cache == Some(counted) || (account.cache.is_none() && counted.seq_id == 0) {
             return Ok(false);
         }
         let Some(seen) = account.cache else {
-            return self.remember(account, committed).await.map(|()| true);
+            return self.remember(account, counted).await.map(|()| true);
         };
         let fields = self.fields();
         let seen = doc! {
@@ -103,7 +155,7 @@ impl Ledger {
             fields.of_cache(&fields.balance): seen.balance,
             fields.of_cache(&fields.seq_id): seen.seq_id,
         };
-        let update = doc! { "$set": { &fields.cache: committed.to_document(fields) } };
+        let update = doc! { "$set": { &fields.cache: counted.to_document(fields) } };
         self.accounts.update_one(&seen, &update).await
     }
 }

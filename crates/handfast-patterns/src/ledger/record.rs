@@ -2,8 +2,9 @@
 
 use bson::{Bson, DateTime, Document, doc};
 
+use super::account::{Account, Cache};
 use super::entry::Draft;
-use super::{EntryState, LedgerFields, Link, Proc, Status};
+use super::{EntryState, Ledger, LedgerFields, Link, Proc, Status};
 use crate::steps::Steps;
 use crate::value::same_id;
 use crate::{Error, Result};
@@ -71,6 +72,20 @@ impl Entry {
     /// By how much more the account can spend after it.
     pub(super) fn available(&self, account: &Bson) -> i64 {
         self.places_of(account).fold(0, |sum, place| sum.saturating_add(place.value).saturating_sub(place.hold))
+    }
+
+    /// An entry that counts for nothing, and takes places that have no entry.
+    pub(super) fn abandoned(ledger: &Ledger, proc: Proc, changes: Vec<Place>) -> Self {
+        Entry {
+            id: Bson::ObjectId(ledger.sources.ids.object_id()),
+            ts: ledger.now(),
+            status: Status { proc, state: EntryState::Abandoned },
+            changes,
+            link: None,
+            expires_at: None,
+            reason: None,
+            metadata: Document::new(),
+        }
     }
 
     /// A draft with its places.
@@ -169,6 +184,20 @@ impl Entry {
 }
 
 impl Place {
+    /// A place of an entry that counts for nothing; with where the account stands there, if that is final.
+    pub(super) fn abandoned(account: &Account, seq_id: i64, at: Option<Cache>) -> Self {
+        Place {
+            account: account.id.clone(),
+            kind: "abandoned".to_owned(),
+            value: 0,
+            asset: account.asset.clone(),
+            hold: 0,
+            seq_id,
+            cached_balance: at.map(|at| at.balance),
+            cached_held: at.map_or(0, |at| at.held),
+        }
+    }
+
     fn to_document(&self, fields: &LedgerFields) -> Document {
         let mut change = doc! {
             &fields.account: self.account.clone(),
@@ -178,8 +207,9 @@ impl Place {
             &fields.seq_id: self.seq_id,
             &fields.cached_balance: self.cached_balance.map_or(Bson::Null, Bson::Int64),
         };
-        if self.hold != 0 {
-            change.insert(&fields.hold, self.hold);
+        let optional = [(&fields.hold, self.hold), (&fields.cached_held, self.cached_held)];
+        for (name, number) in optional.into_iter().filter(|(_, number)| *number != 0) {
+            change.insert(name, number);
         }
         change
     }

@@ -74,6 +74,17 @@ pub(super) fn last_place(fields: &LedgerFields, account: &Bson) -> Vec<Document>
     pipeline
 }
 
+/// The last place of an account from one on, and the last one of them that is committed.
+pub(super) fn ends(fields: &LedgerFields, account: &Bson, from: i64) -> Vec<Document> {
+    let mut pipeline = unwound(fields, account, &Bson::Document(doc! { "$gte": from }));
+    let place = change(fields, &fields.seq_id);
+    let is_committed = doc! { "$eq": [format!("${}", fields.proc), Proc::Committed.name()] };
+    let committed = doc! { "$cond": [is_committed, &place, 0_i64] };
+    pipeline
+        .push(doc! { "$group": { "_id": Bson::Null, "last": { "$max": &place }, "committed": { "$max": committed } } });
+    pipeline
+}
+
 /// The last place of an account, up to one, that is committed and has its balance.
 pub(super) fn last_committed(fields: &LedgerFields, account: &Bson, seq_id: Document) -> Vec<Document> {
     let committed = doc! { &fields.proc: Proc::Committed.name() };
@@ -163,7 +174,7 @@ pub(super) fn reset_behind(fields: &LedgerFields, account: &Bson, seq_id: i64) -
 }
 
 /// The balance at a place of a committed entry.
-pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line) -> Request {
+pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line, at: Cache) -> Request {
     let place = doc! { &fields.account: line.place.account.clone(), &fields.seq_id: line.place.seq_id };
     let filter = doc! {
         "_id": line.entry.clone(),
@@ -171,11 +182,11 @@ pub(super) fn rebuild_balance(fields: &LedgerFields, line: &super::Line) -> Requ
         &fields.changes: { "$elemMatch": place },
     };
     let path = |field: &String| format!("{}.$.{field}", fields.changes);
-    let mut update = doc! { "$set": { path(&fields.cached_balance): line.balance } };
-    if line.held == 0 {
+    let mut update = doc! { "$set": { path(&fields.cached_balance): at.balance } };
+    if at.held == 0 {
         update.insert("$unset", doc! { path(&fields.cached_held): "" });
     } else if let Ok(set) = update.get_document_mut("$set") {
-        set.insert(path(&fields.cached_held), line.held);
+        set.insert(path(&fields.cached_held), at.held);
     }
     (filter, update)
 }

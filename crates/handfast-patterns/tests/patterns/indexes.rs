@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bson::{Document, RawBson, RawDocumentBuf, doc, rawdoc};
 use handfast_patterns::exactly_once::{Memory, TwoStepOptions};
 use handfast_patterns::job_queue::{JobQueue, JobQueueOptions, JobState, Limits, Missed, NewJob, Schedule, Schedules};
-use handfast_patterns::ledger::{Authorisation, Capture};
+use handfast_patterns::ledger::{Authorisation, Capture, ExportFormat};
 use handfast_patterns::sync_flag::Link;
 use handfast_patterns::versioned_tree::Keep;
 use handfast_patterns::{
@@ -302,6 +302,7 @@ async fn of_the_ledger() {
         let _ = ledger.authorise(Authorisation::new("A", "B", 5, "EUR").with_id("hold")).await.unwrap();
         let _ = ledger.capture("hold", Capture::Full).await.unwrap();
         ledger.balance("A").await.unwrap();
+        ledger.export(ExportFormat::Json).await.unwrap().next().await.unwrap();
         ledger.status().await.unwrap();
         world.clock.advance(HOUR);
         ledger.expire(10).await.unwrap();

@@ -5,6 +5,7 @@ mod cancels;
 mod committers;
 mod holds;
 mod killed;
+mod lost;
 mod posters;
 mod reports;
 mod sequence;

@@ -103,8 +103,9 @@ pub(crate) enum LedgerArguments {
         #[arg(long)]
         single_entry: bool,
     },
-    /// Count balances again from the first entry on, and write those that are missing or wrong
-    #[command(after_help = "Examples:\n  \
+    /// Count balances again from the first entry on, and write those that are missing or wrong; stop at lost entries
+    #[command(after_help = "Exit code 3 if it could not count everything, as entries are lost.\n\n\
+        Examples:\n  \
         handfast ledger rebuild --data /srv/handfast --database bank\n  \
         handfast ledger rebuild ann bob --data /srv/handfast --database bank")]
     Rebuild {
@@ -114,7 +115,43 @@ pub(crate) enum LedgerArguments {
         #[arg(id = "named", value_name = "ACCOUNT")]
         accounts: Vec<Id>,
     },
-    /// Write all entries as JSON Lines or CSV
+    /// Put lost entries back from a file that `ledger export` wrote; those that are there stay as they are
+    #[command(after_help = "Exit code 1 if an entry was not put back.\n\n\
+        Examples:\n  \
+        handfast ledger restore entries.jsonl --data /srv/handfast --database bank\n  \
+        handfast ledger restore entries.jsonl order-7 --data /srv/handfast --database bank")]
+    Restore {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// The export, in JSON Lines
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The _ids of the entries [default: all that are lost]
+        #[arg(value_name = "ID")]
+        ids: Vec<Id>,
+        /// Entries need not add up to zero: the ledger was opened so
+        #[arg(long)]
+        single_entry: bool,
+    },
+    /// Close a gap: say that its entries are gone for good, and count for nothing
+    #[command(after_help = "Example:\n  \
+        handfast ledger abandon ann 7 --reason 'in no export' --data /srv/handfast --database bank")]
+    Abandon {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// The _id of the account
+        account: Id,
+        /// The first place of the gap
+        #[arg(value_name = "FIRST", value_parser = clap::value_parser!(i64).range(1..))]
+        first: i64,
+        /// The last place of the gap [default: the first]
+        #[arg(value_name = "LAST", value_parser = clap::value_parser!(i64).range(1..))]
+        last: Option<i64>,
+        /// Why: it is kept with the entry that closes the gap
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Write all entries as JSON Lines or CSV, in the order of their times
     #[command(after_help = "Examples:\n  \
         handfast ledger export --data /srv/handfast --database bank > entries.jsonl\n  \
         handfast ledger export --format csv --to entries.csv --data /srv/handfast --database bank")]
@@ -169,6 +206,8 @@ impl LedgerArguments {
             | LedgerArguments::Cancel { ledger, .. }
             | LedgerArguments::Verify { ledger, .. }
             | LedgerArguments::Rebuild { ledger, .. }
+            | LedgerArguments::Restore { ledger, .. }
+            | LedgerArguments::Abandon { ledger, .. }
             | LedgerArguments::Export { ledger, .. } => ledger,
         }
     }

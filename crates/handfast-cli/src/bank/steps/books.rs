@@ -79,9 +79,10 @@ impl Steps {
     async fn count_ledger(&self, ledger: &Ledger, books: &mut Books) -> Result<()> {
         books.half_done = ledger.status().await?.uncommitted;
         let verified = ledger.verify_all().await?;
+        books.findings.extend(verified.gaps.iter().map(ToString::to_string));
         books.findings.extend(verified.findings.iter().map(ToString::to_string));
         if verified.is_clean() {
-            ledger.rebuild_all().await?;
+            books.findings.extend(ledger.rebuild_all().await?.gaps.iter().map(ToString::to_string));
         }
         let (mut changes, mut made) = (Changes::new(), HashSet::new());
         let valid = doc! { "state": EntryState::Valid.name() };

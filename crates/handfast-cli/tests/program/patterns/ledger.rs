@@ -123,6 +123,169 @@ async fn books_that_were_tampered_with_are_exit_code_3_until_they_are_rebuilt() 
     .await
 }
 
+/// Loses an entry: deletes its document behind the ledger's back.
+async fn lose(ground: &Ground, filter: bson::RawDocumentBuf) -> Result<()> {
+    let store = Store::open(ground).await?;
+    ensure!(store.shared.delete_one(&place("tx")?, filter).await?, "nothing was deleted");
+    store.close().await
+}
+
+/// How a command ended, and what it says to people.
+fn ended(ground: &Ground, arguments: &[&str]) -> Result<(Option<i32>, String)> {
+    let output = output(ground, arguments)?;
+    let text = [output.stdout, output.stderr].concat();
+    Ok((output.status.code(), String::from_utf8(text)?))
+}
+
+/// The balances of ann and bob, as three commands say them.
+fn agreed(ground: &Ground) -> Result<[i64; 2]> {
+    let (balances, code) = json(ground, &["ledger", "balance", "ann", "bob"])?;
+    ensure!(code == Some(0) && balances.len() == 2, "{balances:?}");
+    let (accounts, _) = json(ground, &["ledger", "accounts"])?;
+    let mut agreed = [0; 2];
+    for ((name, balance), agreed) in ["ann", "bob"].into_iter().zip(&balances).zip(&mut agreed) {
+        let (lines, _) = json(ground, &["ledger", "statement", name])?;
+        let account = accounts.iter().find(|account| account["account"] == name).context(name)?;
+        let balance = &balance["balance"];
+        assert_eq!(
+            (lines.last().map(|line| &line["balance"]), &account["cache"]["balance"]),
+            (Some(balance), balance),
+            "{name}"
+        );
+        *agreed = balance.as_i64().context("a balance")?;
+    }
+    Ok(agreed)
+}
+
+/// `filled`, all committed, with a payment behind the one that will be lost.
+async fn paid(ground: &Ground) -> Result<()> {
+    filled(ground).await?;
+    let store = Store::open(ground).await?;
+    let ledger = ledger(&store).await?;
+    let _ = ledger.post(NewEntry::transfer("ann", "bob", 1, "EUR").with_id(8)).await?;
+    ledger.commit(10).await?;
+    drop(ledger);
+    store.close().await?;
+    assert_eq!(agreed(ground)?, [69, 31]);
+    Ok(())
+}
+
+async fn pay(ground: &Ground, value: i64) -> Result<()> {
+    let store = Store::open(ground).await?;
+    let ledger = ledger(&store).await?;
+    let posting = ledger.post(NewEntry::transfer("ann", "bob", value, "EUR")).await?;
+    ensure!(posting.entry().is_some(), "{posting:?}");
+    ledger.commit(10).await?;
+    drop(ledger);
+    store.close().await
+}
+
+#[tokio::test]
+async fn a_lost_entry_is_named_first_and_nothing_is_made_worse() -> Result<()> {
+    Ground::each("ledger-lost", async |ground| {
+        paid(&ground).await?;
+        assert_eq!(ended(&ground, &["ledger", "export", "--to", "entries.jsonl"])?.0, Some(0));
+        lose(&ground, rawdoc! { "_id": 7 }).await?;
+        let (code, said) = ended(&ground, &["ledger", "verify"])?;
+        assert_eq!(code, Some(3), "{said}");
+        let gap = "  account \"ann\": place 2 has no entry: an entry is lost that changed the balance by -30";
+        assert_eq!(said.lines().nth(1), Some(gap), "{said}");
+        assert!(
+            said.contains("next: `ledger restore FILE`") && said.contains("`ledger abandon ann 2 2 --reason TEXT`"),
+            "{said}"
+        );
+        assert!(!said.contains("next: `ledger rebuild`") && said.ends_with("2 findings\n"), "{said}");
+        let (lines, _) = json(&ground, &["ledger", "verify"])?;
+        let first = &lines[0]["findings"][0];
+        assert_eq!(
+            (&first["kind"], &first["first"], &first["balance_change"]),
+            (&json!("gap"), &json!(2), &json!(-30))
+        );
+
+        let (code, said) = ended(&ground, &["ledger", "rebuild"])?;
+        assert_eq!(code, Some(3), "{said}");
+        assert!(said.contains("wrote 0 balances of entries and 0 of accounts") && said.contains(gap), "{said}");
+        assert_eq!(agreed(&ground)?, [69, 31], "nothing behind the gap was changed");
+        pay(&ground, 9).await?;
+        assert_eq!(agreed(&ground)?, [60, 40], "debits go on");
+
+        let restore = ["ledger", "restore", "entries.jsonl"];
+        let (code, said) = ended(&ground, &restore)?;
+        assert_eq!((code, said.lines().next()), (Some(0), Some("put back 1 entry; 2 were there")), "{said}");
+        let again = report(&ground, &restore)?;
+        assert_eq!((&again["restored"], &again["there"]), (&json!(0), &json!(3)));
+        assert_eq!(ended(&ground, &["ledger", "verify"])?.0, Some(0));
+        assert_eq!(ended(&ground, &["ledger", "rebuild"])?.0, Some(0));
+        assert_eq!(agreed(&ground)?, [60, 40]);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_gap_is_closed_for_good() -> Result<()> {
+    Ground::each("ledger-abandon", async |ground| {
+        paid(&ground).await?;
+        lose(&ground, rawdoc! { "_id": 7 }).await?;
+        for (account, gap) in [("ann", "2"), ("bob", "1")] {
+            let abandon = ["ledger", "abandon", account, gap, "--reason", "in no export"];
+            assert_eq!(report(&ground, &abandon)?["abandoned"], 1);
+            assert!(text(&ground, &abandon)?.contains("was abandoned before"), "again");
+        }
+        let found = output(&ground, &["ledger", "verify"])?;
+        assert_eq!(found.status.code(), Some(3), "the balances behind it were counted with it");
+        assert!(
+            String::from_utf8(found.stdout)?.contains("next: `ledger rebuild` counts balances anew from the entries")
+        );
+        assert_eq!(report(&ground, &["ledger", "rebuild"])?["whole"], true);
+        assert_eq!(report(&ground, &["ledger", "verify"])?["clean"], true);
+        assert_eq!(agreed(&ground)?, [99, 1]);
+        pay(&ground, 90).await?;
+        assert_eq!(agreed(&ground)?, [9, 91]);
+        let not_lost = ["ledger", "abandon", "ann", "3", "--reason", "a test"];
+        assert_one_line(&output(&ground, &not_lost)?, 1, "place 3 of account \"ann\" has entry 8: it is not lost");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_cannot_be_put_back_is_named() -> Result<()> {
+    Ground::each("ledger-restore", async |ground| {
+        paid(&ground).await?;
+        let line = text(&ground, &["ledger", "export"])?.lines().nth(1).context("entry 7")?.to_owned();
+        lose(&ground, rawdoc! { "_id": 7 }).await?;
+        let wrong = line.replace("-30", "-31").replace("\"value\":30", "\"value\":31");
+        std::fs::write(ground.scratch.path("wrong.jsonl"), format!("{wrong}\n"))?;
+        let (lines, code) = json(&ground, &["ledger", "restore", "wrong.jsonl", "7", "9"])?;
+        assert_eq!((code, &lines[0]["restored"], &lines[0]["absent"]), (Some(1), &json!(0), &json!([9])), "{lines:?}");
+        let why = lines[0]["refused"][0]["why"].as_str().context("why")?;
+        assert!(why.contains("say that -30 with 0 held is lost there, the entry is -31"), "{why}");
+        std::fs::write(ground.scratch.path("entries.csv"), "entry,ts\n")?;
+        let csv = output(&ground, &["ledger", "restore", "entries.csv"])?;
+        assert_one_line(&csv, 1, "entries.csv, line 1: an entry of `ledger export` as JSON Lines is expected");
+        assert_one_line(&output(&ground, &["ledger", "restore", "nosuch"])?, 1, "FILE: cannot read nosuch");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn accounts_that_are_there_are_shown_beside_one_that_is_not() -> Result<()> {
+    Ground::each("ledger-nobody", async |ground| {
+        filled(&ground).await?;
+        for (command, expected) in
+            [("balance", "ann"), ("verify", "counted 1 accounts"), ("rebuild", "counted 1 accounts")]
+        {
+            let said = output(&ground, &["ledger", command, "ann", "nobody"])?;
+            assert_one_line(&said, 1, "there is no account nobody");
+            assert!(String::from_utf8(said.stdout)?.contains(expected), "{command}");
+        }
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn entries_are_exported() -> Result<()> {
     Ground::each("ledger-export", async |ground| {

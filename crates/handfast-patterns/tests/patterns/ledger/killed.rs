@@ -1,7 +1,7 @@
 //! Killed at every operation, and copies of requests that arrive late.
 
 use bson::DateTime;
-use handfast_patterns::ledger::{Authorisation, Cancel, Capture, Resolution};
+use handfast_patterns::ledger::{Authorisation, Cancel, Capture, Resolution, Restored};
 
 use super::*;
 use crate::crash::{Stage, every_point};
@@ -306,7 +306,7 @@ async fn a_rebuilding_that_is_killed_at_every_operation() {
     };
     let run = async |world: &World| {
         let rebuilt = open(world).await?.rebuild_all().await?;
-        world.acknowledge_none(rebuilt, "tx", doc! { "changes": { "$elemMatch": { "cachedBal": null } } });
+        world.acknowledge_none(&rebuilt, "tx", doc! { "changes": { "$elemMatch": { "cachedBal": null } } });
         open(world).await?;
         Ok(rebuilt)
     };
@@ -314,4 +314,47 @@ async fn a_rebuilding_that_is_killed_at_every_operation() {
     let check = async |world: &World, _: &Result<_>| settled(world).await;
     let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
     report.assert_clean("ledger, the rebuilding", &Stage::Memory, 287);
+}
+
+/// Two entries are lost: there is a copy of one of them, which is put back, and the other one is given up.
+async fn close_gaps(world: &World) -> Result<()> {
+    let ledger = open(world).await?;
+    let copy = world.store.find_one(&world.place("copies"), rawdoc! { "_id": 1 }).await?.unwrap();
+    let restored = ledger.restore(&Document::try_from(&*copy).unwrap()).await?;
+    assert!(!matches!(restored, Restored::Refused(_)), "{restored:?}");
+    world.acknowledge(restored, "tx", doc! { "_id": 1 });
+    for (account, place) in [("A", 3), ("B", 2)] {
+        let abandoned = ledger.abandon(account, place..=place, "lost").await?;
+        let at = doc! { "changes": { "$elemMatch": { "account": account, "seqId": place } }, "state": "ABANDONED" };
+        world.acknowledge(abandoned, "tx", at);
+    }
+    assert!(ledger.rebuild_all().await?.is_whole());
+    Ok(())
+}
+
+#[tokio::test]
+async fn closing_gaps_that_is_killed_at_every_operation() {
+    let prepare = async |world: &World| {
+        prepare(world).await;
+        let ledger = open(world).await.unwrap();
+        for (id, payer, payee, value) in [(1, "A", "B", 60), (2, "B", "A", 10), (3, "A", "B", 5)] {
+            posted(&ledger, NewEntry::transfer(payer, payee, value, "EUR").with_id(id)).await;
+        }
+        commit_all(&ledger).await;
+        let copy = world.store.find_one(&world.place("tx"), rawdoc! { "_id": 1 }).await.unwrap().unwrap();
+        world.store.insert_one(&world.place("copies"), copy).await.unwrap();
+        world.store.delete_many(&world.place("tx"), rawdoc! { "_id": { "$in": [1, 2] } }).await.unwrap();
+    };
+    let run = async |world: &World| close_gaps(world).await;
+    let recover = async |world: &World, _: &Result<_>| close_gaps(world).await;
+    let check = async |world: &World, _: &Result<_>| {
+        settled(world).await?;
+        let ledger = open(world).await.map_err(|error| error.to_string())?;
+        match (balance(&ledger, "A").await, balance(&ledger, "B").await) {
+            (35, 65) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    let report = every_point(&Stage::Memory, prepare, run, recover, check).await;
+    report.assert_clean("ledger, closing gaps", &Stage::Memory, 350);
 }

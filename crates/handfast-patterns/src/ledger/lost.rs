@@ -1,0 +1,160 @@
+//! Lost entries that are gone for good: their places are taken by entries that say so.
+//!
+//! An entry that counts for nothing closes the gap: from then on the books are counted without what was lost. What stands behind
+//! the gap was counted with it, so [`Ledger::verify`] finds those balances, and [`Ledger::rebuild`] counts them again. An entry
+//! that is known from elsewhere is posted anew: its id is free.
+//!
+//! If anything behind the gap is committed, so was what is lost: the entry that takes its place is committed from the beginning.
+
+use std::ops::RangeInclusive;
+
+use bson::Bson;
+
+use super::account::{Account, Cache};
+use super::balance::Line;
+use super::entry::CHANGES_MAX;
+use super::record::{Place, integer};
+use super::{Entry, EntryState, Ledger, PAGE, Proc, requests};
+use crate::{Error, Result};
+
+/// Places that are abandoned at once, at most: a gap is some entries long. Many more of them are no loss of entries, but an account
+/// whose document is damaged.
+pub const ABANDONED_MAX: i64 = 10_000;
+
+/// Times that a gap is looked at again as others had closed a part of it.
+const LOOKS_MAX: u32 = 4;
+
+/// How far the places of an account go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    /// The last place that is known to be taken.
+    pub(super) last: i64,
+    /// The last one that is known to be committed, and so are all before it.
+    pub(super) committed: i64,
+}
+
+impl Ledger {
+    /// Says that the entries at these places of an account are gone for good, by entries that count for nothing. Returns how
+    /// many places were abandoned now; to abandon them again does nothing. [`Ledger::rebuild`] then counts what is behind them.
+    ///
+    /// # Errors
+    /// Those of the store: abandon them again. Places that are not in a gap, and more than [`ABANDONED_MAX`].
+    ///
+    /// # Cancellation
+    /// Some of the places may be abandoned: abandon them again.
+    pub async fn abandon(&self, account: impl Into<Bson>, places: RangeInclusive<i64>, reason: &str) -> Result<u64> {
+        let id = account.into();
+        let (first, last) = places.into_inner();
+        if first < 1 || last < first {
+            return Err(Error::invalid(format!("there are no places {first} to {last}: the first place is 1")));
+        }
+        if last - first >= ABANDONED_MAX {
+            return Err(Error::invalid(format!("at most {ABANDONED_MAX} places are abandoned at once")));
+        }
+        for _ in 0..LOOKS_MAX {
+            let Some(account) = self.known(id.clone()).await? else {
+                return Err(Error::invalid(format!("there is no account {id}")));
+            };
+            let ends = self.ends(&account).await?;
+            check_end(&account, ends, last)?;
+            let missing = self.missing(&account, first, last, ends).await?;
+            if self.abandon_all(&missing, ends, reason).await? {
+                return Ok(missing.len() as u64);
+            }
+        }
+        Err(Error::Contended { what: format!("others closed gaps of account {id}"), attempts: LOOKS_MAX })
+    }
+
+    pub(super) async fn ends(&self, account: &Account) -> Result<Ends> {
+        let cached = account.cache.map_or(0, |cache| cache.seq_id);
+        let found = self.entries.aggregate(&requests::ends(self.fields(), &account.id, cached.max(1))).await?;
+        let number = |field: &str| match found.first() {
+            Some(group) => Ok::<_, Error>(integer(group, field)?.unwrap_or(0).max(cached)),
+            None => Ok(cached),
+        };
+        Ok(Ends { last: number("last")?, committed: number("committed")? })
+    }
+
+    /// Those of the places that have no entry, each with where the account stands there, if that is final.
+    ///
+    /// # Errors
+    /// One of them has an entry that is not abandoned.
+    async fn missing(&self, account: &Account, first: i64, last: i64, ends: Ends) -> Result<Vec<Place>> {
+        let (mut missing, mut next) = (Vec::new(), first);
+        let mut at = self.final_before(account, first).await?;
+        let mut take = |at: &mut Option<Cache>, next: &mut i64, to: i64| {
+            for seq_id in *next..=to {
+                *at = at.filter(|_| seq_id <= ends.committed).map(|before| Cache { seq_id, ..before });
+                missing.push(Place::abandoned(account, seq_id, *at));
+            }
+            *next = to + 1;
+        };
+        let mut page = first - 1;
+        while page < last {
+            for line in self.lines(&account.id, &mut Cache::default(), page, PAGE).await? {
+                if line.place.seq_id > last {
+                    break;
+                }
+                check_abandoned(&line)?;
+                take(&mut at, &mut next, line.place.seq_id - 1);
+                (at, next) = (line.final_standing(), line.place.seq_id + 1);
+            }
+            page += i64::from(PAGE);
+        }
+        take(&mut at, &mut next, last);
+        Ok(missing)
+    }
+
+    /// Where an account stands right before a place, if that is final.
+    pub(super) async fn final_before(&self, account: &Account, place: i64) -> Result<Option<Cache>> {
+        let before = place - 1;
+        if before == 0 {
+            return Ok(Some(Cache::default()));
+        }
+        let lines = self.lines(&account.id, &mut Cache::default(), before - 1, 1).await?;
+        let cached = account.cache.filter(|cache| cache.seq_id == before);
+        Ok(lines.first().map_or(cached, Line::final_standing))
+    }
+
+    /// Takes the places. Says whether all of them were free.
+    async fn abandon_all(&self, missing: &[Place], ends: Ends, reason: &str) -> Result<bool> {
+        let (committed, open): (Vec<_>, Vec<_>) =
+            missing.iter().cloned().partition(|place| place.seq_id <= ends.committed);
+        for (proc, places) in [(Proc::Committed, committed), (Proc::Uncommitted, open)] {
+            for places in places.chunks(CHANGES_MAX) {
+                let entry = Entry::abandoned(self, proc, places.to_vec());
+                if !self.insert_abandoned(Entry { reason: Some(reason.to_owned()), ..entry }).await? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// That an entry at this place can be lost.
+fn check_end(account: &Account, ends: Ends, last: i64) -> Result<()> {
+    let Account { id, last_seq_id, .. } = account;
+    if last > ends.last {
+        let text = format!("account {id} has no entry at place {last} or behind it: nothing says that one was there");
+        return Err(Error::invalid(text));
+    }
+    if last_seq_id.is_some() && last > ends.committed {
+        let text = format!(
+            "the entry at place {last} of account {id} may still come: the committer waits for it, and abandons the place"
+        );
+        return Err(Error::invalid(text));
+    }
+    Ok(())
+}
+
+fn check_abandoned(line: &Line) -> Result<()> {
+    if line.status.state == EntryState::Abandoned {
+        return Ok(());
+    }
+    let Line { entry, place, .. } = line;
+    Err(Error::invalid(format!(
+        "place {} of account {} has entry {entry}: it is not lost",
+        place.seq_id, place.account
+    )))
+}

@@ -1,0 +1,292 @@
+//! Lost entries that are put back, from an export.
+//!
+//! An entry is put back at the places that it had, if they are free and its account says nothing against it. What an export
+//! says may be older than the loss: an entry that was not committed then may have been committed since, or canceled. If an entry
+//! behind it is committed it was, too; and the final balances around it say what it had changed. Where they do not say so, or
+//! say something else, nothing is put back.
+
+use bson::{Bson, Document, doc};
+
+use super::account::{Account, Cache};
+use super::entry::VALUE_MAX;
+use super::{Entry, Ledger, Link, Place, Proc, requests, verify};
+use crate::steps::Added;
+use crate::value::{key_of, same_id};
+use crate::{Error, Result};
+use handfast_mql::Code;
+
+/// Times that an entry is looked at again as others had taken one of its places.
+const LOOKS_MAX: u32 = 4;
+
+/// What became of an entry that was to be put back.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum Restored {
+    /// It is back.
+    Restored(Box<Entry>),
+    /// It is there: it was not lost, or was put back before.
+    There(Box<Entry>),
+    /// It was not put back; this says why. Nothing was changed.
+    Refused(String),
+}
+
+/// The places of an entry in one account, which follow each other, and what is around them.
+struct Run {
+    account: Account,
+    first: i64,
+    last: i64,
+    /// The final balance before them.
+    before: Option<Cache>,
+    /// The entry before them is there, and not committed.
+    before_is_open: bool,
+    /// The final balance after them.
+    after: Option<Cache>,
+    /// Whether the entry was committed when it was lost.
+    was_committed: bool,
+    /// Whether the account says that an entry was at the places.
+    is_gap: bool,
+}
+
+/// Why an entry is not put back.
+type Checked<T> = Result<T, String>;
+
+impl Ledger {
+    /// Puts back a lost entry, as [`Ledger::export`] wrote it as JSON. To put it back again does nothing.
+    ///
+    /// # Errors
+    /// Those of the store: put it back again. A document that is none of an entry.
+    ///
+    /// # Cancellation
+    /// It may be back: put it back again.
+    pub async fn restore(&self, exported: &Document) -> Result<Restored> {
+        let entry = self.read(exported)?;
+        if let Err(why) = self.check_restored(&entry) {
+            return Ok(Restored::Refused(why));
+        }
+        for _ in 0..LOOKS_MAX {
+            if let Some(there) = self.show(entry.id.clone()).await? {
+                let same = same_entry(&there, &entry);
+                let other = || Restored::Refused("another entry has its id".to_owned());
+                return Ok(if same { Restored::There(Box::new(there)) } else { other() });
+            }
+            let runs = match self.runs(&entry).await? {
+                Ok(runs) => runs,
+                Err(why) => return Ok(Restored::Refused(why)),
+            };
+            let restored = match self.as_it_was(&entry, &runs).await? {
+                Ok(restored) => restored,
+                Err(why) => return Ok(Restored::Refused(why)),
+            };
+            if self.put_back(exported, &restored).await? {
+                self.raise_sequences(&runs).await?;
+                return Ok(Restored::Restored(Box::new(restored)));
+            }
+        }
+        Err(Error::Contended { what: format!("others took places of entry {}", entry.id), attempts: LOOKS_MAX })
+    }
+
+    /// What must be true of every entry.
+    fn check_restored(&self, entry: &Entry) -> Checked<()> {
+        if entry.changes.is_empty() {
+            return Err("it has no changes".to_owned());
+        }
+        for place in &entry.changes {
+            if place.seq_id < 1 || place.value.checked_abs().is_none_or(|value| value > VALUE_MAX) {
+                return Err(format!("no entry has the place {} or the value {}", place.seq_id, place.value));
+            }
+        }
+        if !self.options.single_entry
+            && let Some((asset, sum)) = verify::sums(entry).into_iter().find(|(_, sum)| *sum != 0)
+        {
+            return Err(format!("its changes in {asset:?} add up to {sum}"));
+        }
+        Ok(())
+    }
+
+    async fn runs(&self, entry: &Entry) -> Result<Checked<Vec<Run>>> {
+        let mut runs: Vec<Run> = Vec::new();
+        for place in &entry.changes {
+            if runs.iter().any(|run| same_id(&run.account.id, &place.account)) {
+                continue;
+            }
+            match self.run(entry, &place.account).await? {
+                Ok(run) => runs.push(run),
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        Ok(Ok(runs))
+    }
+
+    async fn run(&self, entry: &Entry, id: &Bson) -> Result<Checked<Run>> {
+        let places: Vec<i64> = entry.places_of(id).map(|place| place.seq_id).collect();
+        let (Some(&first), Some(&last)) = (places.first(), places.last()) else {
+            return Ok(Err(format!("it has no place in account {id}")));
+        };
+        if places.iter().zip(first..).any(|(place, expected)| *place != expected) {
+            return Ok(Err(format!("its places in account {id} do not follow each other")));
+        }
+        let unknown =
+            || Account { id: id.clone(), asset: String::new(), minimum: None, last_seq_id: None, cache: None };
+        let account = self.known(id.clone()).await?.unwrap_or_else(unknown);
+        let ends = self.ends(&account).await?;
+        let end = ends.last.max(account.last_seq_id.unwrap_or(0));
+        if first > end + 1 {
+            return Ok(Err(format!(
+                "account {id} has no entries at places {} to {}: put those back before",
+                end + 1,
+                first - 1
+            )));
+        }
+        let around =
+            self.lines(id, &mut Cache::default(), first - 2, u32::try_from(places.len()).unwrap_or(0) + 2).await?;
+        if let Some(taken) = around.iter().find(|line| (first..=last).contains(&line.place.seq_id)) {
+            let (place, by) = (taken.place.seq_id, &taken.entry);
+            return Ok(Err(format!("place {place} of account {id} is taken by entry {by} ({})", taken.status.state)));
+        }
+        let behind = around.iter().find(|line| line.place.seq_id == last + 1);
+        let cached = account.cache.filter(|cache| cache.seq_id == last);
+        Ok(Ok(Run {
+            first,
+            last,
+            before: self.final_before(&account, first).await?,
+            before_is_open: around.iter().any(|line| line.place.seq_id < first && !line.is_committed()),
+            after: cached.or_else(|| {
+                behind.and_then(|line| line.final_standing()?.without(&line.place, line.status.state.counts()))
+            }),
+            was_committed: last <= ends.committed,
+            is_gap: last <= if account.last_seq_id.is_some() { ends.committed } else { ends.last },
+            account,
+        }))
+    }
+
+    /// The entry as it was when it was lost.
+    async fn as_it_was(&self, entry: &Entry, runs: &[Run]) -> Result<Checked<Entry>> {
+        if !runs.iter().any(|run| run.is_gap) {
+            let text = "nothing says that it was lost, as none of its accounts has a gap at its places: post it again";
+            return Ok(Err(text.to_owned()));
+        }
+        let mut restored = entry.clone();
+        let standings: Vec<_> = runs.iter().map(|run| run.standings(entry)).collect();
+        for (run, standings) in runs.iter().zip(&standings) {
+            match standings {
+                Err(why) => return Ok(Err(why.clone())),
+                Ok(Some(standings)) => restored.stand_at(&run.account.id, standings),
+                Ok(None) => {}
+            }
+        }
+        if entry.is_committed() {
+            let open = runs.iter().find(|run| run.before_is_open);
+            return Ok(match open {
+                Some(Run { account, first, .. }) => Err(format!(
+                    "the entry before place {first} of account {} is not committed: commit before",
+                    account.id
+                )),
+                None => Ok(restored),
+            });
+        }
+        if !runs.iter().any(|run| run.was_committed) {
+            let fence = Bson::Document(doc! { "cancels": entry.id.clone() });
+            if entry.counts() && self.show(fence).await?.is_some() {
+                return Ok(Err("somebody was about to cancel it, and nothing says whether it was canceled".to_owned()));
+            }
+            return Ok(Ok(entry.clone()));
+        }
+        if let Some((run, _)) = runs.iter().zip(&standings).find(|(_, standings)| matches!(standings, Ok(None))) {
+            let Run { account, first, .. } = run;
+            return Ok(Err(format!(
+                "the entry before place {first} of account {} is lost, too: put that back before",
+                account.id
+            )));
+        }
+        let changes = |run: &&Run| entry.places_of(&run.account.id).any(|place| place.value != 0 || place.hold != 0);
+        if entry.counts()
+            && runs.iter().any(|run| changes(&run))
+            && !runs.iter().filter(changes).any(|run| run.after.is_some())
+        {
+            let text = "it was not committed when it was exported, and nothing says whether it was canceled since: put back those around it before";
+            return Ok(Err(text.to_owned()));
+        }
+        restored.status.proc = Proc::Committed;
+        Ok(Ok(restored))
+    }
+
+    /// Inserts the document, unless one of its places is taken.
+    async fn put_back(&self, exported: &Document, restored: &Entry) -> Result<bool> {
+        if let (Some(Link::Authorises { .. }), Some(expires_at)) = (&restored.link, restored.expires_at) {
+            self.announce(&restored.id, expires_at).await?;
+        }
+        let mut document = exported.clone();
+        document.extend(restored.to_document(self.fields()));
+        match self.entries.insert(&document).await {
+            Ok(Added::New) => Ok(true),
+            Ok(Added::There) => Ok(false),
+            Err(Error::Store(error)) if error.code() == Code::DuplicateKey => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets the sequences go on behind its places.
+    async fn raise_sequences(&self, runs: &[Run]) -> Result<()> {
+        for run in runs.iter().filter(|run| run.account.last_seq_id.is_some_and(|last| last < run.last)) {
+            let (filter, update) = requests::raise(self.fields(), &run.account.id, run.last);
+            self.accounts.update_one(&filter, &update).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    /// Where the account stands at each of the places, if what is before them is final.
+    ///
+    /// # Errors
+    /// What is behind them says otherwise.
+    fn standings(&self, entry: &Entry) -> Checked<Option<Vec<Cache>>> {
+        let Run { account: Account { id, .. }, first, after, .. } = self;
+        let Some(before) = self.before else { return Ok(None) };
+        let (mut at, mut standings) = (before, Vec::new());
+        for place in entry.places_of(id) {
+            at = at.after(place, entry.counts()).map_err(|error| error.to_string())?;
+            standings.push(at);
+        }
+        match after {
+            Some(after) if (after.balance, after.held) != (at.balance, at.held) => {
+                let changed = |after: Cache| {
+                    let balance = after.balance.saturating_sub(before.balance);
+                    format!("{balance} with {} held", after.held.saturating_sub(before.held))
+                };
+                Err(format!(
+                    "the final balances around place {first} of account {id} say that {} is lost there, the entry is {}: it is another one, or was canceled later",
+                    changed(*after),
+                    changed(at)
+                ))
+            }
+            _ => Ok(Some(standings)),
+        }
+    }
+}
+
+impl Cache {
+    /// Where the account stood before a place, if the sums fit.
+    fn without(self, place: &Place, counts: bool) -> Option<Self> {
+        let (value, hold) = if counts { (place.value, place.hold) } else { (0, 0) };
+        let (balance, held) = (self.balance.checked_sub(value)?, self.held.checked_sub(hold)?);
+        Some(Cache { balance, held, seq_id: place.seq_id - 1 })
+    }
+}
+
+impl Entry {
+    /// Writes where an account stands at each of its places.
+    fn stand_at(&mut self, account: &Bson, standings: &[Cache]) {
+        for place in self.changes.iter_mut().filter(|place| same_id(&place.account, account)) {
+            if let Some(at) = standings.iter().find(|at| at.seq_id == place.seq_id) {
+                (place.cached_balance, place.cached_held) = (Some(at.balance), at.held);
+            }
+        }
+    }
+}
+
+/// Whether two are the same entry, wherever each of them is.
+fn same_entry(one: &Entry, other: &Entry) -> bool {
+    let key = |place: &Place| (key_of(&place.account).ok(), place.seq_id, place.value, place.hold);
+    one.changes.len() == other.changes.len() && one.changes.iter().map(key).eq(other.changes.iter().map(key))
+}
