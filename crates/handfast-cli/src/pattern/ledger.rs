@@ -8,11 +8,11 @@ mod shown;
 use anyhow::{Context as _, Result};
 use bson::{Bson, doc};
 use handfast_patterns::Ledger;
-use handfast_patterns::ledger::{Cancel, Entry, LedgerFields, LedgerOptions, LedgerStatus, Page, Proc, Statement};
+use handfast_patterns::ledger::{Cancel, Entry, LedgerOptions, LedgerStatus, Page, Proc, Statement};
 use handfast_store::Namespace;
 use serde_json::json;
 
-use super::{Fates, Subject, fields, report_rounds, rounds};
+use super::{Fates, Subject, rename, report_rounds, rounds};
 use crate::arguments::{LedgerArguments, LedgerFlags, LimitFlags};
 use crate::console::Console;
 use crate::exit::Exit;
@@ -20,7 +20,7 @@ use crate::id::{Id, shown as id};
 use crate::listing::{Listing, age};
 
 pub(super) async fn run(subject: Subject, arguments: &LedgerArguments, console: Console) -> Result<Exit> {
-    let options = options(arguments)?;
+    let options = options(&subject, arguments).await?;
     let states: Vec<_> = Proc::ALL.into_iter().map(Proc::name).collect();
     subject.ensure_holds("entries of a ledger", doc! { &options.fields.proc: { "$in": states } }).await?;
     let books = Books { subject, options };
@@ -50,18 +50,20 @@ pub(super) async fn run(subject: Subject, arguments: &LedgerArguments, console: 
     }
 }
 
-fn options(arguments: &LedgerArguments) -> Result<LedgerOptions> {
+/// The recorded settings, with what flags say. A flag that says something else than the record is refused by the ledger.
+async fn options(subject: &Subject, arguments: &LedgerArguments) -> Result<LedgerOptions> {
     let LedgerFlags { open, accounts, holds, .. } = arguments.ledger();
+    let known = LedgerOptions::recorded(subject.store.clone(), &subject.namespace).await?.unwrap_or_default();
     let mut options = LedgerOptions {
-        accounts: accounts.clone(),
-        holds: holds.clone(),
-        fields: fields::<LedgerFields>(&open.fields)?,
-        ..LedgerOptions::default()
+        accounts: accounts.clone().unwrap_or(known.accounts),
+        holds: holds.clone().unwrap_or(known.holds),
+        ..known
     };
+    rename(&mut options.fields, &open.fields)?;
     match arguments {
         LedgerArguments::Reconcile { abandoned_after, .. } => options.abandoned_after = abandoned_after.0,
-        LedgerArguments::Verify { single_entry, .. } | LedgerArguments::Restore { single_entry, .. } => {
-            options.single_entry = *single_entry;
+        LedgerArguments::Verify { single_entry: true, .. } | LedgerArguments::Restore { single_entry: true, .. } => {
+            options.single_entry = true;
         }
         _ => {}
     }
@@ -75,19 +77,20 @@ struct Books {
 
 impl Books {
     /// To look at.
-    fn look(&self) -> Result<Ledger> {
+    async fn look(&self) -> Result<Ledger> {
         let Subject { store, sources, namespace } = &self.subject;
-        Ok(Ledger::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
+        Ok(Ledger::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    /// To change something.
+    /// To change something. The settings are recorded by the application, which knows them.
     async fn open(&self) -> Result<Ledger> {
-        let Subject { store, sources, namespace } = &self.subject;
-        Ok(Ledger::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
+        let ledger = self.look().await?;
+        ledger.create_indexes().await?;
+        Ok(ledger)
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
-        let LedgerStatus { entries, uncommitted, oldest_uncommitted, expiring } = self.look()?.status().await?;
+        let LedgerStatus { entries, uncommitted, oldest_uncommitted, expiring } = self.look().await?.status().await?;
         let accounts = Namespace::new(self.subject.namespace.database(), self.options.accounts.as_str())?;
         let accounts = self.subject.store.collection_stats(&accounts).await?.count;
         let mut text = vec![
@@ -117,7 +120,7 @@ impl Books {
 
     async fn list(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["id", "age", "state", "changes"]);
-        for entry in self.look()?.uncommitted(limit.and_one()).await? {
+        for entry in self.look().await?.uncommitted(limit.and_one()).await? {
             let Entry { ts, status, .. } = &entry;
             let cells = [id(&entry.id), age(self.subject.since(*ts)), status.state.to_string(), shown::changes(&entry)];
             listing.push(cells, shown::entry(&entry));
@@ -127,7 +130,7 @@ impl Books {
     }
 
     async fn accounts(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
-        let ledger = self.look()?;
+        let ledger = self.look().await?;
         let mut listing = Listing::new(&["account", "asset", "balance", "held", "place", "minimum"]);
         let mut pages = ledger.accounts(limit.and_one()).await?;
         let mut page = pages.next().await?;
@@ -142,7 +145,8 @@ impl Books {
     }
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
-        let entry = self.look()?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
+        let entry =
+            self.look().await?.show(wanted.0.clone()).await?.with_context(|| self.subject.missing(&wanted.0))?;
         self.subject.show(console, &wanted.0, Some(self.remark(&entry))).await?;
         Ok(Exit::Good)
     }
@@ -159,7 +163,7 @@ impl Books {
     }
 
     async fn balance(&self, accounts: &[Id], console: Console) -> Result<Exit> {
-        let ledger = self.look()?;
+        let ledger = self.look().await?;
         let mut listing = Listing::new(&["account", "asset", "balance", "available", "held", "pending", "missing"]);
         let mut exit = Exit::Good;
         for account in bsons(accounts) {
@@ -173,7 +177,7 @@ impl Books {
     }
 
     async fn statement(&self, account: &Id, page: Page, limit: u32, console: Console) -> Result<Exit> {
-        let Statement { lines, earlier, later } = self.look()?.statement(account.0.clone(), page, limit).await?;
+        let Statement { lines, earlier, later } = self.look().await?.statement(account.0.clone(), page, limit).await?;
         let mut listing = Listing::new(&["place", "time", "entry", "type", "value", "balance", "held", "state"]);
         for line in &lines {
             listing.push(shown::line_cells(line), shown::line(line));

@@ -23,9 +23,9 @@ use crate::arguments::{AccountFlags, TransferArguments, TransferMechanism};
 use crate::configuration::Configuration;
 use crate::console::Console;
 use crate::exit::Usage;
+use crate::pattern::rename;
 use crate::pattern::two_phase::ACCOUNTS;
 use crate::pattern::two_phase::settings::{not_recorded, say_accounts};
-use crate::pattern::{fields, rename};
 use crate::store::{Opened, Plain, ensure_there, must_exist, namespace};
 
 /// The name under which transfers are worked on: the same after a restart, which then goes on with them.
@@ -223,15 +223,15 @@ async fn by_two_phase(arguments: &TransferArguments, plain: &Plain, sources: Sou
 }
 
 async fn by_ledger(arguments: &TransferArguments, plain: &Plain, sources: Sources) -> Result<Mechanism> {
-    let default = LedgerOptions::default();
-    let options = LedgerOptions {
-        accounts: arguments.accounts.accounts.clone().unwrap_or(default.accounts),
-        holds: arguments.holds.clone().unwrap_or(default.holds),
-        fields: fields(&arguments.open.fields)?,
-        ..LedgerOptions::default()
-    };
     let database = &arguments.open.database;
     let entries = namespace(database, arguments.collection.as_deref().unwrap_or("tx"), "--collection")?;
+    let known = LedgerOptions::recorded(plain.store.clone(), &entries).await?.unwrap_or_default();
+    let mut options = LedgerOptions {
+        accounts: arguments.accounts.accounts.clone().unwrap_or(known.accounts),
+        holds: arguments.holds.clone().unwrap_or(known.holds),
+        ..known
+    };
+    rename(&mut options.fields, &arguments.open.fields)?;
     let accounts = namespace(database, &options.accounts, "--accounts")?;
     ensure_there(&*plain.store, &accounts, "--accounts").await?;
     let ledger = Ledger::open(plain.store.clone(), entries, sources, options).await?;

@@ -68,6 +68,7 @@ mod rebuild;
 mod record;
 mod requests;
 mod restore;
+mod settings;
 mod standing;
 mod state;
 mod statement;
@@ -198,32 +199,39 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger whose entries are in this collection; creates its indexes. The collections of accounts and of authorisations
-    /// are beside it.
+    /// The ledger whose entries are in this collection; records its settings if it is the first one that opens it, and creates its
+    /// indexes. The collections of accounts and of authorisations are beside it.
     ///
     /// # Errors
-    /// Those of the store, also one that cannot have unique indexes; settings that make no sense.
+    /// Those of the store, also one that cannot have unique indexes; settings that make no sense; [`Error::OtherSettings`].
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
         sources: Sources,
         options: LedgerOptions,
     ) -> Result<Self> {
-        let ledger = Ledger::attach(store, entries, sources, options)?;
+        let ledger = Ledger::of(store, entries, sources, options)?;
+        ledger.record_settings().await?;
         ledger.create_indexes().await?;
         Ok(ledger)
     }
 
-    /// The same ledger for those who only look: creates no indexes.
+    /// The same ledger for those who only look: creates no indexes, and records no settings.
     ///
     /// # Errors
-    /// Settings that make no sense.
-    pub fn attach(
+    /// Those of the store; settings that make no sense; [`Error::OtherSettings`].
+    pub async fn attach(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
         sources: Sources,
         options: LedgerOptions,
     ) -> Result<Self> {
+        let ledger = Ledger::of(store, entries, sources, options)?;
+        ledger.compare_settings().await?;
+        Ok(ledger)
+    }
+
+    fn of(store: Arc<dyn DocumentStore>, entries: Namespace, sources: Sources, options: LedgerOptions) -> Result<Self> {
         if options.attempts_max == 0 || options.pause_first.is_zero() || options.pause_longest.is_zero() {
             return Err(Error::invalid("a ledger needs at least one attempt, and pauses"));
         }
@@ -237,9 +245,13 @@ impl Ledger {
         Ok(Ledger { entries, accounts, holds, sources, options: Arc::new(options) })
     }
 
-    /// What is committed is in the first index alone.
-    async fn create_indexes(&self) -> Result<()> {
+    /// Creates the indexes, which [`Ledger::open`] does, too.
+    ///
+    /// # Errors
+    /// Those of the store, also one that cannot have unique indexes.
+    pub async fn create_indexes(&self) -> Result<()> {
         let fields = self.fields();
+        // What is committed is in this one and in that by time alone.
         let place = doc! { fields.of_change(&fields.account): 1, fields.of_change(&fields.seq_id): 1 };
         let place = IndexSpec { unique: true, ..IndexSpec::new(raw(&place)?) };
         let waiting = doc! { &fields.proc: 1, &fields.ts: 1 };

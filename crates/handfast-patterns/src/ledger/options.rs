@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::fields::field_names;
 
-/// Settings of [`Ledger`](super::Ledger).
+/// Settings of [`Ledger`](super::Ledger). The collections, `single_entry` and `fields` are recorded in the store when it is opened for the
+/// first time, and have to be the same for all who open it.
 #[derive(Clone, Debug)]
 pub struct LedgerOptions {
     /// The collection of the accounts' documents, beside that of the entries.

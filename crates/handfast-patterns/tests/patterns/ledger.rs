@@ -7,6 +7,7 @@ mod holds;
 mod killed;
 mod lost;
 mod posters;
+mod recorded;
 mod reports;
 mod sequence;
 

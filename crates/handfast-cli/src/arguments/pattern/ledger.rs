@@ -99,7 +99,7 @@ pub(crate) enum LedgerArguments {
         /// These accounts alone [default: all, every entry, and the sums over the whole ledger]
         #[arg(id = "named", value_name = "ACCOUNT")]
         accounts: Vec<Id>,
-        /// Entries need not add up to zero: the ledger was opened so
+        /// Entries need not add up to zero: the ledger was opened so by a version that did not record it
         #[arg(long)]
         single_entry: bool,
     },
@@ -129,7 +129,7 @@ pub(crate) enum LedgerArguments {
         /// The _ids of the entries [default: all that are lost]
         #[arg(value_name = "ID")]
         ids: Vec<Id>,
-        /// Entries need not add up to zero: the ledger was opened so
+        /// Entries need not add up to zero: the ledger was opened so by a version that did not record it
         #[arg(long)]
         single_entry: bool,
     },
@@ -175,12 +175,12 @@ pub(crate) struct LedgerFlags {
     /// The collection of the entries
     #[arg(long, value_name = "NAME", default_value = "tx")]
     pub(crate) collection: String,
-    /// The collection of the accounts
-    #[arg(long, value_name = "NAME", default_value = "account")]
-    pub(crate) accounts: String,
-    /// The collection that says which authorisations expire
-    #[arg(long, value_name = "NAME", default_value = "hold")]
-    pub(crate) holds: String,
+    /// The collection of the accounts [default: the recorded one, or account]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) accounts: Option<String>,
+    /// The collection that says which authorisations expire [default: the recorded one, or hold]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) holds: Option<String>,
 }
 
 /// How entries are written.

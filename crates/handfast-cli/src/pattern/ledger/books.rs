@@ -15,7 +15,7 @@ use crate::pattern::first_findings;
 impl Books {
     pub(super) async fn verify(&self, accounts: &[Id], console: Console) -> Result<Exit> {
         let bar = console.progress("verify", "entries and accounts", 0);
-        let (ledger, mut verified, mut totals) = (self.look()?, Verified::default(), Vec::new());
+        let (ledger, mut verified, mut totals) = (self.look().await?, Verified::default(), Vec::new());
         if accounts.is_empty() {
             verified = ledger.verify_all_telling(|so_far| bar.set_position(so_far.entries + so_far.accounts)).await?;
             totals = ledger.totals().await?;

@@ -23,7 +23,7 @@ impl Books {
         let open = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
         let mut file = to.map(open).transpose().with_context(failed)?.map(BufWriter::new);
         let bar = console.progress("export", "bytes", 0);
-        let ledger = self.look()?;
+        let ledger = self.look().await?;
         let mut export = ledger.export(format).await?;
         let mut bytes = 0;
         while let Some(lines) = export.next().await? {

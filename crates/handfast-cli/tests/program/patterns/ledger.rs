@@ -1,7 +1,7 @@
 //! `handfast ledger`.
 
 use bson::{RawDocumentBuf, doc, rawdoc};
-use handfast_patterns::ledger::{Ledger, NewAccount, NewEntry};
+use handfast_patterns::ledger::{Change, Ledger, LedgerFields, LedgerOptions, NewAccount, NewEntry};
 use handfast_store::StoreExt;
 use serde_json::json;
 
@@ -281,6 +281,30 @@ async fn accounts_that_are_there_are_shown_beside_one_that_is_not() -> Result<()
             assert_one_line(&said, 1, "there is no account nobody");
             assert!(String::from_utf8(said.stdout)?.contains(expected), "{command}");
         }
+        Ok(())
+    })
+    .await
+}
+
+/// The commands know from the record what the application calls its fields, and that entries need not balance.
+#[tokio::test]
+async fn commands_go_by_the_recorded_settings() -> Result<()> {
+    Ground::each("ledger-recorded", async |ground| {
+        let store = Store::open(&ground).await?;
+        let fields = LedgerFields { value: "cents".to_owned(), proc: "stage".to_owned(), ..LedgerFields::default() };
+        let options =
+            LedgerOptions { accounts: "people".to_owned(), single_entry: true, fields, ..LedgerOptions::default() };
+        let ledger = Ledger::open(store.shared(), place("tx")?, store.sources.clone(), options).await?;
+        let _ = ledger.post(NewEntry::new([Change::new("ann", 5, "EUR")])).await?;
+        drop(ledger);
+        store.close().await?;
+        assert_eq!(report(&ground, &["ledger", "reconcile"])?["done"], 1);
+        assert_eq!(report(&ground, &["ledger", "balance", "ann"])?["balance"], 5);
+        assert_eq!(report(&ground, &["ledger", "verify"])?["clean"], true);
+        let other = output(&ground, &["ledger", "verify", "--accounts", "account"])?;
+        assert_one_line(&other, 2, "accounts is recorded as \"people\", given as \"account\"");
+        let other = output(&ground, &["ledger", "status", "--field", "value=pence"])?;
+        assert_one_line(&other, 2, "fields.value is recorded as \"cents\", given as \"pence\"");
         Ok(())
     })
     .await
