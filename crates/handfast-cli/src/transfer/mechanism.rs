@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
-use bson::Bson;
 use handfast_mongodb::Server;
 use handfast_patterns::{Ledger, LedgerOptions, TwoPhase, TwoPhaseOptions};
 use handfast_store::{Sources, StoreExt};
@@ -18,6 +17,7 @@ use tokio::task::JoinSet;
 use self::ledger::ByLedger;
 use self::transaction::ByTransaction;
 use self::two_phase::ByTwoPhase;
+use super::name::Name;
 use super::row::Row;
 use crate::arguments::{AccountFlags, TransferArguments, TransferMechanism};
 use crate::configuration::Configuration;
@@ -34,7 +34,7 @@ const APPLICATION: &str = "handfast transfer";
 /// A row with its name.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
-    pub(super) id: Bson,
+    pub(super) name: Name,
     pub(super) row: Row,
 }
 

@@ -12,6 +12,7 @@
 mod csv;
 mod lines;
 mod mechanism;
+mod name;
 mod names;
 mod report;
 mod row;
@@ -29,6 +30,7 @@ use tokio::sync::mpsc;
 
 use self::lines::{Line, Lines};
 use self::mechanism::{Applier, Fate, Named};
+use self::name::Name;
 use self::names::Names;
 use self::report::Report;
 use self::row::{Columns, Header};
@@ -231,7 +233,7 @@ fn item(line: Line, header: Option<&Header>, columns: &Columns, names: &mut Name
         Some(header) => header.row(&text),
         None => row::of_json(&text, columns),
     };
-    let row = row.and_then(|row| Ok(Named { id: names.name(&row)?, row }));
+    let row = row.and_then(|row| Ok(Named { name: Name::new(names.name(&row)?), row }));
     Item { line, text, row }
 }
 

@@ -1,11 +1,12 @@
 //! Rows: what a line asks for, checked before anything is done.
 
+use bson::Bson;
 use bson::oid::ObjectId;
-use bson::{Bson, Document};
 use handfast_patterns::ledger::VALUE_MAX;
 use serde_json::Value;
 
 use super::csv;
+use super::name::is_same_account;
 use crate::arguments::{AccountIdType, Renamed};
 use crate::exit::Usage;
 use crate::id::shown;
@@ -192,15 +193,10 @@ impl Row {
         for (id, name) in [(Some(&self.from), "from"), (Some(&self.to), "to"), (self.id.as_ref(), "id")] {
             check_id(id, name)?;
         }
-        if self.from == self.to {
+        if is_same_account(&self.from, &self.to) {
             return Err(format!("from and to are both {}", shown(&self.from)));
         }
         Ok(self)
-    }
-
-    /// What it asks for, as a document: two rows are the same if these are.
-    pub(super) fn content(&self) -> Document {
-        bson::doc! { "from": self.from.clone(), "to": self.to.clone(), "amount": self.amount }
     }
 }
 

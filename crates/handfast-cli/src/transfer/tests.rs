@@ -1,4 +1,5 @@
-use bson::{Bson, doc};
+use bson::Bson;
+use bson::oid::ObjectId;
 
 use super::*;
 use crate::arguments::Renamed;
@@ -141,7 +142,41 @@ fn names_follow_what_rows_say_and_not_where_they_stand() {
 }
 
 #[test]
-fn what_two_rows_say_is_compared() {
-    let row = csv_row(AccountIdType::Text, "7,ann,bob,30,").unwrap();
-    assert_eq!(row.content(), doc! { "from": "ann", "to": "bob", "amount": 30_i64 });
+fn an_id_is_the_text_that_it_reads_as() {
+    let oid = ObjectId::parse_str("65a1b2c3d4e5f60718293a4b").unwrap();
+    let uuid = bson::uuid::Uuid::parse_str("550e8400-e29b-41d4-a716-446655440000").unwrap();
+    let same = [
+        ("1", vec![Bson::Int32(1), Bson::Int64(1)]),
+        ("-5", vec![Bson::Int64(-5)]),
+        ("65a1b2c3d4e5f60718293a4b", vec![oid.into()]),
+        ("550e8400-e29b-41d4-a716-446655440000", vec![uuid.into()]),
+    ];
+    for (text, values) in same {
+        let name = Name::new(text.into());
+        assert_eq!(name.id(), &Bson::from(text));
+        for value in values {
+            assert_eq!(Name::new(value.clone()), name, "{value}");
+            let is_found = name.recorded().iter().any(|recorded| name::is_same_account(recorded, &value));
+            assert!(is_found && name.recorded()[0] == *name.id(), "{value}: {name:?}");
+        }
+    }
+    // What reads otherwise is another id.
+    for text in ["01", "+1", " 1", "1.0", "-0", "order-7", "65A1B2C3D4E5F60718293A4B", "99999999999999999999"] {
+        assert_eq!(Name::new(text.into()).recorded(), [Bson::from(text)]);
+    }
+    let binary = Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![49] });
+    assert_eq!(Name::new(binary.clone()).recorded(), [binary]);
+}
+
+#[test]
+fn accounts_are_one_as_the_store_compares_them() {
+    let same = name::is_same_account;
+    assert!(same(&Bson::Int32(1), &Bson::Int64(1)) && same(&Bson::Double(1.0), &Bson::Int32(1)));
+    assert!(
+        same(&"1".into(), &"1".into())
+            && !same(&"1".into(), &Bson::Int32(1))
+            && !same(&Bson::Int32(1), &Bson::Int32(2))
+    );
+    let why = row::of_json(r#"{"id": 1, "from": 7, "to": {"$numberLong": "7"}, "amount": 2}"#, &columns()).unwrap_err();
+    assert_eq!(why, "from and to are both 7");
 }

@@ -266,6 +266,62 @@ async fn a_file_that_changes_between_runs_is_applied_by_its_ids() -> Result<()> 
     Ok(())
 }
 
+/// A cell of CSV has no type, a value of JSON has one.
+#[tokio::test]
+async fn one_id_is_one_transfer_whatever_file_it_comes_from() -> Result<()> {
+    let of_csv = "id,from,to,amount\n1,a0,a1,5\n65a1b2c3d4e5f60718293a4b,a0,a1,5\nr-3,a0,a1,5\n";
+    let of_json = r#"{"id": 1, "from": "a0", "to": "a1", "amount": 5}
+{"id": {"$oid": "65a1b2c3d4e5f60718293a4b"}, "from": "a0", "to": "a1", "amount": 5}
+{"id": "r-3", "from": "a0", "to": "a1", "amount": 5}
+{"id": {"$numberLong": "1"}, "from": "a0", "to": "a1", "amount": 6}
+"#;
+    for mechanism in ["transaction", "two-phase", "ledger"] {
+        for csv_first in [true, false] {
+            let name = format!("transfer-formats-{mechanism}-{csv_first}");
+            let scratch = if mechanism == "ledger" { ledger(&name).await? } else { bank(&name).await? };
+            std::fs::write(scratch.path("rows.csv"), of_csv)?;
+            std::fs::write(scratch.path("rows.jsonl"), of_json)?;
+            let asset: &[&str] = if mechanism == "ledger" { &["--asset", "EUR"] } else { &[] };
+            let run = |file: &str| -> Result<_> {
+                let fixed =
+                    ["transfer", file, "--data", "data", "--database", "bank", "--json", "--mechanism", mechanism];
+                Ok(counts(&summary(&handfast(&scratch, &[&fixed[..], asset].concat()).output()?)?))
+            };
+            let (csv, json) = if csv_first { ([3, 0, 0], [0, 3, 1]) } else { ([0, 3, 0], [3, 0, 1]) };
+            let files = [("rows.csv", csv), ("rows.jsonl", json)];
+            for (file, expected) in if csv_first { files } else { [files[1], files[0]] } {
+                assert_eq!(run(file)?, expected.map(Some), "{mechanism}, {file}");
+            }
+            let balances =
+                if mechanism == "ledger" { ledger_balances(&scratch).await? } else { balances(&scratch).await? };
+            assert_eq!(balances[..2], [BALANCE - 15, BALANCE + 15], "{mechanism}");
+        }
+    }
+    Ok(())
+}
+
+/// Earlier versions recorded the value as the file had it, and the numbers of accounts in the type that it came in.
+#[tokio::test]
+async fn an_id_that_was_recorded_in_another_type_is_known() -> Result<()> {
+    let scratch = bank("transfer-recorded").await?;
+    let (store, sources) = open(&scratch).await?;
+    for number in [1, 2] {
+        store.insert_one(&place("accounts")?, rawdoc! { "_id": number, "balance": BALANCE }).await?;
+    }
+    let recorded = rawdoc! { "_id": 7, "from": 1, "to": 2, "amount": 5_i64, "ts": sources.clock.now() };
+    store.insert_one(&place("transfers")?, recorded).await?;
+    store.close().await?;
+    std::fs::write(scratch.path("rows.csv"), "id,from,to,amount\n7,1,2,5\n")?;
+    assert_eq!(counts(&summary(&run(&scratch, &["--account-ids", "number", "--json"])?)?), [0, 1, 0].map(Some));
+    // An account of another type is another account.
+    let other = run(&scratch, &[])?;
+    assert!(
+        String::from_utf8_lossy(&other.stderr).contains("the id \"7\" was used by a transfer of something else"),
+        "{other:?}"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_file_without_ids_needs_a_name() -> Result<()> {
     let scratch = bank("transfer-batch").await?;

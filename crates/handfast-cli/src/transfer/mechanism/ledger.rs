@@ -9,6 +9,7 @@ use super::transaction::{no_account, taken};
 use super::{Fate, Named};
 use crate::console::Console;
 use crate::pattern::rounds;
+use crate::transfer::name::is_same_account;
 use crate::transfer::row::Row;
 
 /// Entries that are committed after a chunk of rows: those of the chunk, and some that were left.
@@ -21,13 +22,20 @@ pub(in crate::transfer) struct ByLedger {
 }
 
 impl ByLedger {
-    pub(super) async fn apply(&self, Named { id, row }: &Named) -> Result<Fate> {
+    pub(super) async fn apply(&self, Named { name, row }: &Named) -> Result<Fate> {
         let Some(asset) = row.asset.as_ref().or(self.asset.as_ref()) else {
             return Ok(Fate::Rejected("it has no asset: a column says one, or --asset one for all".to_owned()));
         };
         // Cheaper than to find out by posting it again, where a run begins with what is done.
-        if let Some(there) = self.ledger.show(id.clone()).await? {
-            return Ok(if is_of(&there, row, asset) { Fate::Already } else { Fate::Rejected(taken(id)) });
+        let mut is_taken = false;
+        for id in name.recorded() {
+            match self.ledger.show(id).await? {
+                Some(there) if is_of(&there, row, asset) => return Ok(Fate::Already),
+                there => is_taken |= there.is_some(),
+            }
+        }
+        if is_taken {
+            return Ok(Fate::Rejected(taken(name)));
         }
         // The first entry opens an account: a mistyped one would be there for ever.
         for account in [&row.from, &row.to] {
@@ -35,7 +43,7 @@ impl ByLedger {
                 return Ok(Fate::Rejected(no_account(account)));
             }
         }
-        let entry = NewEntry::transfer(row.from.clone(), row.to.clone(), row.amount, asset).with_id(id.clone());
+        let entry = NewEntry::transfer(row.from.clone(), row.to.clone(), row.amount, asset).with_id(name.id().clone());
         match self.ledger.post(entry).await {
             Ok(Posting::Posted(_)) => Ok(Fate::Applied),
             Ok(Posting::AlreadyPosted(_)) => Ok(Fate::Already),
@@ -66,7 +74,7 @@ impl ByLedger {
 fn is_of(entry: &Entry, row: &Row, asset: &str) -> bool {
     let expected = [(&row.from, -row.amount), (&row.to, row.amount)];
     let same = |(place, (account, value)): (&handfast_patterns::ledger::Place, (&Bson, i64))| {
-        place.account == *account && place.value == value && place.asset == asset
+        is_same_account(&place.account, account) && place.value == value && place.asset == asset
     };
     entry.link.is_none() && entry.changes.len() == expected.len() && entry.changes.iter().zip(expected).all(same)
 }

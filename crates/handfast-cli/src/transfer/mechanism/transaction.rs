@@ -16,6 +16,8 @@ use handfast_txn::{Database, Error, Transaction};
 
 use super::{Fate, Named};
 use crate::id::shown;
+use crate::transfer::name::{Name, is_same_account};
+use crate::transfer::row::Row;
 
 /// How often a batch is tried whose outcome is not known, or that others were faster than.
 const ATTEMPTS_MAX: u32 = 8;
@@ -89,11 +91,16 @@ impl ByTransaction {
     }
 
     /// Everything is looked at before anything is written, so that a row that is rejected has written nothing.
-    async fn one(&self, tx: &Transaction, Named { id, row }: &Named) -> Result<Fate, Error> {
-        if let Some(there) = find(tx, &self.transfers, id).await? {
-            let content = row.content();
-            let same = content.iter().all(|(name, value)| there.get(name) == Some(value));
-            return Ok(if same { Fate::Already } else { Fate::Rejected(taken(id)) });
+    async fn one(&self, tx: &Transaction, Named { name, row }: &Named) -> Result<Fate, Error> {
+        let mut is_taken = false;
+        for id in name.recorded() {
+            match find(tx, &self.transfers, &id).await? {
+                Some(there) if is_of(&there, row) => return Ok(Fate::Already),
+                there => is_taken |= there.is_some(),
+            }
+        }
+        if is_taken {
+            return Ok(Fate::Rejected(taken(name)));
         }
         let (payer, payee) = (find(tx, &self.accounts, &row.from).await?, find(tx, &self.accounts, &row.to).await?);
         let (payer, payee) = match (payer, payee) {
@@ -115,9 +122,10 @@ impl ByTransaction {
             let update = raw(&doc! { "$inc": { &self.balance: change } })?;
             tx.update_one(&self.accounts, raw(&doc! { "_id": account.clone() })?, update).await?;
         }
-        let mut marker = doc! { "_id": id.clone() };
-        marker.extend(row.content());
-        marker.insert("ts", self.database.sources().clock.now());
+        let ts = self.database.sources().clock.now();
+        let Row { from, to, amount, .. } = row;
+        let marker =
+            doc! { "_id": name.id().clone(), "from": from.clone(), "to": to.clone(), "amount": *amount, "ts": ts };
         tx.insert_one(&self.transfers, raw(&marker)?).await?;
         Ok(Fate::Applied)
     }
@@ -126,6 +134,12 @@ impl ByTransaction {
     fn balance_of(&self, account: &Document) -> Result<i64, String> {
         balance_of(account, &self.balance)
     }
+}
+
+/// Whether a transfer that is recorded is what the row asks for.
+fn is_of(recorded: &Document, row: &Row) -> bool {
+    let account = |name, of: &Bson| recorded.get(name).is_some_and(|recorded| is_same_account(recorded, of));
+    account("from", &row.from) && account("to", &row.to) && recorded.get("amount") == Some(&Bson::Int64(row.amount))
 }
 
 /// The balance of an account, or why it has none that can be counted with.
@@ -149,8 +163,8 @@ pub(super) fn too_little(id: &Bson, has: i64, needs: i64) -> String {
     format!("account {} has {has}, and {needs} are to be paid", shown(id))
 }
 
-pub(super) fn taken(id: &Bson) -> String {
-    format!("the id {} was used by a transfer of something else", shown(id))
+pub(super) fn taken(name: &Name) -> String {
+    format!("the id {} was used by a transfer of something else", shown(name.id()))
 }
 
 /// What became of rows over two attempts: applied by the first, they are found by the second.

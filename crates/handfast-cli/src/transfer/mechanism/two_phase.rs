@@ -9,6 +9,7 @@ use handfast_patterns::two_phase::{Accounts, Outcome, Plan, Record, Seen, State,
 
 use super::transaction::{balance_of, no_account, taken, too_little};
 use super::{Fate, Named};
+use crate::transfer::name::is_same_account;
 
 /// How often, and how long, somebody else is waited for who brings a transaction to its end.
 const LOOKS_MAX: u32 = 50;
@@ -20,24 +21,33 @@ pub(in crate::transfer) struct ByTwoPhase {
 }
 
 impl ByTwoPhase {
-    pub(super) async fn apply(&self, Named { id, row }: &Named) -> Result<Fate> {
+    pub(super) async fn apply(&self, Named { name, row }: &Named) -> Result<Fate> {
         let transfer = Transfer::new(row.from.clone(), row.to.clone(), row.amount);
-        match self.two_phase.show(id.clone()).await? {
-            Some(there) if there.plan != Ok(Plan::Transfer(transfer.clone())) => return Ok(Fate::Rejected(taken(id))),
-            Some(Record { state: State::Done, .. }) => return Ok(Fate::Already),
-            Some(_) => {}
+        let (mut begun, mut is_taken) = (None, false);
+        for recorded in name.recorded() {
+            let Some(there) = self.two_phase.show(recorded.clone()).await? else { continue };
+            match there.state {
+                _ if !is_of(&there, &transfer) => {}
+                State::Done => return Ok(Fate::Already),
+                _ => begun = Some(recorded),
+            }
+            is_taken = true;
+        }
+        let id = match begun {
+            Some(id) => id,
+            None if is_taken => return Ok(Fate::Rejected(taken(name))),
             None => {
                 // A transaction that is canceled uses its name up: what can be seen to fail is not begun.
                 if let Some(why) = self.hindrance(&transfer).await? {
                     return Ok(Fate::Rejected(why));
                 }
-                match self.two_phase.begin(id.clone(), transfer).await {
-                    Ok(()) => {}
+                match self.two_phase.begin(name.id().clone(), transfer).await {
+                    Ok(()) => name.id().clone(),
                     Err(Error::Invalid { what }) => return Ok(Fate::Rejected(what)),
                     Err(error) => return Err(error.into()),
                 }
             }
-        }
+        };
         let mut outcome = self.two_phase.run(id.clone()).await?;
         for _ in 0..LOOKS_MAX {
             match outcome {
@@ -78,4 +88,12 @@ impl ByTwoPhase {
             Seen::Settled(document) | Seen::UnderWay { document, .. } => document,
         }))
     }
+}
+
+/// Whether a transaction is what the row asks for.
+fn is_of(there: &Record, transfer: &Transfer) -> bool {
+    let Ok(Plan::Transfer(Transfer { source, destination, value })) = &there.plan else { return false };
+    is_same_account(source, &transfer.source)
+        && is_same_account(destination, &transfer.destination)
+        && *value == transfer.value
 }
