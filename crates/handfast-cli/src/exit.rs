@@ -16,7 +16,7 @@ pub(crate) enum Exit {
     Failed = 1,
     /// It was asked wrongly. The parser of the command line uses the same code.
     Usage = 2,
-    /// A guarantee did not hold: damage was found.
+    /// A guarantee did not hold: damage was found. Or nobody can say, as not everything can be seen.
     GuaranteeBroken = 3,
 }
 
@@ -31,7 +31,7 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// Documents or settings that a command needs cannot be seen, so that it did nothing: to go by a guess would do harm.
+/// A command cannot see all that it is to judge or to change: it says what it misses, instead of a verdict on the rest or a guess.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CannotSee(pub(crate) String);

@@ -48,6 +48,12 @@ pub enum Error {
         /// What it was.
         what: String,
     },
+    /// There is no such thing, and nothing says that there ever was.
+    #[error("there is no {what}")]
+    Missing {
+        /// What was asked for.
+        what: String,
+    },
     /// A document is not what the pattern writes: somebody else has changed it. Nothing was done to it.
     #[error("document {id} of {namespace} is not what this pattern writes: {what}")]
     Damaged {
@@ -73,6 +79,7 @@ impl Error {
             | Error::OtherSettings { .. }
             | Error::Contended { .. }
             | Error::Gone { .. }
+            | Error::Missing { .. }
             | Error::Damaged { .. } => Applied::No,
         }
     }
@@ -85,6 +92,7 @@ impl Error {
             | Error::OtherSettings { .. }
             | Error::Contended { .. }
             | Error::Gone { .. }
+            | Error::Missing { .. }
             | Error::Damaged { .. } => ErrorClass::Command,
         }
     }
@@ -96,6 +104,7 @@ impl Error {
             Error::Invalid { .. } | Error::OtherSettings { .. } => Code::BadValue,
             Error::Contended { .. } => Code::WriteConflict,
             Error::Gone { .. } => Code::SnapshotTooOld,
+            Error::Missing { .. } => Code::NoSuchKey,
             Error::Damaged { .. } => Code::TypeMismatch,
         }
     }

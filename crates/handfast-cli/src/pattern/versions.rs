@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bson::{Bson, doc};
 use handfast_patterns::versioned_tree::{
     Difference, Keep, Node, Orphan, OrphanOf, PrunePlan, Standing, TreeFields, Verified, Version, VersionState,
@@ -15,18 +15,22 @@ use serde_json::{Value, json};
 use super::{Subject, fields, report_rounds, rounds};
 use crate::arguments::{LimitFlags, VersionsArguments, VersionsFlags};
 use crate::console::{Console, write_out};
+use crate::dump::listed;
 use crate::exit::{Exit, Usage};
 use crate::id::{extended, shown as id};
 use crate::listing::{Listing, age};
-use crate::store::namespace;
+
+/// Roots that a refusal names.
+const ROOTS_SHOWN_MAX: u32 = 10;
 
 pub(super) async fn run(subject: Subject, arguments: &VersionsArguments, console: Console) -> Result<Exit> {
     let flags = arguments.tree();
-    let options = options(&subject, flags)?;
+    let options = options(&subject, flags).await?;
     let fields = &options.fields;
     let node = doc! { &fields.item: { "$exists": true }, &fields.version: { "$exists": true } };
     subject.ensure_holds("nodes of trees", node).await?;
     let tree = Tree { subject, options };
+    tree.ensure_there().await?;
     match arguments {
         VersionsArguments::Status { .. } => tree.status(console).await,
         VersionsArguments::List { writing: false, limit, .. } => tree.list(*limit, console).await,
@@ -47,17 +51,19 @@ pub(super) async fn run(subject: Subject, arguments: &VersionsArguments, console
     }
 }
 
-fn options(subject: &Subject, flags: &VersionsFlags) -> Result<VersionedTreeOptions> {
+async fn options(subject: &Subject, flags: &VersionsFlags) -> Result<VersionedTreeOptions> {
     let VersionsFlags { open, root, writes, pins, lease, pin_lease, .. } = flags;
-    let beside = |name: &Option<String>, flag: &str| -> Result<Option<Namespace>> {
-        name.as_ref().map(|name| namespace(subject.namespace.database(), name, flag)).transpose()
+    // The application has made both. Without them nobody would be seen to write, and no version to be held.
+    let beside = async |name: &Option<String>, suffix: &str, flag: &str| -> Result<Option<Namespace>> {
+        let default = || format!("{}.{suffix}", subject.namespace.collection());
+        subject.beside(&name.clone().unwrap_or_else(default), flag).await.map(Some)
     };
     let default = VersionedTreeOptions::new(root.0.clone());
     Ok(VersionedTreeOptions {
         lease: lease.map_or(default.lease, |lease| lease.0),
         pin_lease: pin_lease.map_or(default.pin_lease, |lease| lease.0),
-        writes: beside(writes, "--writes")?,
-        pins: beside(pins, "--pins")?,
+        writes: beside(writes, "writes", "--writes").await?,
+        pins: beside(pins, "pins", "--pins").await?,
         fields: fields::<TreeFields>(&open.fields)?,
         ..default
     })
@@ -76,6 +82,17 @@ struct Tree {
 }
 
 impl Tree {
+    /// That there is such a tree: a root with another name has no versions, of which everything is true.
+    async fn ensure_there(&self) -> Result<()> {
+        let tree = self.look()?;
+        if tree.is_there().await? {
+            return Ok(());
+        }
+        let roots: Vec<_> = tree.roots(ROOTS_SHOWN_MAX).await?.iter().map(id).collect();
+        let (there, root) = (listed(&roots), id(&self.options.root));
+        bail!("--root: there is no tree {root} in {}; {there}", self.subject.namespace)
+    }
+
     /// To look at.
     fn look(&self) -> Result<VersionedTree> {
         let Subject { store, sources, namespace } = &self.subject;
@@ -157,7 +174,7 @@ impl Tree {
         let Some(version) = tree.show(number).await? else {
             let writing = tree.writing(u32::MAX).await?.iter().any(|write| write.version == number);
             ensure!(!writing, "version {number} is being written: its root is not there yet");
-            anyhow::bail!("there is no version {number} of {}", id(&self.options.root));
+            bail!("there is no version {number} of {}", id(&self.options.root));
         };
         let root = extended(&Bson::Document(version.root.clone()));
         let json = json!({
@@ -240,18 +257,22 @@ impl Tree {
         let tell = |so_far: &Verified| bar.set_position(so_far.versions);
         let verified = self.look()?.verify(children, tell).await?;
         bar.finish_and_clear();
-        let Verified { versions, nodes, findings } = &verified;
+        let Verified { versions, nodes, findings, .. } = &verified;
+        ensure!(*versions > 0, "{} has no version that can be read: nothing was verified", id(&self.options.root));
         let text = || {
             let mut lines = vec![match children {
                 Some(_) => format!("looked at {versions} versions, with {nodes} nodes"),
-                None => format!("looked at {versions} versions; --children looks into them, too"),
+                None => format!("looked at {versions} versions, not into them: --children FIELD does"),
             }];
             lines.extend(findings.iter().map(ToString::to_string));
             if findings.count() > findings.len() as u64 {
                 lines.push(format!("{} findings in all", findings.count()));
             }
             if verified.is_clean() {
-                lines.push("everything is as it must be".to_owned());
+                lines.push(match children {
+                    Some(_) => "everything is as it must be".to_owned(),
+                    None => "the versions are as they must be".to_owned(),
+                });
             }
             lines.join("\n")
         };

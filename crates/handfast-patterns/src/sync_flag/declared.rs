@@ -46,16 +46,44 @@ impl DeclaredLink {
         self.link.target == *target && self.link.foreign_key == foreign_key
     }
 
-    /// What a link that is to do the work of this one says in another way; none if it may.
-    pub fn differs_from(&self, link: &Link) -> Option<String> {
+    /// What a link that only looks at copies says in another way than this one; none if all that it names is declared so. It may name
+    /// fewer fields, and how those of a function are computed is for the caller to know.
+    pub fn contradicts(&self, link: &Link) -> Option<String> {
+        if let Some(differs) = self.differs_in_place(link) {
+            return Some(differs);
+        }
+        link.copied.iter().find_map(|(copy, source)| {
+            let declared = self.link.copied.iter().find(|(declared, _)| declared == copy);
+            match declared {
+                Some((_, declared)) if said_of(declared) == said_of(source) => None,
+                Some((_, declared)) => {
+                    Some(format!("{copy} is declared as {}, and said to be {}", said_of(declared), said_of(source)))
+                }
+                None if self.functions.contains(copy) => None,
+                None => Some(format!("no copy {copy} is declared, but {}", self.copies().join(", "))),
+            }
+        })
+    }
+
+    /// The paths of all fields of a copy that follow from its main document, also those of functions.
+    pub fn copies(&self) -> Vec<String> {
+        self.link.copied_fields().map(str::to_owned).chain(self.functions.iter().cloned()).collect()
+    }
+
+    /// What a link says in another way about where copies are, and what says how new they are.
+    fn differs_in_place(&self, link: &Link) -> Option<String> {
         if !self.is_of(&link.target, &link.foreign_key) {
             return Some("no such link is declared".to_owned());
         }
-        let (declared, said) = (written(&self.link), written(link));
-        for name in ["version", "syncing"] {
-            if declared.get(name) != said.get(name) {
-                return Some(format!("{name} is declared as {}", declared.get(name).unwrap_or(&Bson::Null)));
-            }
+        let names = [("version", &self.link.version, &link.version), ("syncing", &self.link.syncing, &link.syncing)];
+        let other = names.into_iter().find(|(_, declared, said)| declared != said);
+        other.map(|(name, declared, said)| format!("{name} is declared as {declared:?}, and said to be {said:?}"))
+    }
+
+    /// What a link that is to do the work of this one says in another way; none if it may.
+    pub fn differs_from(&self, link: &Link) -> Option<String> {
+        if let Some(differs) = self.differs_in_place(link) {
+            return Some(differs);
         }
         if self.link.on_delete != link.on_delete {
             return Some(format!("onDelete is declared as {:?}", self.link.on_delete));

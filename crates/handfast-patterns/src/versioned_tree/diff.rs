@@ -6,7 +6,7 @@ use bson::{Bson, doc};
 
 use super::record::Stored;
 use super::requests::visible;
-use super::{Node, Snapshot, VersionedTree};
+use super::{Node, Snapshot, Version, VersionState, VersionedTree};
 use crate::value::key_of;
 use crate::{Error, Result};
 
@@ -29,11 +29,9 @@ impl VersionedTree {
     /// both is not in it. The time it takes goes with the nodes that were written between the two.
     ///
     /// # Errors
-    /// Those of the store; [`Error::Gone`] if one of the versions is not there.
+    /// Those of the store; [`Error::Gone`] if one of the versions was pruned, [`Error::Missing`] if there is none.
     pub async fn diff(&self, before: i64, after: i64) -> Result<Vec<Difference>> {
-        let gone = |version: i64| Error::Gone { what: format!("version {version} of {}", self.root()) };
-        let (from, to) = (self.at(before).await?, self.at(after).await?);
-        let (from, to) = (from.ok_or_else(|| gone(before))?, to.ok_or_else(|| gone(after))?);
+        let (from, to) = (self.snapshot_of(before).await?, self.snapshot_of(after).await?);
         let items = self.touched(&from, &to).await?;
         let by_key = |nodes: Vec<Node>| {
             nodes.into_iter().map(|node| Ok((key_of(&node.item)?, node))).collect::<Result<HashMap<_, _>>>()
@@ -49,6 +47,19 @@ impl VersionedTree {
             }
         }
         Ok(differences)
+    }
+
+    /// The tree as it was in a version that must be readable.
+    async fn snapshot_of(&self, version: i64) -> Result<Snapshot> {
+        let what = || format!("version {version} of {}", self.root());
+        match self.show(version).await? {
+            Some(there) if there.state.is_readable() => self.snapshot(there).await,
+            Some(Version { state: VersionState::Pruned | VersionState::Cleared, .. }) => {
+                Err(Error::Gone { what: what() })
+            }
+            // Its number was given up, its root is not there yet, or it was forgotten that it was pruned.
+            _ => Err(Error::Missing { what: what() }),
+        }
     }
 
     /// The root, and the items that were written between two versions.

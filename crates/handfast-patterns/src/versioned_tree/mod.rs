@@ -43,7 +43,7 @@
 //! | a slow writer whose version was given up | finds the mark in the place of its root |
 //! | a sweep beside a writer | the write has a lease, so it is left alone |
 //! | an insert of a node arrives late | its number is decided: the node is in its version, or in none; the sweep removes it |
-//! | a reader falls behind while versions are pruned | after each read it looks whether its version is still there: [`Error::Gone`](crate::Error::Gone), never a mixture |
+//! | a reader falls behind while versions are pruned | after each read it looks whether its version is still there: [`Error::Gone`], never a mixture |
 //! | a pin, and a prune, at once | the pin is written before the root is read, the root is marked before the pins are read: one sees the other |
 //!
 //! Marks may be forgotten ([`VersionedTree::forget`]) when no request of their time can be under way any more. Leases only
@@ -86,9 +86,9 @@ pub use verify::{Finding, Verified};
 pub use write::Write;
 
 use self::requests::Requests;
-use crate::Result;
 use crate::metrics::{self, Event};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
+use crate::{Error, Result};
 
 /// How much there is of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,6 +206,26 @@ impl VersionedTree {
         &self.options.root
     }
 
+    /// Whether the collection has anything of this tree: a version, or a write of its first one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn is_there(&self) -> Result<bool> {
+        let of_tree = self.requests().of_tree();
+        Ok(self.nodes.find_one(&of_tree).await?.is_some() || self.writes.find_one(&of_tree).await?.is_some())
+    }
+
+    /// The item ids of the roots of the trees in the collection, at most `limit`: all nodes are looked at.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn roots(&self, limit: u32) -> Result<Vec<Bson>> {
+        let by_tree = doc! { "$group": { "_id": format!("${}", self.fields().tree) } };
+        let pipeline = [by_tree, doc! { "$sort": { "_id": 1 } }, doc! { "$limit": i64::from(limit) }];
+        let found = self.nodes.aggregate(&pipeline).await?;
+        Ok(found.into_iter().filter_map(|mut group| group.remove("_id")).filter(|root| *root != Bson::Null).collect())
+    }
+
     /// The newest version; none if there is none.
     ///
     /// # Errors
@@ -291,7 +311,7 @@ impl VersionedTree {
         let mark = self.requests().abandoned(self.sources.ids.object_id(), version, self.now());
         match self.nodes.insert(&mark).await {
             Ok(Added::New | Added::There) => Ok(VersionState::Abandoned),
-            Err(crate::Error::Store(error)) if is_duplicate_of(&error, &self.fields().item) => {
+            Err(Error::Store(error)) if is_duplicate_of(&error, &self.fields().item) => {
                 Ok(self.show(version).await?.map_or(VersionState::Writing, |there| there.state))
             }
             Err(error) => Err(error),

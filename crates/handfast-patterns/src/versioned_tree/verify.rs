@@ -6,7 +6,7 @@ use std::fmt;
 use bson::{Bson, doc};
 
 use super::{Node, Version, VersionState, VersionedTree};
-use crate::value::key_of;
+use crate::value::{at_path, key_of};
 use crate::{Error, Findings, Result};
 
 /// Versions of a page.
@@ -55,6 +55,11 @@ pub enum Finding {
         /// The item that is not there.
         item: Bson,
     },
+    /// No node has the field that is to hold the item ids of children: no reference was looked at.
+    Unseen {
+        /// The field.
+        children: String,
+    },
 }
 
 impl fmt::Display for Finding {
@@ -71,6 +76,9 @@ impl fmt::Display for Finding {
             Finding::Missing { version, parent, item } => {
                 write!(f, "version {version} has no item {item}, to which {parent} refers")
             }
+            Finding::Unseen { children } => {
+                write!(f, "no root and no node has {children}: whether children are missing could not be looked at")
+            }
         }
     }
 }
@@ -82,6 +90,8 @@ pub struct Verified {
     pub versions: u64,
     /// Nodes of those of them that were looked into.
     pub nodes: u64,
+    /// Roots and nodes among them that have the field of the children.
+    pub parents: u64,
     /// What is not as it must be.
     pub findings: Findings<Finding>,
 }
@@ -133,7 +143,8 @@ impl Walk {
 impl VersionedTree {
     /// Looks at all versions, and tells after each page or version what has been verified so far. With the name of the field in which
     /// the root and the nodes hold the item ids of their children (one, or an array; a path with dots), the nodes of every readable
-    /// version are looked into as well: each of them is held in memory. Nothing is changed. It may run beside anything.
+    /// version are looked into as well: each of them is held in memory. That no root and no node has the field is a finding.
+    /// Nothing is changed. It may run beside anything.
     ///
     /// # Errors
     /// Those of the store; a root that is none.
@@ -159,6 +170,9 @@ impl VersionedTree {
             }
         }
         self.look_for_twins(&mut verified).await?;
+        if let Some(children) = children.filter(|_| verified.versions > 0 && verified.parents == 0) {
+            verified.found(Finding::Unseen { children: children.to_owned() });
+        }
         Ok(verified)
     }
 
@@ -174,7 +188,9 @@ impl VersionedTree {
         let all = || nodes.iter().chain([&root]);
         let there = all().map(|node| key_of(&node.item)).collect::<Result<HashSet<_>>>()?;
         for node in all() {
-            for item in node.referred(children) {
+            let Some(items) = node.referred(children) else { continue };
+            verified.parents += 1;
+            for item in items {
                 if !there.contains(&key_of(item)?) {
                     let (parent, item) = (node.item.clone(), item.clone());
                     verified.found(Finding::Missing { version: snapshot.version(), parent, item });
@@ -204,15 +220,12 @@ impl VersionedTree {
 }
 
 impl Node {
-    /// The item ids that a field of the node holds: one, or an array of them. A path may have dots.
-    fn referred(&self, path: &str) -> &[Bson] {
-        let mut names = path.split('.');
-        let first = names.next().and_then(|name| self.content.get(name));
-        let found = names.try_fold(first, |found, name| Some(found?.as_document()?.get(name)));
-        match found.flatten() {
-            Some(Bson::Array(items)) => items,
-            Some(Bson::Null) | None => &[],
-            Some(item) => std::slice::from_ref(item),
-        }
+    /// The item ids that a field of the node holds: one, or an array of them; none if it has no such field. A path may have dots.
+    fn referred(&self, path: &str) -> Option<&[Bson]> {
+        Some(match at_path(&self.content, path)? {
+            Bson::Array(items) => items,
+            Bson::Null => &[],
+            item => std::slice::from_ref(item),
+        })
     }
 }

@@ -233,7 +233,7 @@ async fn two_versions_are_compared() {
     assert_eq!(compared(4, 1).await, r#""tree" ? ? | "a" 3 1 | "b" - 1 | "c" 2 -"#);
     assert_eq!(compared(2, 3).await, r#""tree" ? ? | "a" 2 3 | "d" 1 5"#);
     assert_eq!(compared(2, 2).await, "");
-    assert!(matches!(tree.diff(1, 9).await, Err(Error::Gone { .. })));
+    assert!(matches!(tree.diff(1, 9).await, Err(Error::Missing { .. })));
 }
 
 /// Whichever of two writers on top of one version comes first wins; the other one gets a conflict, and tries again on top.

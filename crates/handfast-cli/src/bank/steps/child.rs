@@ -126,7 +126,11 @@ fn can_be_repeated(error: &Error) -> bool {
     match error {
         Error::Contended { .. } => true,
         Error::Store(error) => error.class() == ErrorClass::TransientNetwork || error.code() == Code::WriteConflict,
-        Error::Invalid { .. } | Error::OtherSettings { .. } | Error::Gone { .. } | Error::Damaged { .. } => false,
+        Error::Invalid { .. }
+        | Error::OtherSettings { .. }
+        | Error::Gone { .. }
+        | Error::Missing { .. }
+        | Error::Damaged { .. } => false,
     }
 }
 

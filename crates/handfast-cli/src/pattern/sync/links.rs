@@ -1,36 +1,90 @@
 //! Which links a command goes by: those that the application has declared, and those that flags say.
 
 use anyhow::Result;
-use bson::{Bson, Document};
+use bson::{Bson, Document, doc};
 use handfast_patterns::sync_flag::DeclaredLink;
 use handfast_patterns::{Link, OnDelete, SyncFlag};
-use handfast_store::Namespace;
+use handfast_store::{Namespace, StoreExt};
 
 use super::Subject;
 use crate::arguments::{LinkOnDelete, LinkText};
-use crate::exit::Usage;
+use crate::exit::{CannotSee, Usage};
+use crate::pattern::subject::raw;
 
-/// The links of a command. One that changes copies takes flags away, and so must know all that the application knows: it goes by what is
-/// declared, and refuses to go by anything else.
-///
-/// # Errors
-/// Nothing is declared and not all is said; something else is said than is declared.
-pub(super) async fn links(subject: &Subject, said: &[LinkText], changes: bool) -> Result<Vec<Link>> {
-    let declared = SyncFlag::declared(subject.store.clone(), &subject.namespace).await?;
-    if said.is_empty() {
-        return all_declared(subject, declared, changes);
-    }
-    let mut links = Vec::new();
-    for text in said {
-        links.push(read(subject, text, declared.as_deref(), changes).await?);
-    }
-    if let (Some(declared), true) = (&declared, changes) {
-        compare(declared, &links)?;
-    }
-    Ok(links)
+/// The links that a command goes by.
+pub(super) struct Links {
+    pub(super) links: Vec<Link>,
+    /// What is declared and not among them: copies that the command does not see.
+    pub(super) missed: Vec<String>,
 }
 
-fn all_declared(subject: &Subject, declared: Option<Vec<DeclaredLink>>, changes: bool) -> Result<Vec<Link>> {
+/// The links of a command. All go by what is declared. One that changes copies takes flags away, and so must know all that the
+/// application knows; one that only looks may be told of some links, and of some fields of each.
+///
+/// # Errors
+/// Nothing is declared and not all is said; something else is said than is declared; nothing is declared and no document has what is said.
+pub(super) async fn links(subject: &Subject, said: &[LinkText], changes: bool) -> Result<Links> {
+    let declared = SyncFlag::declared(subject.store.clone(), &subject.namespace).await?;
+    let mut links = Vec::new();
+    for text in said {
+        let link = read(subject, text, declared.as_deref(), changes).await?;
+        match &declared {
+            Some(declared) => compare(declared, &link, changes)?,
+            None => ensure_seen(subject, text, &link).await?,
+        }
+        links.push(link);
+    }
+    if let (Some(declared), true, false) = (&declared, changes, said.is_empty()) {
+        ensure_all_said(declared, &links)?;
+    }
+    if said.is_empty() {
+        links = all_declared(subject, declared.as_deref(), changes)?;
+    }
+    let missed = declared.iter().flatten().flat_map(|declared| missed(declared, &links)).collect();
+    Ok(Links { links, missed })
+}
+
+/// Copies of a declared link that none of these links is about.
+fn missed(declared: &DeclaredLink, links: &[Link]) -> Vec<String> {
+    let of = links.iter().find(|link| declared.is_of(link.target(), link.foreign_key()));
+    let is_seen = |copy: &str| of.is_some_and(|link| link.copied_fields().any(|seen| seen == copy));
+    let collection = declared.link().target().collection();
+    let missed = |copy: String| {
+        let is_function = declared.functions().contains(&copy);
+        let why = if is_function { ", which a function of the application computes" } else { "" };
+        format!("{copy} of {collection}{why}")
+    };
+    declared.copies().into_iter().filter(|copy| !is_seen(copy)).map(missed).collect()
+}
+
+/// That documents have what a link names, where nobody has declared it: by a name that is misspelt no copy is found, and all are well.
+async fn ensure_seen(subject: &Subject, text: &LinkText, link: &Link) -> Result<()> {
+    let has = async |namespace: &Namespace, filter: Document| -> Result<bool> {
+        Ok(subject.store.find_one(namespace, raw(&filter)?).await?.is_some())
+    };
+    let there = |field: &str| doc! { field: { "$exists": true } };
+    let (target, key) = (link.target(), link.foreign_key());
+    if !has(target, doc! {}).await? {
+        return Ok(());
+    }
+    if !has(target, there(key)).await? {
+        return Err(cannot_see(format!("no document of {target} has {key}, by which copies are found")));
+    }
+    for copy in link.copied_fields() {
+        let main = text.fields.iter().find(|(_, of)| *of == copy).map(|(main, _)| main);
+        let in_main = match main {
+            Some(main) => has(&subject.namespace, there(main)).await?,
+            None => false,
+        };
+        if !in_main && !has(target, there(copy)).await? {
+            let mains = main.map(|main| format!(", and none of {} has {main}", subject.namespace)).unwrap_or_default();
+            return Err(cannot_see(format!("no document of {target} has {copy}{mains}")));
+        }
+    }
+    Ok(())
+}
+
+fn all_declared(subject: &Subject, declared: Option<&[DeclaredLink]>, changes: bool) -> Result<Vec<Link>> {
     let Some(declared) = declared else {
         return Err(usage(format!("the application has declared no links of {}: say them", subject.namespace)));
     };
@@ -46,7 +100,7 @@ fn all_declared(subject: &Subject, declared: Option<Vec<DeclaredLink>>, changes:
             }
             Ok(links)
         }
-        None => Ok(declared.into_iter().map(|link| link.link().clone()).collect()),
+        None => Ok(declared.iter().map(|link| link.link().clone()).collect()),
     }
 }
 
@@ -68,18 +122,34 @@ fn seen_of(link: &Link, declared: &OnDelete) -> OnDelete {
     }
 }
 
-fn compare(declared: &[DeclaredLink], links: &[Link]) -> Result<()> {
-    let named = |target: &Namespace, key: &str| format!("the link to {} by {key}", target.collection());
-    for link in links {
-        let (target, key) = (link.target(), link.foreign_key());
-        let differs = match declared.iter().find(|declared| declared.is_of(target, key)) {
-            Some(declared) => declared.differs_from(link),
-            None => Some("no such link is declared".to_owned()),
-        };
-        if let Some(differs) = differs {
-            return Err(usage(format!("{}: {differs}", named(target, key))));
+fn named(target: &Namespace, key: &str) -> String {
+    format!("the link to {} by {key}", target.collection())
+}
+
+/// That a link is declared as it is said.
+fn compare(declared: &[DeclaredLink], link: &Link, changes: bool) -> Result<()> {
+    let (target, key) = (link.target(), link.foreign_key());
+    let differs = match declared.iter().find(|declared| declared.is_of(target, key)) {
+        Some(declared) if changes => declared.differs_from(link),
+        Some(declared) => declared.contradicts(link).or_else(|| {
+            let rule = declared.link().deleted();
+            let is_other = ![rule, &seen_of(link, rule)].contains(&link.deleted());
+            is_other.then(|| format!("onDelete is declared as {rule:?}, and said to be {:?}", link.deleted()))
+        }),
+        None => {
+            let named: Vec<_> =
+                declared.iter().map(|one| named(one.link().target(), one.link().foreign_key())).collect();
+            Some(format!("no such link is declared, but {}", named.join(", ")))
         }
+    };
+    match differs {
+        Some(differs) => Err(usage(format!("{}: {differs}", named(target, key)))),
+        None => Ok(()),
     }
+}
+
+/// That every declared link is among those that are said.
+fn ensure_all_said(declared: &[DeclaredLink], links: &[Link]) -> Result<()> {
     let is_said = |one: &&DeclaredLink| links.iter().any(|link| one.is_of(link.target(), link.foreign_key()));
     match declared.iter().find(|one| !is_said(one)) {
         Some(one) => {
@@ -139,4 +209,8 @@ fn rule(said: &LinkOnDelete) -> Result<OnDelete> {
 
 fn usage(what: String) -> anyhow::Error {
     Usage(format!("--link: {what}")).into()
+}
+
+fn cannot_see(what: String) -> anyhow::Error {
+    CannotSee(format!("--link: {what}")).into()
 }

@@ -64,7 +64,7 @@ async fn a_tree_with_a_lost_child_is_found() -> Result<()> {
         filled(&ground).await?;
         let verified = report(&ground, &arguments(&["verify", "--children", "children"]))?;
         assert_eq!((&verified["versions"], &verified["nodes"], &verified["count"]), (&json!(3), &json!(3), &json!(0)));
-        assert!(text(&ground, &arguments(&["verify"]))?.contains("everything is as it must be"));
+        assert!(text(&ground, &arguments(&["verify"]))?.contains("the versions are as they must be"));
         let store = Store::open(&ground).await?;
         store.shared().delete_one(&place("items")?, rawdoc! { "itemId": "lamp", "version": 1_i64 }).await?;
         store.close().await?;
@@ -72,6 +72,48 @@ async fn a_tree_with_a_lost_child_is_found() -> Result<()> {
         assert_eq!((found[0]["count"].as_u64(), code), (Some(1), Some(3)), "{found:?}");
         let text = "version 1 has no item \"lamp\", to which \"catalogue\" refers";
         assert_eq!(found[0]["findings"], json!([text]));
+        Ok(())
+    })
+    .await
+}
+
+/// Of nothing everything is true: a check that has looked at nothing does not say that all is well.
+#[tokio::test]
+async fn what_is_not_there_is_not_verified() -> Result<()> {
+    Ground::each("versions-nothing", async |ground| {
+        filled(&ground).await?;
+        let nothing = ["--collection", "items", "--root", "nothing"];
+        let commands: [&[&str]; 8] = [
+            &["status"],
+            &["list"],
+            &["verify"],
+            &["export"],
+            &["sweep", "--lease", "1ms", "--pin-lease", "10m"],
+            &["prune", "--keep-last", "1", "--pin-lease", "10m"],
+            &["tidy"],
+            &["forget", "--older", "0s"],
+        ];
+        for command in commands {
+            let refused = output(&ground, &[&["versions"], command, &nothing].concat())?;
+            assert_one_line(&refused, 1, "--root: there is no tree nothing in db.items; there is catalogue");
+        }
+        let (found, code) = json(&ground, &arguments(&["verify", "--children", "kids"]))?;
+        let unseen = "no root and no node has kids: whether children are missing could not be looked at";
+        assert_eq!((code, &found[0]["findings"]), (Some(3), &json!([unseen])), "{found:?}");
+        for (flag, name) in [("--writes", "nowhere"), ("--pins", "nowhere")] {
+            let refused = output(&ground, &arguments(&["status", flag, name]))?;
+            assert_one_line(&refused, 1, &format!("{flag}: there is no collection 'nowhere' in db"));
+        }
+        // A tree whose first version is being written is there, and has nothing to be verified.
+        let store = Store::open(&ground).await?;
+        let options = VersionedTreeOptions::new("prices");
+        let tree = VersionedTree::open(store.shared(), place("items")?, store.sources.clone(), options).await?;
+        drop((tree.begin().await?, tree));
+        store.close().await?;
+        let prices = ["--collection", "items", "--root", "prices"];
+        assert_eq!(report(&ground, &[&["versions", "status"], &prices[..]].concat())?["writing"], 1);
+        let refused = output(&ground, &[&["versions", "verify"], &prices[..]].concat())?;
+        assert_one_line(&refused, 1, "prices has no version that can be read: nothing was verified");
         Ok(())
     })
     .await
@@ -96,6 +138,10 @@ async fn what_was_left_behind_is_swept_and_old_versions_are_pruned() -> Result<(
         assert_eq!(lines.len(), 2);
         let gone = output(&ground, &arguments(&["diff", "1", "3"]))?;
         assert_one_line(&gone, 1, "version 1 of \"catalogue\" is gone: it was pruned");
+        for (before, after, missing) in [("3", "9", 9), ("9", "3", 9), ("3", "4", 4)] {
+            let missing = format!("there is no version {missing} of \"catalogue\"");
+            assert_one_line(&output(&ground, &arguments(&["diff", before, after]))?, 1, &missing);
+        }
         Ok(())
     })
     .await
