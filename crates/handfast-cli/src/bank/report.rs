@@ -15,6 +15,7 @@ pub(super) struct Report {
     pub(super) holds: bool,
     #[serde(flatten)]
     totals: Totals,
+    transfers_asked_for: u64,
     conflicts: u64,
     under_way_at_kills: u64,
     #[serde(flatten)]
@@ -42,6 +43,11 @@ fn told_of(doubts: &Doubts) -> Option<String> {
     })
 }
 
+/// Whether so many transfers were made, or may have been.
+fn is_enough(committed: u64, doubts: &Doubts, asked_for: u64) -> bool {
+    committed + doubts.unknown >= asked_for
+}
+
 impl Report {
     pub(super) fn new(run: &Run, work: &Work, latencies: &Latencies, end: &End, verdict: &Verdict) -> Self {
         let mut anomalies: Vec<String> = verdict.report.anomalies.iter().map(Anomaly::to_string).collect();
@@ -55,11 +61,12 @@ impl Report {
         let mut totals = Totals::new(run, mechanism, end.expected);
         (totals.money_out, totals.transfers, totals.kills) = (end.total, work.committed, work.kills);
         totals.finish(work.committed, work.took, latencies);
-        let enough = work.committed + work.doubts.unknown >= run.transfers;
+        let enough = is_enough(work.committed, &work.doubts, run.transfers);
         let nothing_left = end.locks == 0 && (end.records == 0 || end.records_stay);
         Report {
             holds: history_clean && totals.all_the_money_is_there() && nothing_left && enough,
             totals,
+            transfers_asked_for: run.transfers,
             conflicts: work.conflicts,
             under_way_at_kills: work.under_way,
             doubts: work.doubts,
@@ -76,7 +83,7 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let Totals { transfers, workers, accounts, kills, .. } = self.totals;
         let mut lines = vec![
-            self.totals.money(),
+            self.totals.money(self.holds),
             format!(
                 "{transfers} transfers by {workers} workers between {accounts} accounts {}, {} conflicts; {} reads saw their \
                  snapshot and not what others had written since, as they should",
@@ -100,6 +107,9 @@ impl Report {
         } else {
             lines.push(format!("the history breaks {isolation}:"));
             lines.extend(self.anomalies.iter().cloned());
+        }
+        if !is_enough(transfers, &self.doubts, self.transfers_asked_for) {
+            lines.push(format!("{} transfers were asked for, and there are {transfers}", self.transfers_asked_for));
         }
         if self.records_left > 0 {
             let why = if self.records_stay { "outcomes are kept for their time" } else { "records were left behind" };

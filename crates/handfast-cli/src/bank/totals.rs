@@ -1,5 +1,8 @@
 //! What the report of every mechanism begins with.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use serde::Serialize;
@@ -69,9 +72,14 @@ impl Totals {
         self.mechanism
     }
 
-    /// The lines for people, of which the mechanism's own come between.
-    pub(super) fn money(&self) -> String {
-        let verdict = if self.all_the_money_is_there() { "nothing is lost or made" } else { "THE MONEY IS WRONG" };
+    /// The lines for people, of which the mechanism's own come between. `holds` is the verdict over the whole run: money may be lost by
+    /// one account and made by another, and the sum says nothing of that.
+    pub(super) fn money(&self, holds: bool) -> String {
+        let verdict = match (self.all_the_money_is_there(), holds) {
+            (true, true) => "nothing is lost or made",
+            (true, false) => "THE SUM IS RIGHT, AND SOMETHING ELSE IS WRONG",
+            (false, _) => "THE MONEY IS WRONG",
+        };
         format!("money in {}, money out {}: {verdict}", self.money_in, self.money_out)
     }
 

@@ -59,7 +59,7 @@ impl Report {
             Some(wrong) => wrong,
         };
         [
-            totals.money(),
+            totals.money(self.holds),
             format!(
                 "{transfers} transfers by {} ({acknowledged} acknowledged, {refused} refused) by {workers} workers in {processes} \
                  processes between {accounts} accounts {}",
