@@ -17,6 +17,7 @@ mod collections;
 mod costs;
 mod crash_points;
 mod expressions;
+mod expressions_on_both;
 mod golden;
 mod inspection;
 mod large;
