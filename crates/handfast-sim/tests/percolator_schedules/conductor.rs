@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::DateTime;
 use handfast_store::decorator::{Fault, Faulty};
-use handfast_store::{DocumentStore, ManualClock, Random, SeededRandom};
+use handfast_store::{Clock, DocumentStore, ManualClock, Random, SeededRandom};
 
 /// Longer than a lock lives.
 const LOCK_TIME: Duration = Duration::from_secs(6);
@@ -17,8 +18,14 @@ const TICKS_MAX: u32 = 30;
 const HELD_ONE_IN: usize = 12;
 /// ..for as many others at least, and up to so many: long enough for others to do much.
 const HELD_FOR: (usize, usize) = (20, 100);
+/// By how much clocks are wrong: days, more than anything is kept for, more than a lock lives; or not at all.
+pub(crate) const WRONG_BY_SECONDS: [i64; 8] = [-3 * 86_400, -1_200, -10, 0, 0, 1, 1_200, 3 * 86_400];
 /// After a long time the cleaner is the first, some of the time: for so many requests.
 const CLEANER_ALONE: usize = 60;
+/// While a machine sleeps, others have so many requests..
+const SLEEP: usize = 90;
+/// ..or wait so often that nothing more comes of it.
+const NAP_MAX: u32 = 100;
 /// Turns in which everybody who can go on does.
 const TURNS: u32 = 12;
 /// Turns without a request before a schedule counts as stuck: pauses at locks are shorter.
@@ -35,6 +42,9 @@ pub(crate) enum Weather {
     Lossy,
     /// And processes crash, and come back; and a long time passes after that.
     Deadly,
+    /// And each process has its own clocks: its time of day is slow or fast, and is set back and forward; its stopwatch stops
+    /// while its machine sleeps.
+    Astray,
 }
 
 impl Weather {
@@ -48,7 +58,8 @@ pub(crate) type Gate = Faulty<dyn DocumentStore>;
 /// What the conductor may do.
 pub(crate) struct Conductor {
     pub(crate) gates: Vec<Arc<Gate>>,
-    pub(crate) clock: Arc<ManualClock>,
+    /// Of each process, and of the store; or one for all.
+    pub(crate) clocks: Vec<Arc<ManualClock>>,
     pub(crate) random: SeededRandom,
     pub(crate) weather: Weather,
     ticks: u32,
@@ -56,27 +67,33 @@ pub(crate) struct Conductor {
     held: Option<(usize, u64, usize)>,
     /// Only the cleaner goes on up to then.
     alone: usize,
+    /// A process whose machine sleeps, and up to when.
+    asleep: Option<(usize, usize)>,
     steps: usize,
     pub(crate) requests: u64,
     pub(crate) faults: u64,
+    /// Clocks that were set, and machines that slept.
+    pub(crate) astray: u64,
     /// All that was done, a word each.
     pub(crate) trace: String,
 }
 
 impl Conductor {
-    pub(crate) fn new(gates: Vec<Arc<Gate>>, clock: Arc<ManualClock>, seed: u64, weather: Weather) -> Self {
+    pub(crate) fn new(gates: Vec<Arc<Gate>>, clocks: Vec<Arc<ManualClock>>, seed: u64, weather: Weather) -> Self {
         let random = SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed);
         Conductor {
             gates,
-            clock,
+            clocks,
             random,
             weather,
             ticks: 0,
             held: None,
             alone: 0,
+            asleep: None,
             steps: 0,
             requests: 0,
             faults: 0,
+            astray: 0,
             trace: String::new(),
         }
     }
@@ -93,9 +110,13 @@ impl Conductor {
             if is_done() {
                 return;
             }
-            if self.gates.iter().all(|gate| gate.frozen() == 0) {
+            let mut awake = (0..self.gates.len()).filter(|place| !self.is_asleep(*place));
+            if awake.all(|place| self.gates[place].frozen() == 0) {
                 idle += 1;
                 assert!(idle < IDLE_MAX, "stuck after {}", self.trace);
+                if idle > NAP_MAX {
+                    self.asleep = None;
+                }
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
@@ -106,11 +127,17 @@ impl Conductor {
         }
     }
 
+    fn is_asleep(&self, place: usize) -> bool {
+        self.asleep.is_some_and(|(at, until)| at == place && self.steps <= until)
+    }
+
     /// A request that waits: of any process with the same chance, but for those that are held up.
     fn choose(&mut self) -> (usize, u64) {
         let (steps, held) = (self.steps, self.held);
-        let is_free =
-            |place: usize, number: u64| held.is_none_or(|(at, of, until)| (at, of) != (place, number) || until < steps);
+        let is_held = |place: usize, number: u64| {
+            held.is_some_and(|(at, of, until)| (at, of) == (place, number) && until >= steps)
+        };
+        let is_free = |place: usize, number: u64| !is_held(place, number) && !self.is_asleep(place);
         let mut waiting: Vec<(usize, Vec<u64>)> = Vec::new();
         for (place, gate) in self.gates.iter().enumerate() {
             let numbers = gate.frozen_operations().into_iter().map(|(number, _)| number);
@@ -142,7 +169,7 @@ impl Conductor {
         match self.below(100) {
             0..6 if self.weather.is(Weather::Slow) && self.ticks < TICKS_MAX => {
                 self.ticks += 1;
-                self.clock.advance(LOCK_TIME);
+                self.pass(LOCK_TIME);
                 self.note("tick");
             }
             6..10 if self.weather.is(Weather::Lossy) => {
@@ -157,6 +184,8 @@ impl Conductor {
             }
             12..14 if self.weather.is(Weather::Deadly) => self.crash(place, on_restart).await,
             14 if self.weather.is(Weather::Deadly) => self.long_after(on_restart).await,
+            15..17 if self.weather.is(Weather::Astray) => self.set_a_clock(),
+            17 if self.weather.is(Weather::Astray) => self.sleep(place).await,
             _ => self.release(place, number, None),
         }
     }
@@ -206,7 +235,7 @@ impl Conductor {
             gate.deliver_late().await;
         }
         on_restart().await;
-        self.clock.advance(LONG);
+        self.pass(LONG);
         self.ticks = 0;
         if self.below(2) == 0 {
             self.alone = self.steps + CLEANER_ALONE;
@@ -214,6 +243,46 @@ impl Conductor {
         for gate in &self.gates {
             gate.restart();
         }
+    }
+
+    /// Time passes, for all.
+    fn pass(&self, by: Duration) {
+        self.clocks.iter().for_each(|clock| clock.advance(by));
+    }
+
+    /// Somebody sets the time of day of a process, wrong or right. That of the store is right.
+    fn set_a_clock(&mut self) {
+        let Some((store, processes)) = self.clocks.split_last() else { return };
+        let place = self.below(processes.len());
+        let wrong = WRONG_BY_SECONDS[self.below(WRONG_BY_SECONDS.len())];
+        processes[place].set(DateTime::from_millis(store.now().timestamp_millis() + wrong * 1_000));
+        self.astray += 1;
+        self.note(&format!("set{place}:{wrong}"));
+    }
+
+    /// The machine of a process sleeps for a long time, with what it is about to send. Its stopwatch does not count that.
+    async fn sleep(&mut self, place: usize) {
+        self.note(&format!("sleep{place}"));
+        // What was sent arrives in time, or never.
+        for gate in &self.gates {
+            gate.deliver_late().await;
+        }
+        for other in (0..self.gates.len()).filter(|other| *other != place) {
+            for (number, _) in self.gates[other].frozen_operations() {
+                self.gates[other].release_one(number, Some(Fault::LoseRequest));
+            }
+        }
+        for (of, clock) in self.clocks.iter().enumerate() {
+            match of == place {
+                true => clock.set(DateTime::from_millis(clock.now().timestamp_millis() + LONG.as_millis() as i64)),
+                false => clock.advance(LONG),
+            }
+        }
+        self.astray += 1;
+        self.ticks = 0;
+        // The cleaner comes by before it goes on.
+        self.asleep = Some((place, self.steps + SLEEP));
+        self.alone = self.steps + CLEANER_ALONE;
     }
 
     fn note(&mut self, what: &str) {

@@ -115,7 +115,7 @@ async fn play(seed: u64, weather: Weather, is_renamed: bool) -> (Vec<Told>, Vec<
         }
     });
 
-    let mut conductor = Conductor::new(gates, Arc::clone(&clock), seed, weather);
+    let mut conductor = Conductor::new(gates, vec![Arc::clone(&clock)], seed, weather);
     let is_done = || going.is_finished() && running.iter().all(tokio::task::JoinHandle::is_finished);
     conductor.conduct(is_done, async || {}).await;
     cleaning.abort();

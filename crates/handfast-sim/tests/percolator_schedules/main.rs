@@ -40,7 +40,7 @@ pub(crate) fn seeds(schedules: u64) -> std::ops::Range<u64> {
 }
 
 async fn all_are_right(weather: Weather) {
-    let (mut requests, mut committed, mut failed, mut unknown, mut injected) = (0, 0, 0, 0, 0);
+    let (mut requests, mut committed, mut failed, mut unknown, mut injected, mut astray) = (0, 0, 0, 0, 0, 0);
     for seed in seeds(SCHEDULES) {
         let kind = [WorkloadKind::ListAppend, WorkloadKind::Register, WorkloadKind::Bank][(seed % 3) as usize];
         let small = Piece::small(kind, weather);
@@ -49,6 +49,7 @@ async fn all_are_right(weather: Weather) {
         assert!(played.complaints.is_empty(), "{weather:?} seed {seed}:\n{}", played.complaints.join("\n"));
         requests += played.requests;
         injected += played.faults;
+        astray += played.astray;
         committed += played.committed;
         failed += played.failed;
         unknown += played.unknown;
@@ -63,6 +64,7 @@ async fn all_are_right(weather: Weather) {
     if schedules > 1 {
         assert!(committed > 3 * schedules && failed > schedules / 2, "{committed} committed, {failed} failed");
         assert!(matches!(weather, Weather::Calm | Weather::Slow) || injected > schedules, "{injected} faults");
+        assert!(weather != Weather::Astray || astray > schedules, "{astray} clocks set and machines asleep");
     }
 }
 
@@ -84,6 +86,11 @@ async fn any_order_with_lost_late_and_repeated_requests() {
 #[tokio::test(start_paused = true)]
 async fn any_order_with_crashes() {
     all_are_right(Weather::Deadly).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_order_with_clocks_that_are_wrong_and_machines_that_sleep() {
+    all_are_right(Weather::Astray).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,15 +11,22 @@ use handfast_sim::{
     Client, DatabaseClient, Failure, Floors, Isolation, Order, RunOptions, Transaction, Workload, WorkloadKind, run,
 };
 use handfast_store::decorator::{Fault, Plan};
-use handfast_store::{DocumentStore, Durability, Find, MemoryStore, Namespace, Sources, StoreExt};
+use handfast_store::{
+    Clock, DocumentStore, Durability, Find, ManualClock, MemoryStore, Namespace, Random, SeededRandom, Sources,
+    StoreExt,
+};
 use handfast_txn::{Database, Percolator, PercolatorOptions};
 
-use crate::conductor::{Conductor, Gate, Weather};
+use crate::conductor::{Conductor, Gate, WRONG_BY_SECONDS, Weather};
 use crate::mutants::{self, Mutant, Process};
 
 const CLIENTS: u32 = 3;
 /// Passes of the cleaner after which nothing is left.
-const PASSES: usize = 2;
+const PASSES: usize = 4;
+/// Attempts to begin a transaction where clocks are wrong, and processes are refused for that.
+const BEGINS_ASTRAY: u32 = 100;
+/// Those of clients, and the cleaner.
+const PROCESSES: usize = 3;
 
 /// What is played.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +57,7 @@ pub(crate) struct Played {
     pub(crate) kinds: Vec<String>,
     pub(crate) requests: u64,
     pub(crate) faults: u64,
+    pub(crate) astray: u64,
     pub(crate) committed: u64,
     pub(crate) failed: u64,
     pub(crate) unknown: u64,
@@ -68,18 +76,24 @@ pub(crate) fn options() -> PercolatorOptions {
 struct Turns {
     clients: Vec<DatabaseClient>,
     next: AtomicUsize,
+    /// Attempts to begin a transaction, on one after the other.
+    begins: u32,
 }
 
 #[async_trait]
 impl Client for Turns {
     async fn begin(&self) -> Result<Box<dyn Transaction>, Failure> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.clients.len();
-        let begun = self.clients[turn].begin().await;
-        if begun.is_err() {
-            // A process that is down is not asked again and again until it is back.
+        let mut failure = None;
+        for _ in 0..self.begins {
+            let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.clients.len();
+            match self.clients[turn].begin().await {
+                Err(Failure::Conflict(why)) => failure = Some(Failure::Conflict(why)),
+                begun => return begun,
+            }
+            // A process that is down, or has a wrong clock, is not asked again and again until it is back.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        begun
+        Err(failure.unwrap_or_else(|| Failure::Conflict("nobody was asked".to_owned())))
     }
 }
 
@@ -87,7 +101,11 @@ impl Client for Turns {
 pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Played {
     let Piece { kind, weather, documents, committed } = piece;
     let (sources, clock) = Sources::manual(seed);
-    clock.set(DateTime::from_millis(0));
+    clock.set(if weather == Weather::Astray { ManualClock::START } else { DateTime::from_millis(0) });
+    let (own_sources, clocks) = match weather {
+        Weather::Astray => with_own_clocks(seed, &clock),
+        _ => (vec![sources.clone(); PROCESSES], vec![Arc::clone(&clock)]),
+    };
     let store: Arc<dyn DocumentStore> = Arc::new(MemoryStore::new(sources.clone()));
     let gate = |process| -> Arc<Gate> {
         let store = mutants::broken(Arc::clone(&store), mutant, process, &sources);
@@ -95,11 +113,13 @@ pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Pla
     };
     let gates = vec![gate(Process::Client), gate(Process::Client), gate(Process::Cleaner)];
 
-    let open = |gate: &Arc<Gate>| {
+    let open = |(gate, sources): (&Arc<Gate>, &Sources)| {
         let database = Database::percolator(Arc::clone(gate) as Arc<dyn DocumentStore>, sources.clone(), options());
         DatabaseClient::new(database.unwrap(), accounts(), Isolation::Snapshot, Durability::Memory)
     };
-    let clients = Turns { clients: gates[..2].iter().map(open).collect(), next: AtomicUsize::new(0) };
+    let begins = if weather == Weather::Astray { BEGINS_ASTRAY } else { 1 };
+    let clients =
+        Turns { clients: gates[..2].iter().zip(&own_sources).map(open).collect(), next: AtomicUsize::new(0), begins };
     let run_options = RunOptions {
         seed,
         processes: CLIENTS,
@@ -110,7 +130,8 @@ pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Pla
     let workload = Workload { kind, keys: documents, writes_per_key: i64::MAX };
     let running = tokio::spawn(run(workload, Arc::new(clients), sources.clone(), run_options));
 
-    let engine = Percolator::new(Arc::clone(&gates[2]) as Arc<dyn DocumentStore>, sources.clone(), options()).unwrap();
+    let engine =
+        Percolator::new(Arc::clone(&gates[2]) as Arc<dyn DocumentStore>, own_sources[2].clone(), options()).unwrap();
     let cleaning = tokio::spawn(async move {
         loop {
             // What it cannot do now it does in the next pass.
@@ -119,7 +140,7 @@ pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Pla
         }
     });
 
-    let mut conductor = Conductor::new(gates, Arc::clone(&clock), seed, weather);
+    let mut conductor = Conductor::new(gates, clocks, seed, weather);
     conductor.conduct(|| running.is_finished(), async || mutants::restarted(&*store, mutant).await).await;
     cleaning.abort();
     let outcome = running.await.unwrap();
@@ -148,8 +169,24 @@ pub(crate) async fn play(seed: u64, piece: Piece, mutant: Option<Mutant>) -> Pla
         complaints.push(complaint);
         kinds.push(kind.to_owned());
     }
-    let Conductor { requests, faults, trace, .. } = conductor;
-    Played { complaints, kinds, requests, faults, committed, failed, unknown, trace }
+    let Conductor { requests, faults, astray, trace, .. } = conductor;
+    Played { complaints, kinds, requests, faults, astray, committed, failed, unknown, trace }
+}
+
+/// Sources for each process, whose clock is right or wrong from the beginning; all clocks, that of the store last.
+fn with_own_clocks(seed: u64, store: &Arc<ManualClock>) -> (Vec<Sources>, Vec<Arc<ManualClock>>) {
+    let random = SeededRandom::new(!seed);
+    let mut clocks = Vec::new();
+    let mut all = Vec::new();
+    for process in 0..PROCESSES as u64 {
+        let (sources, clock) = Sources::manual(seed.wrapping_mul(1_000_003).wrapping_add(process + 1));
+        let wrong = WRONG_BY_SECONDS[(random.next_u64() % WRONG_BY_SECONDS.len() as u64) as usize];
+        clock.set(DateTime::from_millis(store.now().timestamp_millis() + wrong * 1_000));
+        all.push(sources);
+        clocks.push(clock);
+    }
+    clocks.push(Arc::clone(store));
+    (all, clocks)
 }
 
 async fn rows(store: &dyn DocumentStore) -> Vec<Document> {
@@ -166,7 +203,7 @@ async fn given_up(store: &dyn DocumentStore) -> bool {
 async fn left_behind(
     store: &Arc<dyn DocumentStore>,
     sources: &Sources,
-    clock: &handfast_store::ManualClock,
+    clock: &ManualClock,
 ) -> Vec<(String, &'static str)> {
     let cleaner = Percolator::new(Arc::clone(store), sources.clone(), options()).unwrap();
     for _ in 0..PASSES {
