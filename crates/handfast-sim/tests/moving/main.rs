@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 mod mutants;
+mod single_documents;
 
 use std::path::Path;
 use std::sync::Arc;

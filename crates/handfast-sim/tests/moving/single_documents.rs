@@ -1,0 +1,66 @@
+//! The engine Percolator: processes that share a store in memory, which is used as one that is atomic one document at a time. Clients
+//! are on two of them, who loses requests and answers; a third one changes the catalog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handfast_store::decorator::{Fault, Faulty, Plan};
+use handfast_store::{DocumentStore, MemoryStore, Sources};
+use handfast_txn::{Database, PercolatorOptions};
+
+use crate::{Catalog, Opened, all};
+
+/// Of a thousand operations so many meet a fault.
+const FAULTS_PER_THOUSAND: u16 = 10;
+/// By how much the clock of all goes on while everybody waits for a millisecond.
+const TIME_PER_MILLISECOND: Duration = Duration::from_millis(10);
+
+async fn without_faults(seed: u64) -> Opened {
+    open(seed, 0)
+}
+
+async fn with_faults(seed: u64) -> Opened {
+    open(seed, FAULTS_PER_THOUSAND)
+}
+
+fn open(seed: u64, faults_per_thousand: u16) -> Opened {
+    let (sources, clock) = Sources::manual(seed);
+    // Locks of requests that got lost run out.
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            clock.advance(TIME_PER_MILLISECOND);
+        }
+    });
+    let store = Arc::new(MemoryStore::new(sources.clone()));
+    let process = |store: Arc<dyn DocumentStore>| {
+        let options = PercolatorOptions { cleaning_interval: None, ..PercolatorOptions::default() };
+        Database::percolator(store, sources.clone(), options).unwrap()
+    };
+    let client = |number: u64| {
+        let faults = [Fault::Refuse, Fault::LoseRequest, Fault::LoseReply];
+        let plan = Plan::seeded(seed.wrapping_add(number << 32), faults_per_thousand, faults);
+        process(Arc::new(Faulty::new(Arc::clone(&store), plan)))
+    };
+    Opened { clients: vec![client(1), client(2)], beside: process(store.clone()), _kept: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_store_of_single_documents() {
+    all("single documents", Catalog::Fixed, without_faults).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_store_of_single_documents_while_the_catalog_changes() {
+    all("single documents", Catalog::Changing, without_faults).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_store_of_single_documents_with_faults() {
+    all("single documents with faults", Catalog::Fixed, with_faults).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_a_store_of_single_documents_with_faults_while_the_catalog_changes() {
+    all("single documents with faults", Catalog::Changing, with_faults).await;
+}
