@@ -17,7 +17,7 @@ pub(crate) enum JobsArguments {
     #[command(after_help = "Examples:\n  \
         handfast jobs list --data /srv/handfast --database shop\n  \
         handfast jobs list --data /srv/handfast --database shop --state failed --type mail\n  \
-        handfast jobs list --data /srv/handfast --database shop --state done --limit 100 --after 65a1b2c3d4e5f60718293a4b --json")]
+        handfast jobs list --database shop --state done --limit 100 --after 65a1b2c3d4e5f60718293a4b")]
     List {
         #[command(flatten)]
         queue: Box<JobsFlags>,
