@@ -156,7 +156,10 @@ async fn carry_out(process: &mut Process, plan: &Plan) -> Result<(), Failure> {
             return Ok(());
         }
     }
-    Err(Failure::Unexpected(format!("{ATTEMPTS_ALONE_MAX} attempts failed although nobody else was there")))
+    let why = process.failed();
+    Err(Failure::Unexpected(format!(
+        "{ATTEMPTS_ALONE_MAX} attempts failed although nobody else was there, the last one: {why}"
+    )))
 }
 
 fn judge(workload: Workload, options: RunOptions, events: Vec<Event>) -> handfast_history::Result<Outcome> {

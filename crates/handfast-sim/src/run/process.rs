@@ -16,6 +16,8 @@ pub(crate) struct Process {
     shared: Arc<Shared>,
     number: i64,
     random: SeededRandom,
+    /// Why the last transaction did not commit.
+    failed: Option<String>,
 }
 
 /// A transaction in progress.
@@ -28,7 +30,12 @@ struct Course<'p> {
 
 impl Process {
     pub(crate) fn new(shared: Arc<Shared>, number: i64, random: SeededRandom) -> Self {
-        Process { shared, number, random }
+        Process { shared, number, random, failed: None }
+    }
+
+    /// Why the last transaction did not commit, if it had a reason.
+    pub(crate) fn failed(&self) -> &str {
+        self.failed.as_deref().unwrap_or("it was rolled back on purpose")
     }
 
     /// Plans a transaction and carries it out.
@@ -56,6 +63,7 @@ impl Process {
             Err(failure @ Failure::Conflict(_)) => (EventKind::Fail, Some(failure.to_string())),
             Err(failure) => (EventKind::Info, Some(failure.to_string())),
         };
+        self.failed.clone_from(&error);
         self.shared.recorder.end(kind, self.number, transaction, done, error);
         match result {
             Err(failure @ Failure::Unexpected(_)) => Err(failure),

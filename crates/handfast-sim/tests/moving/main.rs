@@ -33,6 +33,8 @@ const PROCESSES: u32 = 6;
 
 /// The processes that share a store: those of clients, and the one that changes the catalog.
 struct Opened {
+    /// Transactions that are to commit.
+    committed: u64,
     clients: Vec<Database>,
     beside: Database,
     /// What has to be there as long as the databases are.
@@ -42,7 +44,7 @@ struct Opened {
 fn over_memory(seed: u64) -> Opened {
     let sources = Sources::seeded(seed);
     let database = Database::local(MemoryStore::new(sources.clone()), sources);
-    Opened { clients: vec![database.clone()], beside: database, _kept: None }
+    Opened { committed: COMMITTED, clients: vec![database.clone()], beside: database, _kept: None }
 }
 
 async fn over_embedded(seed: u64) -> Opened {
@@ -50,7 +52,7 @@ async fn over_embedded(seed: u64) -> Opened {
     let sources = Sources::seeded(seed);
     let store = EmbeddedStore::open(directory.path(), sources.clone(), Options::small()).await.unwrap();
     let database = Database::local(store, sources);
-    Opened { clients: vec![database.clone()], beside: database, _kept: Some(directory) }
+    Opened { committed: COMMITTED, clients: vec![database.clone()], beside: database, _kept: Some(directory) }
 }
 
 /// Whether somebody changes the catalog beside.
@@ -64,9 +66,10 @@ async fn all(under: &str, catalog: Catalog, open: impl AsyncFn(u64) -> Opened) {
     let mut complaints = Vec::new();
     for seed in seeds() {
         for isolation in [Isolation::Snapshot, Isolation::Serializable] {
-            let mut tally = Tally::default();
+            let (mut tally, mut committed) = (Tally::default(), 0);
             for kind in KINDS {
                 let opened = open(seed).await;
+                committed = opened.committed;
                 match judged(opened, under, catalog, isolation, kind, seed).await {
                     Ok(done) => tally = tally.plus(done),
                     Err(wrong) => {
@@ -75,15 +78,15 @@ async fn all(under: &str, catalog: Catalog, open: impl AsyncFn(u64) -> Opened) {
                 }
             }
             println!("{under} {catalog:?} {isolation:?} seed {seed}: {tally:?}");
-            complaints.extend(tally.below(floors(catalog)));
+            complaints.extend(tally.below(floors(catalog, committed)));
         }
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
 /// What all workloads together have done at least.
-fn floors(catalog: Catalog) -> Tally {
-    let once = COMMITTED / 10;
+fn floors(catalog: Catalog, committed: u64) -> Tally {
+    let once = committed / 10;
     let changed = match catalog {
         Catalog::Fixed => 0,
         Catalog::Changing => once / 2,
@@ -108,6 +111,7 @@ async fn judged(
     kind: WorkloadKind,
     seed: u64,
 ) -> Result<Tally, String> {
+    let committed = opened.committed;
     let random = |of: u64| Arc::new(SeededRandom::new(seed.wrapping_mul(1_000_003) ^ of));
     let names: &[&str] = match catalog {
         Catalog::Fixed => &["keys"],
@@ -124,16 +128,16 @@ async fn judged(
     };
     let client = MovingClient::new(opened.clients.clone(), collections, options, random(1));
     let stop = Arc::new(AtomicBool::new(false));
-    let beside = Beside::new(client.clone(), opened.beside.clone(), random(2));
+    let beside = Beside::new(client.clone(), opened.beside.clone(), random(2 + 16 * kind as u64));
     let beside = tokio::spawn(beside.run(Arc::clone(&stop)));
     let run_options = RunOptions {
         seed,
         processes: PROCESSES,
-        committed: COMMITTED,
+        committed,
         expectation: Expectation { isolation, order: Order::RealTime },
         floors: Floors {
-            committed: COMMITTED,
-            failed: COMMITTED / 50,
+            committed,
+            failed: committed / 50,
             old_version_reads: u64::from(isolation == Isolation::Snapshot),
         },
     };

@@ -17,7 +17,7 @@ use handfast_store::{
 };
 use handfast_txn::Database;
 
-use crate::{Catalog, Opened, judged};
+use crate::{COMMITTED, Catalog, Opened, judged};
 
 /// What a store is wrong about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ const CATCHES: &[(Mutant, Catalog, WorkloadKind, &str)] = &[
     (Mutant::HiddenFieldSeen, Catalog::Fixed, WorkloadKind::Bank, "account"),
     (Mutant::CandidatesOfNewest, Catalog::Fixed, WorkloadKind::Repeated, "duplicate key"),
     (Mutant::NewestCatalog, Catalog::Changing, WorkloadKind::Repeated, "duplicate key"),
-    (Mutant::NewestCatalog, Catalog::Changing, WorkloadKind::Bank, "duplicate key"),
+    (Mutant::NewestCatalog, Catalog::Changing, WorkloadKind::Bank, "twice in a snapshot"),
     (Mutant::ForgottenDeletions, Catalog::Fixed, WorkloadKind::ListAppend, "twice in a snapshot"),
     (Mutant::ForgottenReinsertions, Catalog::Fixed, WorkloadKind::ListAppend, "duplicate key"),
     (Mutant::UnnoticedInsertions, Catalog::Fixed, WorkloadKind::Register, "twice in a snapshot"),
@@ -97,7 +97,7 @@ async fn run(mutant: Mutant, catalog: Catalog, kind: WorkloadKind, seed: u64) ->
     let sources = Sources::seeded(seed);
     let store = Arc::new(MemoryStore::new(sources.clone()));
     let database = Database::local(Broken { store, mutant }, sources);
-    let opened = Opened { clients: vec![database.clone()], beside: database, _kept: None };
+    let opened = Opened { committed: COMMITTED, clients: vec![database.clone()], beside: database, _kept: None };
     judged(opened, &format!("{mutant:?}"), catalog, Isolation::Snapshot, kind, seed).await
 }
 

@@ -10,8 +10,10 @@ use handfast_txn::{Database, PercolatorOptions};
 
 use crate::{Catalog, Opened, all};
 
-/// Of a thousand operations so many meet a fault.
-const FAULTS_PER_THOUSAND: u16 = 10;
+/// Transactions that commit: fewer, as each takes many requests.
+const COMMITTED: u64 = 50;
+/// Of a thousand operations so many meet a fault: a serializable transaction that opens accounts has hundreds.
+const FAULTS_PER_THOUSAND: u16 = 2;
 /// By how much the clock of all goes on while everybody waits for a millisecond.
 const TIME_PER_MILLISECOND: Duration = Duration::from_millis(10);
 
@@ -42,7 +44,7 @@ fn open(seed: u64, faults_per_thousand: u16) -> Opened {
         let plan = Plan::seeded(seed.wrapping_add(number << 32), faults_per_thousand, faults);
         process(Arc::new(Faulty::new(Arc::clone(&store), plan)))
     };
-    Opened { clients: vec![client(1), client(2)], beside: process(store.clone()), _kept: None }
+    Opened { committed: COMMITTED, clients: vec![client(1), client(2)], beside: process(store.clone()), _kept: None }
 }
 
 #[tokio::test(start_paused = true)]

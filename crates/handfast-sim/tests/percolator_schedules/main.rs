@@ -24,6 +24,8 @@ use self::stage::{Piece, Played, play};
 
 /// Seeds of each kind of weather, if nothing else is said: half a minute's worth.
 const SCHEDULES: u64 = 500;
+/// Of those in which machines sleep, which are longer. In number 191 an engine was wrong that went by its stopwatch alone.
+const SCHEDULES_ASTRAY: u64 = 200;
 /// Seeds within which a mutant has to be caught.
 const CATCH_SEEDS_MAX: u64 = 1_000;
 
@@ -41,7 +43,8 @@ pub(crate) fn seeds(schedules: u64) -> std::ops::Range<u64> {
 
 async fn all_are_right(weather: Weather) {
     let (mut requests, mut committed, mut failed, mut unknown, mut injected, mut astray) = (0, 0, 0, 0, 0, 0);
-    for seed in seeds(SCHEDULES) {
+    let schedules = if weather == Weather::Astray { SCHEDULES_ASTRAY } else { SCHEDULES };
+    for seed in seeds(schedules) {
         let kind = [WorkloadKind::ListAppend, WorkloadKind::Register, WorkloadKind::Bank][(seed % 3) as usize];
         let small = Piece::small(kind, weather);
         let piece = if seed % 10 == 9 { Piece::long(weather) } else { small };
@@ -57,10 +60,10 @@ async fn all_are_right(weather: Weather) {
     println!(
         "{weather:?}: {} schedules of {requests} requests, {injected} faults; {committed} committed, {failed} failed, \
          {unknown} unknown",
-        seeds(SCHEDULES).count()
+        seeds(schedules).count()
     );
     // A run in which nothing happened says nothing.
-    let schedules = seeds(SCHEDULES).count() as u64;
+    let schedules = seeds(schedules).count() as u64;
     if schedules > 1 {
         assert!(committed > 3 * schedules && failed > schedules / 2, "{committed} committed, {failed} failed");
         assert!(matches!(weather, Weather::Calm | Weather::Slow) || injected > schedules, "{injected} faults");
