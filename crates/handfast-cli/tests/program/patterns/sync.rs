@@ -220,8 +220,8 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
                 "the link to comments by nokey: no such link is declared, but the link to comments by user",
             ),
             (
-                "comments:user:nam=userName",
-                "userName is declared as { \"field\": \"name\" }, and said to be { \"field\": \"nam\" }",
+                "comments:user:surname=userName",
+                "userName is declared as { \"field\": \"name\" }, and said to be { \"field\": \"surname\" }",
             ),
             ("comments:user:name=usrName", "no copy usrName is declared, but userName"),
         ];
@@ -238,7 +238,7 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
         store.close().await?;
         let unseen = [
             ("comments:nokey:name=userName", "no document of db.comments has nokey, by which copies are found"),
-            ("comments:user:nam=usrName", "no document of db.comments has usrName, and none of db.users has nam"),
+            ("comments:user:surname=usrName", "no document of db.comments has usrName, and none of db.users has surname"),
         ];
         for (link, why) in unseen {
             assert_one_line(&said(&["verify"], link)?, 3, why);
