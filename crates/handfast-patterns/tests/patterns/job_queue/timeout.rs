@@ -20,7 +20,6 @@ async fn a_handler_that_hangs_is_ended_and_counts_as_a_failure() {
 
 /// Of a queue, a type and a job: the nearest one counts.
 #[tokio::test(start_paused = true)]
-#[allow(clippy::disallowed_methods, reason = "the runtime's time, which stands still but for the pauses")]
 async fn a_job_a_type_and_a_queue_have_their_times() {
     let world = World::in_memory();
     let options = JobQueueOptions { timeout: Some(Duration::from_secs(30)), ..JobQueueOptions::default() };
