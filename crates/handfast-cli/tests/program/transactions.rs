@@ -27,6 +27,10 @@ async fn leave_two_locks(uri: &str, lock_ttl: Duration) -> Result<()> {
     let store = connect(uri, sources.clone(), ConnectOptions::default()).await?.store;
     let accounts = Namespace::new("bank", "accounts")?;
     let operator = Percolator::new(store.clone(), sources.clone(), options(lock_ttl))?;
+    // The collection is there before, with the engine's indexes: these are made behind the answers, at any time.
+    let healthy = Database::percolator(store.clone(), sources.clone(), options(lock_ttl))?;
+    healthy.insert_one(&accounts, rawdoc! { "_id": "Zoe" }).await?;
+    healthy.flush().await?;
     for number in 0..OPERATIONS_MAX {
         let dying = Arc::new(Faulty::new(store.clone(), Plan::at(number, Fault::CrashAfter)));
         let database = Database::percolator(dying, sources.clone(), options(lock_ttl))?;

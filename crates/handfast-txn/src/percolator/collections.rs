@@ -118,17 +118,17 @@ impl Core {
     pub(super) async fn drop_collection(&self, name: &Namespace) -> StoreResult<bool> {
         check_not_fixed(name)?;
         let Found { meaning, is_there } = self.found(name).await?;
-        if is_there {
-            // If the name stands for something else by now, somebody else has dropped it, which is as good.
-            let drop = |catalog: &mut Catalog| {
-                let version = catalog.version;
-                catalog.mapping.drop(name, &meaning, version);
-                Ok(())
-            };
-            self.change_catalog(drop).await?;
-            self.leave_notice(meaning.of(name)).await?;
+        if !is_there {
+            return Ok(false);
         }
-        Ok(is_there)
+        // If the name stands for something else by now, somebody else has dropped it, and says so.
+        let drop = |catalog: &mut Catalog| {
+            let version = catalog.version;
+            Ok(catalog.mapping.drop(name, &meaning, version))
+        };
+        let is_dropped = self.change_catalog(drop).await?;
+        self.leave_notice(meaning.of(name)).await?;
+        Ok(is_dropped)
     }
 
     /// Drops the collections of a database, in one step; `false` if there was none.

@@ -238,7 +238,10 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
         store.close().await?;
         let unseen = [
             ("comments:nokey:name=userName", "no document of db.comments has nokey, by which copies are found"),
-            ("comments:user:surname=usrName", "no document of db.comments has usrName, and none of db.users has surname"),
+            (
+                "comments:user:surname=usrName",
+                "no document of db.comments has usrName, and none of db.users has surname",
+            ),
         ];
         for (link, why) in unseen {
             assert_one_line(&said(&["verify"], link)?, 3, why);
