@@ -29,7 +29,7 @@ async fn leave_two_locks(uri: &str, lock_ttl: Duration) -> Result<()> {
     let operator = Percolator::new(store.clone(), sources.clone(), options(lock_ttl))?;
     // The collection is there before, with the engine's indexes: these are made behind the answers, at any time.
     let healthy = Database::percolator(store.clone(), sources.clone(), options(lock_ttl))?;
-    healthy.insert_one(&accounts, rawdoc! { "_id": "Zoe" }).await?;
+    healthy.upsert_one(&accounts, rawdoc! { "_id": "Zoe" }, rawdoc! { "$set": { "balance": 0 } }).await?;
     healthy.flush().await?;
     for number in 0..OPERATIONS_MAX {
         let dying = Arc::new(Faulty::new(store.clone(), Plan::at(number, Fault::CrashAfter)));
