@@ -25,6 +25,7 @@ mod shutdown;
 mod store;
 mod transactions;
 mod transfer;
+mod unfinished;
 
 use std::process::ExitCode;
 

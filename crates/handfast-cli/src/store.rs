@@ -9,8 +9,9 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mongodb::{Capability, ConnectOptions, SELECTION_TIMEOUT, Server};
 use handfast_mql::Code;
 use handfast_store::decorator::{Checked, Resilient};
-use handfast_store::routed::{Part, Route, Routing, ensure_alone};
+use handfast_store::routed::{Alone, Part, Route, Routing, ensure_alone};
 use handfast_store::{AtomicStore, DocumentStore, Namespace, Routed, Sources};
+use handfast_txn::percolator::Unmanaged;
 use handfast_txn::{Database, PercolatorOptions};
 use serde_json::{Value, json};
 use tracing::warn;
@@ -148,6 +149,11 @@ impl Opened {
         }
     }
 
+    /// Whether the documents are in a data directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.place, Place::Directory { .. })
+    }
+
     /// A server that documents are on and that is a Handfast itself, if there is one.
     pub(crate) fn handfast(&self) -> Option<&Server> {
         match &self.place {
@@ -193,7 +199,8 @@ impl Opened {
     }
 }
 
-/// A store without transactions over it: for what changes one document at a time. What fails on the network on the way to
+/// A store without transactions over it: for what changes one document at a time. Collections that a Handfast in front of the store
+/// writes to are refused ([`Unmanaged`]); that Handfast itself is a store like others. What fails on the network on the way to
 /// a server is tried once more where that does no harm.
 pub(crate) struct Plain {
     pub(crate) store: Arc<dyn DocumentStore>,
@@ -208,13 +215,15 @@ impl Plain {
         check(configuration)?;
         let sources = bounded(sources, settings);
         if let Some(servers) = Servers::of(settings) {
-            let (store, _) = connect(&servers, sources.clone(), Rule::Record).await?;
+            let (store, connected) = connect_or_front(&servers, sources.clone()).await?;
+            let is_front = connected.iter().any(|of| of.server.is_front);
+            let store: Arc<dyn DocumentStore> = if is_front { store } else { Arc::new(Unmanaged::new(store)) };
             let store = Arc::new(Resilient::new(store, sources.ids));
             return Ok(Plain { store, embedded: None });
         }
         let embedded = open_existing(settings, sources.clone()).await?;
         ensure_whole(&embedded, settings, "").await?;
-        Ok(Plain { store: watched(&embedded, &sources), embedded: Some(embedded) })
+        Ok(Plain { store: Arc::new(Unmanaged::new(watched(&embedded, &sources))), embedded: Some(embedded) })
     }
 
     /// Returns once nothing is under way any more.
@@ -250,25 +259,41 @@ pub(crate) enum Rule {
     Look,
 }
 
+/// A store, and the servers that it is on.
+type StoreOnServers = (Arc<dyn DocumentStore>, Vec<Connected>);
+
 /// Connects to servers, and says what each lacks that matters to everything. Several are one store by their routes.
-pub(crate) async fn connect(
+pub(crate) async fn connect(servers: &Servers, sources: Sources, rule: Rule) -> anyhow::Result<StoreOnServers> {
+    connect_with(servers, sources, rule, false).await
+}
+
+/// Connects to servers, or to one Handfast in front of others, for what changes one document at a time.
+async fn connect_or_front(servers: &Servers, sources: Sources) -> anyhow::Result<StoreOnServers> {
+    connect_with(servers, sources, Rule::Record, true).await
+}
+
+async fn connect_with(
     servers: &Servers,
     sources: Sources,
     rule: Rule,
-) -> anyhow::Result<(Arc<dyn DocumentStore>, Vec<Connected>)> {
+    accept_front: bool,
+) -> anyhow::Result<StoreOnServers> {
     let (mut parts, mut connected) = (Vec::new(), Vec::new());
     for named in &servers.stores.0 {
-        let (store, server) = connect_one(named, servers, sources.clone()).await?;
+        let (store, server) = connect_one(named, servers, sources.clone(), accept_front).await?;
         parts.push((named, store));
         connected.push(Connected { name: named.name.clone(), server });
     }
     let store = match parts.as_slice() {
+        // It knows which stores its documents are in.
+        [(_, store)] if servers.routes.is_empty() && connected.iter().any(|of| of.server.is_front) => Arc::clone(store),
         [(named, store)] if servers.routes.is_empty() => {
-            let alone = ensure_alone(&**store).await;
-            alone.map_err(|error| anyhow!("cannot use the store {}: {error}", named.uri))?;
-            Arc::clone(store)
+            let alone = Alone::open(Arc::clone(store)).await;
+            Arc::new(alone.map_err(|error| anyhow!("cannot use the store {}: {error}", named.uri))?)
         }
         _ => {
+            let front = connected.iter().find(|of| of.server.is_front);
+            ensure!(front.is_none(), "{}", front.map(not_with_others).unwrap_or_default());
             let part = |(named, store): (&NamedStore, _)| Part::new(named.name.clone().unwrap_or_default(), store);
             let parts = parts.into_iter().map(part).collect();
             let routed = match rule {
@@ -281,13 +306,19 @@ pub(crate) async fn connect(
     Ok((store, connected))
 }
 
+/// That a Handfast in front of other servers is no part of several stores.
+fn not_with_others(front: &Connected) -> String {
+    format!("{} is a Handfast in front of another server: name it alone, without routes", front.shown())
+}
+
 async fn connect_one(
     named: &NamedStore,
     servers: &Servers,
     sources: Sources,
+    accept_front: bool,
 ) -> anyhow::Result<(Arc<dyn DocumentStore>, Arc<Server>)> {
     let Servers { sole_writer, timeout, .. } = *servers;
-    let options = ConnectOptions { sole_writer, selection_timeout: timeout, ..ConnectOptions::default() };
+    let options = ConnectOptions { sole_writer, selection_timeout: timeout, accept_front, ..ConnectOptions::default() };
     let connected = handfast_mongodb::connect(named.uri.secret(), sources, options).await;
     let connection = connected.map_err(|error| {
         let advice = match error.code() {
@@ -407,7 +438,8 @@ pub(crate) fn namespace(database: &str, collection: &str, flag: &str) -> anyhow:
         .map_err(|error| Usage(format!("--database or {flag}: {}", error.message())).into())
 }
 
-/// That a collection which a flag names is there.
+/// That a collection which a flag names is there, and can be used. One that a Handfast in front of the store writes to is refused, before
+/// anything is recorded.
 pub(crate) async fn ensure_there(store: &dyn DocumentStore, namespace: &Namespace, flag: &str) -> anyhow::Result<()> {
     let (database, collection) = (namespace.database(), namespace.collection());
     let databases = store.list_databases().await?;
@@ -417,5 +449,6 @@ pub(crate) async fn ensure_there(store: &dyn DocumentStore, namespace: &Namespac
     let collections: Vec<String> = collections.into_iter().map(|info| info.name).collect();
     let there = collections.iter().any(|name| name == collection);
     ensure!(there, "{flag}: there is no collection '{collection}' in {database}; {}", listed(&collections));
+    store.list_indexes(namespace).await?;
     Ok(())
 }

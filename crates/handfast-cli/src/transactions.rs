@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use handfast_store::Sources;
 use handfast_txn::percolator::row::{Key, Timestamp};
-use handfast_txn::percolator::{Cleaned, Decided, HeldLock, OpenTransaction, StoredCollection, transactions};
+use handfast_txn::percolator::{Cleaned, Decided, HeldLock, OpenTransaction, StoredCollection};
 use handfast_txn::{Percolator, PercolatorOptions};
 use serde_json::{Value, json};
 
@@ -80,25 +80,26 @@ impl Operator {
         let points = self.engine.safe_points().await?;
         let Some(points) = points else { return self.status_of_nothing(console) };
         let locks = self.engine.count_locks().await?;
-        let open = transactions(&self.engine.locks(None, LOCKS_MAX).await?);
+        let open = self.engine.transactions(LOCKS_MAX).await?;
         let oldest = open.first().map(|oldest| oldest.age);
-        let expired = open.iter().filter(|open| open.is_expired).count();
+        let abandoned = open.iter().filter(|open| open.decided == Decided::Abandoned).count();
+        let decided = open.iter().filter(|open| open.decided != Decided::Open).count() - abandoned;
         let text = || {
             let mut lines = vec![
                 self.address.clone(),
                 format!("  locks         {locks}, of {} transactions", open.len()),
                 format!("  the oldest    {}", oldest.map_or_else(|| "none".to_owned(), age)),
-                format!("  abandoned     {expired} transactions"),
+                format!("  abandoned     {abandoned} transactions"),
+                format!("  decided       {decided} transactions, of which locks are left"),
                 format!("  safe point    {}", since(points.now, points.readers)),
             ];
             if points.readers < points.messages {
                 let (at, all) = (since(points.now, points.messages), points.leases.len());
                 lines.push(format!("{all} processes with old snapshots hold it back: it would be {at} without them"));
             }
-            if expired > 0 {
-                lines.push(
-                    "next: whoever meets abandoned locks resolves them; `txns resolve --all` does it now".to_owned(),
-                );
+            if abandoned + decided > 0 {
+                lines
+                    .push("next: whoever meets these locks resolves them; `txns resolve --all` does it now".to_owned());
             }
             lines.join("\n")
         };
@@ -106,7 +107,8 @@ impl Operator {
             "store": self.address,
             "locks": locks,
             "transactions": open.len(),
-            "abandoned": expired,
+            "abandoned": abandoned,
+            "decided": decided,
             "oldest_seconds": oldest.map(|oldest| oldest.as_secs_f64()),
             "now": points.now.0,
             "safe_point": known(points.readers),
@@ -124,6 +126,7 @@ impl Operator {
             "locks": 0,
             "transactions": 0,
             "abandoned": 0,
+            "decided": 0,
             "oldest_seconds": null,
             "now": null,
             "safe_point": null,
@@ -139,15 +142,16 @@ impl Operator {
             console.remark(NEVER);
         }
         let mut listing = Listing::new(&["start", "for", "locks", "state", "primary"]);
-        for open in transactions(&self.engine.locks(None, LOCKS_MAX).await?) {
-            let OpenTransaction { start, age: open_for, locks, is_expired, primary } = &open;
-            let state = if *is_expired { "abandoned" } else { "alive" };
+        for open in self.engine.transactions(LOCKS_MAX).await? {
+            let OpenTransaction { start, age: open_for, locks, decided, primary } = &open;
+            let (state, ..) = state_of(*decided);
             let cells = [start.to_string(), age(*open_for), locks.to_string(), state.to_owned(), place(primary)];
             let line = json!({
                 "start": start.0,
                 "seconds": open_for.as_secs_f64(),
                 "locks": locks,
-                "abandoned": is_expired,
+                "state": state,
+                "abandoned": *decided == Decided::Abandoned,
                 "primary": key(primary),
             });
             listing.push(cells, line);
@@ -159,14 +163,7 @@ impl Operator {
     async fn show(&self, start: Timestamp, limit: LimitFlags, console: Console) -> Result<Exit> {
         let decided = self.engine.decided(start).await?;
         let decided = decided.with_context(|| format!("no lock is held by a transaction that began at {start}"))?;
-        let (state, meaning, at) = match decided {
-            Decided::Committed(at) => {
-                ("committed", "its locks are to be rolled forward: `txns resolve` does it", Some(at))
-            }
-            Decided::RolledBack => ("rolled back", "its locks are to be released: `txns resolve` does it", None),
-            Decided::Open => ("alive", "it may still commit", None),
-            Decided::Abandoned => ("abandoned", "nobody has given a sign of life: `txns resolve` rolls it back", None),
-        };
+        let (state, meaning, at) = state_of(decided);
         let mut listing = Listing::new(&["change", "primary", "document"]);
         let mut locks = Vec::new();
         for HeldLock { key: locked, primary, deletes, .. } in
@@ -271,4 +268,14 @@ fn place(key: &Key) -> String {
 fn key(key: &Key) -> Value {
     let id = bson::Bson::try_from(key.id.clone()).ok().map(|id| extended(&id));
     json!({ "collection": key.namespace.to_string(), "id": id })
+}
+
+/// The word for what became of a transaction, what that means for its locks, and when it committed.
+fn state_of(decided: Decided) -> (&'static str, &'static str, Option<Timestamp>) {
+    match decided {
+        Decided::Committed(at) => ("committed", "its locks are to be rolled forward: `txns resolve` does it", Some(at)),
+        Decided::RolledBack => ("rolled back", "its locks are to be released: `txns resolve` does it", None),
+        Decided::Open => ("alive", "it may still commit", None),
+        Decided::Abandoned => ("abandoned", "nobody has given a sign of life: `txns resolve` rolls it back", None),
+    }
 }

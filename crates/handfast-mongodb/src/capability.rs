@@ -39,6 +39,8 @@ pub enum Capability {
     Decimals,
     /// Doubles that are no finite number.
     InfiniteNumbers,
+    /// A document whose `_id` is NaN, or holds one, can be replaced.
+    NanIds,
     /// MinKey and MaxKey.
     ExtremeKeys,
     /// JavaScript code, and undefined.
@@ -53,7 +55,7 @@ use Capability as C;
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Capability; 20] = [
+    pub const ALL: [Capability; 21] = [
         C::AtomicUpdates,
         C::PipelineUpdates,
         C::Constants,
@@ -70,6 +72,7 @@ impl Capability {
         C::RenameAcrossDatabases,
         C::Decimals,
         C::InfiniteNumbers,
+        C::NanIds,
         C::ExtremeKeys,
         C::ObsoleteTypes,
         C::NestedArrays,
@@ -95,6 +98,7 @@ impl Capability {
             C::RenameAcrossDatabases => "rename to another database",
             C::Decimals => "decimal values",
             C::InfiniteNumbers => "NaN and infinity",
+            C::NanIds => "documents whose _id has a NaN",
             C::ExtremeKeys => "MinKey and MaxKey",
             C::ObsoleteTypes => "values of the types code and undefined",
             C::NestedArrays => "arrays within arrays",

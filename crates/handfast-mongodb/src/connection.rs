@@ -17,7 +17,7 @@ use crate::contact::Contact;
 use crate::direct::DirectStore;
 use crate::error::{Effect, of_driver, unsupported};
 use crate::judged::JudgedStore;
-use crate::options::{self, ConnectOptions};
+use crate::options::{self, ConnectOptions, FRONT_PROBE_DATABASE};
 use crate::place::Placed;
 use crate::probe::{self, Known};
 use crate::remote::Remote;
@@ -40,7 +40,8 @@ pub struct Connection {
 /// # Errors
 /// `BadValue` (2) for a connection string that is not valid, or asks for another durability than each write does; those of
 /// the network and of the login; `CommandNotSupported` (115) for a server without atomic updates, unless
-/// [`ConnectOptions::sole_writer`] is set.
+/// [`ConnectOptions::sole_writer`] is set; `IllegalOperation` (20) for a Handfast in front of another server, unless
+/// [`ConnectOptions::accept_front`] is set.
 pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Result<Connection> {
     let parsed = options::parse(uri)?;
     let address = options::shown(uri)?;
@@ -52,12 +53,14 @@ pub async fn connect(uri: &str, sources: Sources, options: ConnectOptions) -> Re
     let product = Product::ask(&remote).await?;
     let known = Known { product: &product.name, deployment: hello.deployment, is_ferretdb_1: product.is_ferretdb_1 };
     let unique = sources.ids.object_id().to_hex();
-    let capabilities = probe::run(&remote, known, &options.probe_database, &unique).await;
-    let capabilities = capabilities.map_err(|error| match (error.code(), Product::is_handfast(&product.name)) {
-        (Code::IllegalOperation, true) => behind_handfast(&error),
-        _ => error,
-    })?;
-    let server = Server { address, product: product.name, deployment: hello.deployment, capabilities };
+    let (capabilities, is_front) = match probe::run(&remote, known, &options.probe_database, &unique).await {
+        Err(error) if is_of_front(&error, known.product) && options.accept_front => {
+            (probe::run(&remote, known, FRONT_PROBE_DATABASE, &unique).await?, true)
+        }
+        Err(error) if is_of_front(&error, known.product) => return Err(behind_handfast(&error)),
+        capabilities => (capabilities?, false),
+    };
+    let server = Server { address, product: product.name, deployment: hello.deployment, capabilities, is_front };
     let server = Arc::new(server);
     let direct = DirectStore::new(remote, Arc::clone(&server), sources.clone());
     if server.capabilities.has(Capability::AtomicUpdates) {
@@ -86,7 +89,11 @@ pub(crate) async fn contacted(
     Ok((client, hello))
 }
 
-/// A server that keeps a database for itself stands before another one.
+/// Whether a probe was refused by a Handfast in front of another server, which keeps the database of the probes for itself.
+fn is_of_front(error: &Error, product: &str) -> bool {
+    error.code() == Code::IllegalOperation && Product::is_handfast(product)
+}
+
 fn behind_handfast(error: &Error) -> Error {
     let text = format!(
         "it is a Handfast in front of another server, and cannot be behind one: name the server behind it, or use its own \

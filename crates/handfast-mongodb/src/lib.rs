@@ -25,7 +25,9 @@ pub use admin::run_admin_command;
 pub use capability::{Capabilities, Capability};
 pub use concern::Deployment;
 pub use connection::{Connection, connect};
-pub use options::{ConnectOptions, POOL_CONNECTIONS_MAX, PROBE_DATABASE, REPLY_TIMEOUT, SELECTION_TIMEOUT, shown};
+pub use options::{
+    ConnectOptions, FRONT_PROBE_DATABASE, POOL_CONNECTIONS_MAX, PROBE_DATABASE, REPLY_TIMEOUT, SELECTION_TIMEOUT, shown,
+};
 pub use server::Server;
 pub use topology::{ServerDescription, ServerRole, TopologyObserver};
 pub use transactions::{Session, SessionClient, TransactionError};

@@ -79,6 +79,7 @@ impl Needs for Update {
     fn needs(&self, need: Need<'_>) -> Result<()> {
         variables(&self.variables, need)?;
         for statement in &self.statements {
+            id(&statement.filter, need)?;
             change(&statement.update, &statement.array_filters, need)?;
             hint(statement.hint.as_ref(), need)?;
             if !statement.sort.is_empty() {
@@ -98,7 +99,10 @@ impl Needs for FindAndModify {
         hint(self.hint.as_ref(), need)?;
         match &self.modification {
             Modification::Remove => Ok(()),
-            Modification::Update { update, array_filters, .. } => change(update, array_filters, need),
+            Modification::Update { update, array_filters, .. } => {
+                id(&self.filter, need)?;
+                change(update, array_filters, need)
+            }
         }
     }
 }
@@ -145,7 +149,27 @@ pub(crate) struct Stored<'d>(pub(crate) &'d RawDocument);
 
 impl Needs for Stored<'_> {
     fn needs(&self, need: Need<'_>) -> Result<()> {
+        id(self.0, need)?;
         values(self.0, true, need)
+    }
+}
+
+/// What the `_id` of a document that is written needs, or the one that a filter names.
+fn id(document: &RawDocument, need: Need<'_>) -> Result<()> {
+    match document.get("_id") {
+        Ok(Some(id)) if has_nan(id) => need(Capability::NanIds),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a value is NaN, or holds one.
+fn has_nan(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Double(double) => double.is_nan(),
+        RawBsonRef::Decimal128(decimal) => decimal.to_string() == "NaN",
+        RawBsonRef::Document(document) => document.iter().flatten().any(|(_, inner)| has_nan(inner)),
+        RawBsonRef::Array(elements) => elements.into_iter().flatten().any(has_nan),
+        _ => false,
     }
 }
 

@@ -22,6 +22,8 @@ pub const POOL_CONNECTIONS_MAX: u32 = 100;
 
 /// The database in which a server's capabilities are tried out: the one where transactions keep their clock, too.
 pub const PROBE_DATABASE: &str = "handfast";
+/// The database in which the capabilities of a Handfast in front of another server are tried out.
+pub const FRONT_PROBE_DATABASE: &str = "handfast_probe";
 
 /// How to connect, beside what the connection string says.
 #[derive(Clone, Debug)]
@@ -39,6 +41,10 @@ pub struct ConnectOptions {
     pub sole_writer: bool,
     /// The database in which the server's capabilities are tried out, in a collection that is dropped again.
     pub probe_database: String,
+    /// A Handfast in front of another server is accepted. Its documents can be changed one at a time, beside its own
+    /// transactions; an engine of transactions over single documents must not be put over it. Its capabilities are tried out
+    /// in [`FRONT_PROBE_DATABASE`], because it keeps [`PROBE_DATABASE`] for itself.
+    pub accept_front: bool,
     /// Hears of each server as it is found, lost, or becomes another.
     pub observer: Option<TopologyObserver>,
 }
@@ -50,6 +56,7 @@ impl Default for ConnectOptions {
             selection_timeout: SELECTION_TIMEOUT,
             sole_writer: false,
             probe_database: PROBE_DATABASE.to_owned(),
+            accept_front: false,
             observer: None,
         }
     }

@@ -29,6 +29,7 @@ use crate::reply;
 const COLLECTION: &str = "handfast_probe_";
 
 /// What is known of a server before it is tried.
+#[derive(Clone, Copy)]
 pub(crate) struct Known<'k> {
     pub(crate) product: &'k str,
     pub(crate) deployment: Deployment,
@@ -155,6 +156,9 @@ impl Probe<'_> {
                 self.keeps("decimal", one.into()).await
             }
             C::InfiniteNumbers => self.keeps("infinite", f64::INFINITY.into()).await,
+            C::NanIds => {
+                Ok(self.replaces(f64::NAN.into()).await? && self.replaces(rawdoc! { "n": f64::NAN }.into()).await?)
+            }
             C::ExtremeKeys => {
                 Ok(self.keeps("least", RawBson::MinKey).await? && self.keeps("greatest", RawBson::MaxKey).await?)
             }
@@ -200,6 +204,14 @@ impl Probe<'_> {
         let database = self.collection.database();
         let cursor = self.remote.open(database, find, Effect::Nothing, Patience::Bounded).await?;
         Ok(cursor.drain().await? == [document])
+    }
+
+    /// Whether a document of this `_id` can be replaced.
+    async fn replaces(&self, id: RawBson) -> Result<bool> {
+        self.put(rawdoc! { "_id": id.clone() }).await?;
+        let replacement = UpdateSpec::Document(rawdoc! { "_id": id.clone(), "v": 1 });
+        let statement = UpdateStatement::one(rawdoc! { "_id": { "$eq": id.clone() } }, replacement);
+        self.update_leads_to(&statement, rawdoc! { "_id": { "$eq": id }, "v": 1 }).await
     }
 
     /// Whether a document that is like the example is there after the update.

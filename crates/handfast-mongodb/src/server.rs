@@ -29,6 +29,8 @@ pub struct Server {
     pub deployment: Deployment,
     /// What it can do.
     pub capabilities: Capabilities,
+    /// It is a Handfast in front of another server.
+    pub is_front: bool,
 }
 
 /// What `hello` says.

@@ -1,5 +1,7 @@
 //! Names of fields: each pattern has its own, and every one can be set.
 
+use std::collections::BTreeMap;
+
 use bson::Document;
 
 use crate::{Error, Result};
@@ -8,6 +10,32 @@ use crate::{Error, Result};
 pub trait FieldNames: Default {
     /// The names by default.
     const DEFAULTS: &'static [&'static str];
+
+    /// Which documents have the field of each default: those that are in one document need names of their own.
+    const DOCUMENTS: &'static [&'static [&'static str]];
+
+    /// Checks that each name can be one of a field, and that no two fields of a document have the same.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], with the field by its default.
+    fn check(&self) -> Result<()> {
+        let names = self.to_document();
+        let mut taken = BTreeMap::new();
+        for (default, documents) in Self::DEFAULTS.iter().zip(Self::DOCUMENTS) {
+            let name = names.get_str(default).unwrap_or(default);
+            if name.contains('.') || !is_path(name) {
+                return Err(Error::invalid(format!("the field {default} cannot be named {name:?}")));
+            }
+            for document in *documents {
+                if let Some(other) = taken.insert((document, name.to_owned()), default) {
+                    return Err(Error::invalid(format!(
+                        "the fields {other} and {default} of {document} cannot both be named {name:?}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
 
     /// Gives the field that has this name by default another one; says whether there is such a field.
     fn rename(&mut self, default: &str, name: &str) -> bool;
@@ -30,9 +58,17 @@ pub trait FieldNames: Default {
     }
 }
 
-/// Defines a struct of names with their defaults.
+/// Whether fields of users' documents can be at a path, beside those of the store.
+pub(crate) fn is_path(path: &str) -> bool {
+    let is_name = |name: &str| !name.is_empty() && !name.starts_with('$') && !name.contains('\0');
+    path.split('.').all(is_name) && !matches!(path.split('.').next(), Some("_id" | "_hf"))
+}
+
+/// Defines a struct of names with their defaults, and of the documents that have each field: `ts: "ts" in "an entry"`.
 macro_rules! field_names {
-    ($(#[$about:meta])* $visible:vis struct $Names:ident { $($(#[$of:meta])* $field:ident: $default:literal,)+ }) => {
+    ($(#[$about:meta])* $visible:vis struct $Names:ident {
+        $($(#[$of:meta])* $field:ident: $default:literal in $($document:literal)|+,)+
+    }) => {
         $(#[$about])*
         #[derive(Clone, Debug)]
         $visible struct $Names {
@@ -47,6 +83,7 @@ macro_rules! field_names {
 
         impl $crate::FieldNames for $Names {
             const DEFAULTS: &'static [&'static str] = &[$($default),+];
+            const DOCUMENTS: &'static [&'static [&'static str]] = &[$(&[$($document),+]),+];
 
             fn rename(&mut self, default: &str, name: &str) -> bool {
                 let field = match default {
@@ -68,16 +105,47 @@ pub(crate) use field_names;
 
 #[cfg(test)]
 mod tests {
-    use super::FieldNames;
+    use super::{FieldNames, is_path};
 
     field_names! {
         /// Two names.
         struct Names {
             /// The first.
-            ts: "ts",
+            ts: "ts" in "an entry",
             /// The second, whose name is no word of Rust.
-            kind: "type",
+            kind: "type" in "an entry" | "a change",
+            /// The third.
+            value: "value" in "a change",
         }
+    }
+
+    #[test]
+    fn two_fields_of_a_document_have_two_names() {
+        let named = |renamed: &[(&str, &str)]| {
+            let mut names = Names::default();
+            renamed.iter().for_each(|(default, name)| assert!(names.rename(default, name)));
+            names.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(named(&[]), Ok(()));
+        assert_eq!(named(&[("ts", "type"), ("type", "ts")]), Ok(()), "exchanged");
+        assert_eq!(named(&[("ts", "value")]), Ok(()), "they are in two documents");
+        for (renamed, said) in [
+            (&[("ts", "type")], "the fields ts and type of an entry cannot both be named \"type\""),
+            (&[("value", "type")], "the fields type and value of a change cannot both be named \"type\""),
+            (&[("ts", "")], "the field ts cannot be named \"\""),
+            (&[("ts", "a.b")], "\"a.b\""),
+            (&[("ts", "$a")], "\"$a\""),
+            (&[("ts", "_id")], "\"_id\""),
+            (&[("ts", "_hf")], "\"_hf\""),
+        ] {
+            let error = named(renamed).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn paths_of_fields() {
+        assert!(is_path("money.balance") && !is_path("money..balance") && !is_path("_id.a") && !is_path("a.$b"));
     }
 
     #[test]
@@ -86,7 +154,7 @@ mod tests {
         assert!(names.rename("type", "kind"));
         assert!(!names.rename("kind", "again"), "only defaults are known");
         assert_eq!((names.ts.as_str(), names.kind.as_str()), ("ts", "kind"));
-        assert_eq!(Names::DEFAULTS, ["ts", "type"]);
+        assert_eq!(Names::DEFAULTS, ["ts", "type", "value"]);
     }
 
     #[test]
@@ -94,7 +162,7 @@ mod tests {
         let mut names = Names::default();
         names.rename("type", "kind");
         let document = names.to_document();
-        assert_eq!(document, bson::doc! { "ts": "ts", "type": "kind" });
+        assert_eq!(document, bson::doc! { "ts": "ts", "type": "kind", "value": "value" });
         let read = |document: &bson::Document| Names::from_document(document).map(|names| (names.ts, names.kind));
         assert_eq!(read(&document).ok(), Some(("ts".to_owned(), "kind".to_owned())));
         assert_eq!(read(&bson::doc! { "type": "k" }).ok(), Some(("ts".to_owned(), "k".to_owned())));

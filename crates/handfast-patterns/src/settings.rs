@@ -46,8 +46,11 @@ use crate::{Error, Result};
 /// Changes of the settings that are kept, and so that can be made. Each is some hundred bytes of one document.
 const CHANGES_MAX: usize = 100;
 
-/// Records beside one collection that are looked at: there is one for each pattern, and one for each of several trees.
+/// Records beside one collection that are looked at: there is one for each pattern.
 const RECORDS_MAX: u32 = 1000;
+
+/// What the collection of records has behind the name of the pattern's.
+const SUFFIX: &str = ".settings";
 
 /// A setting that is recorded with another value than the one that was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +75,7 @@ impl fmt::Display for SettingsDifference {
 /// # Errors
 /// Those of the store.
 pub async fn recorded_settings(store: Arc<dyn DocumentStore>, collection: &Namespace) -> Result<Vec<Document>> {
-    let namespace = Namespace::new(collection.database(), format!("{}.settings", collection.collection()))?;
+    let namespace = Namespace::new(collection.database(), format!("{}{SUFFIX}", collection.collection()))?;
     Steps::new(store, namespace).find(&Document::new(), &doc! { "_id": 1 }, RECORDS_MAX).await
 }
 
@@ -100,7 +103,7 @@ impl SettingsRecord {
     /// kind share a collection. A record that lacks one of the `defaults` stands for it.
     pub(crate) fn new(pattern: &Steps, id: impl Into<Bson>, defaults: Document) -> Result<Self> {
         let of = pattern.namespace();
-        let namespace = Namespace::new(of.database(), format!("{}.settings", of.collection()))?;
+        let namespace = Namespace::new(of.database(), format!("{}{SUFFIX}", of.collection()))?;
         Ok(SettingsRecord { steps: pattern.at(namespace), id: id.into(), defaults })
     }
 
@@ -131,12 +134,30 @@ impl SettingsRecord {
     }
 
     async fn record(&self, ours: &Document) -> Result<Recorded> {
+        self.check_pattern().await?;
         let record = doc! { "_id": self.id.clone(), "revision": 1_i64, "settings": ours.clone() };
         match self.steps.insert(&record).await? {
             Added::New => Ok(Recorded { revision: 1, settings: completed(ours, &self.defaults), earlier: Vec::new() }),
             // Another process was first, perhaps with other settings; or an attempt of ours whose answer got lost.
             Added::There => self.compare(ours).await?.ok_or_else(|| self.removed()),
         }
+    }
+
+    /// The documents of a pattern are in no collection with the records of another one.
+    async fn check_pattern(&self) -> Result<()> {
+        let place = self.namespace();
+        let Some(pattern) = place.collection().strip_suffix(SUFFIX).filter(|name| name.ends_with(SUFFIX)) else {
+            return Ok(());
+        };
+        let pattern = self.steps.at(Namespace::new(place.database(), pattern)?);
+        let is_record = doc! { "revision": { "$exists": true }, "settings": { "$type": "object" } };
+        if pattern.find_one(&is_record).await?.is_none() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "{} has recorded settings of another pattern, and can hold nothing else",
+            pattern.namespace()
+        )))
     }
 
     /// Compares the settings with the record, and returns it; none if nothing is recorded.
@@ -190,6 +211,25 @@ impl SettingsRecord {
         let earlier = earlier.iter().filter_map(Bson::as_document).map(read).collect::<Result<_, _>>()?;
         Ok(Recorded { revision, settings, earlier })
     }
+}
+
+/// Writes the name of a collection, for a pattern in `home`. A collection of the same database has no other name when the database is
+/// restored under another one.
+pub(crate) fn written_namespace(namespace: &Namespace, home: &Namespace) -> Document {
+    let mut written = doc! { "collection": namespace.collection() };
+    if namespace.database() != home.database() {
+        written.insert("database", namespace.database());
+    }
+    written
+}
+
+/// Reads what [`written_namespace`] has written.
+pub(crate) fn read_namespace(
+    written: &Document,
+    home: &Namespace,
+) -> std::result::Result<Namespace, Box<dyn std::error::Error>> {
+    let database = written.get_str("database").unwrap_or(home.database());
+    Ok(Namespace::new(database, written.get_str("collection")?)?)
 }
 
 /// Settings with the defaults of those that they lack.

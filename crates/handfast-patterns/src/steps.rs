@@ -18,7 +18,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bson::{Document, RawDocumentBuf};
+use bson::{Document, RawDocumentBuf, doc};
 use handfast_mql::Code;
 use handfast_store::decorator::resilient::repeated_by_caller;
 use handfast_store::{
@@ -91,6 +91,16 @@ impl Steps {
         }
     }
 
+    /// Whether an index keeps apart documents with the same values in these fields. A shell writes the numbers of a key in whatever type.
+    pub(crate) async fn has_unique_index(&self, key: &Document) -> Result<bool> {
+        let indexes = again(|| self.store.list_indexes(&self.namespace)).await?;
+        let is_it = |spec: &IndexSpec| {
+            let fields = spec.key.iter().flatten().map(|(name, _)| name.to_string());
+            spec.unique && spec.partial_filter.is_none() && fields.eq(key.keys().cloned())
+        };
+        Ok(indexes.iter().any(|index| is_it(&index.spec)))
+    }
+
     async fn create_indexes_as_they_are(&self, indexes: &[IndexSpec]) -> Result<()> {
         let create = || {
             let request =
@@ -98,6 +108,19 @@ impl Steps {
             self.store.create_indexes(request)
         };
         Ok(again(create).await.map(|_| ())?)
+    }
+
+    /// Checks the name that was given for a field: where documents have one that fits by the name of the default, and none has one by the
+    /// given name, that is misspelt.
+    pub(crate) async fn check_given_name(&self, default: &str, given: &str, fits: &Document) -> Result<()> {
+        let there = async |name: &str| self.find_one(&doc! { name: fits.clone() }).await;
+        if default != given && there(default).await?.is_some() && there(given).await?.is_none() {
+            return Err(Error::invalid(format!(
+                "accounts of {} have the field {default}, and none has {given:?}, which was given for it",
+                self.namespace
+            )));
+        }
+        Ok(())
     }
 
     /// Inserts a document that has an `_id`.
@@ -139,6 +162,26 @@ impl Steps {
     /// The first documents that match, in this order, at most `limit`.
     pub(crate) async fn find(&self, filter: &Document, sort: &Document, limit: u32) -> Result<Vec<Document>> {
         self.find_after(0, filter, sort, limit).await
+    }
+
+    /// Finds those that match one of these filters, of which no document matches two: those of the first filter first, each in this order.
+    pub(crate) async fn find_any(&self, filters: &[Document], sort: &Document, limit: u32) -> Result<Vec<Document>> {
+        let mut found = Vec::new();
+        for filter in filters {
+            let left = limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
+            if left > 0 {
+                found.extend(self.find(filter, sort, left).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) async fn count_any(&self, filters: &[Document]) -> Result<u64> {
+        let mut count = 0;
+        for filter in filters {
+            count += self.count(filter).await?;
+        }
+        Ok(count)
     }
 
     /// The same without the first `skip` of them.

@@ -17,6 +17,27 @@ pub(crate) fn before(now: DateTime, age: Duration) -> DateTime {
     DateTime::from_millis(now.timestamp_millis().saturating_sub(millis))
 }
 
+/// The time that will be so long from then.
+pub(crate) fn after(now: DateTime, age: Duration) -> DateTime {
+    let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    DateTime::from_millis(now.timestamp_millis().saturating_add(millis))
+}
+
+/// What a date must match that its writer does not stand for any more: it is at least `age` old, or further ahead of the clock than that. One
+/// condition each, so that an index on the date serves both; no date matches both, and with an `age` of nothing each date matches one.
+///
+/// A date so far ahead was written under a clock that has been put right since, or the clock here is wrong. It says as little of its
+/// writer as an old one does, and lasts until that time has come. That its writer may live all the same is what each pattern's own
+/// conditions are for: a claim, a state, a version (docs/decisions/0028-clocks.md).
+pub(crate) fn lapsed(now: DateTime, age: Duration) -> [Document; 2] {
+    [doc! { "$lte": before(now, age) }, doc! { "$gt": after(now, age) }]
+}
+
+/// Whether a date matches [`lapsed`].
+pub(crate) fn is_lapsed(date: DateTime, now: DateTime, age: Duration) -> bool {
+    date <= before(now, age) || date > after(now, age)
+}
+
 /// Equal for ids that the store holds for equal (1 and 1.0).
 pub(crate) fn key_of(id: &Bson) -> Result<Vec<u8>> {
     let wrapped = raw(&doc! { "": id.clone() })?;

@@ -3,7 +3,7 @@
 mod atomic;
 mod namespace;
 
-pub use atomic::{AtomicBatch, Before, Creation, DocumentWrite, Read};
+pub use atomic::{AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Read};
 pub use namespace::{DATABASE_NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, Namespace, check_database_name};
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};

@@ -113,13 +113,17 @@ impl Claims for Holder {
         snapshot: &dyn Snapshot,
     ) -> StoreResult<()> {
         if !self.enter(place(namespace, id)) {
-            return Err(conflict(namespace, id, "another open transaction has written it"));
+            return Err(claimed(namespace, id));
         }
         if self.newest.is_unchanged(namespace, id, seen, snapshot).await? {
             return Ok(());
         }
         *lock(&self.refused) = Some(place(namespace, id));
         Err(conflict(namespace, id, "it was changed since the transaction began"))
+    }
+
+    fn try_claim(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> bool {
+        self.enter(place(namespace, id))
     }
 
     fn wanted(&self) -> Vec<Place> {
@@ -138,6 +142,11 @@ impl Drop for Holder {
         let places = std::mem::take(&mut *lock(&self.places));
         lock(&self.table.lines).leave(&places, self.number, self.table.clock.elapsed());
     }
+}
+
+/// The error for a document that another transaction has claimed.
+pub(crate) fn claimed(namespace: &Namespace, id: RawBsonRef<'_>) -> StoreError {
+    conflict(namespace, id, "another open transaction has written it")
 }
 
 fn conflict(namespace: &Namespace, id: RawBsonRef<'_>, why: &str) -> StoreError {

@@ -24,9 +24,6 @@ use crate::{
     TransactionOptions,
 };
 
-/// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns.
-const LINE_MAX: Duration = Duration::from_secs(5);
-
 /// A store with transactions. Clones are the same database.
 #[derive(Clone)]
 pub struct Database {
@@ -298,8 +295,8 @@ impl Database {
         wanted: Vec<Place>,
     ) -> Result<Transaction> {
         if !wanted.is_empty() {
-            let (shared, patience) = (Arc::clone(&self.shared), LINE_MAX.min(options.lifetime / 2));
-            let transaction = Transaction::begin_in_turn(shared, options.clone(), wanted, patience).await?;
+            let shared = Arc::clone(&self.shared);
+            let transaction = Transaction::begin_in_turn(shared, options.clone(), wanted).await?;
             if let Some(transaction) = transaction {
                 return Ok(transaction);
             }
@@ -307,7 +304,7 @@ impl Database {
         if attempt > 0 {
             tokio::time::sleep(self.backoff(attempt - 1)).await;
         }
-        self.begin_with(options.clone()).await
+        Transaction::begin_repeatable(Arc::clone(&self.shared), options.clone()).await
     }
 
     /// The pause before an attempt that comes after so many.

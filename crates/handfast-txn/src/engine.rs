@@ -45,8 +45,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Begins a transaction, whose claims nobody respects any more after the deadline.
     async fn begin(&self, deadline: Duration) -> StoreResult<Start>;
 
-    /// Begins a transaction that was refused a document before, with claims on what it [wanted](Claims::wanted): waits in
-    /// line for all of it, and takes the snapshot after that. None if the engine has no lines to wait in.
+    /// Begins a transaction with claims on documents that another one had claimed before ([`Claims::wanted`]): waits in line for all
+    /// of them, and takes the snapshot after that. None if the engine has no lines to wait in.
     ///
     /// # Cancellation
     /// The claims or the places in the lines are given up, and whoever is next has its turn.
@@ -103,7 +103,7 @@ pub struct EngineTraits {
     /// Whether a commit leaves a record of its outcome although nobody has asked for its name. Where that would be a
     /// write too many, such a transaction goes by a name that says so ([`TransactionId::unnamed`]).
     pub records_every_commit: bool,
-    /// Whether a commit has a use for what the snapshot has in the places of its writes ([`AtomicBatch::before`](handfast_store::AtomicBatch::before)).
+    /// Whether a commit has a use for what the snapshot has in the places of its writes ([`BatchWrite::before`](handfast_store::BatchWrite::before)).
     pub uses_before: bool,
     /// Whether [`Outcome::RolledBack`] is for good when a commit's answer got lost: the commit cannot happen after all, neither
     /// by a request that arrives late nor by what a restarted store finds in its files. Then the caller of the commit learns
@@ -275,6 +275,11 @@ pub trait Claims: Send + Sync {
         _snapshot: &dyn Snapshot,
     ) -> StoreResult<()> {
         Ok(())
+    }
+
+    /// Claims a document before it is read. Returns `false` if another transaction has a claim on it.
+    fn try_claim(&self, _namespace: &Namespace, _id: RawBsonRef<'_>) -> bool {
+        true
     }
 
     /// After a refused claim, what the transaction will want if it is run again: the document that it was refused, and

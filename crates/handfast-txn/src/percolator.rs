@@ -22,6 +22,7 @@
 //! | a commit | `committer`, `validation`; who writes what at the same time: `recent`, and the claims of both engines |
 //! | what became of a transaction | `records` |
 //! | unique keys | `unique`, `catalog`, `definitions`, `build`, `indexes` |
+//! | who writes to the store without the engine | `unmanaged` |
 //! | collections: what names stand for | `mapping`, `collections`, `definitions` |
 //! | what others have left | `resolver`, `cleaner`; for operators: `inspection` |
 //! | many rows with few requests, and few of them at a time | `batch`, `throttled` |
@@ -73,6 +74,7 @@ mod scan;
 mod snapshot;
 mod throttled;
 mod unique;
+mod unmanaged;
 mod validation;
 mod whole;
 
@@ -100,12 +102,13 @@ use crate::claims::Table;
 use crate::{Catalog, Engine, EngineTraits, Holder, Indexes, Outcome, Place, Start, TransactionId, WriteSet};
 
 pub use cleaner::Cleaned;
-pub use inspection::{Decided, HeldLock, OpenTransaction, SafePoints, StoredCollection, transactions};
+pub use inspection::{Decided, HeldLock, OpenTransaction, SafePoints, StoredCollection};
 pub use options::{
     CLEANING_INTERVAL, LEASE_TTL, LOCK_TTL, OUTCOME_RETENTION, PercolatorOptions, REQUESTS_MAX, RETENTION,
     SEEN_BYTES_MAX,
 };
 pub use oracle::AHEAD_MAX;
+pub use unmanaged::{Unmanaged, ensure_unmanaged};
 
 /// The database of what the engine keeps for itself.
 pub const DATABASE: &str = "handfast";
@@ -324,11 +327,13 @@ impl Catalog for Percolator {
         self.core.explain(request).await
     }
 
-    /// Besides unique indexes, only one on two fields can refuse a document, and only one with arrays.
+    /// Besides unique indexes, only one on two fields can refuse a document, and only one with arrays. Records of requests have one, and
+    /// no indexes but the engine's own.
     fn needed_indexes(&self, namespace: &Namespace, after: Option<&RawDocument>) -> Option<Indexes> {
         let (catalog, version) = self.core.catalog_at_hand()?;
         let collection = catalog.mapping.collection(namespace, version)?;
-        if !self.core.is_checked(&collection) || after.is_some_and(has_array) {
+        let may_be_refused = || !definitions::is_fixed(namespace) && after.is_some_and(has_array);
+        if !self.core.is_checked(&collection) || may_be_refused() {
             return None;
         }
         Some(catalog.unique(&collection, version).map(|kept| Arc::clone(&kept.index)).collect())

@@ -35,6 +35,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bson::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_store::{
     AtomicBatch, CommitTimestamp, Error as StoreError, ErrorClass, Namespace, Read, Result as StoreResult, Snapshot,
@@ -43,9 +44,13 @@ use handfast_store::{
 use self::own::Own;
 use self::reads::Reads;
 use self::room::Taken;
+use crate::claims::{claimed, place};
 use crate::database::{Counters, Shared};
 use crate::error::is_transient;
 use crate::{Claims, Error, Isolation, Place, Result, Start, TransactionId, TransactionOptions};
+
+/// How long a transaction stands in line for documents. Whoever holds them for longer is not one of many that take turns.
+const LINE_MAX: Duration = Duration::from_secs(5);
 
 /// A handle on a transaction.
 #[derive(Clone)]
@@ -74,6 +79,8 @@ struct Inner {
 enum Purpose {
     /// A transaction.
     Transaction,
+    /// A transaction that is run again after a conflict, and may begin later than it was asked to.
+    Repeatable,
     /// To read one snapshot again and again, and nothing else.
     Reads,
 }
@@ -97,9 +104,34 @@ enum Ended {
 /// What an open transaction has.
 struct Open {
     snapshot: Arc<dyn Snapshot>,
+    /// Whether nothing was read from the snapshot, and nothing is claimed: then a later snapshot can take its place, and the transaction
+    /// can wait for a document while it keeps none from others.
+    is_fresh: bool,
     claims: Arc<dyn Claims>,
     own: Own,
     reads: Reads,
+}
+
+impl Open {
+    /// The snapshot, to read from.
+    fn snapshot(&mut self) -> Arc<dyn Snapshot> {
+        self.is_fresh = false;
+        Arc::clone(&self.snapshot)
+    }
+
+    /// Whether a later snapshot and other claims can take the place of these.
+    fn can_begin_anew(&self) -> bool {
+        self.is_fresh && self.own.is_empty()
+    }
+
+    /// Replaces the snapshot and the claims. Returns `false`, and does nothing, if that is not possible any more.
+    fn begin_anew(&mut self, start: Start) -> bool {
+        if !self.can_begin_anew() {
+            return false;
+        }
+        (self.snapshot, self.claims, self.is_fresh) = (start.snapshot, Arc::from(start.claims), false);
+        true
+    }
 }
 
 /// What a transaction holds until its commit is answered.
@@ -113,11 +145,12 @@ struct Held {
 
 impl Transaction {
     pub(crate) async fn begin(shared: Arc<Shared>, options: TransactionOptions) -> Result<Self> {
-        if options.id.is_some_and(|id| !id.is_named()) {
-            let text = "the number of a transaction's name is not negative";
-            return Err(Error::Store(StoreError::command(Code::BadValue, text)));
-        }
         Transaction::begin_as(shared, options, Purpose::Transaction).await
+    }
+
+    /// Begins what the closure form runs, and runs again after a conflict.
+    pub(crate) async fn begin_repeatable(shared: Arc<Shared>, options: TransactionOptions) -> Result<Self> {
+        Transaction::begin_as(shared, options, Purpose::Repeatable).await
     }
 
     /// Begins what only reads, and is counted apart.
@@ -127,23 +160,26 @@ impl Transaction {
     }
 
     async fn begin_as(shared: Arc<Shared>, options: TransactionOptions, purpose: Purpose) -> Result<Self> {
+        if options.id.is_some_and(|id| !id.is_named()) {
+            let text = "the number of a transaction's name is not negative";
+            return Err(Error::Store(StoreError::command(Code::BadValue, text)));
+        }
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
         let start = shared.engine.begin(deadline).await?;
-        Ok(Transaction::open(shared, options, purpose, deadline, start))
+        Ok(Transaction::open(shared, options, purpose, deadline, start, true))
     }
 
     /// Begins again what was refused a document, once nobody else is going to write what it wants. None if that takes
-    /// longer than this, or if the engine cannot tell.
+    /// longer than [`LINE_MAX`], or if the engine cannot tell.
     pub(crate) async fn begin_in_turn(
         shared: Arc<Shared>,
         options: TransactionOptions,
         wanted: Vec<Place>,
-        patience: Duration,
     ) -> Result<Option<Self>> {
         let deadline = shared.sources.clock.elapsed().saturating_add(options.lifetime);
         let start = shared.engine.begin_in_turn(deadline, wanted);
-        let Ok(start) = tokio::time::timeout(patience, start).await else { return Ok(None) };
-        Ok(start?.map(|start| Transaction::open(shared, options, Purpose::Transaction, deadline, start)))
+        let Ok(start) = tokio::time::timeout(patience(&options), start).await else { return Ok(None) };
+        Ok(start?.map(|start| Transaction::open(shared, options, Purpose::Repeatable, deadline, start, false)))
     }
 
     fn open(
@@ -152,10 +188,12 @@ impl Transaction {
         purpose: Purpose,
         deadline: Duration,
         start: Start,
+        is_fresh: bool,
     ) -> Self {
         let id = options.id.unwrap_or_else(|| shared.take_id(start.snapshot.timestamp()));
         let open = Open {
             snapshot: start.snapshot,
+            is_fresh,
             claims: Arc::from(start.claims),
             own: Own::new(Arc::clone(&shared.room), shared.engine.traits().uses_before),
             reads: Reads::default(),
@@ -180,8 +218,8 @@ impl Transaction {
 
     /// The commit that its snapshot includes last; none once it has ended.
     pub fn read_at(&self) -> Option<CommitTimestamp> {
-        match &*self.inner.phase() {
-            Phase::Open(open) => Some(open.snapshot.timestamp()),
+        match &mut *self.inner.phase() {
+            Phase::Open(open) => Some(open.snapshot().timestamp()),
             Phase::Committing | Phase::Ended(_) => None,
         }
     }
@@ -265,7 +303,7 @@ impl Inner {
     /// Where it is counted.
     fn counts(&self) -> &Counters {
         match self.purpose {
-            Purpose::Transaction => &self.shared.counts,
+            Purpose::Transaction | Purpose::Repeatable => &self.shared.counts,
             Purpose::Reads => &self.shared.reads,
         }
     }
@@ -302,7 +340,7 @@ impl Inner {
 
     fn not_open(&self, why: &str) -> StoreError {
         match self.purpose {
-            Purpose::Transaction => {
+            Purpose::Transaction | Purpose::Repeatable => {
                 let text = format!("transaction {} takes no requests: {why}", self.name());
                 StoreError::command(Code::NoSuchTransaction, text)
             }
@@ -313,7 +351,7 @@ impl Inner {
     fn too_long(&self) -> StoreError {
         let seconds = self.options.lifetime.as_secs_f64();
         match self.purpose {
-            Purpose::Transaction => {
+            Purpose::Transaction | Purpose::Repeatable => {
                 let text =
                     format!("transaction {} was open for longer than {seconds} s and was rolled back", self.name());
                 StoreError::command(Code::NoSuchTransaction, text)
@@ -377,7 +415,7 @@ impl Inner {
         let mut phase = self.phase();
         match std::mem::replace(&mut *phase, Phase::Committing) {
             Phase::Open(open) => {
-                let Open { snapshot, claims, own, reads } = *open;
+                let Open { snapshot, claims, own, reads, .. } = *open;
                 if own.is_empty() {
                     *phase = Phase::Ended(Ended::Committed(snapshot.timestamp()));
                     drop(phase);
@@ -457,6 +495,29 @@ impl Inner {
         }
     }
 
+    /// Claims the document that a statement names before it is read. If another transaction has a claim on it, one that is run
+    /// again after a conflict waits for it, and begins anew, if it has read and claimed nothing before; or else it has its conflict sooner.
+    async fn claim_named(&self, namespace: &Namespace, filter: &RawDocument) -> StoreResult<()> {
+        let (Purpose::Repeatable, Some(id)) = (self.purpose, named_id(filter)) else { return Ok(()) };
+        let (claims, can_wait) = self.open(|open| Ok((Arc::clone(&open.claims), open.can_begin_anew())))?;
+        if claims.try_claim(namespace, id) {
+            return self.open(|open| {
+                open.is_fresh = false;
+                Ok(())
+            });
+        }
+        if can_wait {
+            let start = self.shared.engine.begin_in_turn(self.deadline, vec![place(namespace, id)]);
+            let start = tokio::time::timeout(patience(&self.options), start).await.unwrap_or(Ok(None))?;
+            if let Some(start) = start
+                && self.open(|open| Ok(open.begin_anew(start)))?
+            {
+                return Ok(());
+            }
+        }
+        Err(claimed(namespace, id))
+    }
+
     /// Runs a request that writes, when no other one does.
     async fn in_turn<T>(&self, request: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
         if self.purpose == Purpose::Reads {
@@ -496,6 +557,18 @@ impl Drop for Inner {
             Phase::Ended(_) => {}
         }
     }
+}
+
+/// How long a transaction stands in line for documents.
+fn patience(options: &TransactionOptions) -> Duration {
+    LINE_MAX.min(options.lifetime / 2)
+}
+
+/// The `_id` that all documents have which a filter matches, if it names one.
+fn named_id(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
+    let id = filter.get("_id").ok().flatten()?;
+    let is_condition = matches!(id, RawBsonRef::Document(_) | RawBsonRef::RegularExpression(_));
+    (!is_condition).then_some(id)
 }
 
 /// A snapshot that is read outside of a transaction is gone.

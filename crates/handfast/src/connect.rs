@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use handfast_mongodb::ConnectOptions;
 use handfast_store::decorator::Resilient;
-use handfast_store::routed::ensure_alone;
+use handfast_store::routed::{Alone, ensure_alone};
 use handfast_store::{DocumentStore, Sources};
 use handfast_txn::PercolatorOptions;
+use handfast_txn::percolator::Unmanaged;
 
 use crate::{Database, Result};
 
@@ -37,8 +38,8 @@ impl Database {
         percolator: PercolatorOptions,
     ) -> Result<Self> {
         let connection = handfast_mongodb::connect(uri, sources.clone(), options).await?;
-        ensure_alone(&*connection.store).await?;
-        let database = handfast_txn::Database::percolator(connection.store, sources, percolator)?;
+        let store = Arc::new(Alone::open(connection.store).await?);
+        let database = handfast_txn::Database::percolator(store, sources, percolator)?;
         Ok(Database { database, _housekeeping: None })
     }
 }
@@ -46,11 +47,20 @@ impl Database {
 /// A store on the servers of a connection string, without transactions: for the patterns, which need none. What fails on the
 /// network is tried once more where that does no harm.
 ///
+/// The server may be a Handfast in front of another one (`handfast serve --store`), as its documents are changed one at a time here.
+/// The collections that such a Handfast, or a [`Database::connect`], writes to are refused where the server behind it is named, with
+/// `IllegalOperation` (20): its transactions would not notice what is written beside it.
+///
 /// # Errors
 /// As [`Database::connect`].
 pub async fn connect_store(uri: &str) -> Result<Arc<Resilient<dyn DocumentStore>>> {
     let sources = Database::system_sources()?;
-    let connection = handfast_mongodb::connect(uri, sources.clone(), ConnectOptions::default()).await?;
+    let options = ConnectOptions { accept_front: true, ..ConnectOptions::default() };
+    let connection = handfast_mongodb::connect(uri, sources.clone(), options).await?;
+    if connection.server.is_front {
+        return Ok(Arc::new(Resilient::new(connection.store, sources.ids)));
+    }
     ensure_alone(&*connection.store).await?;
-    Ok(Arc::new(Resilient::new(connection.store, sources.ids)))
+    let store: Arc<dyn DocumentStore> = Arc::new(Unmanaged::new(connection.store));
+    Ok(Arc::new(Resilient::new(store, sources.ids)))
 }

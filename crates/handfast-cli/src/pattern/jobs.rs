@@ -3,15 +3,16 @@
 mod bulk;
 mod status;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bson::{Bson, doc};
-use handfast_patterns::job_queue::{Job, JobFields, JobFilter, JobQueueOptions, JobState};
-use handfast_patterns::{Error, JobQueue};
+use handfast_patterns::job_queue::{Job, JobFilter, JobQueueOptions, JobState, Reclaimed, WorkerMark};
+use handfast_patterns::{Error, JobQueue, Round};
 use serde_json::{Value, json};
 
-use super::{Subject, fields, report_rounds, rounds};
+use super::{Subject, rename, report_rounds, rounds};
 use crate::arguments::{JobsArguments, JobsFlags, LimitFlags};
 use crate::console::{Console, write_error};
 use crate::exit::{Exit, Usage};
@@ -19,10 +20,12 @@ use crate::id::{extended, shown};
 use crate::listing::{Listing, age};
 
 pub(super) async fn run(subject: Subject, arguments: &JobsArguments, console: Console) -> Result<Exit> {
-    let options = options(arguments)?;
-    let states: Vec<_> = JobState::ALL.into_iter().map(JobState::name).collect();
-    subject.ensure_holds("jobs", doc! { &options.fields.state: { "$in": states } }).await?;
+    let options = options(&subject, arguments).await?;
     let queue = Queue { subject, options };
+    // A flag that contradicts the record is named before the jobs are looked for by it.
+    queue.look().await?;
+    let states: Vec<_> = JobState::ALL.into_iter().map(JobState::name).collect();
+    queue.subject.ensure_holds("jobs", doc! { &queue.options.fields.state: { "$in": states } }).await?;
     match arguments {
         JobsArguments::Status { .. } => queue.status(console).await,
         JobsArguments::List { states, kind, older_than, after, limit, .. } => {
@@ -46,17 +49,19 @@ pub(super) async fn run(subject: Subject, arguments: &JobsArguments, console: Co
 /// States that are listed unless others are asked for.
 const LISTED: [JobState; 3] = [JobState::Failed, JobState::Processing, JobState::Todo];
 
-fn options(arguments: &JobsArguments) -> Result<JobQueueOptions> {
-    let (flags, default) = (arguments.queue(), JobQueueOptions::default());
-    let crashes_max = match arguments {
-        JobsArguments::Recover { crashes_max, .. } => *crashes_max,
-        _ => default.crashes_max,
-    };
-    let lease = flags.lease.map_or(default.lease, |lease| lease.0);
-    if lease.is_zero() {
+/// The recorded settings, with what flags say. A flag that says something else than the record is refused by the queue.
+async fn options(subject: &Subject, arguments: &JobsArguments) -> Result<JobQueueOptions> {
+    let flags = arguments.queue();
+    let mut options = JobQueueOptions::recorded(subject.store.clone(), &subject.namespace).await?.unwrap_or_default();
+    if let JobsArguments::Recover { crashes_max: Some(crashes_max), .. } = arguments {
+        options.crashes_max = *crashes_max;
+    }
+    options.lease = flags.lease.map_or(options.lease, |lease| lease.0);
+    if options.lease.is_zero() {
         return Err(Usage("--lease must be longer than nothing".to_owned()).into());
     }
-    Ok(JobQueueOptions { lease, crashes_max, fields: fields::<JobFields>(&flags.open.fields)?, ..default })
+    rename(&mut options.fields, &flags.open.fields)?;
+    Ok(options)
 }
 
 struct Queue {
@@ -66,15 +71,16 @@ struct Queue {
 
 impl Queue {
     /// To look at.
-    fn look(&self) -> Result<JobQueue> {
+    async fn look(&self) -> Result<JobQueue> {
         let Subject { store, sources, namespace } = &self.subject;
-        Ok(JobQueue::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
+        Ok(JobQueue::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
     }
 
-    /// To change something.
+    /// To change something. The settings are recorded by the application, which knows them.
     async fn open(&self) -> Result<JobQueue> {
-        let Subject { store, sources, namespace } = &self.subject;
-        Ok(JobQueue::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
+        let mut queue = self.look().await?;
+        queue.create_indexes().await?;
+        Ok(queue)
     }
 
     async fn list(
@@ -87,7 +93,7 @@ impl Queue {
         if after.is_some() && filters.len() > 1 {
             return Err(Usage("--after goes with one --state: each state is a list of its own".to_owned()).into());
         }
-        let queue = self.look()?;
+        let queue = self.look().await?;
         let after = match after {
             None => None,
             Some(id) => Some(queue.position_of(id.clone()).await?.with_context(|| self.subject.missing(id))?),
@@ -97,7 +103,10 @@ impl Queue {
         for filter in filters {
             for job in queue.page(filter, after.as_ref(), limit.and_one()).await?.jobs {
                 match job {
-                    Ok(job) => listing.push(self.cells(&job), line(&job)),
+                    Ok(job) => {
+                        let silent = queue.is_silent(&job);
+                        listing.push(self.cells(&job, silent), line(&job, silent));
+                    }
                     Err(odd) => {
                         write_error(&odd.into());
                         exit = Exit::Failed;
@@ -109,8 +118,13 @@ impl Queue {
         Ok(exit)
     }
 
-    fn cells(&self, job: &Job) -> [String; 8] {
-        let worker = job.worker.as_ref().filter(|_| job.state == JobState::Processing);
+    fn cells(&self, job: &Job, silent: bool) -> [String; 8] {
+        let worker = match (&job.worker, job.state) {
+            (Some(worker), JobState::Processing) if silent => format!("{} (silent)", worker.name),
+            (Some(worker), JobState::Processing) => worker.name.clone(),
+            (None, JobState::Processing) => "none".to_owned(),
+            (_, JobState::Todo | JobState::Done | JobState::Failed | JobState::Canceled) => String::new(),
+        };
         [
             shown(&job.id),
             job.state.to_string(),
@@ -118,13 +132,14 @@ impl Queue {
             age(self.subject.since(job.ts)),
             job.attempts.to_string(),
             job.crashes.to_string(),
-            worker.map(|worker| worker.name.clone()).unwrap_or_default(),
+            worker,
             job.error.clone().unwrap_or_default(),
         ]
     }
 
     async fn show(&self, id: &Bson, console: Console) -> Result<Exit> {
-        let job = match self.look()?.show(id.clone()).await {
+        let queue = self.look().await?;
+        let job = match queue.show(id.clone()).await {
             Ok(job) => job.with_context(|| self.subject.missing(id))?,
             // Who is to put it right must see what it is.
             Err(odd @ Error::Damaged { .. }) => {
@@ -134,12 +149,12 @@ impl Queue {
             }
             Err(error) => return Err(error.into()),
         };
-        self.subject.show(console, id, Some(self.remark(&job))).await?;
+        self.subject.show(console, id, Some(self.remark(&job, queue.is_silent(&job)))).await?;
         Ok(Exit::Good)
     }
 
     async fn pause(&self, why: &str, console: Console) -> Result<Exit> {
-        self.look()?.pause(why).await?;
+        self.look().await?.pause(why).await?;
         console.report(
             || format!("{} is paused: `jobs resume` ends it", self.subject.namespace),
             &json!({ "paused": true }),
@@ -148,7 +163,7 @@ impl Queue {
     }
 
     async fn resume(&self, console: Console) -> Result<Exit> {
-        let was_paused = self.look()?.resume().await?;
+        let was_paused = self.look().await?.resume().await?;
         let text = || match was_paused {
             true => format!("{} is resumed", self.subject.namespace),
             false => format!("{} was not paused", self.subject.namespace),
@@ -158,14 +173,22 @@ impl Queue {
     }
 
     /// What the state of a job means, and what can be done.
-    fn remark(&self, job: &Job) -> String {
-        let (lease, now) = (self.options.lease, self.subject.sources.clock.now());
+    fn remark(&self, job: &Job, silent: bool) -> String {
+        let now = self.subject.sources.clock.now();
         match (job.state, &job.worker) {
             (JobState::Todo, _) if job.run_at > now => "waits for its time".to_owned(),
             (JobState::Todo, _) => format!("due for {}, waits for a worker", age(self.subject.since(job.run_at))),
-            (JobState::Processing, Some(worker)) if self.subject.since(worker.ts) > lease => {
-                let (name, silent) = (&worker.name, age(self.subject.since(worker.ts)));
-                format!("its worker {name} is silent for {silent}: `jobs recover` returns it")
+            (JobState::Processing, worker) if silent => {
+                let name = worker.as_ref().map_or("?", |worker| worker.name.as_str());
+                let recover = if job.cancel { "`jobs recover` cancels it" } else { "`jobs recover` returns it" };
+                match worker.as_ref().and_then(|worker| worker.ts) {
+                    None => format!("its worker {name} has left no date of a sign of life: {recover}"),
+                    Some(ts) if ts > now => {
+                        let ahead = self.subject.ago(ts);
+                        format!("the last sign of life of its worker {name} is {ahead} of the clock: {recover}")
+                    }
+                    Some(ts) => format!("its worker {name} is silent for {}: {recover}", self.subject.ago(ts)),
+                }
             }
             (JobState::Processing, worker) => {
                 format!("worker {} has it", worker.as_ref().map_or("?", |worker| worker.name.as_str()))
@@ -185,8 +208,38 @@ impl Queue {
             return Err(Usage(format!("recover needs --lease, as the application has it: {why}")).into());
         }
         let queue = self.open().await?;
-        let round = rounds(console, "recover", "jobs", |batch| queue.reclaim(batch)).await?;
-        report_rounds(console, "returned", "jobs", round)
+        let [returned, given_up, canceled] = [const { AtomicU64::new(0) }; 3];
+        let tell = |reclaimed| {
+            let count = match reclaimed {
+                Reclaimed::Returned => &returned,
+                Reclaimed::GivenUp => &given_up,
+                Reclaimed::Canceled => &canceled,
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        let Round { failed, .. } = rounds(console, "recover", "jobs", |batch| queue.reclaim_each(batch, tell)).await?;
+        let [returned, given_up, canceled] = [returned, given_up, canceled].map(AtomicU64::into_inner);
+        let text = || {
+            let mut text = format!("returned {returned} {}", if returned == 1 { "job" } else { "jobs" });
+            for (count, what) in [(given_up, "given up"), (canceled, "canceled")] {
+                if count > 0 {
+                    text.push_str(&format!(", {count} {what}"));
+                }
+            }
+            if failed > 0 {
+                text.push_str(&format!("; {failed} failed, the log says why: run it again"));
+            }
+            text
+        };
+        let json = json!({
+            "done": returned + given_up + canceled,
+            "returned": returned,
+            "given_up": given_up,
+            "canceled": canceled,
+            "failed": failed,
+        });
+        console.report(text, &json)?;
+        Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
     }
 
     async fn purge(&self, done: Duration, failed: Duration, console: Console) -> Result<Exit> {
@@ -196,7 +249,8 @@ impl Queue {
     }
 }
 
-fn line(job: &Job) -> Value {
+fn line(job: &Job, silent: bool) -> Value {
+    let worker = |worker: &WorkerMark| json!({ "name": worker.name, "ts": worker.ts.map(|ts| extended(&ts.into())) });
     let date = |date: bson::DateTime| extended(&Bson::DateTime(date));
     let optional = |value: &Option<Bson>| value.as_ref().map(extended);
     json!({
@@ -208,7 +262,8 @@ fn line(job: &Job) -> Value {
         "priority": job.priority,
         "attempts": job.attempts,
         "crashes": job.crashes,
-        "worker": job.worker.as_ref().map(|worker| json!({ "name": worker.name, "ts": date(worker.ts) })),
+        "worker": job.worker.as_ref().map(worker),
+        "silent": silent,
         "unread": job.unread,
         "error": job.error,
         "errors": job.errors.iter().map(|past| json!({ "ts": date(past.ts), "error": past.error })).collect::<Vec<_>>(),

@@ -38,6 +38,9 @@ pub(super) async fn run(subject: Subject, arguments: &LedgerArguments, console: 
             };
             books.statement(account, page, *limit, console).await
         }
+        LedgerArguments::Open { account, asset, minimum, sequence, .. } => {
+            books.open_account(account, (asset, *minimum, *sequence), console).await
+        }
         LedgerArguments::Reconcile { .. } => books.reconcile(console).await,
         LedgerArguments::Cancel { ids, reason, .. } => books.cancel(ids, reason, console).await,
         LedgerArguments::Verify { accounts, .. } => books.verify(accounts, console).await,
@@ -134,14 +137,18 @@ impl Books {
         let mut listing = Listing::new(&["account", "asset", "balance", "held", "place", "minimum"]);
         let mut pages = ledger.accounts(limit.and_one()).await?;
         let mut page = pages.next().await?;
+        let mut exit = Exit::Good;
         while !page.is_empty() && listing.lines().len() <= limit.limit as usize {
-            for account in &page {
-                listing.push(shown::account_cells(account), shown::account(account));
+            for account in page {
+                match account {
+                    Ok(account) => listing.push(shown::account_cells(&account), shown::account(&account)),
+                    Err(error) => exit = books::unreadable(error)?,
+                }
             }
             page = pages.next().await?;
         }
         console.list(&listing.bounded(limit.limit))?;
-        Ok(Exit::Good)
+        Ok(exit)
     }
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
@@ -167,9 +174,10 @@ impl Books {
         let mut listing = Listing::new(&["account", "asset", "balance", "available", "held", "pending", "missing"]);
         let mut exit = Exit::Good;
         for account in bsons(accounts) {
-            match ledger.balance(account.clone()).await? {
-                Some(balance) => listing.push(shown::balance_cells(&balance), shown::balance(&balance)),
-                None => exit = books::no_account(&account),
+            match ledger.balance(account.clone()).await {
+                Ok(Some(balance)) => listing.push(shown::balance_cells(&balance), shown::balance(&balance)),
+                Ok(None) => exit = books::no_account(&account),
+                Err(error) => exit = books::unreadable(error)?,
             }
         }
         console.list(&listing)?;

@@ -77,13 +77,6 @@ where
     }))
 }
 
-/// The names of fields, as flags change them.
-pub(crate) fn fields<N: FieldNames>(renamed: &[Renamed]) -> anyhow::Result<N> {
-    let mut names = N::default();
-    rename(&mut names, renamed)?;
-    Ok(names)
-}
-
 /// Gives fields the names that flags say.
 pub(crate) fn rename<N: FieldNames>(names: &mut N, renamed: &[Renamed]) -> anyhow::Result<()> {
     for Renamed { default, name } in renamed {
@@ -92,7 +85,7 @@ pub(crate) fn rename<N: FieldNames>(names: &mut N, renamed: &[Renamed]) -> anyho
             return Err(Usage(format!("--field: there is no field '{default}'; there are {known}")).into());
         }
     }
-    Ok(())
+    names.check().map_err(|error| Usage(format!("--field: {error}")).into())
 }
 
 /// Rounds one after the other, as long as they get further.

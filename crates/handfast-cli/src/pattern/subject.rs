@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::configuration::Configuration;
 use crate::console::Console;
+use crate::listing::age;
 use crate::store::{Plain, ensure_there, namespace};
 
 /// A collection that is there, and what patterns need beside it.
@@ -75,6 +76,15 @@ impl Subject {
     pub(super) fn since(&self, time: DateTime) -> Duration {
         let millis = self.sources.clock.now().timestamp_millis().saturating_sub(time.timestamp_millis());
         Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    }
+
+    /// How long ago a time was, for people, or how far it is ahead of this machine's clock.
+    pub(super) fn ago(&self, time: DateTime) -> String {
+        let ahead = time.timestamp_millis().saturating_sub(self.sources.clock.now().timestamp_millis());
+        match u64::try_from(ahead) {
+            Ok(millis) if millis > 0 => format!("{} ahead", age(Duration::from_millis(millis))),
+            _ => age(self.since(time)),
+        }
     }
 
     /// The time that was so long ago, by this machine's clock.

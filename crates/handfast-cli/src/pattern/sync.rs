@@ -4,14 +4,14 @@ mod links;
 
 use anyhow::{Context as _, Result};
 use bson::{Bson, Document};
-use handfast_patterns::sync_flag::{Audit, Main, MainState, StaleCopy, Staleness, SyncFields};
+use handfast_patterns::sync_flag::{Audit, Declared, Main, MainState, Stale, StaleCopy, Staleness};
 use handfast_patterns::{SyncFlag, SyncFlagOptions};
 use serde_json::{Value, json};
 
 use self::links::Links;
-use super::{Subject, fields, report_rounds, rounds};
+use super::{FINDINGS_SHOWN_MAX, Subject, rename, report_rounds, rounds};
 use crate::arguments::{LimitFlags, SyncArguments};
-use crate::console::Console;
+use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::id::{Id, extended, shown as id};
 use crate::listing::{Listing, age};
@@ -21,13 +21,18 @@ const PAGE: u32 = 500;
 
 pub(super) async fn run(subject: Subject, arguments: &SyncArguments, console: Console) -> Result<Exit> {
     let flags = arguments.sync();
-    let Links { links, missed } = links::links(&subject, &flags.links, arguments.changes()).await?;
-    let options = SyncFlagOptions {
-        abandoned_after: flags.abandoned_after.0,
-        fields: fields::<SyncFields>(&flags.open.fields)?,
-        ..SyncFlagOptions::new(links)
-    };
-    let copies = Copies { subject, options, missed };
+    let Links { links, missed, recorded } = links::links(&subject, &flags.links, arguments.changes()).await?;
+    let mut options = SyncFlagOptions { abandoned_after: flags.abandoned_after.0, ..SyncFlagOptions::new(links) };
+    if let Some(Declared { tokens_max, fields, .. }) = &recorded {
+        options.tokens_max = tokens_max.unwrap_or(options.tokens_max);
+        options.fields = fields.clone().unwrap_or_default();
+    }
+    rename(&mut options.fields, &flags.open.fields)?;
+    if let Some(recorded) = &recorded {
+        recorded.ensure_fields(&options.fields)?;
+    }
+    let (is_recorded, copies) = (recorded.is_some(), Copies { subject, options, missed });
+    links::ensure_seen(&copies.attach()?, is_recorded, arguments.judges_copies(), PAGE).await?;
     match arguments {
         SyncArguments::Status { .. } => copies.status(console).await,
         SyncArguments::List { limit, .. } => copies.list(*limit, console).await,
@@ -75,13 +80,21 @@ impl Copies {
     }
 
     async fn list(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
-        let mut listing = Listing::new(&["id", "state", "for", "version"]);
-        for main in self.attach()?.list(limit.and_one()).await? {
-            let since = main.since.map(|since| age(self.subject.since(since))).unwrap_or_default();
+        let (mut listing, mut exit) = (Listing::new(&["id", "state", "for", "version"]), Exit::Good);
+        for main in self.attach()?.list_each(limit.and_one()).await? {
+            let main = match main {
+                Ok(main) => main,
+                Err(odd) => {
+                    write_error(&odd.into());
+                    exit = Exit::Failed;
+                    continue;
+                }
+            };
+            let since = main.since.map(|since| self.subject.ago(since)).unwrap_or_default();
             listing.push([id(&main.id), main.state.to_string(), since, main.version.to_string()], line(&main));
         }
         console.list(&listing.bounded(limit.limit))?;
-        Ok(Exit::Good)
+        Ok(exit)
     }
 
     async fn show(&self, wanted: &Id, console: Console) -> Result<Exit> {
@@ -107,8 +120,10 @@ impl Copies {
     async fn verify(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let bar = console.spinner("verify");
         let mut stale = Listing::new(&["collection", "id", "main", "why", "is", "should be"]);
+        let mut unjudged = 0_u64;
         let keep = limit.limit as usize;
         let tell = |copy: StaleCopy| {
+            unjudged += u64::from(copy.why == Stale::MainUnreadable);
             if stale.lines().len() < keep {
                 let (is, should_be) = (json_of(&copy.found), json_of(&copy.expected));
                 let line = json!({
@@ -127,7 +142,7 @@ impl Copies {
         bar.finish_and_clear();
         let is_clean = audit.stale == 0 && self.missed.is_empty();
         console.report(
-            || text(audit, &stale, &self.missed),
+            || text(audit, unjudged, &stale, &self.missed),
             &json!({
                 "clean": is_clean,
                 "copies": audit.copies,
@@ -142,9 +157,30 @@ impl Copies {
 
     async fn repair(&self, console: Console) -> Result<Exit> {
         let bar = console.spinner("repair");
-        let round = self.attach()?.repair(PAGE).await?;
+        let flag = self.attach()?;
+        let round = flag.repair(PAGE).await?;
         bar.finish_and_clear();
-        report_rounds(console, "repaired", "copies", round)
+        let exit = report_rounds(console, "repaired", "copies", round)?;
+        if round.failed == 0 {
+            return Ok(exit);
+        }
+        // What failed by chance is put right by the next run; what nobody can judge is left as it is.
+        let mut left = Vec::new();
+        let tell = |StaleCopy { target, id: copy, main, why, .. }: StaleCopy| {
+            if why == Stale::MainUnreadable {
+                left.push(format!("{target} {}: its main document {} is {why}", id(&copy), id(&main)));
+            }
+        };
+        let _ = flag.drift(PAGE, tell).await?;
+        if left.is_empty() {
+            return Ok(exit);
+        }
+        console.remark("left as it is, as nobody can tell what it should be:");
+        left.iter().take(FINDINGS_SHOWN_MAX).for_each(|line| console.remark(&format!("  {line}")));
+        if left.len() > FINDINGS_SHOWN_MAX {
+            console.remark("  and more: `sync verify` names them");
+        }
+        Ok(Exit::GuaranteeBroken)
     }
 
     async fn backfill(&self, console: Console) -> Result<Exit> {
@@ -168,7 +204,7 @@ fn line(main: &Main) -> Value {
     })
 }
 
-fn text(audit: Audit, stale: &Listing, missed: &[String]) -> String {
+fn text(audit: Audit, unjudged: u64, stale: &Listing, missed: &[String]) -> String {
     let mut lines = vec![format!("compared {} copies, {} of them are being changed", audit.copies, audit.in_flight)];
     if !missed.is_empty() {
         lines.push(format!("not compared: {}", missed.join("; ")));
@@ -176,7 +212,15 @@ fn text(audit: Audit, stale: &Listing, missed: &[String]) -> String {
     }
     if audit.stale > 0 {
         lines.push(stale.table());
-        lines.push(format!("{} copies differ and no flag says so; next: `sync repair` puts them right", audit.stale));
+        let differ = audit.stale - unjudged;
+        if unjudged > 0 {
+            lines.push(format!(
+                "{unjudged} copies cannot be compared: `sync show MAIN` says what is wrong with the main document, change that by hand"
+            ));
+        }
+        if differ > 0 {
+            lines.push(format!("{differ} copies differ and no flag says so; next: `sync repair` puts them right"));
+        }
     } else if missed.is_empty() {
         lines.push("everything is as it must be".to_owned());
     }

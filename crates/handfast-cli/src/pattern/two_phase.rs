@@ -3,6 +3,7 @@
 mod outcomes;
 pub(crate) mod settings;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{Fates, Subject, first_findings, report_rounds, rounds};
 use crate::arguments::{LimitFlags, TwoPhaseArguments};
-use crate::console::Console;
+use crate::console::{Console, write_error};
 use crate::exit::Exit;
 use crate::id::{Id, extended, shown as id};
 use crate::listing::{Listing, age};
@@ -41,7 +42,7 @@ pub(super) async fn run(subject: Subject, arguments: &TwoPhaseArguments, console
             transactions.list(&states, *limit, console).await
         }
         TwoPhaseArguments::Show { id, .. } => transactions.show(id, console).await,
-        TwoPhaseArguments::Recover { .. } => transactions.recover(console).await,
+        TwoPhaseArguments::Recover { .. } => transactions.recover_and_judge(console).await,
         TwoPhaseArguments::Run { ids, all: false, .. } => transactions.run(ids, console).await,
         TwoPhaseArguments::Run { all: true, .. } => transactions.run_all(console).await,
         TwoPhaseArguments::Cancel { ids, reason, .. } => transactions.cancel(ids, reason, console).await,
@@ -83,7 +84,9 @@ impl Transactions {
         }
         if abandoned > 0 {
             let after = age(self.options.abandoned_after);
-            text.push(format!("{abandoned} were left alone for longer than {after}"));
+            text.push(format!(
+                "{abandoned} were left alone for longer than {after}, or have a date that is further ahead"
+            ));
             text.push("next: `twophase recover` brings them to their end".to_owned());
         }
         if states.iter().any(|state| state.state == State::Initial && state.count > 0) {
@@ -108,20 +111,27 @@ impl Transactions {
         };
         let transactions = self.look().await?;
         let mut listing = Listing::new(&["id", "state", "for", "application", "what", "reason"]);
+        let mut exit = Exit::Good;
         for state in states {
-            for record in transactions.list(*state, limit.and_one()).await? {
-                listing.push(self.cells(&record), line(&record));
+            for record in transactions.list_each(*state, limit.and_one()).await? {
+                match record {
+                    Ok(record) => listing.push(self.cells(&record), line(&record)),
+                    Err(odd) => {
+                        write_error(&odd.into());
+                        exit = Exit::Failed;
+                    }
+                }
             }
         }
         console.list(&listing.bounded(limit.limit))?;
-        Ok(Exit::Good)
+        Ok(exit)
     }
 
     fn cells(&self, record: &Record) -> [String; 6] {
         [
             id(&record.id),
             record.state.to_string(),
-            age(self.subject.since(record.last_modified)),
+            self.subject.ago(record.last_modified),
             record.application.clone().unwrap_or_default(),
             what(record),
             record.reason.clone().unwrap_or_default(),
@@ -144,7 +154,10 @@ impl Transactions {
                 let by = record.application.as_deref().unwrap_or("somebody");
                 format!("{by} works on it, since {since}: `twophase recover` brings it to its end if it was left alone")
             }
-            State::Done => format!("done {since} ago: `twophase compensate` takes it back"),
+            State::Done => match &record.compensation {
+                Some(by) => format!("done {since} ago: transaction {} was begun to take it back", id(by)),
+                None => format!("done {since} ago: `twophase compensate` takes it back"),
+            },
             State::Canceled => {
                 format!("canceled {since} ago: {}", record.reason.as_deref().unwrap_or("nobody has said why"))
             }
@@ -153,7 +166,14 @@ impl Transactions {
 
     async fn recover(&self, console: Console) -> Result<Exit> {
         let transactions = self.open().await?;
-        let mut round = rounds(console, "recover", "transactions", |batch| transactions.recover(batch)).await?;
+        let [done, canceled] = [AtomicU64::new(0), AtomicU64::new(0)];
+        let tell = |outcome: &Outcome| match outcome {
+            Outcome::Done => _ = done.fetch_add(1, Ordering::Relaxed),
+            Outcome::Canceled { .. } => _ = canceled.fetch_add(1, Ordering::Relaxed),
+            // Another application was faster, and brings it to its end.
+            Outcome::TakenOver { .. } | Outcome::Missing => {}
+        };
+        let round = rounds(console, "recover", "transactions", |batch| transactions.recover_each(batch, tell)).await?;
         let repaired = transactions.repair(PAGE).await?;
         if repaired.done > 0 {
             let done = repaired.done;
@@ -163,8 +183,26 @@ impl Transactions {
             let failed = repaired.failed;
             console.remark(&format!("participants that cannot be put right: {failed}; `twophase verify` says why"));
         }
-        round.failed += repaired.failed;
-        report_rounds(console, "brought to their end:", "transactions", round)
+        let [done, canceled] = [done, canceled].map(AtomicU64::into_inner);
+        let failed = round.failed + repaired.failed;
+        let text = || {
+            let ended = format!("brought to their end: {done} done, {canceled} canceled");
+            if failed == 0 { ended } else { format!("{ended}; {failed} failed, the log says why: run it again") }
+        };
+        console.report(text, &json!({ "done": done, "canceled": canceled, "failed": failed }))?;
+        Ok(if failed == 0 { Exit::Good } else { Exit::Failed })
+    }
+
+    /// Recovers, and names what cannot be brought to its end as it is.
+    async fn recover_and_judge(&self, console: Console) -> Result<Exit> {
+        let exit = self.recover(console).await?;
+        let findings = self.look().await?.verify(PAGE, |_| ()).await?.findings;
+        if findings.count() == 0 {
+            return Ok(exit);
+        }
+        console.remark("left as it is:");
+        first_findings(&findings, findings.count()).iter().for_each(|line| console.remark(line));
+        Ok(Exit::GuaranteeBroken)
     }
 
     async fn run(&self, ids: &[Id], console: Console) -> Result<Exit> {
@@ -256,6 +294,7 @@ fn line(record: &Record) -> Value {
         "lastModified": extended(&Bson::DateTime(record.last_modified)),
         "application": record.application,
         "reason": record.reason,
+        "compensation": record.compensation.as_ref().map(extended),
         "transfer": transfer,
         "what": what(record),
     })
@@ -293,7 +332,11 @@ fn can_be_repaired(finding: &Finding) -> bool {
         Finding::Over { remedy: Remedy::Unclear, .. }
         | Finding::Unknown { .. }
         | Finding::Lacking { .. }
-        | Finding::Pending { .. } => false,
+        | Finding::Pending { .. }
+        | Finding::Unreadable { .. }
+        | Finding::WrongType { .. }
+        | Finding::NoSuchField { .. }
+        | Finding::UnknownState { .. } => false,
     }
 }
 
@@ -308,6 +351,10 @@ fn findings(verified: &Verified) -> Value {
                 ("lacking", namespace, participant, transaction)
             }
             Finding::Pending { namespace, account, .. } => ("pending", namespace, account, &Bson::Null),
+            Finding::Unreadable { namespace, transaction, .. } => ("unreadable", namespace, &Bson::Null, transaction),
+            Finding::WrongType { namespace, participant, .. } => ("type", namespace, participant, &Bson::Null),
+            Finding::NoSuchField { namespace, .. } => ("field", namespace, &Bson::Null, &Bson::Null),
+            Finding::UnknownState { namespace, transaction, .. } => ("state", namespace, &Bson::Null, transaction),
         };
         json!({
             "kind": kind,

@@ -5,31 +5,40 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bson::{Bson, doc};
 use handfast_patterns::versioned_tree::{
-    Difference, Keep, Node, Orphan, OrphanOf, PrunePlan, Standing, TreeFields, Verified, Version, VersionState,
+    Difference, Keep, Node, Orphan, OrphanOf, PrunePlan, Standing, Verified, Version, VersionState,
     VersionedTreeOptions,
 };
 use handfast_patterns::{Round, VersionedTree};
 use handfast_store::Namespace;
 use serde_json::{Value, json};
 
-use super::{Subject, fields, report_rounds, rounds};
+use super::{Subject, rename, report_rounds, rounds};
 use crate::arguments::{LimitFlags, VersionsArguments, VersionsFlags};
 use crate::console::{Console, write_out};
 use crate::dump::listed;
 use crate::exit::{Exit, Usage};
 use crate::id::{extended, shown as id};
 use crate::listing::{Listing, age};
+use crate::store::ensure_there;
 
 /// Roots that a refusal names.
 const ROOTS_SHOWN_MAX: u32 = 10;
 
 pub(super) async fn run(subject: Subject, arguments: &VersionsArguments, console: Console) -> Result<Exit> {
     let flags = arguments.tree();
-    let options = options(&subject, flags).await?;
-    let fields = &options.fields;
-    let node = doc! { &fields.item: { "$exists": true }, &fields.version: { "$exists": true } };
-    subject.ensure_holds("nodes of trees", node).await?;
+    let mut options = options(&subject, flags).await?;
+    // Where the application has recorded no field, the one of the flag is for this look alone.
+    if let (VersionsArguments::Verify { children: Some(children), .. }, Some(recorded)) =
+        (arguments, &mut options.children)
+    {
+        recorded.clone_from(children);
+    }
     let tree = Tree { subject, options };
+    // A flag that contradicts the record is named before the nodes are looked for by it.
+    tree.look().await?;
+    let fields = &tree.options.fields;
+    let node = doc! { &fields.item: { "$exists": true }, &fields.version: { "$exists": true } };
+    tree.subject.ensure_holds("nodes of trees", node).await?;
     tree.ensure_there().await?;
     match arguments {
         VersionsArguments::Status { .. } => tree.status(console).await,
@@ -51,22 +60,30 @@ pub(super) async fn run(subject: Subject, arguments: &VersionsArguments, console
     }
 }
 
+/// The recorded settings, with what flags say. A flag that says something else than the record is refused by the tree.
 async fn options(subject: &Subject, flags: &VersionsFlags) -> Result<VersionedTreeOptions> {
     let VersionsFlags { open, root, writes, pins, lease, pin_lease, .. } = flags;
+    let place = &subject.namespace;
+    let recorded = VersionedTreeOptions::recorded(subject.store.clone(), place, root.0.clone()).await?;
+    let mut options = recorded.unwrap_or_else(|| VersionedTreeOptions::new(root.0.clone()));
     // The application has made both. Without them nobody would be seen to write, and no version to be held.
-    let beside = async |name: &Option<String>, suffix: &str, flag: &str| -> Result<Option<Namespace>> {
-        let default = || format!("{}.{suffix}", subject.namespace.collection());
-        subject.beside(&name.clone().unwrap_or_else(default), flag).await.map(Some)
+    let beside = async |name: &Option<String>, recorded: &Option<Namespace>, suffix: &str, flag: &str| {
+        let there = match (name, recorded) {
+            (Some(name), _) => subject.beside(name, flag).await?,
+            (None, Some(recorded)) => {
+                ensure_there(&*subject.store, recorded, flag).await?;
+                recorded.clone()
+            }
+            (None, None) => subject.beside(&format!("{}.{suffix}", place.collection()), flag).await?,
+        };
+        Ok::<_, anyhow::Error>(Some(there))
     };
-    let default = VersionedTreeOptions::new(root.0.clone());
-    Ok(VersionedTreeOptions {
-        lease: lease.map_or(default.lease, |lease| lease.0),
-        pin_lease: pin_lease.map_or(default.pin_lease, |lease| lease.0),
-        writes: beside(writes, "writes", "--writes").await?,
-        pins: beside(pins, "pins", "--pins").await?,
-        fields: fields::<TreeFields>(&open.fields)?,
-        ..default
-    })
+    options.writes = beside(writes, &options.writes, "writes", "--writes").await?;
+    options.pins = beside(pins, &options.pins, "pins", "--pins").await?;
+    options.lease = lease.map_or(options.lease, |lease| lease.0);
+    options.pin_lease = pin_lease.map_or(options.pin_lease, |lease| lease.0);
+    rename(&mut options.fields, &open.fields)?;
+    Ok(options)
 }
 
 /// That a lease was said: a shorter one than that of the application takes what is in use.
@@ -84,7 +101,7 @@ struct Tree {
 impl Tree {
     /// That there is such a tree: a root with another name has no versions, of which everything is true.
     async fn ensure_there(&self) -> Result<()> {
-        let tree = self.look()?;
+        let tree = self.look().await?;
         if tree.is_there().await? {
             return Ok(());
         }
@@ -94,19 +111,29 @@ impl Tree {
     }
 
     /// To look at.
-    fn look(&self) -> Result<VersionedTree> {
-        let Subject { store, sources, namespace } = &self.subject;
-        Ok(VersionedTree::attach(store.clone(), namespace.clone(), sources.clone(), self.options.clone())?)
+    async fn look(&self) -> Result<VersionedTree> {
+        self.attach(self.options.clone()).await
     }
 
     /// To change something.
     async fn open(&self) -> Result<VersionedTree> {
+        self.open_with(self.options.clone()).await
+    }
+
+    /// Creates the indexes. The settings are recorded by the application, which knows them.
+    async fn open_with(&self, options: VersionedTreeOptions) -> Result<VersionedTree> {
+        let tree = self.attach(options).await?;
+        tree.create_indexes().await?;
+        Ok(tree)
+    }
+
+    async fn attach(&self, options: VersionedTreeOptions) -> Result<VersionedTree> {
         let Subject { store, sources, namespace } = &self.subject;
-        Ok(VersionedTree::open(store.clone(), namespace.clone(), sources.clone(), self.options.clone()).await?)
+        Ok(VersionedTree::attach(store.clone(), namespace.clone(), sources.clone(), options).await?)
     }
 
     async fn status(&self, console: Console) -> Result<Exit> {
-        let Standing { newest, versions, writing, silent, abandoned, pins } = self.look()?.standing().await?;
+        let Standing { newest, versions, writing, silent, abandoned, pins } = self.look().await?.standing().await?;
         let root = id(&self.options.root);
         let mut text = vec![
             format!("{} of {}", root, self.subject.namespace),
@@ -136,7 +163,7 @@ impl Tree {
     }
 
     async fn list(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
-        let tree = self.look()?;
+        let tree = self.look().await?;
         let names = tree.names().await?;
         let mut listing = Listing::new(&["version", "state", "base", "age", "names"]);
         for version in tree.versions(limit.and_one()).await? {
@@ -160,7 +187,7 @@ impl Tree {
 
     async fn list_writing(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["version", "base", "silent for"]);
-        for write in self.look()?.writing(limit.and_one()).await? {
+        for write in self.look().await?.writing(limit.and_one()).await? {
             let cells = [write.version.to_string(), write.base.to_string(), age(self.subject.since(write.ts))];
             let date = extended(&Bson::DateTime(write.ts));
             listing.push(cells, json!({ "version": write.version, "base": write.base, "ts": date }));
@@ -170,7 +197,7 @@ impl Tree {
     }
 
     async fn show(&self, number: i64, console: Console) -> Result<Exit> {
-        let tree = self.look()?;
+        let tree = self.look().await?;
         let Some(version) = tree.show(number).await? else {
             let writing = tree.writing(u32::MAX).await?.iter().any(|write| write.version == number);
             ensure!(!writing, "version {number} is being written: its root is not there yet");
@@ -195,7 +222,7 @@ impl Tree {
 
     async fn diff(&self, before: i64, after: i64, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["item", "what", "before", "after"]);
-        let differences = self.look()?.diff(before, after).await?;
+        let differences = self.look().await?.diff(before, after).await?;
         for difference in differences.iter().take(limit.and_one() as usize) {
             let Difference { item, before, after } = difference;
             let (before, after) = (before.as_ref().map(content), after.as_ref().map(content));
@@ -214,7 +241,7 @@ impl Tree {
 
     async fn orphans(&self, limit: LimitFlags, console: Console) -> Result<Exit> {
         let mut listing = Listing::new(&["item", "version", "of"]);
-        for Orphan { item, version, of } in self.look()?.orphans(limit.and_one()).await? {
+        for Orphan { item, version, of } in self.look().await?.orphans(limit.and_one()).await? {
             let of = match of {
                 OrphanOf::SilentWrite => "a silent writer",
                 OrphanOf::AbandonedVersion => "an abandoned version",
@@ -236,7 +263,7 @@ impl Tree {
     }
 
     async fn plan(&self, keep: Keep, console: Console) -> Result<Exit> {
-        let PrunePlan { versions, kept, nodes } = self.look()?.plan_prune(keep).await?;
+        let PrunePlan { versions, kept, nodes } = self.look().await?.plan_prune(keep).await?;
         let text = || {
             let (go, stay) = (versions.len(), kept.len());
             format!("{go} versions would go, and {nodes} nodes that only they use; {stay} versions would stay")
@@ -253,12 +280,17 @@ impl Tree {
     }
 
     async fn verify(&self, children: Option<&str>, console: Console) -> Result<Exit> {
+        let children = self.options.children.as_deref().or(children);
         let bar = console.progress("verify", "versions", 0);
         let tell = |so_far: &Verified| bar.set_position(so_far.versions);
-        let verified = self.look()?.verify(children, tell).await?;
+        let verified = self.look().await?.verify(children, tell).await?;
         bar.finish_and_clear();
         let Verified { versions, nodes, findings, .. } = &verified;
-        ensure!(*versions > 0, "{} has no version that can be read: nothing was verified", id(&self.options.root));
+        ensure!(
+            *versions > 0 || !verified.is_clean(),
+            "{} has no version that can be read: nothing was verified",
+            id(&self.options.root)
+        );
         let text = || {
             let mut lines = vec![match children {
                 Some(_) => format!("looked at {versions} versions, with {nodes} nodes"),
@@ -290,9 +322,7 @@ impl Tree {
     }
 
     async fn forget(&self, older: Duration, console: Console) -> Result<Exit> {
-        let Subject { store, sources, namespace } = &self.subject;
-        let options = VersionedTreeOptions { forget_after: older, ..self.options.clone() };
-        let tree = VersionedTree::open(store.clone(), namespace.clone(), sources.clone(), options).await?;
+        let tree = self.open_with(VersionedTreeOptions { forget_after: older, ..self.options.clone() }).await?;
         let round = rounds(console, "forget", "documents", async |batch| {
             let done = tree.forget(batch).await?;
             Ok(Round { done, failed: 0, more: done > 0 })
@@ -321,7 +351,7 @@ impl Tree {
     }
 
     async fn export(&self, version: Option<i64>, console: Console) -> Result<Exit> {
-        let (tree, root) = (self.look()?, id(&self.options.root));
+        let (tree, root) = (self.look().await?, id(&self.options.root));
         let snapshot = match version {
             Some(version) => {
                 tree.at(version).await?.with_context(|| format!("there is no version {version} of {root}"))?

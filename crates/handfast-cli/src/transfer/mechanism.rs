@@ -12,6 +12,7 @@ use anyhow::{Result, ensure};
 use handfast_mongodb::Server;
 use handfast_patterns::{Ledger, LedgerOptions, TwoPhase, TwoPhaseOptions};
 use handfast_store::{Sources, StoreExt};
+use handfast_txn::percolator::ensure_unmanaged;
 use tokio::task::JoinSet;
 
 use self::ledger::ByLedger;
@@ -192,6 +193,10 @@ async fn by_transaction(arguments: &TransferArguments, opened: &Opened) -> Resul
     let accounts = namespace(database, arguments.accounts.accounts.as_deref().unwrap_or(ACCOUNTS), "--accounts")?;
     let transfers = namespace(database, arguments.collection.as_deref().unwrap_or("transfers"), "--collection")?;
     ensure!(accounts != transfers, Usage("--accounts and --collection are the same".to_owned()));
+    if opened.is_directory() {
+        // The directory may be that of the server behind one.
+        ensure_unmanaged(&opened.database, &accounts).await?;
+    }
     ensure_there(&opened.database, &accounts, "--accounts").await?;
     Ok(Mechanism::Transaction(ByTransaction {
         database: opened.database.clone(),

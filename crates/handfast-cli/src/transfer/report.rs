@@ -1,7 +1,6 @@
 //! What became of the rows: counts, and those that were rejected, with their lines.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use super::mechanism::Fate;
 use super::per_second;
 use crate::arguments::TransferMechanism;
 use crate::console::{Console, write_remark};
+use crate::unfinished::UnfinishedFile;
 
 /// Rejected rows that are told one by one; a file has them all.
 const SHOWN_MAX: u64 = 20;
@@ -37,10 +37,10 @@ enum Told {
     All,
 }
 
-/// A file for what was rejected.
+/// A file for what was rejected; it has its name once all rows are in it.
 struct Rejects {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: UnfinishedFile,
 }
 
 impl Report {
@@ -90,8 +90,8 @@ impl Report {
     /// Tells the counts, also of a run that broke off.
     pub(super) fn finish(&mut self, console: Console, took: Duration, to_the_end: bool) -> Result<()> {
         self.told = Told::All;
-        if let Some(rejects) = &mut self.rejects {
-            rejects.finish()?;
+        if let Some(rejects) = self.rejects.take() {
+            rejects.file.finish().context("--rejects")?;
         }
         let Report { applied, already, rejected, unsettled, .. } = &*self;
         let mechanism = match self.mechanism {
@@ -133,17 +133,12 @@ impl Drop for Report {
 
 impl Rejects {
     fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("--rejects: cannot write {}", path.display()))?;
-        Ok(Rejects { path: path.to_owned(), file: BufWriter::new(file) })
+        let file = UnfinishedFile::replace(path).context("--rejects")?;
+        Ok(Rejects { path: path.to_owned(), file })
     }
 
     fn write(&mut self, line: &serde_json::Value) -> Result<()> {
         let failed = || format!("--rejects: cannot write {}", self.path.display());
         writeln!(self.file, "{line}").with_context(failed)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        let failed = || format!("--rejects: cannot write {}", self.path.display());
-        self.file.flush().and_then(|()| self.file.get_ref().sync_all()).with_context(failed)
     }
 }

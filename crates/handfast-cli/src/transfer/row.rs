@@ -178,7 +178,9 @@ pub(super) fn of_json(line: &str, columns: &Columns) -> Result<Row, String> {
     };
     let mut account = |name: &String| field(name).ok_or_else(|| format!("{name} is missing"));
     let (from, to) = (account(&columns.from)?, account(&columns.to)?);
-    Row { id: field(&columns.id), from, to, amount, asset }.checked()
+    // An empty cell of CSV names nothing either.
+    let id = field(&columns.id).filter(|id| *id != Bson::from(""));
+    Row { id, from, to, amount, asset }.checked()
 }
 
 fn no_amount(shown: &str) -> String {

@@ -13,7 +13,7 @@ use handfast_store::{DocumentStore, Namespace, Sources, StoreExt};
 use handfast_txn::{Database, Percolator, PercolatorOptions};
 use serde_json::Value;
 
-use crate::ferretdb::FerretDb;
+use crate::independent::IndependentServer;
 use crate::rooms::{Guest, in_a_room};
 use crate::support::{Handfast, Tool};
 use crate::workloads;
@@ -82,7 +82,7 @@ fn ext_bank_server_side() {
 
 #[test]
 fn ext_bank_over_ferretdb() {
-    let Some(server) = FerretDb::start() else { return };
+    let Some(server) = IndependentServer::ferretdb() else { return };
     let report = bank(&server.uri(), "ferretdb", &["--transfers", "120", "--sole-writer"]);
     assert!(report["old_version_reads"].as_u64() > Some(0), "{report}");
     let flags =
@@ -95,7 +95,7 @@ fn ext_bank_over_ferretdb() {
 /// FerretDB has no sparse indexes, so the engine's own are plain ones there; users are not shown them.
 #[test]
 fn ext_own_indexes_over_ferretdb() {
-    let Some(server) = FerretDb::start() else { return };
+    let Some(server) = IndependentServer::ferretdb() else { return };
     in_a_room(&server.uri(), async |Guest { room, sources, .. }: Guest| {
         let pages = Namespace::new("d", "pages").expect("a name");
         let store = Arc::new(room.clone());
@@ -136,7 +136,7 @@ fn ext_own_indexes_over_ferretdb() {
 /// Without the word that nobody else writes there, nothing begins.
 #[test]
 fn ext_ferretdb_asks_for_a_sole_writer() {
-    let Some(server) = FerretDb::start() else { return };
+    let Some(server) = IndependentServer::ferretdb() else { return };
     let output = Command::new(env!("CARGO_BIN_EXE_handfast"))
         .args(["serve", "--listen", "127.0.0.1:0", "--store", &server.uri()])
         .output()
@@ -151,7 +151,7 @@ fn ext_ferretdb_asks_for_a_sole_writer() {
 #[test]
 fn ext_transactions_of_the_rust_driver_over_ferretdb() {
     let Some(program) = Tool::RustDriver.find() else { return };
-    let Some(ferretdb) = FerretDb::start() else { return };
+    let Some(ferretdb) = IndependentServer::ferretdb() else { return };
     let server = Handfast::before(&ferretdb.uri(), &["--sole-writer"]);
     assert!(
         server.log().contains(&format!("store mongodb://127.0.0.1:{} (FerretDB 1", ferretdb.port())),

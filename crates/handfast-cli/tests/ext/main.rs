@@ -13,12 +13,15 @@
 )]
 
 mod cluster;
-mod ferretdb;
+mod histories;
+mod independent;
 mod leftovers;
 mod named;
+mod nan_ids;
 mod rooms;
 mod stores;
 mod support;
+mod syncs;
 mod workloads;
 
 use support::{BOSS_PASSWORD, Certificate, Handfast, Tool, examples, run, run_with_own_servers};

@@ -27,6 +27,8 @@ pub(crate) enum Tool {
     Mongosh,
     RustDriver,
     FerretDb,
+    SecantusDb,
+    Strace,
     PymongoSuite,
 }
 
@@ -40,6 +42,8 @@ impl Tool {
             Self::Mongosh => root().join("tests/clients/node/node_modules/mongosh/bin/mongosh.js"),
             Self::RustDriver => tools.join("rust/debug/handfast-client-tests"),
             Self::FerretDb => tools.join("ferretdb"),
+            Self::SecantusDb => tools.join("venv/bin/secantusd-py"),
+            Self::Strace => PathBuf::from("/usr/bin/strace"),
             Self::PymongoSuite => tools.join("pymongo-4.20.0/test"),
         }
     }
@@ -50,11 +54,15 @@ impl Tool {
         if path.exists() {
             return Some(path.to_string_lossy().into_owned());
         }
-        let missing = format!("{self:?} is not installed at {}: scripts/install-test-tools", path.display());
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing}");
-        skipped(&missing);
+        skipped_unless_ci(&format!("{self:?} is not installed at {}: scripts/install-test-tools", path.display()));
         None
     }
+}
+
+/// Says aloud that a test was skipped for what the machine lacks. Where `CI=true` nothing may be lacking.
+pub(crate) fn skipped_unless_ci(why: &str) {
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
+    skipped(why);
 }
 
 /// Says aloud that a test was skipped: not by a macro, whose output a test that passes keeps to itself.
@@ -199,18 +207,27 @@ impl Handfast {
     /// Starts a server whose documents are on another one, in whose turn it runs.
     pub(crate) fn before(store: &str, flags: &[&str]) -> Self {
         let directory = new_directory();
-        let mut command = serve(&directory, 0);
+        let mut command = serve(&[], &directory, 0);
         let child = command.env("HANDFAST_STORE", store).args(flags).spawn().expect("the server starts");
         let mut server = Self { child, directory, port: 0, ca: None, is_guarded: false, _turn: None };
         server.wait_until_ready();
         server
     }
 
+    /// Starts a server by a program that takes its command line, and becomes the server.
+    pub(crate) fn started_by(program: &[String]) -> Self {
+        Self::start_by(program, &[], |_| {})
+    }
+
     fn start_with(flags: &[String], prepare: impl FnOnce(&Path)) -> Self {
+        Self::start_by(&[], flags, prepare)
+    }
+
+    fn start_by(program: &[String], flags: &[String], prepare: impl FnOnce(&Path)) -> Self {
         let turn = turn();
         let directory = new_directory();
         prepare(&directory);
-        let child = spawn(&directory, 0, flags);
+        let child = spawn(program, &directory, 0, flags);
         let mut server = Self { child, directory, port: 0, ca: None, is_guarded: false, _turn: Some(turn) };
         server.wait_until_ready();
         server
@@ -221,7 +238,7 @@ impl Handfast {
         assert!(self.alive(), "the server died:\n{}", self.log());
         self.child.kill().expect("the server is killed");
         self.child.wait().expect("the server's exit code");
-        self.child = spawn(&self.directory, self.port, &[]);
+        self.child = spawn(&[], &self.directory, self.port, &[]);
         self.wait_until_ready();
     }
 
@@ -324,16 +341,18 @@ fn new_directory() -> PathBuf {
     directory
 }
 
-fn spawn(directory: &Path, port: u16, flags: &[String]) -> Child {
+fn spawn(program: &[String], directory: &Path, port: u16, flags: &[String]) -> Child {
     let data = directory.join("data");
-    serve(directory, port).arg("--data").arg(data).args(flags).spawn().expect("the server starts")
+    serve(program, directory, port).arg("--data").arg(data).args(flags).spawn().expect("the server starts")
 }
 
-/// `handfast serve` with its log in the directory.
-fn serve(directory: &Path, port: u16) -> Command {
+/// `handfast serve` with its log in the directory, by a program that takes its command line, if one is named.
+fn serve(program: &[String], directory: &Path, port: u16) -> Command {
     let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_handfast"));
+    let mut words = program.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_handfast")]);
+    let mut command = Command::new(words.next().expect("the server, if nothing else"));
     command
+        .args(words)
         .args(["serve", "--listen", &format!("127.0.0.1:{port}")])
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("a second handle of the log"))

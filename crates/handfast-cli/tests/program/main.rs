@@ -7,6 +7,7 @@ mod computation;
 mod configuration;
 mod damage;
 mod directory;
+mod fronts;
 mod full_disk;
 mod history;
 mod kills;

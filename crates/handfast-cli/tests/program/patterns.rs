@@ -1,4 +1,4 @@
-//! The commands of the patterns, each on a data directory and through a server.
+//! The commands of the patterns, each on a data directory, through a server, and through one in front of another.
 
 mod jobs;
 mod ledger;
@@ -17,19 +17,31 @@ use serde_json::Value;
 
 use crate::support::{FREE_PORT, Scratch, Serve, assert_one_line, handfast};
 
-/// Where a test is played: on a data directory, or through a server over one.
+/// Where a test is played: on a data directory, through a server over one, or through a server in front of that.
 struct Ground {
     scratch: Scratch,
     server: Option<Serve>,
+    /// The server that the other one is in front of.
+    _behind: Option<Serve>,
 }
 
 impl Ground {
-    /// Plays a test on both.
+    /// Plays a test on a data directory and through a server.
     async fn each(name: &str, test: impl AsyncFn(Ground) -> Result<()>) -> Result<()> {
-        test(Ground { scratch: Scratch::new(name)?, server: None }).await.context("on a data directory")?;
+        let scratch = Scratch::new(name)?;
+        test(Ground { scratch, server: None, _behind: None }).await.context("on a data directory")?;
         let scratch = Scratch::new(&format!("{name}-server"))?;
-        let server = Serve::start(&mut handfast(&scratch, &[&FREE_PORT[..], &["--data", "data"]].concat()))?;
-        test(Ground { scratch, server: Some(server) }).await.context("through a server")
+        let server = Some(serve(&scratch, ["--data", "data"])?);
+        test(Ground { scratch, server, _behind: None }).await.context("through a server")
+    }
+
+    /// Plays a test on all three.
+    async fn each_and_front(name: &str, test: impl AsyncFn(Ground) -> Result<()>) -> Result<()> {
+        Ground::each(name, &test).await?;
+        let scratch = Scratch::new(&format!("{name}-front"))?;
+        let behind = serve(&scratch, ["--data", "data"])?;
+        let server = Some(serve(&scratch, ["--store", &format!("mongodb://{}", behind.address()?)])?);
+        test(Ground { scratch, server, _behind: Some(behind) }).await.context("through a front")
     }
 
     /// By which flag and value a command finds it.
@@ -39,6 +51,10 @@ impl Ground {
             Some(server) => ["--store".to_owned(), format!("mongodb://{}", server.address()?)],
         })
     }
+}
+
+fn serve(scratch: &Scratch, place: [&str; 2]) -> Result<Serve> {
+    Serve::start(&mut handfast(scratch, &[&FREE_PORT[..], &place].concat()))
 }
 
 /// The store that a test fills, as an application would.
@@ -53,7 +69,8 @@ impl Store {
         let sources = Sources::system()?;
         if ground.server.is_some() {
             let [_, uri] = ground.flag()?;
-            let connection = handfast_mongodb::connect(&uri, sources.clone(), ConnectOptions::default()).await?;
+            let options = ConnectOptions { accept_front: true, ..ConnectOptions::default() };
+            let connection = handfast_mongodb::connect(&uri, sources.clone(), options).await?;
             return Ok(Store { shared: connection.store, embedded: None, sources });
         }
         let directory = ground.scratch.path("data");

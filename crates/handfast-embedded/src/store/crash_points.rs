@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{RawBson, RawDocumentBuf, rawdoc};
+use bson::{RawDocumentBuf, rawdoc};
 use handfast_sim::directory::copy;
 use handfast_store::{
-    Applied, Asked, AtomicBatch, AtomicStore, CreateIndexes, Delete, DeleteStatement, DocumentStore, DocumentWrite,
-    Find, FindAndModify, IndexSpec, Insert, Modification, Namespace, ReturnDocument, Sources, StoreExt, Ticket, Update,
-    UpdateSpec, UpdateStatement,
+    Applied, Asked, AtomicBatch, AtomicStore, BatchWrite, CreateIndexes, Delete, DeleteStatement, DocumentStore,
+    DocumentWrite, Find, FindAndModify, IndexSpec, Insert, Modification, Namespace, ReturnDocument, Sources, StoreExt,
+    Ticket, Update, UpdateSpec, UpdateStatement,
 };
 use handfast_txn::{Database, Outcome, TransactionId, TransactionOptions};
 
@@ -77,7 +77,7 @@ async fn write(store: &EmbeddedStore, session: u8, kind: Option<u8>) -> handfast
         _ => {
             let put = |id: i32, n: i32| {
                 let document = rawdoc! { "_id": id, "n": n };
-                (namespace(), RawBson::Int32(id), DocumentWrite::Put(document))
+                BatchWrite::new(namespace(), id, DocumentWrite::Put(document))
             };
             let read_at = checked.snapshot().await?.timestamp();
             let batch = AtomicBatch { writes: vec![put(0, 3), put(1, 18)], ticket, ..AtomicBatch::new(read_at) };

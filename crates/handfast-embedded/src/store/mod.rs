@@ -64,7 +64,7 @@ pub struct Costs {
     /// Syncs of the journal.
     pub syncs: u64,
     /// Documents that batches were about to write and had to read again, as nobody had said what was there, or somebody may have
-    /// changed it since ([`AtomicBatch::before`](handfast_store::AtomicBatch::before)).
+    /// changed it since ([`BatchWrite::before`](handfast_store::BatchWrite::before)).
     pub reads: u64,
 }
 

@@ -5,8 +5,8 @@ use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::{Code, CompileOptions, Context, Filter};
 use handfast_store::index::{Index, key_conflict};
 use handfast_store::{
-    AtomicBatch, AtomicStore, Before, CommitTimestamp, Creation, Cursor, DocumentWrite, Error as StoreError, Find,
-    Namespace, Read, Result as StoreResult, Snapshot as StoreSnapshot, insertion,
+    AtomicBatch, AtomicStore, BatchWrite, Before, CommitTimestamp, Creation, Cursor, DocumentWrite,
+    Error as StoreError, Find, Namespace, Read, Result as StoreResult, Snapshot as StoreSnapshot, insertion,
 };
 
 use super::indexes::add_to_catalog;
@@ -60,8 +60,7 @@ impl AtomicStore for EmbeddedStore {
         let reads = std::mem::take(&mut batch.reads).into_iter().map(|read| self.compile_read(read));
         let reads = reads.collect::<StoreResult<Vec<_>>>()?;
         let (uuid, ticketed) = (self.uuid(), self.ticketed(batch.ticket));
-        let before = batch.before.iter().map(size_before);
-        let bytes = batch.writes.iter().map(|(_, _, write)| size(write)).chain(before).sum();
+        let bytes = batch.writes.iter().map(|write| size(&write.write) + size_before(&write.before)).sum();
         let answer = batch.durability.into();
         let turn = move |writer: &mut Writer<'_>| once(writer, ticketed, |writer| commit(writer, &batch, &reads, uuid));
         self.inner.committer.submit(answer, bytes, turn).await
@@ -90,10 +89,7 @@ fn commit(
     uuid: [u8; 16],
 ) -> StoreResult<CommitTimestamp> {
     // Removals first, so that a unique key can move from one document of the batch to another.
-    let is_delete = |write: &DocumentWrite| matches!(write, DocumentWrite::Delete);
-    let known = batch.before.iter().chain(std::iter::repeat(&Before::Unread));
-    let (deletes, puts): (Vec<_>, Vec<_>) =
-        batch.writes.iter().zip(known).partition(|((_, _, write), _)| is_delete(write));
+    let (deletes, puts): (Vec<_>, Vec<_>) = batch.writes.iter().partition(|write| write.is_delete());
     let mut budget = Budget { steps: writer.steps_max().saturating_mul(PATIENCE), bytes: CHECK_BYTES_MAX };
     for read in reads {
         check_read(writer, batch.read_at, read, &mut budget)?;
@@ -103,7 +99,7 @@ fn commit(
     }
     let deletes = before_all(writer, batch.read_at, deletes)?;
     let puts = before_all(writer, batch.read_at, puts)?;
-    for (before, (namespace, id, _)) in deletes {
+    for (before, BatchWrite { namespace, id, .. }) in deletes {
         let Some(collection) = writer.collection(namespace) else { continue };
         let id_key = keys::of_id(id.as_raw_bson_ref());
         match before {
@@ -114,9 +110,6 @@ fn commit(
     put_all(writer, batch.read_at, puts, uuid)?;
     Ok(writer.timestamp())
 }
-
-/// One of a batch.
-type BatchWrite = (Namespace, RawBson, DocumentWrite);
 
 /// A document in its newest state.
 enum Newest<'b> {
@@ -138,11 +131,11 @@ impl Newest<'_> {
 fn before_all<'b>(
     writer: &Writer<'_>,
     read_at: CommitTimestamp,
-    writes: Vec<(&'b BatchWrite, &'b Before)>,
+    writes: Vec<&'b BatchWrite>,
 ) -> StoreResult<Vec<(Option<Newest<'b>>, &'b BatchWrite)>> {
-    let before = |(write, known): (&'b BatchWrite, &'b Before)| {
-        let newest = newest(writer, read_at, &write.0, write.1.as_raw_bson_ref(), known)?;
-        Ok((newest, write))
+    let before = |write: &'b BatchWrite| {
+        let BatchWrite { namespace, id, before, .. } = write;
+        Ok((newest(writer, read_at, namespace, id.as_raw_bson_ref(), before)?, write))
     };
     writes.into_iter().map(before).collect()
 }
@@ -155,7 +148,7 @@ fn put_all(
 ) -> StoreResult<()> {
     // Unique keys may be swapped between documents of the batch: the entries that the batch gives up go first.
     let mut prepared = Vec::with_capacity(puts.len());
-    for (before, (namespace, id, write)) in puts {
+    for (before, BatchWrite { namespace, id, write, .. }) in puts {
         let DocumentWrite::Put(document) = write else {
             continue;
         };

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{RawBson, RawDocumentBuf, rawdoc};
+use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
-    Asked, AtomicBatch, AtomicStore, Before, Delete, DeleteStatement, DocumentStore, DocumentWrite, FindAndModify,
-    Insert, Modification, Read, Sources, Ticket, Update, UpdateSpec, UpdateStatement,
+    Asked, AtomicBatch, AtomicStore, BatchWrite, Before, Delete, DeleteStatement, DocumentStore, DocumentWrite,
+    FindAndModify, Insert, Modification, Read, Sources, Ticket, Update, UpdateSpec, UpdateStatement,
 };
 
 use crate::store::EmbeddedStore;
@@ -119,26 +119,25 @@ async fn a_batch_reads_what_nobody_has_said_or_what_may_have_changed() {
     let store = open(directory.path()).await;
     let document = |id: i32, n: i32| rawdoc! { "_id": id, "n": n };
     store.insert(Insert::new(namespace(), (0..3).map(|id| document(id, 0)).collect())).await.unwrap();
-    let put = |id: i32, n: i32| (namespace(), RawBson::Int32(id), DocumentWrite::Put(document(id, n)));
+    let put = |id: i32, n: i32| BatchWrite::new(namespace(), id, DocumentWrite::Put(document(id, n)));
     let was = |id: i32, n: i32| Before::Document(Arc::new(document(id, n)));
     for (before, reads) in [
-        (Vec::new(), 3),
-        (vec![was(0, 1)], 2),
-        (vec![was(0, 2), Before::Unread, was(2, 2)], 1),
-        (vec![was(0, 3), was(1, 3), was(2, 3)], 0),
+        ([Before::Unread, Before::Unread, Before::Unread], 3),
+        ([was(0, 1), Before::Unread, Before::Unread], 2),
+        ([was(0, 2), Before::Unread, was(2, 2)], 1),
+        ([was(0, 3), was(1, 3), was(2, 3)], 0),
     ] {
         let snapshot = store.snapshot().await.unwrap();
         let n = i32::try_from(3 - reads).unwrap() + 1;
-        let writes = (0..3).map(|id| put(id, n)).collect();
-        let batch = AtomicBatch { writes, before, ..AtomicBatch::new(snapshot.timestamp()) };
+        let writes = (0..3).zip(before).map(|(id, before)| put(id, n).after(before)).collect();
+        let batch = AtomicBatch { writes, ..AtomicBatch::new(snapshot.timestamp()) };
         assert_eq!(cost(&store, store.commit(batch)).await, Costs { operations: 1, syncs: 1, reads });
     }
     // Somebody was there.
     let snapshot = store.snapshot().await.unwrap();
     store.update(Update::new(namespace(), vec![increment(rawdoc! { "_id": 0 })])).await.unwrap();
     let before = store.costs();
-    let batch =
-        AtomicBatch { writes: vec![put(0, 9)], before: vec![was(0, 4)], ..AtomicBatch::new(snapshot.timestamp()) };
+    let batch = AtomicBatch { writes: vec![put(0, 9).after(was(0, 4))], ..AtomicBatch::new(snapshot.timestamp()) };
     assert_eq!(store.commit(batch).await.unwrap_err().code(), Code::WriteConflict);
     assert_eq!(store.costs().reads - before.reads, 1);
 }

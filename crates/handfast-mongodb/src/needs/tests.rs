@@ -86,6 +86,27 @@ fn values_are_needed_however_deep_they_are() {
 }
 
 #[test]
+fn a_nan_in_an_id_is_needed_where_the_document_is_written() {
+    let nested = rawdoc! { "a": [1, { "b": f64::NAN }] };
+    for (id, expected) in [
+        (RawBson::from(f64::NAN), [Capability::NanIds].as_slice()),
+        (nested.into(), &[Capability::NanIds]),
+        (1.5.into(), &[]),
+        ("NaN".into(), &[]),
+    ] {
+        let finds_nan =
+            |all: Vec<Capability>| all.into_iter().filter(|one| *one == Capability::NanIds).collect::<Vec<_>>();
+        assert_eq!(finds_nan(needed(&Stored(&rawdoc! { "_id": id.clone() }))), expected, "{id:?} stored");
+        let filter = rawdoc! { "_id": { "$eq": id.clone() }, "x": f64::NAN };
+        let update = UpdateStatement::one(filter.clone(), UpdateSpec::Document(rawdoc! { "$set": { "n": 1 } }));
+        assert_eq!(finds_nan(needed(&updating(update))), expected, "{id:?} updated");
+        assert_eq!(needed(&Delete::new(c(), vec![DeleteStatement { filter, multi: false, hint: None }])), []);
+    }
+    let number = rawdoc! { "_id": 1, "n": f64::NAN };
+    assert_eq!(needed(&Stored(&number)), [Capability::InfiniteNumbers]);
+}
+
+#[test]
 fn what_is_missing_is_refused_by_name() {
     let server = Capabilities::new("Tiny 1".to_owned(), [Capability::Hints]);
     let find = |hint| Find { hint, ..Find::new(c(), rawdoc! {}) };

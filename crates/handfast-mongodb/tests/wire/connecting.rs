@@ -120,16 +120,28 @@ fn passes_over_hints(command: &RawDocument) -> Act {
     Act::Answer(rawdoc! { "n": 0, "ok": 1 })
 }
 
+/// As a server for which NaN is not equal to NaN, and so another `_id`.
+fn refuses_to_replace_nan_ids(command: &RawDocument) -> Act {
+    let statements = command.get_array("updates").into_iter().flatten().flatten();
+    let mut changes = statements.filter_map(|one| one.as_document()?.get_document("u").ok());
+    if !changes.any(|change| change.get_f64("_id").is_ok_and(f64::is_nan)) {
+        return Act::Pass;
+    }
+    let refused = rawdoc! { "index": 0, "code": 66, "errmsg": "immutable field '_id' was altered to nan" };
+    Act::Answer(rawdoc! { "n": 0, "nModified": 0, "writeErrors": [refused], "ok": 1 })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_server_lacks_is_found_out() {
     let server = TestServer::start(Topology::Standalone).await;
     let proxy = Proxy::before(&server).await;
-    let lacks: [(Lack, &[Capability]); 5] = [
+    let lacks: [(Lack, &[Capability]); 6] = [
         (|_| Act::Pass, &[]),
         (refuses_array_filters, &[Capability::ArrayFilters]),
         (passes_over_sparse, &[Capability::SparseIndexes]),
         (hangs_up_on_decimals, &[Capability::Decimals]),
         (passes_over_hints, &[Capability::Hints]),
+        (refuses_to_replace_nan_ids, &[Capability::NanIds]),
     ];
     for (lack, missing) in lacks {
         proxy.play(lack);

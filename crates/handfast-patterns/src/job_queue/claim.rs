@@ -218,16 +218,19 @@ impl JobQueue {
         Ok(None)
     }
 
-    /// A job that cannot be read is a dead letter from now on: left with its worker it would come back after each lease, and left where it
-    /// was it would be claimed again at once. Says whether it was still as the filter says.
+    /// A job that cannot be read is a dead letter from now on, or canceled if somebody wants that: left with its worker it would come back
+    /// after each lease, and left where it was it would be claimed again at once. Says whether it was still as the filter says.
     pub(super) async fn set_aside(&self, document: &Document, mut filter: Document, error: &Error) -> Result<bool> {
         filter.insert("_id", document.get("_id").cloned().unwrap_or(Bson::Null));
-        let given_up = self.jobs.update_one(&filter, &requests::unreadable(self.fields(), &error.to_string())).await?;
-        if given_up {
-            tracing::warn!(%error, "a job that cannot be read is given up");
-            self.count(Event::JobDead, 1);
+        let canceled = requests::is_canceled(self.fields(), document);
+        filter.insert(&self.fields().cancel, requests::wanted(canceled));
+        let update = requests::unreadable(self.fields(), canceled, &error.to_string());
+        let set_aside = self.jobs.update_one(&filter, &update).await?;
+        if set_aside {
+            tracing::warn!(%error, canceled, "a job that cannot be read is given up");
+            self.count(if canceled { Event::JobCanceled } else { Event::JobDead }, 1);
         }
-        Ok(given_up)
+        Ok(set_aside)
     }
 
     /// None if it cannot be read.

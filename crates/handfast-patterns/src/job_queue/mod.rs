@@ -9,6 +9,7 @@
 //!   cannot read                                        -> state: TODO, unread + 1, runAt: later, errors;  or FAILED
 //!   cancel                                             -> state: CANCELED
 //!   reclaim   worker.ts is too old                     -> state: TODO, crashes + 1;  or FAILED
+//!             worker.ts is missing, or far ahead       -> state: TODO, worker is gone
 //! ```
 //!
 //! # Fencing
@@ -42,9 +43,11 @@
 //! | a worker dies after it was counted, before its claim | one job less is begun in that time |
 //! | a copy of a claim arrives late | it takes a job for nobody, which comes back after the lease |
 //! | a copy of any other request arrives late | its filter has a claim or a state that is over, or an id that is there |
+//! | a process has other settings | it is refused: they are recorded beside the queue ([`JobQueueOptions::recorded`]) |
 //!
 //! Leases are dated by the store's clock (`$currentDate`), so that no clocks of two workers are compared. A clock that is
-//! wrong lets jobs be done twice at a time, which the fence makes harmless; it loses none.
+//! wrong lets jobs be done twice at a time, which the fence makes harmless; it loses none. A date that is further ahead than the lease says
+//! nothing of the worker: the job is returned, and that counts as no crash, as its worker may live.
 //!
 //! Source: seed 0 (solution 2).
 
@@ -59,6 +62,7 @@ mod pause;
 mod record;
 mod requests;
 mod schedule;
+mod settings;
 mod state;
 mod sweep;
 #[cfg(test)]
@@ -82,11 +86,12 @@ pub use pause::Pause;
 pub use record::{Job, PastError, WorkerMark};
 pub use schedule::{Missed, Schedule, ScheduleFields, Schedules};
 pub use state::{JobEvent, JobState, NoJobState};
+pub use sweep::Reclaimed;
 pub use worker::{Drained, JobError, RateLimit, Worker, WorkerCounts, WorkerOptions, Working};
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Added, Steps, is_duplicate_of, raw};
-use crate::value::same_id;
+use crate::value::{is_lapsed, same_id};
 use crate::{CancellationToken, Error, Result, Runner, RunnerOptions};
 
 /// Jobs that are looked for with one request.
@@ -110,7 +115,7 @@ pub struct Depth {
     pub scheduled: u64,
     /// Jobs that workers have.
     pub processing: u64,
-    /// Those of them whose workers have been silent for longer than the lease.
+    /// Those of them whose workers have been silent for the lease, or have left no date, or one that is further ahead than that.
     pub silent: u64,
     /// Dead letters.
     pub failed: u64,
@@ -170,44 +175,48 @@ struct Shared {
 }
 
 impl JobQueue {
-    /// The queue in this collection; creates its indexes. Jobs that are over cost their `_id` and their date alone.
+    /// The queue in this collection; records its settings if it is the first one, and creates its indexes. Jobs that are over cost their
+    /// `_id` and their date alone.
     ///
     /// A store without sparse indexes (FerretDB) cannot keep apart the keys of those jobs that have one. It may have a queue all the same,
     /// without what needs that: unique jobs, an order, and a limit to jobs at the same time.
     ///
     /// # Errors
-    /// Those of the store; settings that make no sense, or need indexes that the store cannot have.
+    /// [`Error::OtherSettings`] if others are recorded ([`JobQueueOptions::recorded`], [`JobQueue::change_settings`]); those of the
+    /// store; settings that make no sense, or need indexes that the store cannot have.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
         sources: Sources,
         options: JobQueueOptions,
     ) -> Result<Self> {
-        let mut queue = JobQueue::attach(store, namespace, sources, options)?;
-        let (searched, unique) = queue.indexes()?;
-        let all = searched.iter().chain(&unique).cloned();
-        match queue.jobs.create_indexes(all).await {
-            Err(Error::Store(error)) if error.code() == Code::CommandNotSupported => {
-                let JobQueueOptions { ordered, limits, .. } = &*queue.options;
-                if *ordered || limits.concurrency.is_some() {
-                    let why = "this store has no sparse unique indexes, and without them no queue with an order or a concurrency";
-                    return Err(Error::invalid(format!("{why}: {error}")));
-                }
-                queue.jobs.create_indexes(searched).await?;
-            }
-            created => {
-                created?;
-                queue.keys = true;
-            }
+        let mut queue = JobQueue::with_options(store, namespace, sources, options)?;
+        let is_recorded = queue.compare_settings().await?;
+        queue.create_indexes().await?;
+        // After the indexes: settings that the store has no indexes for must not bind those who open the queue without them.
+        if !is_recorded {
+            queue.record_settings().await?;
         }
         Ok(queue)
     }
 
-    /// The same queue for those who only look: creates no indexes, and so takes no unique jobs, which one of them keeps apart.
+    /// Opens the queue without writing to the store: records no settings and creates no indexes. The queue then takes no unique jobs,
+    /// whose keys an index keeps apart.
     ///
     /// # Errors
-    /// Settings that make no sense.
-    pub fn attach(
+    /// [`Error::OtherSettings`]; those of the store; settings that make no sense.
+    pub async fn attach(
+        store: Arc<dyn DocumentStore>,
+        namespace: Namespace,
+        sources: Sources,
+        options: JobQueueOptions,
+    ) -> Result<Self> {
+        let queue = JobQueue::with_options(store, namespace, sources, options)?;
+        queue.compare_settings().await?;
+        Ok(queue)
+    }
+
+    fn with_options(
         store: Arc<dyn DocumentStore>,
         namespace: Namespace,
         sources: Sources,
@@ -216,6 +225,30 @@ impl JobQueue {
         options.check()?;
         let (jobs, options, shared) = (Steps::new(store, namespace), Arc::new(options), Arc::default());
         Ok(JobQueue { jobs, sources, options, shared, keys: false })
+    }
+
+    /// Creates the indexes of the queue, as [`JobQueue::open`] does: for tools that work on a queue without recording settings.
+    ///
+    /// # Errors
+    /// Those of the store; settings that need indexes that the store cannot have.
+    pub async fn create_indexes(&mut self) -> Result<()> {
+        let (searched, unique) = self.indexes()?;
+        let all = searched.iter().chain(&unique).cloned();
+        match self.jobs.create_indexes(all).await {
+            Err(Error::Store(error)) if error.code() == Code::CommandNotSupported => {
+                let JobQueueOptions { ordered, limits, .. } = &*self.options;
+                if *ordered || limits.concurrency.is_some() {
+                    let why = "this store has no sparse unique indexes, and without them no queue with an order or a concurrency";
+                    return Err(Error::invalid(format!("{why}: {error}")));
+                }
+                self.jobs.create_indexes(searched).await
+            }
+            created => {
+                created?;
+                self.keys = true;
+                Ok(())
+            }
+        }
     }
 
     /// Those by which jobs are found, and those that keep keys apart.
@@ -367,7 +400,7 @@ impl JobQueue {
             due: self.jobs.count(&due).await?,
             scheduled: self.jobs.count(&requests::scheduled(fields, now)).await?,
             processing: self.jobs.count(&in_state(JobState::Processing)).await?,
-            silent: self.jobs.count(&requests::silent(fields, self.ago(self.options.lease))).await?,
+            silent: self.jobs.count_any(&requests::silent(fields, now, self.options.lease)).await?,
             failed: self.jobs.count(&in_state(JobState::Failed)).await?,
             canceled: self.jobs.count(&in_state(JobState::Canceled)).await?,
             foreign: self.jobs.count(&requests::foreign(fields)).await?,
@@ -438,6 +471,13 @@ impl JobQueue {
 
     fn ago(&self, age: Duration) -> DateTime {
         crate::value::before(self.now(), age)
+    }
+
+    /// Whether a job is one that [`JobQueue::reclaim`] returns: its worker has been silent for the lease, or has left no date, or one that is
+    /// further ahead than that.
+    pub fn is_silent(&self, job: &Job) -> bool {
+        let ts = job.worker.as_ref().and_then(|worker| worker.ts);
+        job.state == JobState::Processing && ts.is_none_or(|ts| is_lapsed(ts, self.now(), self.options.lease))
     }
 
     fn read(&self, document: &Document) -> Result<Job> {

@@ -9,9 +9,10 @@ use super::Limits;
 use super::record::{count, millis};
 use crate::fields::field_names;
 use crate::runner::jittered;
-use crate::{Error, Result};
+use crate::{Error, FieldNames, Result};
 
-/// Settings of [`JobQueue`](super::JobQueue).
+/// Settings of [`JobQueue`](super::JobQueue). The numbers of failures, `ordered`, `limits` and `fields` are recorded in the store when the
+/// queue is opened for the first time, and have to be the same for all who open it.
 #[derive(Clone, Debug)]
 pub struct JobQueueOptions {
     /// How long a worker may be silent before its job is given to another one. A worker speaks up three times in it.
@@ -66,6 +67,7 @@ impl JobQueueOptions {
             return Err(Error::invalid("the time of handlers must be longer than nothing"));
         }
         self.backoff.check()?;
+        self.fields.check()?;
         self.limits.check()
     }
 }
@@ -130,61 +132,61 @@ field_names! {
     /// Names of fields.
     pub struct JobFields {
         /// When it was enqueued. Of a worker: when it last said that it is at it.
-        ts: "ts",
+        ts: "ts" in "a job" | "a worker",
         /// Where it is.
-        state: "state",
+        state: "state" in "a job",
         /// Which handler it is for.
-        kind: "type",
+        kind: "type" in "a job",
         /// What the handler gets.
-        details: "details",
+        details: "details" in "a job",
         /// Who has it, or had it: `{name, ts, claim}`.
-        worker: "worker",
+        worker: "worker" in "a job",
         /// Of a worker: its name.
-        worker_name: "name",
+        worker_name: "name" in "a worker",
         /// Of a worker: its claim, fresh each time.
-        claim: "claim",
+        claim: "claim" in "a worker",
         /// 1 until it is done or given up.
-        undone: "undone",
+        undone: "undone" in "a job",
         /// Failures.
-        attempts: "attempts",
+        attempts: "attempts" in "a job",
         /// Times that its worker fell silent.
-        crashes: "crashes",
+        crashes: "crashes" in "a job",
         /// Times that a worker could not read its details.
-        unread: "unread",
+        unread: "unread" in "a job",
         /// Failures before it is given up, if not those of the queue.
-        attempts_max: "attemptsMax",
+        attempts_max: "attemptsMax" in "a job",
         /// How long it waits after a failure: `{firstMillis, longestMillis, jitter}`.
-        backoff: "backoff",
+        backoff: "backoff" in "a job",
         /// How long its handler may work.
-        timeout: "timeoutMillis",
+        timeout: "timeoutMillis" in "a job",
         /// How often it was claimed: the number of the claim, by which documents know who comes too late.
-        claims: "claims",
+        claims: "claims" in "a job",
         /// Larger goes first.
-        priority: "priority",
+        priority: "priority" in "a job",
         /// Not before.
-        run_at: "runAt",
+        run_at: "runAt" in "a job",
         /// Why it failed last.
-        error: "error",
+        error: "error" in "a job",
         /// Why it failed, the last times: `[{ts, error}, ..]`.
-        errors: "errors",
+        errors: "errors" in "a job",
         /// What its handler returned.
-        result: "result",
+        result: "result" in "a job",
         /// How far its handler says it is.
-        progress: "progress",
+        progress: "progress" in "a job",
         /// When it was done or given up, by the store's clock.
-        finished_at: "finishedAt",
+        finished_at: "finishedAt" in "a job",
         /// Somebody wants it canceled while a worker has it.
-        cancel: "cancel",
+        cancel: "cancel" in "a job",
         /// No other undone job has this key.
-        unique: "unique",
+        unique: "unique" in "a job",
         /// No other job has this key, done or not.
-        unique_window: "uniqueWindow",
+        unique_window: "uniqueWindow" in "a job",
         /// Jobs of one key are done one after the other.
-        order: "order",
+        order: "order" in "a job",
         /// The key of the order, while a worker has the job.
-        running: "running",
+        running: "running" in "a job",
         /// Which of the jobs that may run at once it is, while a worker has it, in a queue with such a limit.
-        slot: "slot",
+        slot: "slot" in "a job",
     }
 }
 

@@ -6,7 +6,7 @@ use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document};
 use serde::de::DeserializeOwned;
 
-use super::{Backoff, JobFields, JobState};
+use super::{Backoff, JobFields, JobState, requests};
 use crate::Result;
 use crate::exactly_once::Fence;
 use crate::steps::Steps;
@@ -73,10 +73,10 @@ pub struct PastError {
 /// Who has a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerMark {
-    /// The worker's name.
+    /// The worker's name; empty if it has left none.
     pub name: String,
-    /// When it last said that it is at it, by the store's clock.
-    pub ts: DateTime,
+    /// When it last said that it is at it, by the store's clock; none if it has left no date.
+    pub ts: Option<DateTime>,
     /// The claim, fresh each time; none once it was taken away.
     pub claim: Option<ObjectId>,
 }
@@ -109,8 +109,8 @@ impl Job {
             let worker = match document.get(&fields.worker) {
                 None => None,
                 Some(Bson::Document(worker)) => Some(WorkerMark {
-                    name: worker.get_str(&fields.worker_name)?.to_owned(),
-                    ts: *worker.get_datetime(&fields.ts)?,
+                    name: worker.get_str(&fields.worker_name).unwrap_or_default().to_owned(),
+                    ts: worker.get_datetime(&fields.ts).ok().copied(),
                     claim: worker.get_object_id(&fields.claim).ok(),
                 }),
                 Some(other) => return Err(format!("{} is {other}, not a document", fields.worker).into()),
@@ -142,7 +142,7 @@ impl Job {
                 result: optional(&fields.result),
                 progress: optional(&fields.progress),
                 finished_at: document.get_datetime(&fields.finished_at).ok().copied(),
-                cancel: document.get_bool(&fields.cancel).unwrap_or(false),
+                cancel: requests::is_canceled(fields, document),
                 order: text(&fields.order),
             })
         };

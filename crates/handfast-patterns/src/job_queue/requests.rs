@@ -1,10 +1,13 @@
 //! Each step's filter and update, as values.
 
+use std::time::Duration;
+
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, doc};
 
 use super::{Job, JobEvent, JobFields, JobState};
 use crate::metrics::Event;
+use crate::value::lapsed;
 
 /// Errors that a job remembers: the last ones.
 const ERRORS_MAX: i32 = 10;
@@ -100,10 +103,11 @@ fn shape(fields: &JobFields) -> Document {
     }
 }
 
-/// A job that cannot be read in spite of its shape is a dead letter: whoever claimed it next would come no further.
-pub(super) fn unreadable(fields: &JobFields, error: &str) -> Document {
+/// A job that cannot be read in spite of its shape is a dead letter, if nobody wants it canceled: whoever claimed it next would come no further.
+pub(super) fn unreadable(fields: &JobFields, canceled: bool, error: &str) -> Document {
+    let state = if canceled { JobState::Canceled } else { JobState::Failed };
     doc! {
-        "$set": { &fields.state: JobState::Failed.name(), &fields.error: error },
+        "$set": { &fields.state: state.name(), &fields.error: error },
         "$unset": { &fields.undone: "", &fields.cancel: "", &fields.running: "", &fields.slot: "" },
         "$currentDate": { &fields.finished_at: true },
         "$rename": { &fields.unique: format!("{}Was", fields.unique) },
@@ -154,8 +158,13 @@ pub(super) fn held_and_wanted(fields: &JobFields, id: &Bson, claim: ObjectId, ca
     filter
 }
 
+/// Whether somebody wants a job canceled.
+pub(super) fn is_canceled(fields: &JobFields, job: &Document) -> bool {
+    job.get_bool(&fields.cancel).unwrap_or(false)
+}
+
 /// What the mark of a cancellation is compared with.
-fn wanted(canceled: bool) -> Bson {
+pub(super) fn wanted(canceled: bool) -> Bson {
     if canceled { Bson::Boolean(true) } else { bson::bson!({ "$ne": true }) }
 }
 
@@ -183,6 +192,8 @@ pub(super) enum Leave {
     Released,
     /// Its worker fell silent.
     Crashed { error: String },
+    /// Nobody can tell when its worker gave a sign of life.
+    Undated { error: String },
     /// Failed for good.
     GivenUp { error: String },
     /// Its worker fell silent once too often.
@@ -201,7 +212,8 @@ impl Leave {
             | Leave::Unread { .. }
             | Leave::Snoozed { .. }
             | Leave::Released
-            | Leave::Crashed { .. } => JobEvent::Returned,
+            | Leave::Crashed { .. }
+            | Leave::Undated { .. } => JobEvent::Returned,
             Leave::GivenUp { .. } | Leave::Poison { .. } | Leave::Unreadable { .. } => JobEvent::GivenUp,
             Leave::Canceled => JobEvent::Canceled,
         }
@@ -213,6 +225,7 @@ impl Leave {
             Leave::Failed { error, .. }
             | Leave::Unread { error, .. }
             | Leave::Crashed { error }
+            | Leave::Undated { error }
             | Leave::GivenUp { error }
             | Leave::Poison { error }
             | Leave::Unreadable { error } => Some(error),
@@ -227,7 +240,7 @@ impl Leave {
             Leave::Failed { .. } => Event::JobFailed,
             Leave::Unread { .. } => Event::JobUnread,
             Leave::Snoozed { .. } => Event::JobSnoozed,
-            Leave::Released => Event::JobReleased,
+            Leave::Released | Leave::Undated { .. } => Event::JobReleased,
             Leave::Crashed { .. } => Event::JobCrashed,
             Leave::GivenUp { .. } | Leave::Poison { .. } | Leave::Unreadable { .. } => Event::JobDead,
             Leave::Canceled => Event::JobCanceled,
@@ -265,6 +278,10 @@ pub(super) fn leave(fields: &JobFields, from: JobState, leave: &Leave, now: Date
             set.insert(&fields.run_at, *run_at);
         }
         Leave::Released | Leave::Canceled => {}
+        // No crash: a reclaimer whose own clock is wrong would make dead letters of jobs whose workers live. What it reads there is of no use.
+        Leave::Undated { .. } => {
+            unset.insert(&fields.worker, "");
+        }
         Leave::GivenUp { .. } => {
             count.insert(&fields.attempts, 1);
         }
@@ -315,26 +332,48 @@ pub(super) fn again(fields: &JobFields, seen: &Job, now: DateTime) -> Option<Req
     Some((filter, update))
 }
 
-/// Jobs whose workers have been silent since then. What is no job, and was never claimed from here, is somebody else's.
-pub(super) fn silent(fields: &JobFields, since: DateTime) -> Document {
-    doc! {
-        &fields.state: JobState::Processing.name(),
-        fields.of_worker(&fields.ts): { "$lt": since },
-        "$or": [{ fields.of_worker(&fields.claim): { "$type": "objectId" } }, claimable(fields)],
-    }
+/// Jobs whose workers have been silent for the lease, or have left no date, or one that is further ahead than that. What is no job, and was
+/// never claimed from here, is somebody else's.
+pub(super) fn silent(fields: &JobFields, now: DateTime, lease: Duration) -> [Document; 3] {
+    let processing = |ours: Document| {
+        let claimed = doc! { fields.of_worker(&fields.claim): { "$type": "objectId" } };
+        doc! { &fields.state: JobState::Processing.name(), "$or": [claimed, ours] }
+    };
+    let [old, ahead] = lapsed(now, lease).map(|date| {
+        let mut silent = processing(claimable(fields));
+        silent.insert(fields.of_worker(&fields.ts), date);
+        silent
+    });
+    let mut undated = processing(doc! {
+        &fields.ts: { "$type": "date" },
+        &fields.details: { "$type": "object" },
+        &fields.kind: { "$type": "string" },
+    });
+    undated.insert(fields.of_worker(&fields.ts), no_date());
+    [old, ahead, undated]
+}
+
+fn no_date() -> Document {
+    doc! { "$not": { "$type": "date" } }
 }
 
 /// The job as it was seen, if its worker has not said anything since, and nobody has wanted it canceled.
-pub(super) fn still_silent(fields: &JobFields, seen: &Job) -> Option<Document> {
-    let worker = seen.worker.as_ref()?;
+pub(super) fn still_silent(fields: &JobFields, seen: &Job) -> Document {
     let mut filter = doc! {
         "_id": seen.id.clone(),
         &fields.state: JobState::Processing.name(),
-        fields.of_worker(&fields.ts): worker.ts,
         &fields.cancel: wanted(seen.cancel),
     };
-    if let Some(claim) = worker.claim {
+    match seen.worker.as_ref().and_then(|worker| worker.ts) {
+        Some(ts) => filter.insert(fields.of_worker(&fields.ts), ts),
+        // The dates of an array are compared one by one.
+        None => {
+            let ts = fields.of_worker(&fields.ts);
+            filter.insert("$or", [doc! { &ts: no_date() }, doc! { &ts: { "$type": "array" } }])
+        }
+    };
+    if let Some(claim) = seen.claim() {
         filter.insert(fields.of_worker(&fields.claim), claim);
     }
-    Some(filter)
+    filter
 }

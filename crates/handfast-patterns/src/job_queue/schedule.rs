@@ -27,7 +27,7 @@ use tracing::Instrument;
 use super::{JobQueue, NewJob};
 use crate::fields::field_names;
 use crate::steps::{Steps, raw};
-use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
+use crate::{CancellationToken, Error, FieldNames, Result, Round, Runner, RunnerOptions};
 
 /// Occurrences of one schedule that are made up for in one tick. The next tick goes on.
 const CATCH_UP_MAX: u32 = 100;
@@ -95,25 +95,25 @@ field_names! {
     /// Names of fields of schedules.
     pub struct ScheduleFields {
         /// The cron pattern.
-        cron: "cron",
+        cron: "cron" in "a schedule",
         /// The time zone that it is in.
-        zone: "zone",
+        zone: "zone" in "a schedule",
         /// What becomes of occurrences that nobody was there for.
-        missed: "missed",
+        missed: "missed" in "a schedule",
         /// Which handler the jobs are for.
-        kind: "type",
+        kind: "type" in "a schedule",
         /// What the handler gets.
-        details: "details",
+        details: "details" in "a schedule",
         /// Larger goes first.
-        priority: "priority",
+        priority: "priority" in "a schedule",
         /// Failures before a job is given up, if not those of the queue.
-        attempts_max: "attemptsMax",
+        attempts_max: "attemptsMax" in "a schedule",
         /// How long a job waits after a failure.
-        backoff: "backoff",
+        backoff: "backoff" in "a schedule",
         /// How long a job's handler may work.
-        timeout: "timeoutMillis",
+        timeout: "timeoutMillis" in "a schedule",
         /// The next occurrence.
-        next: "next",
+        next: "next" in "a schedule",
     }
 }
 
@@ -138,6 +138,7 @@ impl Schedules {
     /// As [`Schedules::open`].
     pub async fn open_with(queue: JobQueue, namespace: Namespace, fields: ScheduleFields) -> Result<Self> {
         queue.check_keys("recurring jobs")?;
+        fields.check()?;
         let schedules = Schedules { schedules: queue.jobs.at(namespace), queue, fields: Arc::new(fields) };
         let due = IndexSpec { sparse: true, ..IndexSpec::new(raw(&doc! { &schedules.fields.next: 1 })?) };
         schedules.schedules.create_indexes([due]).await?;

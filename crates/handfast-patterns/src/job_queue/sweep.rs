@@ -6,27 +6,52 @@ use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
 use super::requests::{self, Leave};
-use super::{JobQueue, JobState};
+use super::{Job, JobQueue, JobState};
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
+/// What became of a job that was with a silent worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaimed {
+    /// It waits again.
+    Returned,
+    /// It is a dead letter: its workers fell silent too often, or it cannot be read.
+    GivenUp,
+    /// Somebody wanted it canceled.
+    Canceled,
+}
+
 impl JobQueue {
-    /// Returns jobs (at most `batch`) whose workers have been silent for longer than the lease, or gives them up if that has
-    /// happened too often. Jobs that somebody has put into the queue without a priority get the usual one, and so their place among the
-    /// others. It may run anywhere, at any time.
+    /// Returns jobs (at most `batch`) whose workers have been silent for the lease, or gives them up if that has happened too often. A job
+    /// whose worker has left no date, or one that is further ahead than the lease, is returned as well, which counts as no crash. Jobs that
+    /// somebody has put into the queue without a priority get the usual one, and so their place among the others. It may run anywhere, at
+    /// any time.
     ///
     /// # Errors
     /// Those of the store while it looks for them. What fails for a single job is logged and counted.
     pub async fn reclaim(&self, batch: u32) -> Result<Round> {
+        self.reclaim_each(batch, |_| ()).await
+    }
+
+    /// Reclaims as [`JobQueue::reclaim`] does, and tells what became of each job.
+    ///
+    /// # Errors
+    /// As [`JobQueue::reclaim`].
+    pub async fn reclaim_each(&self, batch: u32, tell: impl Fn(Reclaimed)) -> Result<Round> {
         let fields = self.fields();
-        let silent = requests::silent(fields, self.ago(self.options.lease));
+        let silent = requests::silent(fields, self.now(), self.options.lease);
         let oldest_first = doc! { fields.of_worker(&fields.ts): 1 };
-        let found = self.jobs.find(&silent, &oldest_first, batch).await?;
+        let found = self.jobs.find_any(&silent, &oldest_first, batch).await?;
         let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
         for document in found {
             let id = document.get("_id").cloned().unwrap_or(Bson::Null);
             let span = tracing::info_span!("job_queue.reclaim", %id);
             match self.reclaim_one(&document).instrument(span.clone()).await {
-                Ok(reclaimed) => round.done += u64::from(reclaimed),
+                Ok(Some(reclaimed)) => {
+                    tell(reclaimed);
+                    round.done += 1;
+                }
+                // Its worker has said something meanwhile, or somebody else was faster.
+                Ok(None) => {}
                 Err(error) => {
                     span.in_scope(|| tracing::warn!(%error, "a job could not be reclaimed, it is tried again later"));
                     round.failed += 1;
@@ -52,29 +77,48 @@ impl JobQueue {
         Ok(())
     }
 
-    async fn reclaim_one(&self, document: &Document) -> Result<bool> {
+    /// None if it is with a worker that has said something meanwhile, or is not with a worker any more.
+    async fn reclaim_one(&self, document: &Document) -> Result<Option<Reclaimed>> {
         let seen = match self.read(document) {
             Ok(seen) => seen,
             Err(error) => {
-                let silent = requests::silent(self.fields(), self.ago(self.options.lease));
-                return self.set_aside(document, silent, &error).await;
+                let silent = requests::silent(self.fields(), self.now(), self.options.lease);
+                let set_aside = self.set_aside(document, doc! { "$or": silent.to_vec() }, &error).await?;
+                let canceled = requests::is_canceled(self.fields(), document);
+                let reclaimed = if canceled { Reclaimed::Canceled } else { Reclaimed::GivenUp };
+                return Ok(set_aside.then_some(reclaimed));
             }
         };
-        let Some(filter) = requests::still_silent(self.fields(), &seen) else { return Ok(false) };
-        let name = seen.worker.as_ref().map_or("", |worker| worker.name.as_str());
-        let error = format!("its worker {name} fell silent");
-        let leave = if seen.cancel {
-            Leave::Canceled
-        } else if seen.crashes.saturating_add(1) >= self.options.crashes_max {
-            tracing::warn!("a job is given up: it has silenced too many workers");
-            Leave::Poison { error }
-        } else {
-            Leave::Crashed { error }
+        let (leave, reclaimed) = self.leave_of_silent(&seen);
+        let Some(update) = self.leaving(JobState::Processing, &leave) else { return Ok(None) };
+        let is_ours = self.jobs.update_one(&requests::still_silent(self.fields(), &seen), &update).await?;
+        self.count(leave.counted(), u64::from(is_ours));
+        Ok(is_ours.then_some(reclaimed))
+    }
+
+    /// How a job leaves a worker that is silent.
+    fn leave_of_silent(&self, seen: &Job) -> (Leave, Reclaimed) {
+        let (name, ts) = seen.worker.as_ref().map_or(("", None), |worker| (&worker.name, worker.ts));
+        if seen.cancel {
+            return (Leave::Canceled, Reclaimed::Canceled);
+        }
+        let undated = match ts {
+            None => Some(format!("its worker {name} has left no date of a sign of life")),
+            Some(ts) if ts > self.now() => {
+                Some(format!("the last sign of life of its worker {name} is ahead of the clock: {ts}"))
+            }
+            Some(_) => None,
         };
-        let Some(update) = self.leaving(JobState::Processing, &leave) else { return Ok(false) };
-        let reclaimed = self.jobs.update_one(&filter, &update).await?;
-        self.count(leave.counted(), u64::from(reclaimed));
-        Ok(reclaimed)
+        if let Some(error) = undated {
+            tracing::warn!(error, "a job is returned, and its worker may live");
+            return (Leave::Undated { error }, Reclaimed::Returned);
+        }
+        let error = format!("its worker {name} fell silent");
+        if seen.crashes.saturating_add(1) >= self.options.crashes_max {
+            tracing::warn!("a job is given up: it has silenced too many workers");
+            return (Leave::Poison { error }, Reclaimed::GivenUp);
+        }
+        (Leave::Crashed { error }, Reclaimed::Returned)
     }
 
     /// Removes jobs (at most `batch`) that were done, or given up or canceled, at least so long ago, which must be longer than any

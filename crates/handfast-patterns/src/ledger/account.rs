@@ -6,8 +6,8 @@
 use bson::{Bson, Document, doc};
 
 use super::entry::{Draft, check_asset, check_id};
-use super::record::{Place, integer};
-use super::{Change, Ledger, LedgerFields, Posting};
+use super::record::{MINIMUM, PLACE_MAX, Place, integer};
+use super::{Change, Ledger, LedgerFields, Posting, requests};
 use crate::steps::{Added, Pages, Steps};
 use crate::value::same_id;
 use crate::{Error, Result};
@@ -70,21 +70,21 @@ impl NewAccount {
 impl Account {
     pub(super) fn read(steps: &Steps, document: &Document, fields: &LedgerFields) -> Result<Self> {
         let read = || -> Result<Self> {
-            let cache = match document.get_document(&fields.cache) {
-                Err(_) => None,
-                Ok(cache) => match (integer(cache, &fields.balance)?, integer(cache, &fields.seq_id)?) {
-                    (Some(balance), Some(seq_id)) => {
-                        let held = integer(cache, &fields.held)?.unwrap_or(0);
-                        Some(Cache { balance, held, seq_id })
-                    }
-                    _ => None,
-                },
+            let cache = match document.get(&fields.cache) {
+                None | Some(Bson::Null) => None,
+                Some(Bson::Document(cache)) => Some(Cache::read(cache, fields)?),
+                Some(other) => return Err(Error::invalid(format!("its {} is {other}, not a document", fields.cache))),
             };
+            let last_seq_id = integer(document, &fields.last_seq_id)?;
+            if let Some(last) = last_seq_id.filter(|last| !(0..PLACE_MAX).contains(last)) {
+                let name = &fields.last_seq_id;
+                return Err(Error::invalid(format!("its {name} is {last}, and places are from 1 to {PLACE_MAX}")));
+            }
             Ok(Account {
                 id: document.get("_id").cloned().unwrap_or(Bson::Null),
                 asset: document.get_str(&fields.asset).unwrap_or_default().to_owned(),
                 minimum: integer(document, &fields.minimum)?,
-                last_seq_id: integer(document, &fields.last_seq_id)?,
+                last_seq_id,
                 cache,
             })
         };
@@ -93,6 +93,15 @@ impl Account {
 }
 
 impl Cache {
+    fn read(cache: &Document, fields: &LedgerFields) -> Result<Self> {
+        let number = |field| integer(cache, field);
+        let (Some(balance), Some(seq_id)) = (number(&fields.balance)?, number(&fields.seq_id)?) else {
+            let LedgerFields { cache, balance, seq_id, .. } = fields;
+            return Err(Error::invalid(format!("its {cache} has no {balance} or no {seq_id}")));
+        };
+        Ok(Cache { balance, held: number(&fields.held)?.unwrap_or(0), seq_id })
+    }
+
     /// Where the account stands after a place.
     ///
     /// # Errors
@@ -118,10 +127,12 @@ impl Cache {
 }
 
 impl Ledger {
-    /// Opens an account with its settings, before anything is posted to it. To open it again in the same way does nothing.
+    /// Opens an account with its settings, before anything is posted to it; or again, if its document is lost. To open it again in the
+    /// same way does nothing.
     ///
     /// # Errors
-    /// Those of the store; settings that exclude each other; an account that is open with other settings.
+    /// Those of the store; settings that exclude each other; an account that is open with other settings, or has entries in
+    /// another asset.
     ///
     /// # Cancellation
     /// It may be open: open it again.
@@ -131,6 +142,9 @@ impl Ledger {
         check_asset(&asset)?;
         if sequence && minimum.is_some() {
             return Err(Error::invalid("an account with a sequence has no minimum: nobody could tell who was first"));
+        }
+        if let Some(asset_of) = self.asset_of_entries(&id).await?.filter(|of| !of.is_empty() && *of != asset) {
+            return Err(Error::invalid(format!("the entries of account {id} are in {asset_of:?}, not in {asset:?}")));
         }
         // Places that were taken before there was a sequence.
         let last = if sequence { Some(self.last_place(&id).await?) } else { None };
@@ -164,7 +178,7 @@ impl Ledger {
         };
         self.accounts.update_one(&doc! { "_id": id.clone() }, &update).await?;
         // Who looked before that has lost the place that was to be taken, and looks again.
-        let fence = Change::new(id, 0, there.asset).called("minimum");
+        let fence = Change::new(id, 0, there.asset).called(MINIMUM);
         let draft = Draft::new(Bson::ObjectId(self.sources.ids.object_id()), self.now(), vec![fence]);
         match self.post_draft(draft).await? {
             Posting::Posted(_) | Posting::AlreadyPosted(_) => Ok(()),
@@ -226,12 +240,28 @@ impl Ledger {
     }
 
     /// Opens an account that an entry names.
+    ///
+    /// # Errors
+    /// It has entries: its document is lost, and with it the limits that held.
     async fn first_entry(&self, id: &Bson, asset: &str) -> Result<Account> {
+        if self.asset_of_entries(id).await?.is_some() && self.account(id.clone()).await?.is_none() {
+            return Err(Error::invalid(format!(
+                "account {id} has entries and no document, which said what its limits are: open it again with them"
+            )));
+        }
         let new = Account { id: id.clone(), asset: asset.to_owned(), minimum: None, last_seq_id: None, cache: None };
         if self.accounts.insert(&self.account_document(&new)).await? == Added::New {
             return Ok(new);
         }
         self.opened(id).await
+    }
+
+    /// The asset of an account as one of its entries says; none if it has no entry.
+    pub(super) async fn asset_of_entries(&self, id: &Bson) -> Result<Option<String>> {
+        let any = requests::places(self.fields(), id, doc! { "$gt": 0_i64 });
+        let Some(document) = self.entries.find_one(&any).await? else { return Ok(None) };
+        let entry = self.read(&document)?;
+        Ok(Some(entry.places_of(id).map(|place| place.asset.clone()).next().unwrap_or_default()))
     }
 
     async fn opened(&self, id: &Bson) -> Result<Account> {
@@ -257,13 +287,13 @@ pub struct Accounts<'l> {
 }
 
 impl Accounts<'_> {
-    /// The next page; an empty one at the end.
+    /// The next page; an empty one at the end. In the place of a document that is none of an account there is an error.
     ///
     /// # Errors
-    /// Those of the store; a document that is none of an account.
-    pub async fn next(&mut self) -> Result<Vec<Account>> {
+    /// Those of the store.
+    pub async fn next(&mut self) -> Result<Vec<Result<Account>>> {
         let page = self.pages.next().await?.unwrap_or_default();
-        page.iter().map(|found| Account::read(&self.ledger.accounts, found, self.ledger.fields())).collect()
+        Ok(page.iter().map(|found| Account::read(&self.ledger.accounts, found, self.ledger.fields())).collect())
     }
 }
 

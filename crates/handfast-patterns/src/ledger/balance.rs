@@ -5,7 +5,7 @@ use bson::{Bson, DateTime, Document, doc};
 use super::account::{Account, Cache};
 use super::record::{Place, integer};
 use super::standing::Standing;
-use super::{Entry, Ledger, Proc, Status, requests};
+use super::{Entry, EntryState, Ledger, Link, PAGE, Proc, Status, requests};
 use crate::{Error, Result};
 
 /// What an account has, in the smallest unit of its asset.
@@ -58,9 +58,18 @@ pub struct Line {
     pub balance: i64,
     /// What is held after it.
     pub held: i64,
+    /// What the entry has to do with another one.
+    pub(super) link: Option<Link>,
+    /// What the changes of the entry add up to, in assets where that must be 0 and is not.
+    pub(super) unbalanced: Vec<(String, i64)>,
 }
 
 impl Line {
+    /// Whether its place was given up, with the amount that it names.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.status.state == EntryState::Abandoned && self.place.is_abandoned()
+    }
+
     /// Whether it can still change.
     pub(super) fn is_committed(&self) -> bool {
         self.status.proc == Proc::Committed
@@ -79,7 +88,15 @@ impl Ledger {
     /// # Errors
     /// Those of the store; a balance that does not fit into 64 bits.
     pub async fn balance(&self, account: impl Into<Bson>) -> Result<Option<Balance>> {
-        let Some(account) = self.known(account.into()).await? else { return Ok(None) };
+        let id = account.into();
+        match self.balance_now(id.clone()).await {
+            Err(error @ Error::Invalid { .. }) => Err(self.unreadable(&id).await?.unwrap_or(error)),
+            balance => balance,
+        }
+    }
+
+    async fn balance_now(&self, id: Bson) -> Result<Option<Balance>> {
+        let Some(account) = self.known(id).await? else { return Ok(None) };
         let standing = self.standing(&account, self.committed(&account).await?).await?;
         of_standing(account, &standing).map(Some)
     }
@@ -111,13 +128,13 @@ impl Ledger {
     pub async fn pending(&self, account: impl Into<Bson>, limit: u32) -> Result<Vec<Line>> {
         let Some(account) = self.known(account.into()).await? else { return Ok(Vec::new()) };
         let anchor = self.committed(&account).await?;
-        let (standing, _) = self.counted(&account.id, anchor, doc! { "$gt": anchor.seq_id }).await?;
         let mut pending = Vec::new();
         let (mut at, mut from) = (anchor, anchor.seq_id);
-        while from < standing.last && pending.len() < limit as usize {
-            let lines = self.lines(&account.id, &mut at, from, super::PAGE).await?;
+        while pending.len() < limit as usize
+            && let Some((lines, last)) = self.next_lines(&account.id, &mut at, from).await?
+        {
             pending.extend(lines.into_iter().filter(|line| line.status == Status::POSTED));
-            from += i64::from(super::PAGE);
+            from = last;
         }
         pending.truncate(limit as usize);
         Ok(pending)
@@ -125,13 +142,28 @@ impl Ledger {
 
     /// An account that has a document, or an entry.
     pub(super) async fn known(&self, id: Bson) -> Result<Option<Account>> {
-        if let Some(account) = self.account(id.clone()).await? {
-            return Ok(Some(account));
+        match self.account(id.clone()).await? {
+            Some(account) => Ok(Some(account)),
+            None => self.known_by_entries(id).await,
         }
-        let any = requests::places(self.fields(), &id, doc! { "$gt": 0_i64 });
-        let Some(document) = self.entries.find_one(&any).await? else { return Ok(None) };
-        let asset = self.read(&document)?.places_of(&id).map(|place| place.asset.clone()).next().unwrap_or_default();
-        Ok(Some(Account { id, asset, minimum: None, last_seq_id: None, cache: None }))
+    }
+
+    /// An account that has an entry and no document.
+    pub(super) async fn known_by_entries(&self, id: Bson) -> Result<Option<Account>> {
+        let asset = self.asset_of_entries(&id).await?;
+        Ok(asset.map(|asset| Account { id, asset, minimum: None, last_seq_id: None, cache: None }))
+    }
+
+    /// The first document of an entry of the account that cannot be read.
+    pub(super) async fn unreadable(&self, account: &Bson) -> Result<Option<Error>> {
+        let fields = self.fields();
+        let mut pages = self.entries.pages(&doc! { fields.of_change(&fields.account): account.clone() }, PAGE).await?;
+        while let Some(page) = pages.next().await? {
+            if let Some(error) = page.iter().find_map(|document| self.read(document).err()) {
+                return Ok(Some(error));
+            }
+        }
+        Ok(None)
     }
 
     /// Where an account stood at a place.
@@ -179,10 +211,27 @@ impl Ledger {
         Ok(Balance { anchor_seq_id: 0, ..of_standing(account, &standing)? })
     }
 
+    /// The next changes of an account behind a place, a page of them, and the place up to which they are all; none behind the last
+    /// one. Many places may be empty before them.
+    pub(super) async fn next_lines(
+        &self,
+        account: &Bson,
+        at: &mut Cache,
+        mut after: i64,
+    ) -> Result<Option<(Vec<Line>, i64)>> {
+        let mut lines = self.lines(account, at, after, PAGE).await?;
+        if lines.is_empty() {
+            let Some(next) = self.next_place(account, after).await? else { return Ok(None) };
+            after = next - 1;
+            lines = self.lines(account, at, after, PAGE).await?;
+        }
+        Ok(Some((lines, after.saturating_add(PAGE.into()))))
+    }
+
     /// The changes of an account at the places from `after` on, at most `places` of them. `at` is where the account stands
     /// at `after`, and then where it stands at the last one. What is final is not counted again: between two places an entry may be lost.
     pub(super) async fn lines(&self, account: &Bson, at: &mut Cache, after: i64, places: u32) -> Result<Vec<Line>> {
-        let numbers: Vec<i64> = (after + 1..=after + i64::from(places)).collect();
+        let numbers: Vec<i64> = (after + 1..=after.saturating_add(places.into())).collect();
         let filter = requests::places(self.fields(), account, doc! { "$in": numbers.clone() });
         let found = self.entries.find(&filter, &Document::new(), places).await?;
         let entries = found.iter().map(|document| self.read(document)).collect::<Result<Vec<Entry>>>()?;
@@ -192,9 +241,18 @@ impl Ledger {
         taken.sort_by_key(|(_, place)| place.seq_id);
         let mut lines = Vec::with_capacity(taken.len());
         for (entry, place) in taken {
-            let Entry { id, ts, status, .. } = entry;
-            let mut line =
-                Line { entry: id.clone(), ts: *ts, status: *status, place: place.clone(), balance: 0, held: 0 };
+            let Entry { id, ts, status, link, .. } = entry;
+            let (link, unbalanced) = (link.clone(), self.unbalanced(entry));
+            let mut line = Line {
+                entry: id.clone(),
+                ts: *ts,
+                status: *status,
+                place: place.clone(),
+                balance: 0,
+                held: 0,
+                link,
+                unbalanced,
+            };
             *at = match line.final_standing() {
                 Some(standing) => standing,
                 None => at.after(place, entry.counts())?,

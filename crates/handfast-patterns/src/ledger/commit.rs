@@ -3,11 +3,14 @@
 //! An entry is ready when the place before each of its own is committed. Then everything before it is, it can be counted
 //! from the balances there, and nothing can change them any more. The oldest entries are looked at first; one that is not
 //! ready leads to the first entry of that account which is not committed, and so on, until one is ready.
+//!
+//! An account may have no entry that can be committed now: one is lost, or altered, or a place was drawn for an entry that is still under
+//! way. All later entries of that account wait. They are left out of what a round looks at next, so that any number of them keeps
+//! no entry of another account waiting.
 
 use std::collections::HashMap;
 
-use bson::{Bson, doc};
-use handfast_mql::Code;
+use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
 use super::account::{Account, Cache};
@@ -20,6 +23,12 @@ use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 /// Entries that wait for one another at most: each is the first of an account, so that more of them are a knot.
 const CHAIN_MAX: usize = 1000;
 
+/// Pages of entries that a round reads at most: each but the first leaves out the accounts that were found waiting.
+const PAGES_MAX: usize = 16;
+
+/// Waiting accounts that a round leaves out at most: each stands in the query.
+const WAITING_MAX: usize = 1000;
+
 /// Where an account stands at its last committed place, as far as this round has seen.
 struct Tip {
     account: Account,
@@ -29,6 +38,22 @@ struct Tip {
 }
 
 type Tips = HashMap<Vec<u8>, Tip>;
+
+/// What a round has seen of accounts.
+#[derive(Default)]
+struct Seen {
+    tips: Tips,
+    /// Those whose next entry cannot be committed now.
+    waiting: Vec<Bson>,
+}
+
+/// An entry, and the entries that it waits for, one for the other.
+struct Chain {
+    /// The last one is to be committed first.
+    entries: Vec<Entry>,
+    /// The account in which each but the last waits for the one after it.
+    accounts: Vec<Bson>,
+}
 
 /// What is before a place.
 enum Before {
@@ -46,74 +71,120 @@ enum Before {
 enum Ready {
     /// With this standing of the account at each of its changes.
     Now(Vec<Cache>),
-    /// Not before this one.
-    After(Box<Entry>),
+    /// Not before this one, which comes first in the account.
+    After(Box<Entry>, Bson),
     /// Not yet.
     Waits,
     /// It has been, by somebody else.
     Over,
 }
 
+impl Seen {
+    fn wait(&mut self, account: Bson) {
+        if !self.waiting.contains(&account) {
+            self.waiting.push(account);
+        }
+    }
+}
+
 impl Ledger {
-    /// Commits entries (at most `batch`, and those that they wait for) whose turn it is. It may run anywhere, at any time,
-    /// beside anything.
+    /// Commits entries whose turn it is, and those that they wait for. It reads pages of `batch` entries, and ends when as many are
+    /// committed or when it finds no more that can be. It may run anywhere, at any time, beside anything.
     ///
     /// # Errors
     /// Those of the store while it looks for them. What fails for a single one is logged and counted.
     pub async fn commit(&self, batch: u32) -> Result<Round> {
-        let oldest_first = doc! { &self.fields().ts: 1 };
-        let found = self.entries.find(&requests::uncommitted(self.fields()), &oldest_first, batch).await?;
-        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
-        let mut tips = Tips::new();
-        for document in found {
-            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-            let span = tracing::info_span!("ledger.commit", %id);
-            let work = async { self.commit_chain(self.read(&document)?, &mut tips).await };
-            match work.instrument(span.clone()).await {
-                Ok(committed) => round.done += committed,
-                Err(error) => {
-                    span.in_scope(
-                        || tracing::warn!(%error, "an entry could not be committed, it is tried again later"),
-                    );
-                    round.failed += 1;
-                }
-            }
-        }
-        for tip in tips.into_values().filter(|tip| tip.moved) {
+        let mut seen = Seen::default();
+        let result = self.commit_pages(batch, &mut seen).await;
+        for tip in seen.tips.into_values().filter(|tip| tip.moved) {
             self.remember(&tip.account, tip.at).await?;
+        }
+        result
+    }
+
+    async fn commit_pages(&self, batch: u32, seen: &mut Seen) -> Result<Round> {
+        let oldest_first = doc! { &self.fields().ts: 1 };
+        let mut round = Round::default();
+        for _ in 0..PAGES_MAX {
+            let known = seen.waiting.len();
+            let waiting = requests::uncommitted_without(self.fields(), &seen.waiting);
+            let found = self.entries.find(&waiting, &oldest_first, batch).await?;
+            round.more = found.len() as u64 >= u64::from(batch);
+            for document in found {
+                self.commit_found(&document, seen, &mut round).await;
+            }
+            let is_new = known < seen.waiting.len() && seen.waiting.len() <= WAITING_MAX;
+            if !round.more || !is_new || round.done >= u64::from(batch) {
+                break;
+            }
         }
         Ok(round)
     }
 
+    async fn commit_found(&self, document: &Document, seen: &mut Seen, round: &mut Round) {
+        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+        let span = tracing::info_span!("ledger.commit", %id);
+        let work = async { self.commit_chain(self.read(document)?, seen).await };
+        match work.instrument(span.clone()).await {
+            Ok(committed) => round.done += committed,
+            Err(error) => {
+                span.in_scope(|| tracing::warn!(%error, "an entry could not be committed, it is tried again later"));
+                round.failed += 1;
+            }
+        }
+    }
+
     /// Commits an entry, and before it those that it waits for; says how many.
-    async fn commit_chain(&self, entry: Entry, tips: &mut Tips) -> Result<u64> {
-        let (mut chain, mut committed) = (vec![entry], 0);
-        while let Some(entry) = chain.pop() {
-            match self.ready(&entry, tips).await? {
+    async fn commit_chain(&self, entry: Entry, seen: &mut Seen) -> Result<u64> {
+        let mut chain = Chain { entries: vec![entry], accounts: Vec::new() };
+        let result = self.commit_entries(&mut chain, seen).await;
+        // Whoever comes by one of these accounts is led to the same entry.
+        for account in chain.accounts {
+            seen.wait(account);
+        }
+        result
+    }
+
+    async fn commit_entries(&self, chain: &mut Chain, seen: &mut Seen) -> Result<u64> {
+        let mut committed = 0;
+        while let Some(entry) = chain.entries.pop() {
+            match self.ready(&entry, seen).await? {
                 Ready::Now(standings) => {
-                    if self.commit_one(&entry, &standings, tips).await? {
+                    if self.commit_one(&entry, &standings, &mut seen.tips).await? {
                         committed += 1;
-                    } else {
-                        // It was canceled, or committed, meanwhile.
-                        chain.extend(self.show(entry.id).await?.filter(|now| !now.is_committed()));
+                    } else if let Some(now) = self.show(entry.id).await?.filter(|now| !now.is_committed()) {
+                        // It was canceled meanwhile, or its links have changed.
+                        chain.entries.push(now);
+                        continue;
                     }
                 }
-                Ready::After(first) => {
-                    if chain.len() >= CHAIN_MAX || chain.iter().chain([&entry]).any(|one| one.id == first.id) {
+                Ready::After(first, account) => {
+                    let is_in_chain = |one: &Entry| one.id == first.id;
+                    if chain.entries.len() >= CHAIN_MAX || is_in_chain(&entry) || chain.entries.iter().any(is_in_chain)
+                    {
                         let what = format!("entries {} and {} wait for each other: verify", entry.id, first.id);
                         return Err(Error::invalid(what));
                     }
-                    chain.extend([entry, *first]);
+                    chain.entries.extend([entry, *first]);
+                    chain.accounts.push(account);
+                    continue;
                 }
                 Ready::Waits => return Ok(committed),
                 Ready::Over => {}
             }
+            chain.accounts.pop();
         }
         Ok(committed)
     }
 
     /// Looks at what is before each of the entry's places.
-    async fn ready(&self, entry: &Entry, tips: &mut Tips) -> Result<Ready> {
+    async fn ready(&self, entry: &Entry, seen: &mut Seen) -> Result<Ready> {
+        if let Some((asset, sum)) = self.unbalanced(entry).first() {
+            return Err(Error::invalid(format!(
+                "entry {} is not committed, as its changes in {asset:?} add up to {sum}: it was altered",
+                entry.id
+            )));
+        }
         let mut order: Vec<(usize, &Place)> = entry.changes.iter().enumerate().collect();
         order.sort_by_key(|(_, place)| place.seq_id);
         let mut standings = vec![Cache::default(); entry.changes.len()];
@@ -124,11 +195,18 @@ impl Ledger {
             let before = match own.get(&key) {
                 Some(before) if before.seq_id + 1 == place.seq_id => *before,
                 Some(_) => return Err(Error::invalid(format!("entry {} has scattered places: verify", entry.id))),
-                None => match self.before(entry, place, tips).await? {
-                    Before::Committed(before) => before,
-                    Before::Entry(first) => return Ok(Ready::After(first)),
-                    Before::Waits => return Ok(Ready::Waits),
-                    Before::Over => return Ok(Ready::Over),
+                None => match self.before(entry, place, &mut seen.tips).await {
+                    Ok(Before::Committed(before)) => before,
+                    Ok(Before::Entry(first)) => return Ok(Ready::After(first, place.account.clone())),
+                    Ok(Before::Over) => return Ok(Ready::Over),
+                    Ok(Before::Waits) => {
+                        seen.wait(place.account.clone());
+                        return Ok(Ready::Waits);
+                    }
+                    Err(error) => {
+                        seen.wait(place.account.clone());
+                        return Err(error);
+                    }
                 },
             };
             let standing = before.after(place, entry.counts())?;
@@ -196,6 +274,13 @@ impl Ledger {
                 || Account { id: id.clone(), asset: String::new(), minimum: None, last_seq_id: None, cache: None };
             let account = self.account(id.clone()).await?.unwrap_or_else(unknown);
             let at = self.committed(&account).await?;
+            // One of the two is wrong, and what is written from here on would hide which.
+            if let Some(cache) = account.cache.filter(|cache| cache.seq_id == at.seq_id && *cache != at) {
+                return Err(Error::invalid(format!(
+                    "account {id}: its document says {} at place {}, and the entry there {}: `verify` says which is wrong",
+                    cache.balance, at.seq_id, at.balance
+                )));
+            }
             // Whoever committed last may have died before the account's document was told.
             let moved = at.seq_id > account.cache.map_or(0, |cache| cache.seq_id);
             tips.insert(key.clone(), Tip { account, at, moved });
@@ -222,17 +307,11 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Tells an account's document where it stands, unless it knows something later.
+    /// Tells an account's document where it stands, unless it knows something later. One that is lost is not made anew: nobody
+    /// knows what its limits were.
     pub(super) async fn remember(&self, account: &Account, at: Cache) -> Result<()> {
-        let (filter, mut update) = requests::advance_cache(self.fields(), &account.id, at);
-        if !account.asset.is_empty() {
-            update.insert("$setOnInsert", doc! { &self.fields().asset: &account.asset });
-        }
-        match self.accounts.upsert_one(&filter, &update).await {
-            Ok(_) => Ok(()),
-            Err(Error::Store(error)) if error.code() == Code::DuplicateKey => Ok(()),
-            Err(error) => Err(error),
-        }
+        let (filter, update) = requests::advance_cache(self.fields(), &account.id, at);
+        self.accounts.update_one(&filter, &update).await.map(|_| ())
     }
 
     /// Commits in the background.

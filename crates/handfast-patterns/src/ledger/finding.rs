@@ -26,13 +26,13 @@ pub struct Gap {
 /// Something other than a [`Gap`] that is not as it must be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// An entry is committed although one before it is not.
+    /// An entry is not committed although the next one behind it is.
     Order {
         /// The account.
         account: Bson,
-        /// The place of the committed one.
+        /// The place of the one that is not.
         seq_id: i64,
-        /// The committed one.
+        /// The one that is not.
         entry: Bson,
     },
     /// The balance that is written at a place is not what the entries up to there add up to.
@@ -66,8 +66,26 @@ pub enum Finding {
         /// The asset of the change.
         asset: String,
     },
+    /// The value of a committed entry is not what the final balances around it say. Either was altered; as more of them agree with
+    /// each other, or as nobody can say, it counts as the entry.
+    Altered {
+        /// The account.
+        account: Bson,
+        /// The place.
+        seq_id: i64,
+        /// The entry.
+        entry: Bson,
+        /// By how much it changes the balance, and what is held.
+        value: (i64, i64),
+        /// By how much it did according to the balances.
+        written: (i64, i64),
+    },
     /// The changes of an entry do not add up to zero.
     Unbalanced {
+        /// An account of the entry.
+        account: Bson,
+        /// The place.
+        seq_id: i64,
         /// The entry.
         entry: Bson,
         /// In this asset.
@@ -75,29 +93,101 @@ pub enum Finding {
         /// But to this.
         sum: i64,
     },
+    /// Two entries have the same place of an account.
+    SamePlace {
+        /// The account.
+        account: Bson,
+        /// The place.
+        seq_id: i64,
+        /// The second one that was found there.
+        entry: Bson,
+    },
+    /// An account has entries and no document, which said what its limits were.
+    NoAccount {
+        /// The account.
+        account: Bson,
+    },
+    /// An entry took an account below its minimum, and it still is.
+    BelowMinimum {
+        /// The account.
+        account: Bson,
+        /// The place of the entry.
+        seq_id: i64,
+        /// The entry.
+        entry: Bson,
+        /// What is available by now.
+        available: i64,
+        /// What must stay available.
+        minimum: i64,
+    },
+    /// An entry takes back or resolves one that is not there.
+    NoSuchEntry {
+        /// The entry.
+        entry: Bson,
+        /// The one that it names.
+        linked: Bson,
+    },
+    /// There is no unique index on accounts and places: nothing keeps two entries from taking the same place.
+    NoIndex {
+        /// Of the entries.
+        collection: String,
+    },
+    /// Nothing is recorded of the settings: nobody can say whether the entries are read by the names that they were written by.
+    NoSettings {
+        /// Of the entries.
+        collection: String,
+    },
     /// A document that is none of an entry or an account.
     Unreadable {
+        /// The account that cannot be counted because of it; none where an entry is looked at by itself.
+        account: Option<Bson>,
         /// What is wrong with it.
         what: String,
     },
 }
 
 impl Finding {
-    /// Whether [`Ledger::rebuild`](super::Ledger::rebuild) puts it right: it is a number that follows from the entries.
-    pub fn can_be_rebuilt(&self) -> bool {
+    /// The account that it is about.
+    pub fn account(&self) -> Option<&Bson> {
         match self {
-            Finding::Balance { .. } | Finding::Cache { recomputed: Some(_), .. } => true,
-            Finding::Cache { recomputed: None, .. }
-            | Finding::Order { .. }
-            | Finding::Asset { .. }
-            | Finding::Unbalanced { .. }
-            | Finding::Unreadable { .. } => false,
+            Finding::Order { account, .. }
+            | Finding::Balance { account, .. }
+            | Finding::Cache { account, .. }
+            | Finding::Asset { account, .. }
+            | Finding::Altered { account, .. }
+            | Finding::Unbalanced { account, .. }
+            | Finding::SamePlace { account, .. }
+            | Finding::NoAccount { account }
+            | Finding::BelowMinimum { account, .. } => Some(account),
+            Finding::Unreadable { account, .. } => account.as_ref(),
+            Finding::NoSuchEntry { .. } | Finding::NoIndex { .. } | Finding::NoSettings { .. } => None,
         }
     }
 
-    /// Whether a rebuild cannot count beyond it.
-    pub(super) fn stops_a_rebuild(&self) -> bool {
-        matches!(self, Finding::Order { .. } | Finding::Unreadable { .. } | Finding::Cache { recomputed: None, .. })
+    /// Whether [`Ledger::rebuild`](super::Ledger::rebuild) puts it right, unless it stops before: it is a number that follows from
+    /// the entries.
+    pub fn can_be_rebuilt(&self) -> bool {
+        matches!(self, Finding::Balance { .. } | Finding::Cache { recomputed: Some(_), .. })
+    }
+
+    /// Whether a [`Ledger::rebuild`](super::Ledger::rebuild) of the account stops there: nothing can be counted beyond it.
+    pub fn stops_a_rebuild(&self) -> bool {
+        match self {
+            Finding::Order { .. }
+            | Finding::Asset { .. }
+            | Finding::Altered { .. }
+            | Finding::Unbalanced { .. }
+            | Finding::SamePlace { .. }
+            | Finding::NoAccount { .. }
+            | Finding::Unreadable { .. }
+            | Finding::Cache { recomputed: None, .. } => true,
+            Finding::Balance { .. }
+            | Finding::Cache { recomputed: Some(_), .. }
+            | Finding::BelowMinimum { .. }
+            | Finding::NoSuchEntry { .. }
+            | Finding::NoIndex { .. }
+            | Finding::NoSettings { .. } => false,
+        }
     }
 }
 
@@ -123,7 +213,7 @@ impl fmt::Display for Finding {
             Finding::Order { account, seq_id, entry } => {
                 write!(
                     f,
-                    "account {account}: entry {entry} at place {seq_id} is committed before those that it follows"
+                    "account {account}: entry {entry} at place {seq_id} is not committed, and those behind it are"
                 )
             }
             Finding::Balance { account, seq_id, entry, cached: None, recomputed } => {
@@ -148,10 +238,47 @@ impl fmt::Display for Finding {
             Finding::Asset { account, seq_id, asset } => {
                 write!(f, "account {account}: the change at place {seq_id} is in {asset:?}")
             }
-            Finding::Unbalanced { entry, asset, sum } => {
-                write!(f, "entry {entry}: its changes in {asset:?} add up to {sum}")
+            Finding::Altered { account, seq_id, entry, value, written } => {
+                let changed = |(balance, held): &(i64, i64)| match held {
+                    0 => balance.to_string(),
+                    held => format!("{balance} with {held} held"),
+                };
+                write!(
+                    f,
+                    "account {account}: entry {entry} at place {seq_id} changes it by {}, by {} according to the final balances: it was altered",
+                    changed(value),
+                    changed(written)
+                )
             }
-            Finding::Unreadable { what } => f.write_str(what),
+            Finding::Unbalanced { account, seq_id, entry, asset, sum } => {
+                write!(
+                    f,
+                    "account {account}: entry {entry} at place {seq_id}: its changes in {asset:?} add up to {sum}"
+                )
+            }
+            Finding::SamePlace { account, seq_id, entry } => {
+                write!(f, "account {account}: entry {entry} is at place {seq_id}, which another entry has, too")
+            }
+            Finding::NoAccount { account } => {
+                write!(f, "account {account}: it has entries and no document, which said what its limits were")
+            }
+            Finding::BelowMinimum { account, seq_id, entry, available, minimum } => {
+                let now = format!("{available} is available, and {minimum} must be");
+                write!(f, "account {account}: entry {entry} at place {seq_id} took it below its minimum: {now}")
+            }
+            Finding::NoSuchEntry { entry, linked } => {
+                write!(f, "entry {entry}: it takes back or resolves entry {linked}, which is not there")
+            }
+            Finding::NoIndex { collection } => {
+                write!(f, "{collection} has no unique index on accounts and places: nothing keeps two entries apart")
+            }
+            Finding::NoSettings { collection } => {
+                write!(f, "nothing is recorded of the settings of {collection}: it was read by names that may be wrong")
+            }
+            Finding::Unreadable { account: None, what } => f.write_str(what),
+            Finding::Unreadable { account: Some(account), what } => {
+                write!(f, "account {account}: cannot be counted: {what}")
+            }
         }
     }
 }

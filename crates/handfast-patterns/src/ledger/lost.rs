@@ -38,7 +38,8 @@ impl Ledger {
     /// many places were abandoned now; to abandon them again does nothing. [`Ledger::rebuild`] then counts what is behind them.
     ///
     /// # Errors
-    /// Those of the store: abandon them again. Places that are not in a gap, and more than [`ABANDONED_MAX`].
+    /// Those of the store: abandon them again. Places that are not in a gap, and more than [`ABANDONED_MAX`]. An entry of the account that
+    /// cannot be read: it may be the one that is missing.
     ///
     /// # Cancellation
     /// Some of the places may be abandoned: abandon them again.
@@ -55,6 +56,17 @@ impl Ledger {
             let Some(account) = self.known(id.clone()).await? else {
                 return Err(Error::invalid(format!("there is no account {id}")));
             };
+            if let Some(unreadable) = self.unreadable(&account.id).await? {
+                return Err(unreadable);
+            }
+            let is_cached = account.cache.is_some_and(|cache| cache.seq_id == first - 1);
+            if first > 1 && !is_cached && self.lines(&id, &mut Cache::default(), first - 2, 1).await?.is_empty() {
+                // What was lost can be told by the balances around the whole gap only.
+                return Err(Error::invalid(format!(
+                    "place {} of account {id} has no entry either: abandon the places from the first empty one on",
+                    first - 1
+                )));
+            }
             let ends = self.ends(&account).await?;
             check_end(&account, ends, last)?;
             let missing = self.missing(&account, first, last, ends).await?;
@@ -82,12 +94,20 @@ impl Ledger {
     async fn missing(&self, account: &Account, first: i64, last: i64, ends: Ends) -> Result<Vec<Place>> {
         let (mut missing, mut next) = (Vec::new(), first);
         let mut at = self.final_before(account, first).await?;
-        let mut take = |at: &mut Option<Cache>, next: &mut i64, to: i64| {
-            for seq_id in *next..=to {
-                *at = at.filter(|_| seq_id <= ends.committed).map(|before| Cache { seq_id, ..before });
-                missing.push(Place::abandoned(account, seq_id, *at));
+        // `behind` is where the account stands after the last of them, as what is behind was counted with what is lost.
+        let mut take = |at: Option<Cache>, next: i64, to: i64, behind: Option<Cache>| {
+            for seq_id in next..=to {
+                let is_final = seq_id <= ends.committed;
+                let mut place = Place::abandoned(account, seq_id, at.filter(|_| is_final));
+                if let Some(behind) = behind.filter(|_| is_final && seq_id == to) {
+                    (place.cached_balance, place.cached_held) = (Some(behind.balance), behind.held);
+                    if let Some(before) = at {
+                        place.value = behind.balance.saturating_sub(before.balance);
+                        place.hold = behind.held.saturating_sub(before.held);
+                    }
+                }
+                missing.push(place);
             }
-            *next = to + 1;
         };
         let mut page = first - 1;
         while page < last {
@@ -96,13 +116,22 @@ impl Ledger {
                     break;
                 }
                 check_abandoned(&line)?;
-                take(&mut at, &mut next, line.place.seq_id - 1);
+                take(at, next, line.place.seq_id - 1, line.final_before());
                 (at, next) = (line.final_standing(), line.place.seq_id + 1);
             }
             page += i64::from(PAGE);
         }
-        take(&mut at, &mut next, last);
+        take(at, next, last, self.final_behind(account, last).await?);
         Ok(missing)
+    }
+
+    /// Where an account stands at a place, if that is final: as its document says, or what is behind.
+    async fn final_behind(&self, account: &Account, place: i64) -> Result<Option<Cache>> {
+        if let Some(cache) = account.cache.filter(|cache| cache.seq_id == place) {
+            return Ok(Some(cache));
+        }
+        let lines = self.lines(&account.id, &mut Cache::default(), place, 1).await?;
+        Ok(lines.first().and_then(Line::final_before))
     }
 
     /// Where an account stands right before a place, if that is final.

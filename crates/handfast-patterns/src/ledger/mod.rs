@@ -54,14 +54,17 @@
 //! minimums, authorisations, abandoned places, the place that a cancel takes.
 
 mod account;
+mod audit;
 mod balance;
 mod cancel;
+mod chain;
 mod commit;
 mod entry;
 mod export;
 mod finding;
 mod hold;
 mod lost;
+mod minimum;
 mod options;
 mod post;
 mod rebuild;
@@ -103,7 +106,7 @@ pub use verify::Verified;
 
 use crate::metrics::{self, Event, Level};
 use crate::steps::{Steps, raw};
-use crate::{CancellationToken, Error, Result, Runner, RunnerOptions};
+use crate::{CancellationToken, Error, FieldNames, Result, Runner, RunnerOptions};
 
 /// Places of an account that are looked at in one go.
 const PAGE: u32 = 500;
@@ -235,6 +238,7 @@ impl Ledger {
         if options.attempts_max == 0 || options.pause_first.is_zero() || options.pause_longest.is_zero() {
             return Err(Error::invalid("a ledger needs at least one attempt, and pauses"));
         }
+        options.fields.check()?;
         let accounts = Namespace::new(entries.database(), options.accounts.as_str())?;
         let holds = Namespace::new(entries.database(), options.holds.as_str())?;
         if accounts == entries || holds == entries || accounts == holds {
@@ -252,8 +256,7 @@ impl Ledger {
     pub async fn create_indexes(&self) -> Result<()> {
         let fields = self.fields();
         // What is committed is in this one and in that by time alone.
-        let place = doc! { fields.of_change(&fields.account): 1, fields.of_change(&fields.seq_id): 1 };
-        let place = IndexSpec { unique: true, ..IndexSpec::new(raw(&place)?) };
+        let place = IndexSpec { unique: true, ..IndexSpec::new(raw(&requests::place(fields))?) };
         let waiting = doc! { &fields.proc: 1, &fields.ts: 1 };
         let waiting =
             IndexSpec { partial_filter: Some(raw(&requests::uncommitted(fields))?), ..IndexSpec::new(raw(&waiting)?) };
@@ -262,6 +265,11 @@ impl Ledger {
         let expiry = IndexSpec::new(raw(&doc! { &fields.expires_at: 1 })?);
         let entry = IndexSpec::new(raw(&doc! { &fields.entry: 1 })?);
         self.holds.create_indexes([expiry, entry]).await
+    }
+
+    /// Whether the index is there that lets one entry take a place.
+    async fn has_unique_places(&self) -> Result<bool> {
+        self.entries.has_unique_index(&requests::place(self.fields())).await
     }
 
     /// The same ledger on another store. Within an open transaction an entry is posted if and only if it commits. The commit

@@ -52,55 +52,55 @@ field_names! {
     /// Names of fields.
     pub struct LedgerFields {
         /// Of an entry: when it was posted.
-        ts: "ts",
+        ts: "ts" in "an entry",
         /// Of an entry: whether it can still change.
-        proc: "proc",
+        proc: "proc" in "an entry",
         /// Of an entry: whether it counts.
-        state: "state",
+        state: "state" in "an entry",
         /// Of an entry: what it changes.
-        changes: "changes",
+        changes: "changes" in "an entry",
         /// Of a change: the `_id` of the account.
-        account: "account",
+        account: "account" in "a change" | "an authorisation",
         /// Of a change: what it is called, `deposit` or `withdraw` unless said otherwise.
-        kind: "type",
+        kind: "type" in "a change",
         /// Of a change: how much, in the smallest unit of the asset.
-        value: "value",
+        value: "value" in "a change" | "an authorisation",
         /// Of a change and of an account: which currency, or whatever is counted.
-        asset: "asset",
+        asset: "asset" in "a change" | "an account",
         /// Of a change: its place among the changes of the account. Of a cache: the place that it stands on.
-        seq_id: "seqId",
+        seq_id: "seqId" in "a change" | "a cache",
         /// Of a change: the balance of the account at its place, once the entry is committed.
-        cached_balance: "cachedBal",
+        cached_balance: "cachedBal" in "a change",
         /// Of a change: what it holds of the account, or (negative) frees. Only where it is not 0.
-        hold: "hold",
+        hold: "hold" in "a change",
         /// Of a change: what is held of the account at its place, once the entry is committed. Only where it is not 0.
-        cached_held: "cachedHeld",
+        cached_held: "cachedHeld" in "a change",
         /// Of an entry: whatever the caller wants to remember.
-        metadata: "metadata",
+        metadata: "metadata" in "an entry",
         /// Of an entry: why it was canceled, or why it takes another one back.
-        reason: "reason",
+        reason: "reason" in "an entry",
         /// Of an entry: the `_id` of the committed one that it takes back.
-        reverses: "reverses",
+        reverses: "reverses" in "an entry",
         /// Of an entry: the `_id` of the authorisation that it resolves.
-        resolves: "resolves",
+        resolves: "resolves" in "an entry",
         /// Of an entry: the `_id` of the one that is being canceled.
-        cancels: "cancels",
+        cancels: "cancels" in "an entry",
         /// Of an authorisation: whom the amount is for, and how much: `{account, value}`.
-        authorises: "authorises",
+        authorises: "authorises" in "an entry",
         /// Of an authorisation: when it expires.
-        expires_at: "expiresAt",
+        expires_at: "expiresAt" in "an entry" | "an announcement",
         /// Of an announcement of an authorisation that expires: its `_id`.
-        entry: "entry",
+        entry: "entry" in "an announcement",
         /// Of an account: `{balance, seqId}`, and what is held if that is not 0.
-        cache: "cache",
+        cache: "cache" in "an account",
         /// Of a cache: the balance.
-        balance: "balance",
+        balance: "balance" in "a cache",
         /// Of a cache: what is held.
-        held: "held",
+        held: "held" in "a cache",
         /// Of an account: no entry may take what is available below it.
-        minimum: "minimum",
+        minimum: "minimum" in "an account",
         /// Of an account with a sequence: the last place that was drawn.
-        last_seq_id: "lastSeqId",
+        last_seq_id: "lastSeqId" in "an account",
     }
 }
 

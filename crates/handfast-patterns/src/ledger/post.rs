@@ -7,7 +7,7 @@ use handfast_mql::Code;
 
 use super::account::Account;
 use super::entry::Draft;
-use super::record::Place;
+use super::record::{PLACE_MAX, Place};
 use super::standing::Verdict;
 use super::{Entry, Ledger, NewEntry, Posting, Proc, requests};
 use crate::metrics::{self, Event, Span};
@@ -83,6 +83,9 @@ impl Ledger {
         let mut next = Vec::with_capacity(accounts.len());
         for account in accounts.iter().filter(|account| account.last_seq_id.is_none()) {
             let standing = self.standing(account, self.anchor(account).await?).await?;
+            if standing.last >= PLACE_MAX {
+                return Err(self.unreadable(&account.id).await?.unwrap_or_else(|| no_place(account)));
+            }
             match standing.judge(account, draft) {
                 Verdict::Fits => next.push((&account.id, standing.last)),
                 Verdict::Unsure => {
@@ -185,6 +188,10 @@ impl Ledger {
         let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.sources.random.next_u64() % nanos.max(1))
     }
+}
+
+fn no_place(account: &Account) -> Error {
+    Error::invalid(format!("account {} has all its places, up to {PLACE_MAX}, taken", account.id))
 }
 
 /// The place of each change, given the last one that is taken in each account.

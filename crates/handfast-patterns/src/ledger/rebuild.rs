@@ -1,11 +1,13 @@
 //! Rebuilding: whatever is cached is counted again from the first entry on, and written where it is missing or wrong.
 //!
 //! A rebuild writes what it has counted, and it can count as far as all entries are there. So it stops at a lost entry: what
-//! is written behind it was final before the entry was lost, and nothing better can be said. A cache only goes forward.
+//! is written behind it was final before the entry was lost, and nothing better can be said. For the same reason it stops at an
+//! entry that is altered, and makes no document for an account that has none. A cache only goes forward.
 
 use bson::{Bson, doc};
 
 use super::account::{Account, Cache};
+use super::audit::Audited;
 use super::balance::Line;
 use super::finding::{Finding, Gap};
 use super::{Ledger, PAGE, requests};
@@ -49,18 +51,15 @@ impl Rebuilt {
 
 impl Ledger {
     /// Counts an account again from its first entry on, and writes what is missing or wrong: balances in committed entries, the
-    /// cache in its document, the number that its sequence stands at. Stops at a lost entry. It may run beside anything, and again.
+    /// cache in its document, the number that its sequence stands at. Stops at a lost or altered entry. It may run beside anything, and again.
     ///
     /// # Errors
     /// Those of the store; what was rebuilt before stays so.
     pub async fn rebuild(&self, account: impl Into<Bson>) -> Result<Rebuilt> {
-        match self.known(account.into()).await? {
-            Some(account) => self.rebuild_account(&account).await,
-            None => Ok(Rebuilt::default()),
-        }
+        self.rebuild_account(&account.into()).await
     }
 
-    /// Rebuilds every account, also one whose document is gone.
+    /// Rebuilds every account, except those whose document is gone: nobody knows what their limits were.
     ///
     /// # Errors
     /// As [`Ledger::rebuild`].
@@ -75,22 +74,28 @@ impl Ledger {
     pub async fn rebuild_all_telling(&self, tell: impl Fn(&Rebuilt)) -> Result<Rebuilt> {
         let mut rebuilt = Rebuilt::default();
         for id in self.account_ids().await? {
-            if let Some(account) = self.known(id).await? {
-                rebuilt.add(self.rebuild_account(&account).await?);
-                tell(&rebuilt);
-            }
+            rebuilt.add(self.rebuild_account(&id).await?);
+            tell(&rebuilt);
         }
         Ok(rebuilt)
     }
 
-    async fn rebuild_account(&self, account: &Account) -> Result<Rebuilt> {
-        let mut rebuilt = Rebuilt { accounts: 1, ..Rebuilt::default() };
-        let seen = self.verified(account).await?;
-        rebuilt.gaps = seen.gaps;
-        for finding in seen.findings.iter().filter(|finding| finding.stops_a_rebuild()) {
+    async fn rebuild_account(&self, id: &Bson) -> Result<Rebuilt> {
+        let Some(Audited { verified, stop }) = self.audited(id).await? else { return Ok(Rebuilt::default()) };
+        let mut rebuilt = Rebuilt { accounts: 1, gaps: verified.gaps, ..Rebuilt::default() };
+        for finding in verified.findings.iter().filter(|finding| finding.stops_a_rebuild()) {
             rebuilt.stops.keep(finding.clone());
         }
-        let counted = self.rebuild_places(account, &mut rebuilt).await?;
+        // A stop behind more findings than are kept is one all the same.
+        if let (Some(place), true) = (stop, rebuilt.stops.is_empty()) {
+            let what = format!("nothing can be counted from place {place} on");
+            rebuilt.stops.keep(Finding::Unreadable { account: Some(id.clone()), what });
+        }
+        if stop.is_some_and(|place| place <= 1) {
+            return Ok(rebuilt);
+        }
+        let Some(account) = &self.account(id.clone()).await? else { return Ok(rebuilt) };
+        let counted = self.rebuild_places(account, stop, &mut rebuilt).await?;
         let may_write = match account.cache {
             Some(cache) => cache.seq_id <= counted.seq_id,
             // Without a cache an account is counted from its last final balance, which may be behind a gap.
@@ -100,7 +105,8 @@ impl Ledger {
             rebuilt.caches += u64::from(self.rebuild_cache(account, counted).await?);
         }
         if account.last_seq_id.is_some() {
-            let cached = account.cache.map_or(0, |cache| cache.seq_id);
+            // A cache behind the last place says that entries are lost, or is wrong itself.
+            let cached = account.cache.filter(|_| rebuilt.is_whole()).map_or(0, |cache| cache.seq_id);
             let last = self.last_place(&account.id).await?.max(cached);
             let (filter, update) = requests::raise(self.fields(), &account.id, last);
             self.accounts.update_one(&filter, &update).await?;
@@ -110,7 +116,7 @@ impl Ledger {
 
     /// Writes the balances at committed places, as far as all places before them are there and committed. Returns where the
     /// account stands after the last of them.
-    async fn rebuild_places(&self, account: &Account, rebuilt: &mut Rebuilt) -> Result<Cache> {
+    async fn rebuild_places(&self, account: &Account, stop: Option<i64>, rebuilt: &mut Rebuilt) -> Result<Cache> {
         let mut at = Cache::default();
         loop {
             let lines = match self.lines(&account.id, &mut Cache::default(), at.seq_id, PAGE).await {
@@ -119,7 +125,8 @@ impl Ledger {
             };
             let before = at.seq_id;
             for line in lines {
-                if line.place.seq_id != at.seq_id + 1 || !line.is_committed() {
+                let is_stop = stop.is_some_and(|stop| line.place.seq_id >= stop);
+                if is_stop || line.place.seq_id != at.seq_id + 1 || !line.is_committed() {
                     return Ok(at);
                 }
                 at = at.after(&line.place, line.status.state.counts())?;

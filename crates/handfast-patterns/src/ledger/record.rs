@@ -3,11 +3,19 @@
 use bson::{Bson, DateTime, Document, doc};
 
 use super::account::{Account, Cache};
-use super::entry::Draft;
+use super::entry::{Draft, check_id};
 use super::{EntryState, Ledger, LedgerFields, Link, Proc, Status};
 use crate::steps::Steps;
 use crate::value::same_id;
 use crate::{Error, Result};
+
+/// What the change of a place is called that is given up.
+const ABANDONED: &str = "abandoned";
+/// What the change is called from which on a minimum holds.
+pub(super) const MINIMUM: &str = "minimum";
+
+/// The last place that an account can have: shells write numbers that are exact up to there.
+pub(super) const PLACE_MAX: i64 = 1 << 53;
 
 /// A change of an entry as its document says: with its place in the account.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,7 +196,7 @@ impl Place {
     pub(super) fn abandoned(account: &Account, seq_id: i64, at: Option<Cache>) -> Self {
         Place {
             account: account.id.clone(),
-            kind: "abandoned".to_owned(),
+            kind: ABANDONED.to_owned(),
             value: 0,
             asset: account.asset.clone(),
             hold: 0,
@@ -196,6 +204,11 @@ impl Place {
             cached_balance: at.map(|at| at.balance),
             cached_held: at.map_or(0, |at| at.held),
         }
+    }
+
+    /// Whether it was made for a place that has no other entry.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.kind == ABANDONED
     }
 
     fn to_document(&self, fields: &LedgerFields) -> Document {
@@ -216,16 +229,26 @@ impl Place {
 
     fn read(change: &Document, fields: &LedgerFields) -> Result<Self, Box<dyn std::error::Error>> {
         let text = |name: &String| change.get_str(name).unwrap_or_default().to_owned();
+        let account = change.get(&fields.account).cloned().ok_or("a change has no account")?;
+        check_id(&account, "an account")?;
         Ok(Place {
-            account: change.get(&fields.account).cloned().ok_or("a change has no account")?,
+            account,
             kind: text(&fields.kind),
             value: integer(change, &fields.value)?.ok_or("a change has no value")?,
             asset: text(&fields.asset),
             hold: integer(change, &fields.hold)?.unwrap_or(0),
-            seq_id: integer(change, &fields.seq_id)?.ok_or("a change has no place")?,
+            seq_id: place_of(change, fields)?,
             cached_balance: integer(change, &fields.cached_balance)?,
             cached_held: integer(change, &fields.cached_held)?.unwrap_or(0),
         })
+    }
+}
+
+fn place_of(change: &Document, fields: &LedgerFields) -> Result<i64, Box<dyn std::error::Error>> {
+    let place = integer(change, &fields.seq_id)?.ok_or("a change has no place")?;
+    match (1..=PLACE_MAX).contains(&place) {
+        true => Ok(place),
+        false => Err(format!("its {} is {place}, and places are from 1 to {PLACE_MAX}", fields.seq_id).into()),
     }
 }
 

@@ -8,9 +8,23 @@ use super::{EntryState, LedgerFields, Proc};
 /// A filter and an update.
 pub(super) type Request = (Document, Document);
 
+/// The keys of the index on accounts and places.
+pub(super) fn place(fields: &LedgerFields) -> Document {
+    doc! { fields.of_change(&fields.account): 1, fields.of_change(&fields.seq_id): 1 }
+}
+
 /// Entries that wait for the committer.
 pub(super) fn uncommitted(fields: &LedgerFields) -> Document {
     doc! { &fields.proc: Proc::Uncommitted.name() }
+}
+
+/// Entries that wait for the committer, without those that change one of these accounts.
+pub(super) fn uncommitted_without(fields: &LedgerFields, accounts: &[Bson]) -> Document {
+    let mut entries = uncommitted(fields);
+    if !accounts.is_empty() {
+        entries.insert(fields.of_change(&fields.account), doc! { "$nin": accounts.to_vec() });
+    }
+    entries
 }
 
 /// The entries with places of an account that are so: `{$gt: 7}`, `{$in: [1, 2]}`, a number. One change fulfils both, which
@@ -71,6 +85,14 @@ pub(super) fn last_place(fields: &LedgerFields, account: &Bson) -> Vec<Document>
     let mut pipeline = unwound(fields, account, &Bson::Document(doc! { "$gt": 0_i64 }));
     let last = doc! { "$max": change(fields, &fields.seq_id) };
     pipeline.push(doc! { "$group": { "_id": Bson::Null, "last": last } });
+    pipeline
+}
+
+/// The first place of an account behind one.
+pub(super) fn next_place(fields: &LedgerFields, account: &Bson, after: i64) -> Vec<Document> {
+    let mut pipeline = unwound(fields, account, &Bson::Document(doc! { "$gt": after }));
+    let next = doc! { "$min": change(fields, &fields.seq_id) };
+    pipeline.push(doc! { "$group": { "_id": Bson::Null, "next": next } });
     pipeline
 }
 

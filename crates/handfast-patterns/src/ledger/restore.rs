@@ -8,8 +8,9 @@
 use bson::{Bson, Document, doc};
 
 use super::account::{Account, Cache};
+use super::balance::Line;
 use super::entry::VALUE_MAX;
-use super::{Entry, Ledger, Link, Place, Proc, requests, verify};
+use super::{Entry, Ledger, Link, Place, Proc, requests};
 use crate::steps::Added;
 use crate::value::{key_of, same_id};
 use crate::{Error, Result};
@@ -35,6 +36,8 @@ struct Run {
     account: Account,
     first: i64,
     last: i64,
+    /// Places before them that are empty, behind the last entry of the account.
+    empty_before: Option<(i64, i64)>,
     /// The final balance before them.
     before: Option<Cache>,
     /// The entry before them is there, and not committed.
@@ -69,9 +72,14 @@ impl Ledger {
                 let other = || Restored::Refused("another entry has its id".to_owned());
                 return Ok(if same { Restored::There(Box::new(there)) } else { other() });
             }
-            let runs = match self.runs(&entry).await? {
-                Ok(runs) => runs,
-                Err(why) => return Ok(Restored::Refused(why)),
+            let runs = match self.runs(&entry).await {
+                Ok(Ok(runs)) => runs,
+                Ok(Err(why)) => return Ok(Restored::Refused(why)),
+                // Not the copy, but what is there around its places. Other copies can be put back all the same.
+                Err(error @ (Error::Damaged { .. } | Error::Invalid { .. })) => {
+                    return Ok(Restored::Refused(error.to_string()));
+                }
+                Err(error) => return Err(error),
             };
             let restored = match self.as_it_was(&entry, &runs).await? {
                 Ok(restored) => restored,
@@ -91,13 +99,11 @@ impl Ledger {
             return Err("it has no changes".to_owned());
         }
         for place in &entry.changes {
-            if place.seq_id < 1 || place.value.checked_abs().is_none_or(|value| value > VALUE_MAX) {
-                return Err(format!("no entry has the place {} or the value {}", place.seq_id, place.value));
+            if place.value.checked_abs().is_none_or(|value| value > VALUE_MAX) {
+                return Err(format!("no entry has the value {}", place.value));
             }
         }
-        if !self.options.single_entry
-            && let Some((asset, sum)) = verify::sums(entry).into_iter().find(|(_, sum)| *sum != 0)
-        {
+        if let Some((asset, sum)) = self.unbalanced(entry).first() {
             return Err(format!("its changes in {asset:?} add up to {sum}"));
         }
         Ok(())
@@ -130,13 +136,6 @@ impl Ledger {
         let account = self.known(id.clone()).await?.unwrap_or_else(unknown);
         let ends = self.ends(&account).await?;
         let end = ends.last.max(account.last_seq_id.unwrap_or(0));
-        if first > end + 1 {
-            return Ok(Err(format!(
-                "account {id} has no entries at places {} to {}: put those back before",
-                end + 1,
-                first - 1
-            )));
-        }
         let around =
             self.lines(id, &mut Cache::default(), first - 2, u32::try_from(places.len()).unwrap_or(0) + 2).await?;
         if let Some(taken) = around.iter().find(|line| (first..=last).contains(&line.place.seq_id)) {
@@ -148,11 +147,10 @@ impl Ledger {
         Ok(Ok(Run {
             first,
             last,
+            empty_before: (end + 1 < first).then_some((end + 1, first - 1)),
             before: self.final_before(&account, first).await?,
             before_is_open: around.iter().any(|line| line.place.seq_id < first && !line.is_committed()),
-            after: cached.or_else(|| {
-                behind.and_then(|line| line.final_standing()?.without(&line.place, line.status.state.counts()))
-            }),
+            after: cached.or_else(|| behind.and_then(Line::final_before)),
             was_committed: last <= ends.committed,
             is_gap: last <= if account.last_seq_id.is_some() { ends.committed } else { ends.last },
             account,
@@ -161,7 +159,11 @@ impl Ledger {
 
     /// The entry as it was when it was lost.
     async fn as_it_was(&self, entry: &Entry, runs: &[Run]) -> Result<Checked<Entry>> {
+        // An entry that is missing in one account had all of its places: in the others, what is empty before them is lost, too.
         if !runs.iter().any(|run| run.is_gap) {
+            if let Some((id, (from, to))) = runs.iter().find_map(|run| Some((&run.account.id, run.empty_before?))) {
+                return Ok(Err(format!("account {id} has no entries at places {from} to {to}: put those back before")));
+            }
             let text = "nothing says that it was lost, as none of its accounts has a gap at its places: post it again";
             return Ok(Err(text.to_owned()));
         }
@@ -262,6 +264,13 @@ impl Run {
             }
             _ => Ok(Some(standings)),
         }
+    }
+}
+
+impl Line {
+    /// The final balance before its place, if the one at its place is.
+    pub(super) fn final_before(&self) -> Option<Cache> {
+        self.final_standing()?.without(&self.place, self.status.state.counts())
     }
 }
 

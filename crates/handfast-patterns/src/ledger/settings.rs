@@ -33,17 +33,26 @@ impl Ledger {
     /// opened it before go on with the settings of before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for other names of fields or collections once there are entries; those of the store: change again.
+    /// [`Error::Invalid`] for other names of fields or collections once there are entries, and for entries that have to balance where there
+    /// are some that need not; those of the store: change again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         entries: Namespace,
         options: &LedgerOptions,
     ) -> Result<()> {
+        options.fields.check()?;
         let steps = Steps::new(store, entries);
         let (record, new) = (record(&steps)?, written(options));
         let Some(recorded) = record.read().await? else { return record.open(&new).await.map(|_| ()) };
         let old = read(&recorded.settings, steps.namespace())?;
-        if lasting(&old) != lasting(options) && steps.count(&Document::new()).await? > 0 {
+        let has_entries = steps.count(&Document::new()).await? > 0;
+        if old.single_entry && !options.single_entry && has_entries {
+            return Err(Error::invalid(format!(
+                "{} has entries that need not balance: begin another ledger to have all entries balance",
+                steps.namespace()
+            )));
+        }
+        if lasting(&old) != lasting(options) && has_entries {
             return Err(Error::invalid(format!(
                 "{} has entries by other names of fields or collections: begin another ledger",
                 steps.namespace()
@@ -53,8 +62,37 @@ impl Ledger {
     }
 
     /// Records the settings if nothing is recorded, and compares them with the record otherwise.
+    ///
+    /// # Errors
+    /// Nothing is recorded, and there are entries or accounts by other names of fields; as [`SettingsRecord::open`].
     pub(super) async fn record_settings(&self) -> Result<()> {
-        record(&self.entries)?.open(&written(&self.options)).await.map(|_| ())
+        let record = record(&self.entries)?;
+        if record.read().await?.is_none() {
+            if let Some(entry) = self.entries.find_one(&Document::new()).await? {
+                self.read(&entry)?;
+            }
+            self.check_names_of_accounts().await?;
+        }
+        record.open(&written(&self.options)).await.map(|_| ())
+    }
+
+    /// Checks the names of the accounts' fields: by one that is misspelt a minimum would not hold.
+    pub(super) async fn check_names_of_accounts(&self) -> Result<()> {
+        let (defaults, given) = (LedgerFields::default(), self.fields());
+        for (default, name, of_type) in [
+            (&defaults.asset, &given.asset, "string"),
+            (&defaults.minimum, &given.minimum, "number"),
+            (&defaults.last_seq_id, &given.last_seq_id, "number"),
+            (&defaults.cache, &given.cache, "object"),
+        ] {
+            self.accounts.check_given_name(default, name, &doc! { "$type": of_type }).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the settings are recorded.
+    pub(super) async fn has_recorded_settings(&self) -> Result<bool> {
+        Ok(record(&self.entries)?.read().await?.is_some())
     }
 
     /// Compares the settings with the record, if there is one.

@@ -99,6 +99,12 @@ impl Ledger {
         found.first().map_or(Ok(0), |group| Ok(integer(group, "last")?.unwrap_or(0)))
     }
 
+    /// The first place behind one that has an entry.
+    pub(super) async fn next_place(&self, account: &Bson, after: i64) -> Result<Option<i64>> {
+        let found = self.entries.aggregate(&requests::next_place(self.fields(), account, after)).await?;
+        found.first().map_or(Ok(None), |group| integer(group, "next"))
+    }
+
     /// The final balance at the last committed place, as the entry says; its document may be behind.
     pub(super) async fn committed(&self, account: &Account) -> Result<Cache> {
         let known = account.cache.unwrap_or_default();

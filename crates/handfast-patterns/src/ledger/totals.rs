@@ -1,7 +1,9 @@
 //! The trial balance: over the whole ledger, what was taken is what was given.
 
+use std::collections::BTreeMap;
+
 use super::record::integer;
-use super::{Ledger, requests};
+use super::{Entry, Ledger, requests};
 use crate::Result;
 
 /// What all valid entries add up to in an asset, in its smallest unit.
@@ -43,5 +45,16 @@ impl Ledger {
                 })
             })
             .collect()
+    }
+}
+
+/// Adds an entry to the sums by asset, if it counts.
+pub(super) fn add(totals: &mut BTreeMap<String, Totals>, entry: &Entry) {
+    for place in entry.changes.iter().filter(|_| entry.counts()) {
+        let empty = || Totals { asset: place.asset.clone(), debits: 0, credits: 0, held: 0 };
+        let totals = totals.entry(place.asset.clone()).or_insert_with(empty);
+        totals.debits = totals.debits.saturating_add(place.value.min(0));
+        totals.credits = totals.credits.saturating_add(place.value.max(0));
+        totals.held = totals.held.saturating_add(place.hold);
     }
 }

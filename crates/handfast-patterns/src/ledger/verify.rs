@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use bson::{Bson, doc};
+use bson::{Bson, Document, doc};
 
 use super::account::{Account, Cache};
-use super::balance::Line;
+use super::audit::{Audit, Audited};
 use super::finding::{Finding, Gap};
-use super::{Entry, Ledger, PAGE, Proc, requests};
-use crate::value::key_of;
+use super::{Entry, EntryState, Ledger, Link, PAGE, Totals, requests, totals};
+use crate::value::{key_of, same_id};
 use crate::{Error, Findings, Result};
 
 /// Times that an account is looked at before what is found in it is believed.
@@ -25,6 +25,8 @@ pub struct Verified {
     pub entries: u64,
     /// Places that were drawn from a sequence, and whose entries may still come.
     pub in_flight: u64,
+    /// What the entries that can be read add up to, by asset, if the whole ledger was verified. Each is counted wholly or not at all.
+    pub totals: Vec<Totals>,
     /// Lost entries.
     pub gaps: Findings<Gap>,
     /// What else is not as it must be. What follows from a gap is not among it.
@@ -39,11 +41,12 @@ impl Verified {
 
     /// Adds what was verified of another account.
     pub fn add(&mut self, other: Verified) {
-        let Verified { accounts, places, entries, in_flight, gaps, findings } = other;
+        let Verified { accounts, places, entries, in_flight, totals, gaps, findings } = other;
         self.accounts += accounts;
         self.places += places;
         self.entries += entries;
         self.in_flight += in_flight;
+        self.totals.extend(totals);
         self.gaps.join(gaps);
         self.findings.join(findings);
     }
@@ -53,139 +56,16 @@ impl Verified {
     }
 }
 
-/// Places in a row that have no entry.
-struct Empty {
-    first: i64,
-    last: i64,
-    /// Whether the places before them are all there, or a final balance behind a gap was counted from.
-    counted: bool,
-}
-
-/// Walks the places of an account in their order.
-struct Audit<'a> {
-    account: &'a Account,
-    /// The sum up to the last place that was seen.
-    at: Cache,
-    /// Whether it can be relied on. It cannot behind a gap, until a final balance is there to count from.
-    counted: bool,
-    /// All places so far are committed.
-    committed: bool,
-    /// Empty places behind which nothing is committed so far.
-    empty: Vec<Empty>,
-    /// What the cache of the account should be, once it can be said.
-    cache: Option<Option<Cache>>,
-}
-
-impl<'a> Audit<'a> {
-    fn new(account: &'a Account) -> Self {
-        let at = Cache::default();
-        let cache = account.cache.filter(|cache| cache.seq_id <= 0).map(|cache| (cache.seq_id == 0).then_some(at));
-        Audit { account, at, counted: true, committed: true, empty: Vec::new(), cache }
-    }
-
-    /// The next line of the account. Its place is behind the last one.
-    fn line(&mut self, line: &Line, verified: &mut Verified) -> Result<()> {
-        let (account, place) = (&self.account.id, &line.place);
-        verified.places += 1;
-        self.skip_to(place.seq_id - 1, verified);
-        if place.asset != self.account.asset {
-            let asset = place.asset.clone();
-            verified.found(Finding::Asset { account: account.clone(), seq_id: place.seq_id, asset });
-        }
-        self.at = self.at.after(place, line.status.state.counts())?;
-        let on_cache = self.account.cache.is_some_and(|cache| cache.seq_id == place.seq_id);
-        if line.status.proc == Proc::Uncommitted {
-            self.committed = false;
-            if on_cache {
-                self.cache = Some(None);
-            }
-            return Ok(());
-        }
-        let (seq_id, entry) = (place.seq_id, line.entry.clone());
-        if !self.committed {
-            verified.found(Finding::Order { account: account.clone(), seq_id, entry: entry.clone() });
-        }
-        let cached = place.cached_balance.map(|balance| (balance, place.cached_held));
-        self.close(cached, verified);
-        let recomputed = (self.at.balance, self.at.held);
-        match cached {
-            Some((balance, held)) if !self.counted => {
-                (self.at, self.counted) = (Cache { balance, held, seq_id }, true);
-            }
-            _ if self.counted && cached != Some(recomputed) => {
-                let account = account.clone();
-                verified.found(Finding::Balance { account, seq_id, entry, cached, recomputed });
-            }
-            _ => {}
-        }
-        if on_cache && self.counted {
-            self.cache = Some(Some(self.at));
-        }
-        Ok(())
-    }
-
-    /// The places up to this one have no entry.
-    fn skip_to(&mut self, last: i64, verified: &mut Verified) {
-        let first = self.at.seq_id + 1;
-        if first > last {
-            return;
-        }
-        self.empty.push(Empty { first, last, counted: self.counted });
-        self.counted = false;
-        // The account's document may know how it stood after the last of them.
-        if let Some(cache) = self.account.cache.filter(|cache| cache.seq_id == last) {
-            let known = (cache.balance, cache.held);
-            self.close(Some(known), verified);
-            (self.at, self.counted) = (cache, true);
-        }
-    }
-
-    /// Nothing is committed behind a place that is still to come: the empty ones are lost. The balance here is this one.
-    fn close(&mut self, balance: Option<(i64, i64)>, verified: &mut Verified) {
-        let single = self.empty.len() == 1;
-        for Empty { first, last, counted } in self.empty.drain(..) {
-            let change = balance.filter(|_| single && counted);
-            let change = change
-                .map(|(balance, held)| (balance.saturating_sub(self.at.balance), held.saturating_sub(self.at.held)));
-            verified.gaps.keep(Gap { account: self.account.id.clone(), first, last, change });
-        }
-    }
-
-    fn finish(mut self, verified: &mut Verified) {
-        let written = self.account.cache.map_or(0, |cache| cache.seq_id);
-        self.skip_to(written, verified);
-        for Empty { first, last, .. } in self.empty.drain(..) {
-            // Places that were drawn from a sequence may still get their entries.
-            let lost = if self.account.last_seq_id.is_some() { last.min(written) } else { last };
-            if lost >= first {
-                verified.gaps.keep(Gap { account: self.account.id.clone(), first, last: lost, change: None });
-            }
-            verified.in_flight += (last - lost.max(first - 1)).unsigned_abs();
-        }
-        let drawn = self.account.last_seq_id.unwrap_or(0).saturating_sub(self.at.seq_id.max(written));
-        verified.in_flight += drawn.max(0).unsigned_abs();
-        if let (Some(cached), Some(recomputed)) = (self.account.cache, self.cache)
-            && Some(cached) != recomputed
-        {
-            verified.found(Finding::Cache { account: self.account.id.clone(), cached, recomputed });
-        }
-    }
-}
-
 impl Ledger {
     /// Counts an account again from its first entry on, and compares. It may run beside anything.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn verify(&self, account: impl Into<Bson>) -> Result<Verified> {
-        let mut verified = Verified::default();
-        if let Some(account) = self.known(account.into()).await? {
-            verified.add(self.verified(&account).await?);
-        }
-        Ok(verified)
+        Ok(self.audited(&account.into()).await?.map(|audited| audited.verified).unwrap_or_default())
     }
 
-    /// Verifies every entry by itself, and then every account.
+    /// Verifies every entry by itself, then every account, and what keeps the places apart.
     ///
     /// # Errors
     /// Those of the store.
@@ -198,60 +78,132 @@ impl Ledger {
     /// # Errors
     /// Those of the store.
     pub async fn verify_all_telling(&self, tell: impl Fn(&Verified)) -> Result<Verified> {
-        let mut verified = Verified::default();
-        let mut pages = self.entries.pages(&bson::Document::new(), PAGE).await?;
+        let (mut verified, mut totals) = (Verified::default(), BTreeMap::new());
+        let mut pages = self.entries.pages(&Document::new(), PAGE).await?;
         while let Some(page) = pages.next().await? {
-            for document in page {
-                verified.entries += 1;
-                match self.read(&document) {
-                    Ok(entry) if !self.options.single_entry => unbalanced(&entry, &mut verified),
-                    Ok(_) => {}
-                    Err(error) => verified.found(Finding::Unreadable { what: error.to_string() }),
+            verified.entries += page.len() as u64;
+            let mut entries = Vec::with_capacity(page.len());
+            for document in &page {
+                match self.read(document) {
+                    Ok(entry) => entries.push(entry),
+                    Err(error) => verified.found(Finding::Unreadable { account: None, what: error.to_string() }),
                 }
             }
+            entries.iter().for_each(|entry| totals::add(&mut totals, entry));
+            self.verify_links(&entries, &mut verified).await?;
             tell(&verified);
         }
+        verified.totals = totals.into_values().collect();
+        if !self.has_unique_places().await? {
+            verified.found(Finding::NoIndex { collection: self.entries.namespace().to_string() });
+        }
+        match self.check_names_of_accounts().await {
+            Err(Error::Invalid { what, .. }) => verified.found(Finding::Unreadable { account: None, what }),
+            checked => checked?,
+        }
+        if verified.entries > 0 && !self.has_recorded_settings().await? {
+            verified.found(Finding::NoSettings { collection: self.entries.namespace().to_string() });
+        }
         for id in self.account_ids().await? {
-            if let Some(account) = self.known(id).await? {
-                verified.add(self.verified(&account).await?);
-                tell(&verified);
-            }
+            verified.add(self.verify(id).await?);
+            tell(&verified);
         }
         Ok(verified)
     }
 
-    /// Posters and committers may be seen half-way. What is still found when the account is looked at again is there.
-    pub(super) async fn verified(&self, account: &Account) -> Result<Verified> {
-        let mut looked = self.look_through(account).await?;
-        for _ in 1..LOOKS_MAX {
-            if looked.is_clean() {
-                break;
-            }
-            let Some(account) = self.known(account.id.clone()).await? else { break };
-            looked = self.look_through(&account).await?;
+    /// That the entries are there which others take back or resolve.
+    async fn verify_links(&self, entries: &[Entry], verified: &mut Verified) -> Result<()> {
+        let linked = |entry: &Entry| match &entry.link {
+            Some(Link::Reverses(id) | Link::Resolves(id)) => Some((entry.id.clone(), id.clone())),
+            Some(Link::Cancels(_) | Link::Authorises { .. }) | None => None,
+        };
+        let linked: Vec<_> = entries.iter().filter_map(linked).collect();
+        let ids: Vec<_> = linked.iter().map(|(_, id)| id.clone()).collect();
+        if ids.is_empty() {
+            return Ok(());
         }
-        looked.accounts = 1;
-        Ok(looked)
+        let there = self.entries.find(&doc! { "_id": { "$in": ids } }, &Document::new(), PAGE).await?;
+        for (entry, linked) in linked {
+            if !there.iter().any(|there| there.get("_id").is_some_and(|id| same_id(id, &linked))) {
+                verified.found(Finding::NoSuchEntry { entry, linked });
+            }
+        }
+        Ok(())
     }
 
-    async fn look_through(&self, account: &Account) -> Result<Verified> {
-        let (mut looked, mut audit) = (Verified::default(), Audit::new(account));
-        let (last, mut after) = (self.last_place(&account.id).await?, 0);
-        while after < last {
-            let lines = match self.lines(&account.id, &mut Cache::default(), after, PAGE).await {
-                Err(error @ Error::Damaged { .. }) => {
-                    looked.found(Finding::Unreadable { what: error.to_string() });
-                    return Ok(looked);
-                }
-                lines => lines?,
-            };
-            for line in &lines {
-                audit.line(line, &mut looked)?;
+    /// Posters and committers may be seen half-way. What is still found when the account is looked at again is there. None if nobody knows
+    /// the account.
+    pub(super) async fn audited(&self, id: &Bson) -> Result<Option<Audited>> {
+        let mut audited = self.look_through(id).await?;
+        for _ in 1..LOOKS_MAX {
+            if audited.as_ref().is_none_or(|audited| audited.verified.is_clean()) {
+                break;
             }
-            after += i64::from(PAGE);
+            audited = self.look_through(id).await?;
         }
-        audit.finish(&mut looked);
-        Ok(looked)
+        if let Some(audited) = &mut audited {
+            audited.verified.accounts = 1;
+        }
+        Ok(audited)
+    }
+
+    async fn look_through(&self, id: &Bson) -> Result<Option<Audited>> {
+        let document = self.account(id.clone()).await;
+        let has_document = matches!(document, Ok(Some(_)));
+        let known = match document {
+            Ok(None) => self.known_by_entries(id.clone()).await,
+            document => document,
+        };
+        let known = match known {
+            Ok(known) => known,
+            Err(error) => {
+                let unknown =
+                    Account { id: id.clone(), asset: String::new(), minimum: None, last_seq_id: None, cache: None };
+                return Ok(Some(Audit::new(&unknown).give_up(self.what_is_unreadable(id, error).await?)));
+            }
+        };
+        let Some(account) = known else { return Ok(None) };
+        let mut audit = Audit::new(&account);
+        let audited = match self.walk(&account, &mut audit).await {
+            Ok(()) => audit.finish(),
+            Err(error) => audit.give_up(self.what_is_unreadable(id, error).await?),
+        };
+        Ok(Some(if has_document { audited } else { audited.without_document(id) }))
+    }
+
+    async fn walk(&self, account: &Account, audit: &mut Audit<'_>) -> Result<()> {
+        let mut after = 0;
+        while let Some((lines, last)) = self.next_lines(&account.id, &mut Cache::default(), after).await? {
+            lines.iter().try_for_each(|line| audit.line(line))?;
+            after = last;
+        }
+        Ok(())
+    }
+
+    /// What an error says of documents of an account that cannot be read or counted, with the first one by name.
+    ///
+    /// # Errors
+    /// The error is one of the store.
+    async fn what_is_unreadable(&self, account: &Bson, error: Error) -> Result<String> {
+        match error {
+            Error::Damaged { .. } => Ok(error.to_string()),
+            Error::Invalid { .. } => Ok(self.unreadable(account).await?.unwrap_or(error).to_string()),
+            other => Err(other),
+        }
+    }
+
+    /// What the changes of an entry add up to, in each asset where that must be 0 and is not.
+    pub(super) fn unbalanced(&self, entry: &Entry) -> Vec<(String, i64)> {
+        // Each account that had lost an entry has one of its own for what it had lost.
+        if self.options.single_entry || entry.status.state == EntryState::Abandoned {
+            return Vec::new();
+        }
+        let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+        for place in &entry.changes {
+            let sum = sums.entry(&place.asset).or_default();
+            *sum = sum.saturating_add(place.value);
+        }
+        sums.into_iter().filter(|(_, sum)| *sum != 0).map(|(asset, sum)| (asset.to_owned(), sum)).collect()
     }
 
     /// All accounts that have an entry or a document.
@@ -271,21 +223,5 @@ impl Ledger {
             }
         }
         Ok(ids.into_values().collect())
-    }
-}
-
-/// What the changes of an entry add up to, by asset.
-pub(super) fn sums(entry: &Entry) -> BTreeMap<&str, i64> {
-    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-    for place in &entry.changes {
-        let sum = sums.entry(&place.asset).or_default();
-        *sum = sum.saturating_add(place.value);
-    }
-    sums
-}
-
-fn unbalanced(entry: &Entry, verified: &mut Verified) {
-    for (asset, sum) in sums(entry).into_iter().filter(|(_, sum)| *sum != 0) {
-        verified.found(Finding::Unbalanced { entry: entry.id.clone(), asset: asset.to_owned(), sum });
     }
 }

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use bson::{Bson, Document, doc};
 use tracing::Instrument;
 
-use super::judge::{Verdict, judge, report};
+use super::judge::{Verdict, judge, report, unjudged};
 use super::record::Copy;
 use super::{Link, Main, MainState, StaleCopy, SyncFlag};
 use crate::metrics::Event;
 use crate::steps::Pages;
 use crate::value::key_of;
-use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
+use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// How often a copy is read that seems to be stale, while its main document keeps changing.
 const READS_MAX: u32 = 4;
@@ -24,7 +24,7 @@ pub struct Audit {
     pub copies: u64,
     /// Those that differ, and have a flag that says so: they are being brought up to date, or the sweeper will see to it.
     pub in_flight: u64,
-    /// Those that differ, and nobody knows: each was reported.
+    /// Those that differ, and nobody knows, or that cannot be judged: each was reported.
     pub stale: u64,
 }
 
@@ -73,7 +73,8 @@ impl SyncFlag {
 
     /// Looks at every copy, `page` at a time, and reports each one that differs from its main document and has no flag that
     /// says so. Nothing is changed. May run beside anything: a copy is reported only if its main document had the same version
-    /// and no flag both before and after the copy was read.
+    /// and no flag both before and after the copy was read. Of a main document that is not what the pattern writes each copy is reported
+    /// ([`Stale::MainUnreadable`](super::Stale::MainUnreadable)).
     ///
     /// # Errors
     /// Those of the store.
@@ -172,10 +173,16 @@ impl SyncFlag {
         for copy in copies {
             audit.copies += 1;
             let main = mains.get(&key_of(&copy.main)?);
-            if judge(link, &copy, main) == Verdict::Equal {
+            // Of a main document that cannot be read nobody can tell what the copy should be.
+            let is_readable = !matches!(main, Some(None));
+            if is_readable && judge(link, &copy, main.and_then(Option::as_ref)) == Verdict::Equal {
                 continue;
             }
-            match self.judge_alone(link, copy).await? {
+            let finding = match self.judge_alone(link, copy.clone()).await {
+                Err(Error::Damaged { .. }) => Finding::Stale(unjudged(link, copy)),
+                judged => judged?,
+            };
+            match finding {
                 Finding::Equal => {}
                 Finding::InFlight => audit.in_flight += 1,
                 Finding::Stale(copy) => {
@@ -210,8 +217,8 @@ impl SyncFlag {
         Ok(Finding::InFlight)
     }
 
-    /// The main documents of these copies, by the key of their id; read after the copies.
-    async fn mains_of(&self, copies: &[Copy]) -> Result<HashMap<Vec<u8>, Main>> {
+    /// The main documents of these copies, by the key of their id; none in place of one that cannot be read. Read after the copies.
+    async fn mains_of(&self, copies: &[Copy]) -> Result<HashMap<Vec<u8>, Option<Main>>> {
         let ids: HashMap<Vec<u8>, Bson> =
             copies.iter().map(|copy| Ok((key_of(&copy.main)?, copy.main.clone()))).collect::<Result<_>>()?;
         if ids.is_empty() {
@@ -221,8 +228,8 @@ impl SyncFlag {
         let named = doc! { "_id": { "$in": ids.into_values().collect::<Vec<_>>() } };
         let mut mains = HashMap::new();
         for document in self.mains.find(&named, &doc! {}, limit).await? {
-            let main = Main::read(&self.mains, document, self.fields())?;
-            mains.insert(key_of(&main.id)?, main);
+            let key = key_of(document.get("_id").unwrap_or(&Bson::Null))?;
+            mains.insert(key, Main::read(&self.mains, document, self.fields()).ok());
         }
         Ok(mains)
     }

@@ -1,27 +1,25 @@
-//! What an application says of its links, kept beside the main documents: so that nobody who carries a change for it needs to say it
-//! again, and may say it wrong.
-//!
-//! ```text
-//! <main documents>.links  {_id: "links", links: [{database, collection, key: "user", version: "userVersion", syncing: "userSyncing",
-//!                          copied: [{copy: "userName", field: "name"}, {copy: "userInitial", expression: ".."}],
-//!                          onDelete: "set", values: [{copy: "userName", value: "somebody"}]}]}
-//! ```
-//!
-//! Who takes a flag away says that *every* copy has the version; who knows of fewer links, or of other fields, would say so wrongly, and
-//! nobody would look for what was left. The application writes this down whenever it opens its links and they are others than before.
-
-use std::sync::Arc;
+//! The links of an application, as they are recorded beside the main documents. A process that carries a change for the application
+//! reads them there, so that nobody has to repeat them, and repeats them wrongly.
 
 use bson::{Bson, Document, doc};
-use handfast_store::{DocumentStore, Namespace};
+use handfast_store::Namespace;
 
 use super::link::Source;
-use super::{Link, OnDelete, SyncFlag};
-use crate::steps::{Steps, is_duplicate_of};
-use crate::{Error, Result};
+use super::{Link, OnDelete, SyncFields};
+use crate::settings::{read_namespace, written_namespace};
 
-/// The only document there.
-const ID: &str = "links";
+/// The recorded settings of a sync flag: its links, and the fields of its main documents.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// All links.
+    pub links: Vec<DeclaredLink>,
+    /// Tokens of changes that each main document remembers; none if a build wrote the links that recorded nothing else.
+    pub tokens_max: Option<u32>,
+    /// Names of fields of main documents; none as for `tokens_max`.
+    pub fields: Option<SyncFields>,
+    /// The collection of the record.
+    pub(super) record: Namespace,
+}
 
 /// A link as an application has declared it.
 #[derive(Clone, Debug)]
@@ -107,63 +105,27 @@ impl DeclaredLink {
     }
 }
 
-impl SyncFlag {
-    /// The links that the application declared when it last opened them; none if it has not, or not since there are declarations.
-    ///
-    /// # Errors
-    /// Those of the store; a declaration that says nothing.
-    pub async fn declared(store: Arc<dyn DocumentStore>, mains: &Namespace) -> Result<Option<Vec<DeclaredLink>>> {
-        let steps = Steps::new(store, place(mains)?);
-        let Some(declared) = steps.find_one(&doc! { "_id": ID }).await? else { return Ok(None) };
-        let links = declared.get_array("links").map_err(|error| steps.damaged(&declared, error))?;
-        let links = links.iter().map(|link| read(link).map_err(|what| steps.damaged(&declared, what)));
-        links.collect::<Result<_>>().map(Some)
-    }
-
-    /// Writes down what the links of this application are, if that is not what is written there.
-    pub(super) async fn declare(&self) -> Result<()> {
-        let steps = self.mains.at(place(self.mains.namespace())?);
-        let links: Vec<_> = self.options.links.iter().map(|link| Bson::Document(written(link))).collect();
-        let (ours, links) = (doc! { "_id": ID }, Bson::Array(links));
-        match steps.find_one(&ours).await? {
-            Some(declared) if declared.get("links") == Some(&links) => return Ok(()),
-            Some(_) => {
-                tracing::warn!(mains = %self.mains.namespace(), "links are declared that are others than before");
-            }
-            None => {}
-        }
-        let declaration = doc! { "$set": { "links": links } };
-        match steps.upsert_one(&ours, &declaration).await {
-            // Somebody was faster to declare for the first time.
-            Err(Error::Store(error)) if is_duplicate_of(&error, "_id") => {
-                steps.update_one(&ours, &declaration).await.map(|_| ())
-            }
-            declared => declared.map(|_| ()),
-        }
-    }
-}
-
-fn place(mains: &Namespace) -> Result<Namespace> {
-    Ok(Namespace::new(mains.database(), format!("{}.links", mains.collection()))?)
-}
-
-fn written(link: &Link) -> Document {
+/// The order of what is copied says nothing.
+pub(super) fn written_link(link: &Link, mains: &Namespace) -> Document {
     let copied = |(copy, source): &(String, Source)| {
         let mut copied = doc! { "copy": copy };
         copied.extend(said_of(source));
         copied
     };
-    let mut written = doc! {
-        "database": link.target.database(),
-        "collection": link.target.collection(),
+    let mut all: Vec<_> = link.copied.iter().collect();
+    all.sort_by_key(|(copy, _)| copy);
+    let mut written = written_namespace(&link.target, mains);
+    written.extend(doc! {
         "key": &link.foreign_key,
         "version": &link.version,
         "syncing": &link.syncing,
-        "copied": link.copied.iter().map(copied).collect::<Vec<_>>(),
+        "copied": all.into_iter().map(copied).collect::<Vec<_>>(),
         "onDelete": link.on_delete.name(),
-    };
+    });
     if let OnDelete::Set(values) = &link.on_delete {
-        let values = values.iter().map(|(copy, value)| doc! { "copy": copy, "value": value.clone() });
+        let mut values: Vec<_> = values.iter().collect();
+        values.sort_by_key(|(copy, _)| *copy);
+        let values = values.into_iter().map(|(copy, value)| doc! { "copy": copy, "value": value.clone() });
         written.insert("values", values.collect::<Vec<_>>());
     }
     written
@@ -180,9 +142,13 @@ fn said_of(source: &Source) -> Document {
     }
 }
 
-fn read(link: &Bson) -> std::result::Result<DeclaredLink, Box<dyn std::error::Error>> {
+/// Reads what [`written_link`] has written.
+pub(super) fn read_link(
+    link: &Bson,
+    mains: &Namespace,
+) -> std::result::Result<DeclaredLink, Box<dyn std::error::Error>> {
     let link = link.as_document().ok_or("a link is no document")?;
-    let target = Namespace::new(link.get_str("database")?, link.get_str("collection")?)?;
+    let target = read_namespace(link, mains)?;
     let mut read =
         Link::new(target, link.get_str("key")?).with_fields(link.get_str("version")?, link.get_str("syncing")?);
     let mut functions = Vec::new();

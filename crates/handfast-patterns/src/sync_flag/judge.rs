@@ -21,6 +21,8 @@ pub enum Stale {
     Different,
     /// It has no main document, and is not as [`OnDelete`] has it.
     Orphan,
+    /// Its main document is not what the pattern writes: nobody can tell what the copy should be, and it is left as it is.
+    MainUnreadable,
 }
 
 impl fmt::Display for Stale {
@@ -30,6 +32,7 @@ impl fmt::Display for Stale {
             Stale::Ahead => "ahead",
             Stale::Different => "different",
             Stale::Orphan => "orphan",
+            Stale::MainUnreadable => "unreadable",
         })
     }
 }
@@ -67,7 +70,9 @@ pub(super) fn judge(link: &Link, copy: &Copy, main: Option<&Main>) -> Verdict {
         Some(main) => stale(link, copy, main),
         None => orphan(link, copy),
     };
-    let flagged = copy.syncing.is_some() || main.is_some_and(|main| main.state != MainState::Settled);
+    // Whoever comes back to flags finds them by their dates.
+    let flagged =
+        matches!(copy.syncing, Some(Bson::DateTime(_))) || main.is_some_and(|main| main.state != MainState::Settled);
     match stale {
         None => Verdict::Equal,
         Some(_) if flagged => Verdict::InFlight,
@@ -96,6 +101,12 @@ fn orphan(link: &Link, copy: &Copy) -> Option<Stale> {
 
 fn differences<'a>(copy: &'a Copy, values: &'a Values) -> impl Iterator<Item = &'a (String, Option<Bson>)> {
     values.iter().filter(|(path, value)| !identical(at_path(&copy.document, path), value.as_ref()))
+}
+
+/// A report on a copy that nobody can judge.
+pub(super) fn unjudged(link: &Link, copy: Copy) -> StaleCopy {
+    let (target, why) = (link.target.clone(), Stale::MainUnreadable);
+    StaleCopy { target, id: copy.id, main: copy.main, why, found: Document::new(), expected: Document::new() }
 }
 
 /// A report for people.

@@ -179,6 +179,14 @@ impl Link {
         self.copied.iter().map(|(path, _)| path.as_str())
     }
 
+    /// Those paths, each with the field of the main document that is copied there; none for what is computed.
+    pub(super) fn copied_from(&self) -> impl Iterator<Item = (&str, Option<String>)> {
+        self.copied.iter().map(|(copy, source)| match source {
+            Source::Field(from) => (copy.as_str(), Some(from.clone())),
+            Source::Expression(..) | Source::Function(_) => (copy.as_str(), None),
+        })
+    }
+
     /// What the copied fields are to be while the main document is this one.
     pub(super) fn values(&self, main: &Document) -> Values {
         let value = |source: &Source| match source {
@@ -225,7 +233,7 @@ impl Link {
     }
 }
 
-/// That no two of the links write to the same place.
+/// That no two of the links write to the same place, nor one of them to the key of another one.
 pub(super) fn check_all(links: &[Link]) -> Result<()> {
     if links.is_empty() {
         return Err(Error::invalid("a sync flag without links keeps nothing in sync: name at least one"));
@@ -239,6 +247,14 @@ pub(super) fn check_all(links: &[Link]) -> Result<()> {
                 return Err(Error::invalid(format!("{path} and {other} in {} overlap: both are written", link.target)));
             }
             written.push((&link.target, path));
+        }
+    }
+    for link in links {
+        let is_over =
+            |(target, path): &&(&Namespace, &String)| **target == link.target && is_within(path, &link.foreign_key);
+        if let Some((_, path)) = written.iter().find(is_over) {
+            let (key, target) = (&link.foreign_key, &link.target);
+            return Err(Error::invalid(format!("{path} in {target} is written, and {key} there names main documents")));
         }
     }
     Ok(())

@@ -69,10 +69,12 @@ mod link;
 mod options;
 mod record;
 mod requests;
+mod settings;
 mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod unseen;
 mod within;
 
 use std::sync::Arc;
@@ -82,19 +84,20 @@ use handfast_store::{DocumentStore, IndexSpec, Namespace, Sources};
 
 pub use audit::Audit;
 pub use copies::{Copied, Inserted, Stamped};
-pub use declared::DeclaredLink;
+pub use declared::{Declared, DeclaredLink};
 pub use judge::{Stale, StaleCopy};
 pub use link::{Link, OnDelete};
 pub use options::{SyncFields, SyncFlagOptions};
 pub use record::{FINAL_VERSION, Main};
 pub use state::{MainEvent, MainState};
 pub use sweep::Staleness;
+pub use unseen::Unseen;
 pub use within::SyncFlagWithin;
 
 use crate::exactly_once::{Change, Token};
 use crate::metrics::{self, Event};
 use crate::steps::{Steps, raw};
-use crate::{Error, Result};
+use crate::{Error, FieldNames, Result};
 
 /// How often a step is tried that others keep racing with. Each time one of them has come through.
 const RACES_MAX: u32 = 16;
@@ -190,12 +193,12 @@ pub struct SyncFlag {
 }
 
 impl SyncFlag {
-    /// For the main documents of a collection; creates the sparse indexes on flags, and those by which copies are found; and writes
-    /// the links down beside the main documents, for those who carry changes without knowing the application
-    /// ([`SyncFlag::declared`]).
+    /// For the main documents of a collection; records the settings if it is the first one ([`SyncFlag::declared`]), and creates the
+    /// sparse indexes on flags, and those by which copies are found.
     ///
     /// # Errors
-    /// Those of the store; links that cannot work (none, two that write to one place); settings of nothing to remember.
+    /// [`Error::OtherSettings`] if other links, `tokens_max` or names of fields are recorded ([`SyncFlag::change_settings`]); those of
+    /// the store; links that cannot work (none, two that write to one place); settings of nothing to remember.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         mains: Namespace,
@@ -203,13 +206,13 @@ impl SyncFlag {
         options: SyncFlagOptions,
     ) -> Result<Self> {
         let flag = SyncFlag::attach(store, mains, sources, options)?;
+        flag.record_settings().await?;
         flag.create_indexes().await?;
-        flag.declare().await?;
         Ok(flag)
     }
 
-    /// The same for those who only look, or help: creates no indexes, declares nothing. Who changes anything by it must have the links
-    /// of the application, all of them and as they are ([`SyncFlag::declared`]).
+    /// Opens the sync flag without writing to the store: creates no indexes and records no settings. A caller that changes anything by it
+    /// must pass all links of the application as they are recorded ([`SyncFlag::declared`]).
     ///
     /// # Errors
     /// As [`SyncFlag::open`], but for the store's.
@@ -219,13 +222,19 @@ impl SyncFlag {
         sources: Sources,
         options: SyncFlagOptions,
     ) -> Result<Self> {
+        SyncFlag::check(&options)?;
+        Ok(SyncFlag { mains: Steps::new(store, mains), sources, options: Arc::new(options) })
+    }
+
+    fn check(options: &SyncFlagOptions) -> Result<()> {
+        options.fields.check()?;
         link::check_all(&options.links)?;
         if options.tokens_max == 0 {
             return Err(Error::invalid(
                 "tokens_max must be at least 1: what is forgotten at once can be applied twice",
             ));
         }
-        Ok(SyncFlag { mains: Steps::new(store, mains), sources, options: Arc::new(options) })
+        Ok(())
     }
 
     async fn create_indexes(&self) -> Result<()> {
@@ -311,9 +320,17 @@ impl SyncFlag {
     /// # Errors
     /// As [`SyncFlag::show`].
     pub async fn list(&self, limit: u32) -> Result<Vec<Main>> {
+        self.list_each(limit).await?.into_iter().collect()
+    }
+
+    /// Lists as [`SyncFlag::list`] does; in place of a document whose version or flag is none stands an error that names it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn list_each(&self, limit: u32) -> Result<Vec<Result<Main>>> {
         let syncing = &self.fields().syncing;
         let found = self.mains.find(&doc! { syncing: { "$exists": true } }, &doc! { syncing: 1 }, limit).await?;
-        found.into_iter().map(|document| Main::read(&self.mains, document, self.fields())).collect()
+        Ok(found.into_iter().map(|document| Main::read(&self.mains, document, self.fields())).collect())
     }
 
     /// Step 1.

@@ -5,12 +5,13 @@ use std::time::Duration;
 use super::Link;
 use crate::fields::field_names;
 
-/// Settings of [`SyncFlag`](super::SyncFlag).
+/// Settings of [`SyncFlag`](super::SyncFlag). The links, `tokens_max` and `fields` are recorded in the store when it is opened for the first
+/// time, and have to be the same for all who open it.
 #[derive(Clone, Debug)]
 pub struct SyncFlagOptions {
     /// Where copies are.
     pub links: Vec<Link>,
-    /// How old a flag must be before the sweeper takes it for left behind. Nothing goes wrong if it is too short: two then
+    /// How old a flag must be before the sweeper takes it for left behind; one that is by more than this in the future is, too. Nothing goes wrong if it is too short: two then
     /// do the same work.
     pub abandoned_after: Duration,
     /// Tokens of changes that each main document remembers, so that a late copy of a request does nothing. More than one
@@ -36,12 +37,12 @@ field_names! {
     /// Names of fields of main documents.
     pub struct SyncFields {
         /// The flag: when the change was made that is under way, by the store's clock.
-        syncing: "syncing",
+        syncing: "syncing" in "a main document",
         /// How often it has been changed.
-        version: "syncVersion",
+        version: "syncVersion" in "a main document",
         /// It is to be deleted.
-        deleted: "syncDeleted",
+        deleted: "syncDeleted" in "a main document",
         /// The last changes.
-        tokens: "syncTokens",
+        tokens: "syncTokens" in "a main document",
     }
 }

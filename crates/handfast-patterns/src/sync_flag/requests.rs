@@ -1,5 +1,7 @@
 //! Each step's filter and update, as values. The filter carries the state that the step expects.
 
+use std::time::Duration;
+
 use bson::{Bson, DateTime, Document, doc};
 
 use super::judge::{Verdict, judge};
@@ -9,6 +11,7 @@ use super::{MainEvent, MainState, OnDelete, SyncFields};
 use crate::Result;
 use crate::exactly_once::{Change, Token};
 use crate::update::merged;
+use crate::value::lapsed;
 
 /// A filter and an update.
 pub(super) type Request = (Document, Document);
@@ -62,14 +65,10 @@ pub(super) fn finish(fields: &SyncFields, seen: &Main) -> Option<Step> {
     }
 }
 
-/// Main documents whose flag is older.
-pub(super) fn abandoned(fields: &SyncFields, since: DateTime) -> Document {
-    doc! { &fields.syncing: { "$lt": since } }
-}
-
-/// Copies whose own flag is older.
-pub(super) fn copies_abandoned(link: &Link, since: DateTime) -> Document {
-    doc! { &link.syncing: { "$lt": since } }
+/// Documents whose flag is that far from now: left behind, or written by a clock that was ahead, and that nobody would come back to
+/// before its date.
+pub(super) fn abandoned(flag: &str, now: DateTime, age: Duration) -> [Document; 2] {
+    lapsed(now, age).map(|date| doc! { flag: date })
 }
 
 /// All copies that were made from an older version, or do not say from which.

@@ -7,6 +7,7 @@ use tracing::Instrument;
 
 use super::{Link, Main, SyncFlag, requests};
 use crate::metrics::{self, Event, Level};
+use crate::steps::Steps;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
 
 /// How much is not in sync at the moment.
@@ -22,25 +23,19 @@ pub struct Staleness {
 
 impl SyncFlag {
     /// Carries what was left behind: main documents, and new copies (at most `batch` of each kind), whose flag is older than
-    /// [`abandoned_after`](super::SyncFlagOptions::abandoned_after). It may run anywhere, at any time, beside anything.
+    /// [`abandoned_after`](super::SyncFlagOptions::abandoned_after), or by as much in the future: a clock was ahead that was put right. It may run anywhere, at any time, beside anything.
     ///
     /// # Errors
     /// Those of the store while it looks for them. What fails for a single document is logged and counted.
     pub async fn sweep(&self, batch: u32) -> Result<Round> {
-        let since = self.ago(self.options.abandoned_after);
-        let old = requests::abandoned(self.fields(), since);
-        let found = self.mains.find(&old, &doc! { &self.fields().syncing: 1 }, batch).await?;
-        let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
-        for document in found {
+        let mut round = Round::default();
+        for document in self.left_behind(None, batch, &mut round).await? {
             let span = tracing::info_span!("sync_flag.sweep", main = %id_of(&document));
             let swept = self.sweep_main(document).instrument(span.clone()).await;
             span.in_scope(|| self.count_swept(&mut round, swept));
         }
         for link in &self.options.links {
-            let old = requests::copies_abandoned(link, since);
-            let found = self.copies(link).find(&old, &doc! { &link.syncing: 1 }, batch).await?;
-            round.more |= found.len() as u64 >= u64::from(batch);
-            for document in found {
+            for document in self.left_behind(Some(link), batch, &mut round).await? {
                 let id = id_of(&document);
                 let span = tracing::info_span!("sync_flag.sweep", copy = %id, target = %link.target);
                 let swept = self.settle(link, &id).instrument(span.clone()).await;
@@ -48,6 +43,23 @@ impl SyncFlag {
             }
         }
         Ok(round)
+    }
+
+    /// Documents whose flag was left behind: main documents, or copies of a link.
+    async fn left_behind(&self, link: Option<&Link>, batch: u32, round: &mut Round) -> Result<Vec<Document>> {
+        let (steps, flag) = self.flags_of(link);
+        let abandoned = requests::abandoned(flag, self.now(), self.options.abandoned_after);
+        let left = steps.find_any(&abandoned, &doc! { flag: 1 }, batch).await?;
+        round.more |= left.len() as u64 >= u64::from(batch);
+        Ok(left)
+    }
+
+    /// Where the flags of main documents are, or those of the copies of a link.
+    fn flags_of<'a>(&'a self, link: Option<&'a Link>) -> (Steps, &'a str) {
+        match link {
+            Some(link) => (self.copies(link), &link.syncing),
+            None => (self.mains.clone(), &self.fields().syncing),
+        }
     }
 
     async fn sweep_main(&self, document: Document) -> Result<bool> {
@@ -121,10 +133,7 @@ impl SyncFlag {
 
     /// How many documents have a flag, and the oldest one: main documents, or copies of a link.
     async fn flagged(&self, link: Option<&Link>) -> Result<(u64, Option<DateTime>)> {
-        let (steps, field) = match link {
-            Some(link) => (self.copies(link), &link.syncing),
-            None => (self.mains.clone(), &self.fields().syncing),
-        };
+        let (steps, field) = self.flags_of(link);
         // Dates alone: a range is what the index is used for where nothing is to be in order.
         let flagged = doc! { field: { "$gte": DateTime::MIN } };
         let oldest = steps.find(&flagged, &doc! { field: 1 }, 1).await?;
@@ -134,10 +143,6 @@ impl SyncFlag {
 
     fn now(&self) -> DateTime {
         self.sources.clock.now()
-    }
-
-    fn ago(&self, age: Duration) -> DateTime {
-        crate::value::before(self.now(), age)
     }
 }
 

@@ -112,6 +112,8 @@ fn links_that_cannot_work_are_refused() {
         vec![Link::new(place("comments"), "user.id").field("name", "user")],
         vec![user().field("name", "a").field("name", "a.b")],
         vec![name(user()), name(Link::new(place("comments"), "editor"))],
+        vec![user().field("name", "editor"), Link::new(place("comments"), "editor").field("name", "editorName")],
+        vec![Link::new(place("comments"), "editor").field("name", "editorName"), user().field("name", "editor.id")],
         vec![name(user()).with_fields("userName", "flag")],
         vec![name(user()).on_delete(OnDelete::Set(doc! { "other": 1 }))],
     ];

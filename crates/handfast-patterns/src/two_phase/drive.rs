@@ -5,8 +5,8 @@ use handfast_store::ErrorClass;
 
 use super::requests::{self, Request};
 use super::{Cancel, Event, Outcome, Participant, Record, State, TwoPhase};
-use crate::Result;
 use crate::metrics::{self, Event as Counted, Span};
+use crate::{Error, Result};
 
 /// Waiting transactions that [`TwoPhase::run_next`] looks at, so that workers who look at the same moment find different ones.
 const CANDIDATES: u32 = 16;
@@ -122,17 +122,26 @@ impl TwoPhase {
     }
 
     async fn drive_untimed(&self, mut record: Record) -> Result<Outcome> {
+        // Whether all updates are in that the transaction says are in.
+        let mut is_seen = false;
         loop {
             let ours = record.application.as_deref() == Some(self.application());
             let (event, request) = match record.state {
                 State::Done => return Ok(Outcome::Done),
                 State::Canceled => return Ok(Outcome::Canceled { reason: record.reason.unwrap_or_default() }),
+                State::Applied if ours && !is_seen => {
+                    self.ensure_applied(&record).await?;
+                    is_seen = true;
+                    continue;
+                }
                 State::Pending | State::Applied | State::Canceling if ours => self.work(&mut record).await?,
                 State::Initial | State::Pending | State::Applied | State::Canceling => {
                     return Ok(Outcome::TakenOver { by: record.application });
                 }
             };
-            if !self.step(&mut record, event, request).await? {
+            if self.step(&mut record, event, request).await? {
+                is_seen |= event == Event::AllApplied;
+            } else {
                 match self.show(record.id).await? {
                     Some(now) => record = now,
                     None => return Ok(Outcome::Missing),
@@ -225,7 +234,15 @@ impl TwoPhase {
         Ok(Applying::Refused(format!("{place} {why}")))
     }
 
-    /// The second phase. A participant that was deleted needs no release.
+    /// That every participant of an applied transaction has its update: who takes it over has not applied them.
+    pub(super) async fn ensure_applied(&self, record: &Record) -> Result<()> {
+        match self.by_settings_of(record)?.lacking(record).await?.first() {
+            Some(finding) => Err(Error::invalid(format!("{finding}: somebody else has changed it"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The second phase. A participant that was deleted since its update needs no release.
     async fn release_all(&self, record: &Record) -> Result<()> {
         for participant in self.participants(record)? {
             let (filter, update) =

@@ -31,6 +31,7 @@
 //! | two work on one transaction | states only go forward, each step once; who finds a state that it did not expect reads again |
 //! | a copy of an `apply` arrives after the release | the participant remembers the ids of finished transactions |
 //! | the same, after it has forgotten, or after a rollback that did not touch it | it carries the id of a transaction that is over: [`TwoPhase::repair`] finds that and takes the update back |
+//! | a participant lacks the update of a transaction that is applied, or is gone | somebody else has changed it: who takes the transaction over leaves it, and [`TwoPhase::verify`] names the participant |
 //! | another process has other settings | it is refused: the settings are recorded in the store ([`TwoPhaseOptions::recorded`]) |
 //!
 //! Only steps 3 and 4 touch what participants are about, and each of them carries its mark in the same step. So the marks
@@ -53,6 +54,7 @@ mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unread;
 mod verify;
 
 use std::collections::BTreeSet;
@@ -72,6 +74,7 @@ pub use verify::{Finding, StateCount, TwoPhaseStatus, Verified};
 
 use crate::metrics::{self, Event as Counted};
 use crate::steps::{Added, Steps, raw};
+use crate::value::same_id;
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 /// How a transaction ended, as far as we know.
@@ -193,11 +196,7 @@ impl TwoPhase {
         options: TwoPhaseOptions,
         to_record: bool,
     ) -> Result<Self> {
-        if options.application.is_empty() || options.finished_max == 0 {
-            return Err(Error::invalid(
-                "two-phase commit needs a name for the application, and finished_max of at least 1",
-            ));
-        }
+        options.check()?;
         let revisions = TwoPhase::revisions(&transactions, options.clone(), to_record).await?;
         Ok(TwoPhase { transactions, sources, options: Arc::new(options), revisions })
     }
@@ -258,8 +257,17 @@ impl TwoPhase {
     /// # Errors
     /// As [`TwoPhase::show`].
     pub async fn list(&self, state: State, limit: u32) -> Result<Vec<Record>> {
+        self.list_each(state, limit).await?.into_iter().collect()
+    }
+
+    /// Lists as [`TwoPhase::list`] does; in place of a document that is none of a transaction stands an error that names it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn list_each(&self, state: State, limit: u32) -> Result<Vec<Result<Record>>> {
         let Fields { state: field, last_modified, .. } = self.fields();
-        self.records(&doc! { field: state.name() }, &doc! { last_modified: 1 }, limit).await
+        let found = self.transactions.find(&doc! { field: state.name() }, &doc! { last_modified: 1 }, limit).await?;
+        Ok(found.iter().map(|document| Record::read(&self.transactions, document, self.fields())).collect())
     }
 
     /// A participant's document, which says whether transactions are under way in it.
@@ -275,17 +283,43 @@ impl TwoPhase {
     }
 
     /// Begins the transaction that takes another one back: a transfer the other way, or the inverse of each update. It can
-    /// be refused like any other. Returns the plan of it.
+    /// be refused like any other. Returns the plan of it. The transaction that is taken back names it, so that another one can do so
+    /// only after this one was canceled; to compensate again with the same id does nothing.
     ///
     /// # Errors
-    /// Those of the store; if the transaction is not applied; if its plan has no way back by itself.
+    /// Those of the store: call again with the same id. [`Error::Invalid`] if the transaction is not applied, if another one takes it
+    /// back, or if its plan has no way back by itself.
     pub async fn compensate(&self, id: impl Into<Bson>, new_id: impl Into<Bson>) -> Result<Plan> {
         let id = id.into();
         let record = self.show(id.clone()).await?;
         let Some(record) = record.filter(|record| matches!(record.state, State::Applied | State::Done)) else {
             return Err(Error::invalid(format!("there is nothing to take back: transaction {id} is not applied")));
         };
-        let plan = record.plan()?.clone().reversed()?;
+        if record.state == State::Applied {
+            // What a participant lacks cannot be taken from it.
+            self.ensure_applied(&record).await?;
+        }
+        let (new_id, plan) = (new_id.into(), record.plan()?.clone().reversed()?);
+        self.checked(&new_id, &plan)?;
+        let takes_back = |other: &Record| other.plan.as_ref() == Ok(&plan);
+        if self.show(new_id.clone()).await?.is_some_and(|there| !takes_back(&there)) {
+            return Err(Error::invalid(format!("another transaction has the id {new_id}")));
+        }
+        let taken = |by: &Bson| Error::invalid(format!("transaction {id} is taken back by transaction {by} already"));
+        if let Some(other) = record.compensation.as_ref().filter(|other| !same_id(other, &new_id)) {
+            // One that is not there may be about to be begun.
+            let is_in_the_way = |other: &Record| other.state != State::Canceled && takes_back(other);
+            if self.show(other.clone()).await?.as_ref().is_none_or(is_in_the_way) {
+                return Err(taken(other));
+            }
+        }
+        let (filter, update) = requests::compensate(self.fields(), &record, &new_id);
+        if !self.transactions.update_one(&filter, &update).await? {
+            return Err(match self.show(id.clone()).await?.and_then(|record| record.compensation) {
+                Some(other) => taken(&other),
+                None => Error::invalid(format!("transaction {id} is gone")),
+            });
+        }
         self.begin(new_id, plan.clone()).await?;
         Ok(plan)
     }
@@ -360,10 +394,5 @@ impl TwoPhase {
 
     fn ago(&self, age: Duration) -> bson::DateTime {
         crate::value::before(self.sources.clock.now(), age)
-    }
-
-    async fn records(&self, filter: &Document, sort: &Document, limit: u32) -> Result<Vec<Record>> {
-        let found = self.transactions.find(filter, sort, limit).await?;
-        found.iter().map(|document| Record::read(&self.transactions, document, self.fields())).collect()
     }
 }

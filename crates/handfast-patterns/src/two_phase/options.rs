@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use handfast_store::Namespace;
 
-use crate::fields::field_names;
+use crate::fields::{field_names, is_path};
+use crate::update::is_within;
+use crate::{Error, FieldNames, Result};
 
 /// Settings of [`TwoPhase`](super::TwoPhase). All but `application` and `abandoned_after` are recorded in the store when it is opened for
 /// the first time, and have to be the same for all who open it.
@@ -17,8 +19,8 @@ pub struct TwoPhaseOptions {
     pub accounts: Accounts,
     /// Further collections that documents of participants are in.
     pub participants: Vec<Namespace>,
-    /// How long a transaction that is under way must have been left alone before the recovery takes it. Nothing goes wrong if
-    /// it is too short: two then do the same work.
+    /// How long a transaction that is under way must have been left alone before the recovery takes it; and how far ahead its date may be.
+    /// Nothing goes wrong if it is too short: two then do the same work.
     pub abandoned_after: Duration,
     /// Ids of finished transactions that each participant remembers, so that a late copy of a request does nothing. More than
     /// one participant takes part in within the longest time that a request can be under way, at least 1.
@@ -38,6 +40,34 @@ impl TwoPhaseOptions {
             finished_max: 100,
             fields: Fields::default(),
         }
+    }
+}
+
+impl TwoPhaseOptions {
+    /// Checks that the settings have a meaning.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.application.is_empty() || self.finished_max == 0 {
+            return Err(Error::invalid(
+                "two-phase commit needs a name for the application, and finished_max of at least 1",
+            ));
+        }
+        self.fields.check()?;
+        let mut paths = vec![("balance", &self.accounts.balance)];
+        if let Some(PendingFields { credits, debits }) = &self.accounts.pending {
+            paths.extend([("pending credits", credits), ("pending debits", debits)]);
+        }
+        if let Some((field, path)) = paths.iter().find(|(_, path)| !is_path(path)) {
+            return Err(Error::invalid(format!("the field of the {field} cannot be named {path:?}")));
+        }
+        paths.extend([("ids under way", &self.fields.pending), ("finished ids", &self.fields.finished)]);
+        for (place, (field, path)) in paths.iter().enumerate() {
+            if let Some((other, _)) = paths[..place].iter().find(|(_, other)| is_within(path, other)) {
+                return Err(Error::invalid(format!(
+                    "the fields of the {other} and of the {field} of an account cannot both be at {path:?}"
+                )));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -81,26 +111,28 @@ field_names! {
     /// Names of fields.
     pub struct Fields {
         /// Of a transaction: where it is.
-        state: "state",
+        state: "state" in "a transaction",
         /// Of a transaction: when its state changed, by the store's clock.
-        last_modified: "lastModified",
+        last_modified: "lastModified" in "a transaction",
         /// Of a transaction: who works on it.
-        application: "application",
+        application: "application" in "a transaction",
         /// Of a transaction: why it was canceled.
-        reason: "reason",
+        reason: "reason" in "a transaction",
+        /// Of a transaction: the `_id` of the one that takes it back.
+        compensation: "compensation" in "a transaction",
         /// Of a transaction: the revision of the recorded settings that it was claimed by, if not the first one.
-        settings: "settings",
+        settings: "settings" in "a transaction",
         /// Of a transfer: the `_id` of the account that pays.
-        source: "source",
+        source: "source" in "a transaction",
         /// Of a transfer: the `_id` of the account that is paid.
-        destination: "destination",
+        destination: "destination" in "a transaction",
         /// Of a transfer: how much.
-        value: "value",
+        value: "value" in "a transaction",
         /// Of a transaction that is no transfer: what it does.
-        participants: "participants",
+        participants: "participants" in "a transaction",
         /// Of a participant: ids of the transactions that are under way.
-        pending: "pendingTransactions",
+        pending: "pendingTransactions" in "a participant",
         /// Of a participant: ids of transactions that are finished, the last ones.
-        finished: "finishedTransactions",
+        finished: "finishedTransactions" in "a participant",
     }
 }

@@ -9,11 +9,12 @@ use bson::{Bson, Document, doc};
 use handfast_store::Namespace;
 
 use super::options::PendingFields;
+use super::unread::unreadable;
 use super::verify::{Finding, Verified};
 use super::{Plan, TwoPhase};
+use crate::Result;
 use crate::steps::Steps;
 use crate::value::{at_path, integer, same_id};
-use crate::{Error, Result};
 
 impl TwoPhase {
     /// Compares all accounts that say that something is under way, `page` at a time.
@@ -64,7 +65,7 @@ impl TwoPhase {
         let id = account.get("_id").cloned().unwrap_or(Bson::Null);
         let mut expected = BTreeMap::new();
         for transaction in self.pending(account) {
-            // A transaction that is not there is a finding of its own.
+            // A transaction that is not there, or cannot be read, is a finding of its own.
             let Some((field, value)) = self.share(&id, transaction).await? else { return Ok(()) };
             if let Some(field) = field {
                 *expected.entry(field).or_insert(0_i64) += value;
@@ -87,13 +88,15 @@ impl TwoPhase {
 
     /// The field of an account that a transaction under way has added to, and how much; none if nobody knows.
     async fn share(&self, account: &Bson, transaction: &Bson) -> Result<Option<(Option<String>, i64)>> {
-        let Some(record) = self.show(transaction.clone()).await? else { return Ok(None) };
-        let by = match self.by_settings_of(&record) {
-            Ok(by) => by,
-            Err(Error::Invalid { .. }) => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(record) = unreadable(self.show(transaction.clone()).await)?.unwrap_or_default() else {
+            return Ok(None);
         };
-        let Ok(Plan::Transfer(transfer)) = &record.plan else { return Ok(Some((None, 0))) };
+        let Ok(by) = self.by_settings_of(&record) else { return Ok(None) };
+        let transfer = match &record.plan {
+            Ok(Plan::Transfer(transfer)) => transfer,
+            Ok(Plan::General(_)) => return Ok(Some((None, 0))),
+            Err(_) => return Ok(None),
+        };
         let field = by.options.accounts.pending.as_ref().map(|PendingFields { credits, debits }| {
             if same_id(&transfer.source, account) { debits.clone() } else { credits.clone() }
         });

@@ -21,6 +21,8 @@ pub struct Record {
     pub application: Option<String>,
     /// Why it was canceled, or is to be.
     pub reason: Option<String>,
+    /// The `_id` of the transaction that takes it back, if one does.
+    pub compensation: Option<Bson>,
     /// The revision of the settings that it was claimed by, if not the first one.
     pub settings: Option<i64>,
     /// What it does. The error says what is wrong with it; nothing of such a transaction is carried out.
@@ -40,6 +42,7 @@ impl Record {
                 .map_err(|_| damaged(format!("it has no date {}", fields.last_modified)))?,
             application: text(&fields.application),
             reason: text(&fields.reason),
+            compensation: document.get(&fields.compensation).cloned(),
             settings: match document.get(&fields.settings) {
                 None => None,
                 Some(_) => Some(integer(document, &fields.settings).map_err(|error| damaged(error.to_string()))?),

@@ -12,14 +12,23 @@ use crate::value::{key_of, same_id};
 use crate::{CancellationToken, Error, Result, Round, Runner, RunnerOptions};
 
 impl TwoPhase {
-    /// Takes over transactions (at most `batch`) that were left alone under way, and brings them to their end. It may run
-    /// anywhere, at any time, beside anything.
+    /// Takes over transactions (at most `batch`) that were left alone under way, and brings them to their end: those whose date is as old as
+    /// [`abandoned_after`](super::TwoPhaseOptions::abandoned_after), or further ahead than that. It may run anywhere, at any time, beside
+    /// anything.
     ///
     /// # Errors
     /// Those of the store while it looks for them. What fails for a single one is logged and counted.
     pub async fn recover(&self, batch: u32) -> Result<Round> {
-        let left = requests::abandoned(self.fields(), self.ago(self.options.abandoned_after));
-        let found = self.transactions.find(&left, &doc! { &self.fields().last_modified: 1 }, batch).await?;
+        self.recover_each(batch, |_| ()).await
+    }
+
+    /// Recovers as [`TwoPhase::recover`] does, and tells the outcome of each transaction that it has taken over.
+    ///
+    /// # Errors
+    /// As [`TwoPhase::recover`].
+    pub async fn recover_each(&self, batch: u32, tell: impl Fn(&Outcome)) -> Result<Round> {
+        let left = requests::abandoned(self.fields(), self.sources.clock.now(), self.options.abandoned_after);
+        let found = self.transactions.find_any(&left, &doc! { &self.fields().last_modified: 1 }, batch).await?;
         let mut round = Round { more: found.len() as u64 >= u64::from(batch), ..Round::default() };
         for document in found {
             let id = document.get("_id").cloned().unwrap_or(Bson::Null);
@@ -28,6 +37,7 @@ impl TwoPhase {
                 Ok(Some(outcome)) => {
                     self.count(Counted::TransactionTakenOver);
                     span.in_scope(|| tracing::info!(?outcome, "a transaction was recovered"));
+                    tell(&outcome);
                     round.done += 1;
                 }
                 // Somebody else was faster.
@@ -81,9 +91,9 @@ impl TwoPhase {
         for document in page {
             let place = document.get("_id").cloned().unwrap_or(Bson::Null);
             for id in self.pending(document) {
-                let Some(record) = over.get(&key_of(id)?) else { continue };
+                let Some(over) = over.get(&key_of(id)?) else { continue };
                 let span = tracing::info_span!("two_phase.repair", transaction = %id, participant = %place);
-                match self.repair_one(documents, document, record).instrument(span.clone()).await {
+                match self.repair_one(documents, document, over).instrument(span.clone()).await {
                     Ok(true) => {
                         self.count(Counted::ParticipantRepaired);
                         round.done += 1;
@@ -105,9 +115,9 @@ impl TwoPhase {
         document.get_array(&self.fields().pending).into_iter().flatten()
     }
 
-    /// Those of the transactions under way in these documents that are over, by id. One that is not there may be another
-    /// one's, who keeps his transactions elsewhere.
-    async fn over(&self, page: &[Document]) -> Result<HashMap<Vec<u8>, Record>> {
+    /// Those of the transactions under way in these documents that are over, by id; the error says what is wrong with one that cannot be
+    /// read. One that is not there may be another one's, who keeps his transactions elsewhere.
+    async fn over(&self, page: &[Document]) -> Result<HashMap<Vec<u8>, Result<Record>>> {
         let ids: Vec<Bson> = page.iter().flat_map(|document| self.pending(document)).cloned().collect();
         let states: Vec<_> = State::ALL.into_iter().filter(|state| state.is_final()).map(State::name).collect();
         let limit = u32::try_from(ids.len()).unwrap_or(u32::MAX);
@@ -116,13 +126,15 @@ impl TwoPhase {
         }
         let filter = doc! { "_id": { "$in": ids }, &self.fields().state: { "$in": states } };
         let mut over = HashMap::new();
-        for record in self.records(&filter, &doc! {}, limit).await? {
-            over.insert(key_of(&record.id)?, record);
+        for document in self.transactions.find(&filter, &doc! {}, limit).await? {
+            let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+            over.insert(key_of(&id)?, Record::read(&self.transactions, &document, self.fields()));
         }
         Ok(over)
     }
 
-    async fn repair_one(&self, documents: &Steps, document: &Document, record: &Record) -> Result<bool> {
+    async fn repair_one(&self, documents: &Steps, document: &Document, over: &Result<Record>) -> Result<bool> {
+        let record = over.as_ref().map_err(Clone::clone)?;
         let place = document.get("_id").unwrap_or(&Bson::Null);
         let by = self.by_settings_of(record)?;
         let ours = |participant: &Participant| {

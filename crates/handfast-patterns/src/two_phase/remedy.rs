@@ -67,7 +67,7 @@ impl TwoPhase {
     }
 
     /// A participant that has fewer finished ids has never forgotten one.
-    fn remembered_min(&self) -> usize {
+    pub(super) fn remembered_min(&self) -> usize {
         let max = self.revisions.all().map(|options| options.finished_max).min();
         max.and_then(|max| usize::try_from(max).ok()).unwrap_or(1)
     }

@@ -1,5 +1,7 @@
 //! Each step's filter and update, as values. The filter carries the state that the step expects.
 
+use std::time::Duration;
+
 use bson::{Bson, DateTime, Document, doc};
 
 use super::options::Fields;
@@ -7,6 +9,7 @@ use super::plan::Participant;
 use super::state::{Event, State};
 use crate::Result;
 use crate::update::merged;
+use crate::value::lapsed;
 
 /// A filter and an update.
 pub(super) type Request = (Document, Document);
@@ -52,10 +55,21 @@ pub(super) fn refuse(fields: &Fields, id: &Bson, application: &str, reason: &str
     (filter, doc! { "$set": set, "$currentDate": { &fields.last_modified: true } })
 }
 
-/// Transactions under way that were left alone since then.
-pub(super) fn abandoned(fields: &Fields, since: DateTime) -> Document {
+/// Writes into an applied transaction which one takes it back, unless that has changed since it was seen.
+pub(super) fn compensate(fields: &Fields, seen: &super::Record, by: &Bson) -> Request {
+    let as_seen = seen.compensation.clone().unwrap_or_else(|| doc! { "$exists": false }.into());
+    let filter = doc! {
+        "_id": seen.id.clone(),
+        &fields.state: { "$in": [State::Applied.name(), State::Done.name()] },
+        "$or": [{ &fields.compensation: as_seen }, { &fields.compensation: by.clone() }],
+    };
+    (filter, doc! { "$set": { &fields.compensation: by.clone() } })
+}
+
+/// Transactions under way that were left alone for so long, or whose date is as far ahead.
+pub(super) fn abandoned(fields: &Fields, now: DateTime, age: Duration) -> [Document; 2] {
     let states = [State::Pending, State::Applied, State::Canceling].map(State::name).to_vec();
-    doc! { &fields.state: { "$in": states }, &fields.last_modified: { "$lt": since } }
+    lapsed(now, age).map(|date| doc! { &fields.state: { "$in": &states }, &fields.last_modified: date })
 }
 
 /// Takes over a transaction that is still as it was seen.

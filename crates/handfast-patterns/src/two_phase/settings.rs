@@ -20,7 +20,7 @@ use handfast_store::{DocumentStore, Namespace};
 
 use super::options::{Accounts, Fields, PendingFields, TwoPhaseOptions};
 use super::{Record, State, TwoPhase};
-use crate::settings::{Recorded, SettingsRecord};
+use crate::settings::{Recorded, SettingsRecord, read_namespace, written_namespace};
 use crate::steps::Steps;
 use crate::{Error, FieldNames, Result};
 
@@ -51,6 +51,14 @@ impl Revisions {
         self.0.iter().map(|(_, options)| &**options)
     }
 
+    /// Each with the filter of the transactions that were claimed by it.
+    pub(super) fn with_claims(&self) -> impl Iterator<Item = (&TwoPhaseOptions, Document)> {
+        self.0.iter().map(|(revision, options)| {
+            let claimed: Bson = if *revision == FIRST { doc! { "$exists": false }.into() } else { (*revision).into() };
+            (&**options, doc! { &options.fields.settings: claimed })
+        })
+    }
+
     fn of(&self, revision: i64) -> Option<&Arc<TwoPhaseOptions>> {
         self.0.iter().find(|(known, _)| *known == revision).map(|(_, options)| options)
     }
@@ -79,22 +87,26 @@ impl TwoPhase {
     /// finished by those.
     ///
     /// # Errors
-    /// [`Error::Invalid`] while transactions are under way, and for other names of fields or another collection of the accounts once
-    /// there are transactions; those of the store: change again.
+    /// [`Error::Invalid`] while transactions are under way, and for other names of fields, another field of the balance or another
+    /// collection of the accounts once there are transactions; those of the store: change again.
     pub async fn change_settings(
         store: Arc<dyn DocumentStore>,
         transactions: Namespace,
         options: &TwoPhaseOptions,
     ) -> Result<()> {
+        options.check()?;
         let steps = Steps::new(store, transactions);
         let (record, new) = (record(&steps)?, written(options, steps.namespace()));
         let Some(recorded) = record.read().await? else { return record.open(&new).await.map(|_| ()) };
         let old = read(&recorded.settings, steps.namespace(), options)?;
-        let lasting = |options: &TwoPhaseOptions| (options.fields.to_document(), options.accounts.namespace.clone());
+        let lasting = |options: &TwoPhaseOptions| {
+            let Accounts { namespace, balance, .. } = options.accounts.clone();
+            (options.fields.to_document(), namespace, balance)
+        };
         if lasting(&old) != lasting(options) && steps.count(&Document::new()).await? > 0 {
             return Err(Error::invalid(format!(
-                "{} has transactions by other names of fields or of accounts in another collection: they cannot be changed any more, \
-                 begin another collection of transactions",
+                "{} has transactions by other names of fields, another field of the balance, or accounts in another collection: these \
+                 cannot be changed any more, begin another collection of transactions",
                 steps.namespace()
             )));
         }
@@ -112,7 +124,13 @@ impl TwoPhase {
     /// Compares the settings with the record; writes them down, if that is wanted and nothing is recorded.
     pub(super) async fn revisions(steps: &Steps, options: TwoPhaseOptions, to_record: bool) -> Result<Revisions> {
         let (record, ours) = (record(steps)?, written(&options, steps.namespace()));
-        let recorded = if to_record { Some(record.open(&ours).await?) } else { record.compare(&ours).await? };
+        let mut recorded = record.compare(&ours).await?;
+        if to_record && recorded.is_none() {
+            let Accounts { namespace, balance, .. } = &options.accounts;
+            let default = Accounts::new(namespace.clone()).balance;
+            steps.at(namespace.clone()).check_given_name(&default, balance, &doc! { "$exists": true }).await?;
+            recorded = Some(record.open(&ours).await?);
+        }
         Revisions::new(recorded.as_ref(), steps.namespace(), options)
     }
 
@@ -154,15 +172,6 @@ fn written(options: &TwoPhaseOptions, home: &Namespace) -> Document {
     }
 }
 
-/// A collection of the same database has no other name when the database is restored under another one.
-fn written_namespace(namespace: &Namespace, home: &Namespace) -> Document {
-    let mut written = doc! { "collection": namespace.collection() };
-    if namespace.database() != home.database() {
-        written.insert("database", namespace.database());
-    }
-    written
-}
-
 /// The settings, with what each process chooses for itself as in `own`.
 fn read(settings: &Document, home: &Namespace, own: &TwoPhaseOptions) -> Result<TwoPhaseOptions> {
     let wrong = |what: String| Error::invalid(format!("the recorded settings of {home} cannot be read: {what}"));
@@ -194,9 +203,4 @@ fn read(settings: &Document, home: &Namespace, own: &TwoPhaseOptions) -> Result<
         })
     };
     parsed().map_err(|error| wrong(error.to_string()))
-}
-
-fn read_namespace(written: &Document, home: &Namespace) -> std::result::Result<Namespace, Box<dyn std::error::Error>> {
-    let database = written.get_str("database").unwrap_or(home.database());
-    Ok(Namespace::new(database, written.get_str("collection")?)?)
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use bson::{Bson, doc};
+use bson::{Bson, DateTime, doc};
 use handfast_store::Namespace;
 
-use super::{Record, Remedy, State, TwoPhase, requests};
+use super::unread::unreadable;
+use super::{Participant, Record, Remedy, State, TwoPhase, requests};
 use crate::metrics::{self, Level};
 use crate::steps::Steps;
 use crate::{CancellationToken, Findings, Result, Runner, RunnerOptions};
@@ -27,7 +28,8 @@ pub struct StateCount {
 pub struct TwoPhaseStatus {
     /// Each state, in the order of [`State::ALL`].
     pub states: Vec<StateCount>,
-    /// Those under way that were left alone for longer than [`abandoned_after`](super::TwoPhaseOptions::abandoned_after).
+    /// Those under way that [`TwoPhase::recover`] takes: they were left alone for
+    /// [`abandoned_after`](super::TwoPhaseOptions::abandoned_after), or their date is further ahead than that.
     pub abandoned: u64,
 }
 
@@ -56,7 +58,8 @@ pub enum Finding {
         /// The `_id` of the transaction.
         transaction: Bson,
     },
-    /// It does not have the update of a transaction that is applied: somebody else has changed it.
+    /// It does not have the update of a transaction that is applied, or is not there: somebody else has changed it. A process
+    /// that takes the transaction over does not finish it.
     Lacking {
         /// Where the participant is.
         namespace: Namespace,
@@ -79,11 +82,55 @@ pub enum Finding {
         /// The sum of the transfers under way.
         expected: i64,
     },
+    /// A transaction cannot be carried out, nor its participants be judged: somebody else has written into it.
+    Unreadable {
+        /// Where the transaction is.
+        namespace: Namespace,
+        /// Its `_id`.
+        transaction: Bson,
+        /// What is wrong with it, for people.
+        what: String,
+    },
+    /// A field of a participant has a value that is not of its type: somebody else has changed it.
+    WrongType {
+        /// Where the participant is.
+        namespace: Namespace,
+        /// Its `_id`.
+        participant: Bson,
+        /// The field.
+        field: String,
+        /// Its value.
+        found: Bson,
+    },
+    /// No account has fields that the settings name, by which transfers have been made: the record of the settings is not what they
+    /// were made by.
+    NoSuchField {
+        /// Where the accounts are.
+        namespace: Namespace,
+        /// The fields, each of which would do.
+        fields: Vec<String>,
+    },
+    /// A transaction has none of the states: somebody else has written it, and no recovery looks at it.
+    UnknownState {
+        /// Where the transaction is.
+        namespace: Namespace,
+        /// The `_id` of the transaction.
+        transaction: Bson,
+        /// Its state; none if it has no such field.
+        found: Option<Bson>,
+    },
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Finding::UnknownState { namespace, transaction, found } => {
+                let found = found.as_ref().map_or_else(|| "no state".to_owned(), |found| format!("the state {found}"));
+                write!(
+                    f,
+                    "{namespace} {transaction} has {found}, which is none of a transaction: nobody carries it out"
+                )
+            }
             Finding::Over { namespace, participant, transaction, state, remedy } => {
                 write!(f, "{namespace} {participant} carries the id of transaction {transaction}, which is {state}: ")?;
                 f.write_str(match remedy {
@@ -98,8 +145,22 @@ impl fmt::Display for Finding {
                 write!(f, "{namespace} {participant} has the update of transaction {transaction}, which is not there")
             }
             Finding::Lacking { namespace, participant, transaction } => {
-                write!(f, "{namespace} {participant} lacks the update of transaction {transaction}, which is applied")
+                write!(
+                    f,
+                    "{namespace} {participant} is not there, or lacks the update of transaction {transaction}, which is applied"
+                )
             }
+            Finding::Unreadable { namespace, transaction, what } => {
+                write!(f, "{namespace} {transaction} is not what this pattern writes: {what}")
+            }
+            Finding::WrongType { namespace, participant, field, found } => {
+                write!(f, "{namespace} {participant} has {found} in {field}, which is of another type")
+            }
+            Finding::NoSuchField { namespace, fields } => write!(
+                f,
+                "no document of {namespace} has {}, which the settings name by which transfers have been made",
+                fields.join(" or ")
+            ),
             Finding::Pending { namespace, account, field, found, expected } => {
                 let found = found.as_ref().map_or_else(|| "no value".to_owned(), ToString::to_string);
                 write!(
@@ -133,6 +194,13 @@ impl Verified {
     pub(super) fn found(&mut self, finding: Finding) {
         self.findings.keep(finding);
     }
+
+    /// Keeps what may be found on several ways.
+    pub(super) fn found_once(&mut self, finding: Finding) {
+        if !self.findings.contains(&finding) {
+            self.found(finding);
+        }
+    }
 }
 
 impl TwoPhase {
@@ -145,13 +213,15 @@ impl TwoPhase {
         let mut states = Vec::with_capacity(State::ALL.len());
         for state in State::ALL {
             let count = self.transactions.count(&doc! { &fields.state: state.name() }).await?;
-            let oldest = self.list(state, 1).await?;
-            let age = |record: &Record| now.timestamp_millis().saturating_sub(record.last_modified.timestamp_millis());
-            let oldest = oldest.first().map(|first| Duration::from_millis(u64::try_from(age(first)).unwrap_or(0)));
+            let (in_state, in_order) = (doc! { &fields.state: state.name() }, doc! { &fields.last_modified: 1 });
+            let first = self.transactions.find(&in_state, &in_order, 1).await?;
+            let since = first.first().and_then(|first| first.get_datetime(&fields.last_modified).ok());
+            let age = |since: &DateTime| now.timestamp_millis().saturating_sub(since.timestamp_millis());
+            let oldest = since.map(|since| Duration::from_millis(u64::try_from(age(since)).unwrap_or(0)));
             states.push(StateCount { state, count, oldest });
         }
-        let abandoned = requests::abandoned(fields, self.ago(self.options.abandoned_after));
-        let status = TwoPhaseStatus { states, abandoned: self.transactions.count(&abandoned).await? };
+        let abandoned = requests::abandoned(fields, now, self.options.abandoned_after);
+        let status = TwoPhaseStatus { states, abandoned: self.transactions.count_any(&abandoned).await? };
         for StateCount { state, count, .. } in &status.states {
             metrics::level(Level::Transactions(state.name()), self.transactions.namespace(), *count as f64);
         }
@@ -171,12 +241,13 @@ impl TwoPhase {
         })
     }
 
-    /// Looks at all participants that transactions are under way in, at all transactions that are applied, and at the accounts' fields of
-    /// what is under way, `page` at a time, and tells after each page what has been verified so far. Nothing is changed. It may run beside anything: what is found is
-    /// looked at a second time.
+    /// Looks at all participants that transactions are under way in, at all transactions that are under way or have a state that is none, and
+    /// at the accounts' fields of what is under way, `page` at a time, and tells after each page what has been verified so far; and at the
+    /// types of participants' fields. Nothing is changed. It may run beside anything: what is found is looked at a second time. A
+    /// document that cannot be read is a finding.
     ///
     /// # Errors
-    /// Those of the store; a transaction that is none.
+    /// Those of the store.
     pub async fn verify(&self, page: u32, tell: impl Fn(&Verified)) -> Result<Verified> {
         let mut verified = Verified::default();
         for namespace in self.collections() {
@@ -193,18 +264,29 @@ impl TwoPhase {
                 tell(&verified);
             }
         }
-        let applied = doc! { &self.fields().state: State::Applied.name() };
-        let mut pages = self.transactions.pages(&applied, page).await?;
+        self.verify_under_way(page, &tell, &mut verified).await?;
+        self.verify_states(page, &mut verified).await?;
+        self.verify_pending(page, &tell, &mut verified).await?;
+        self.verify_lists(page, &mut verified).await?;
+        self.verify_accounts(page, &mut verified).await?;
+        Ok(verified)
+    }
+
+    /// Every transaction is in one of the states.
+    async fn verify_states(&self, page: u32, verified: &mut Verified) -> Result<()> {
+        let known: Vec<_> = State::ALL.into_iter().map(State::name).collect();
+        let unknown = doc! { &self.fields().state: { "$nin": known } };
+        let mut pages = self.transactions.pages(&unknown, page).await?;
         while let Some(found) = pages.next().await? {
             for document in found {
-                verified.applied += 1;
-                self.verify_applied(&Record::read(&self.transactions, &document, self.fields())?, &mut verified)
-                    .await?;
+                verified.found(Finding::UnknownState {
+                    namespace: self.transactions.namespace().clone(),
+                    transaction: document.get("_id").cloned().unwrap_or(Bson::Null),
+                    found: document.get(&self.fields().state).cloned(),
+                });
             }
-            tell(&verified);
         }
-        self.verify_pending(page, &tell, &mut verified).await?;
-        Ok(verified)
+        Ok(())
     }
 
     /// A transaction is over only after its participants were released, and begins before they are touched: so a mark that is still
@@ -216,7 +298,13 @@ impl TwoPhase {
         transaction: &Bson,
         verified: &mut Verified,
     ) -> Result<()> {
-        let record = self.show(transaction.clone()).await?;
+        let record = match unreadable(self.show(transaction.clone()).await)? {
+            Ok(record) => record,
+            Err(what) => {
+                self.found_unreadable(transaction, what, verified);
+                return Ok(());
+            }
+        };
         if record.as_ref().is_some_and(|record| !record.state.is_final()) {
             return Ok(());
         }
@@ -234,32 +322,24 @@ impl TwoPhase {
         Ok(())
     }
 
-    /// Every participant of an applied transaction has the update, or has had it, and remembers that unless it has forgotten
-    /// the oldest ones.
-    async fn verify_applied(&self, record: &Record, verified: &mut Verified) -> Result<()> {
+    /// The participants that lack the update of an applied transaction. Each has it, or has had it, and remembers that unless it has
+    /// forgotten the oldest ones.
+    pub(super) async fn lacking(&self, record: &Record) -> Result<Vec<Finding>> {
         let fields = self.fields();
-        let by = self.by_settings_of(record)?;
-        for participant in by.participants(record)? {
-            let documents = self.transactions.at(participant.namespace.clone());
-            let full = format!("{}.{}", fields.finished, by.options.finished_max.saturating_sub(1));
-            let lacking = doc! {
-                "_id": participant.id.clone(),
-                &fields.pending: { "$ne": record.id.clone() },
-                &fields.finished: { "$ne": record.id.clone() },
-                full: { "$exists": false },
+        let full = format!("{}.{}", fields.finished, self.remembered_min().saturating_sub(1));
+        let (id, mut lacking) = (&record.id, Vec::new());
+        for Participant { namespace, id: participant, .. } in self.participants(record)? {
+            let has_it = doc! {
+                "_id": participant.clone(),
+                "$or": [{ &fields.pending: id.clone() }, { &fields.finished: id.clone() }, { &full: { "$exists": true } }],
             };
-            let still_applied = async || {
-                let now = self.show(record.id.clone()).await?;
-                Ok::<_, crate::Error>(now.is_some_and(|now| now.state == State::Applied))
-            };
-            if documents.find_one(&lacking).await?.is_some() && still_applied().await? {
-                verified.found(Finding::Lacking {
-                    namespace: participant.namespace,
-                    participant: participant.id,
-                    transaction: record.id.clone(),
-                });
+            if self.transactions.at(namespace.clone()).find_one(&has_it).await?.is_none() {
+                lacking.push(Finding::Lacking { namespace, participant, transaction: id.clone() });
             }
         }
-        Ok(())
+        // Who works on it may have finished it meanwhile, and participants may have gone after that.
+        let is_applied =
+            lacking.is_empty() || self.show(id.clone()).await?.is_some_and(|now| now.state == record.state);
+        Ok(if is_applied { lacking } else { Vec::new() })
     }
 }

@@ -34,6 +34,9 @@ impl VersionedTree {
             let id = document.get("_id").cloned().unwrap_or(Bson::Null);
             let version = Version::read(&self.nodes, document, fields)?;
             if version.state == VersionState::Abandoned {
+                if self.unused(vec![version.version]).await?.is_empty() {
+                    continue;
+                }
                 // Without its mark a node of it would become visible.
                 self.nodes.delete_many(&requests.nodes(version.version)).await?;
             }

@@ -44,6 +44,7 @@
 //! | a sweep beside a writer | the write has a lease, so it is left alone |
 //! | an insert of a node arrives late | its number is decided: the node is in its version, or in none; the sweep removes it |
 //! | a reader falls behind while versions are pruned | after each read it looks whether its version is still there: [`Error::Gone`], never a mixture |
+//! | a process has other settings | it is refused: they are recorded beside the nodes ([`VersionedTreeOptions::recorded`]) |
 //! | a pin, and a prune, at once | the pin is written before the root is read, the root is marked before the pins are read: one sees the other |
 //!
 //! Marks may be forgotten ([`VersionedTree::forget`]) when no request of their time can be under way any more. Leases only
@@ -51,6 +52,7 @@
 //!
 //! Source: seed 0 (solution 5). Ours: writes, marks, pins, pruning.
 
+mod altered;
 mod commit;
 mod diff;
 mod forget;
@@ -59,6 +61,7 @@ mod pins;
 mod prune;
 mod record;
 mod requests;
+mod settings;
 mod snapshot;
 mod state;
 mod sweep;
@@ -151,41 +154,56 @@ pub struct VersionedTree {
 }
 
 impl VersionedTree {
-    /// The tree in this collection; creates the indexes.
+    /// The tree in this collection; records the settings if it is the first one, and creates the indexes.
     ///
     /// # Errors
-    /// Those of the store, which must have unique indexes; settings that make no sense.
+    /// [`Error::OtherSettings`] if others are recorded ([`VersionedTreeOptions::recorded`], [`VersionedTree::change_settings`]); those
+    /// of the store, which must have unique indexes; settings that make no sense.
     pub async fn open(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
         sources: Sources,
         options: VersionedTreeOptions,
     ) -> Result<Self> {
-        let tree = VersionedTree::attach(store, nodes, sources, options)?;
+        let tree = VersionedTree::with_options(store, nodes, sources, options)?;
+        tree.record_settings().await?;
         tree.create_indexes().await?;
         Ok(tree)
     }
 
-    /// The same tree for those who only look: creates no indexes.
+    /// The same tree for those who only look: records nothing, and creates no indexes.
     ///
     /// # Errors
-    /// Settings that make no sense.
-    pub fn attach(
+    /// [`Error::OtherSettings`]; those of the store; settings that make no sense.
+    pub async fn attach(
+        store: Arc<dyn DocumentStore>,
+        nodes: Namespace,
+        sources: Sources,
+        options: VersionedTreeOptions,
+    ) -> Result<Self> {
+        let tree = VersionedTree::with_options(store, nodes, sources, options)?;
+        tree.compare_settings().await?;
+        Ok(tree)
+    }
+
+    fn with_options(
         store: Arc<dyn DocumentStore>,
         nodes: Namespace,
         sources: Sources,
         options: VersionedTreeOptions,
     ) -> Result<Self> {
         options.check()?;
-        let beside = |suffix: &str| Namespace::new(nodes.database(), format!("{}.{suffix}", nodes.collection()));
-        let writes = options.writes.clone().map_or_else(|| beside("writes"), Ok)?;
-        let pins = options.pins.clone().map_or_else(|| beside("pins"), Ok)?;
+        let (writes, pins) = (options.writes_beside(&nodes)?, options.pins_beside(&nodes)?);
         let nodes = Steps::new(store, nodes);
         let (writes, pins) = (nodes.at(writes), nodes.at(pins));
         Ok(VersionedTree { nodes, writes, pins, sources, options: Arc::new(options) })
     }
 
-    async fn create_indexes(&self) -> Result<()> {
+    /// Creates the indexes, as [`VersionedTree::open`] does: for tools that work on a tree without recording settings.
+    ///
+    /// # Errors
+    /// Those of the store, which must have unique indexes.
+    pub async fn create_indexes(&self) -> Result<()> {
         let TreeFields { item, version, tree: root, ts, .. } = self.fields();
         let new = |key: Document| raw(&key).map(IndexSpec::new);
         let one_of_each = IndexSpec { unique: true, ..new(doc! { item: 1, version: 1 })? };
@@ -270,7 +288,7 @@ impl VersionedTree {
     /// # Errors
     /// Those of the store; a write that is none.
     pub async fn writing(&self, limit: u32) -> Result<Vec<WriteIntent>> {
-        self.intents(&self.requests().of_tree(), limit).await
+        self.intents(&[self.requests().of_tree()], limit).await
     }
 
     /// How much there is of the tree.
@@ -284,7 +302,7 @@ impl VersionedTree {
             newest: self.newest_version().await?.map(|newest| newest.version),
             versions: count(&[VersionState::Committed, VersionState::Pruning]).await?,
             writing: self.writes.count(&requests.of_tree()).await?,
-            silent: self.writes.count(&requests.silent(self.ago(self.options.lease))).await?,
+            silent: self.writes.count_any(&requests.silent(self.now(), self.options.lease)).await?,
             abandoned: count(&[VersionState::Abandoned]).await?,
             pins: self.pins.count(&requests.of_tree()).await?,
         })
@@ -301,8 +319,9 @@ impl VersionedTree {
         found.into_iter().map(|document| Version::read(&self.nodes, document, self.fields())).collect()
     }
 
-    async fn intents(&self, filter: &Document, limit: u32) -> Result<Vec<WriteIntent>> {
-        let found = self.writes.find(filter, &doc! { &self.fields().ts: 1 }, limit).await?;
+    /// Writes that match one of these filters.
+    async fn intents(&self, filters: &[Document], limit: u32) -> Result<Vec<WriteIntent>> {
+        let found = self.writes.find_any(filters, &doc! { &self.fields().ts: 1 }, limit).await?;
         found.iter().map(|document| WriteIntent::read(&self.writes, document, self.fields())).collect()
     }
 

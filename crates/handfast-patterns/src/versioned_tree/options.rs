@@ -6,9 +6,10 @@ use bson::Bson;
 use handfast_store::Namespace;
 
 use crate::fields::field_names;
-use crate::{Error, Result};
+use crate::{Error, FieldNames, Result};
 
-/// Settings of [`VersionedTree`](super::VersionedTree).
+/// Settings of [`VersionedTree`](super::VersionedTree). `writes`, `pins`, `children` and `fields` are recorded in the store when a tree of
+/// the collection is opened for the first time, and have to be the same for all who open one of its trees.
 #[derive(Clone, Debug)]
 pub struct VersionedTreeOptions {
     /// The item id of the root: the name of the tree. Trees in one collection have no items in common.
@@ -28,6 +29,9 @@ pub struct VersionedTreeOptions {
     pub writes: Option<Namespace>,
     /// Where readers hold versions, and names are kept: the collection of the nodes with `.pins`, if none.
     pub pins: Option<Namespace>,
+    /// The field in which nodes hold the item ids of their children (one, or an array; a path with dots), for
+    /// [`VersionedTree::verify`](super::VersionedTree::verify); none if nodes do not refer to each other so.
+    pub children: Option<String>,
     /// Names of fields.
     pub fields: TreeFields,
 }
@@ -44,14 +48,26 @@ impl VersionedTreeOptions {
             forget_after: Duration::from_secs(24 * 3600),
             writes: None,
             pins: None,
+            children: None,
             fields: TreeFields::default(),
         }
+    }
+
+    /// The collection in which writers announce themselves.
+    pub(super) fn writes_beside(&self, nodes: &Namespace) -> Result<Namespace> {
+        self.writes.clone().map_or_else(|| beside(nodes, "writes"), Ok)
+    }
+
+    /// The collection of versions that readers hold, and of names.
+    pub(super) fn pins_beside(&self, nodes: &Namespace) -> Result<Namespace> {
+        self.pins.clone().map_or_else(|| beside(nodes, "pins"), Ok)
     }
 
     pub(super) fn check(&self) -> Result<()> {
         if self.lease.is_zero() || self.pin_lease.is_zero() || self.attempts_max == 0 {
             return Err(Error::invalid("a versioned tree needs a lease, a lease of pins, and at least one attempt"));
         }
+        self.fields.check()?;
         match self.root {
             Bson::Null | Bson::Undefined | Bson::Array(_) | Bson::RegularExpression(_) => {
                 Err(Error::invalid(format!("{} cannot be the item id of a root", self.root)))
@@ -61,31 +77,35 @@ impl VersionedTreeOptions {
     }
 }
 
+fn beside(nodes: &Namespace, suffix: &str) -> Result<Namespace> {
+    Ok(Namespace::new(nodes.database(), format!("{}.{suffix}", nodes.collection()))?)
+}
+
 field_names! {
     /// Names of fields.
     pub struct TreeFields {
         /// Of a node: which item it is a version of.
-        item: "itemId",
+        item: "itemId" in "a node" | "a root",
         /// Of a node: which version.
-        version: "version",
+        version: "version" in "a node" | "a root" | "a write" | "a pin",
         /// Of a node: the item id of its root.
-        tree: "tree",
+        tree: "tree" in "a node" | "a root" | "a write" | "a pin",
         /// Of a node: from this version on there is no such item.
-        deleted: "deleted",
+        deleted: "deleted" in "a node" | "a root",
         /// Of a root: where its version is.
-        state: "versionState",
+        state: "versionState" in "a root",
         /// Of a root: the version that it was made from.
-        base: "versionBase",
+        base: "versionBase" in "a root" | "a write",
         /// Of a root: there are numbers below it that were abandoned.
-        gaps: "versionGaps",
+        gaps: "versionGaps" in "a root",
         /// Of a root: when it was written, by the writer's clock. Of writes and pins: the last sign of life, by the store's.
-        ts: "versionTs",
+        ts: "versionTs" in "a root" | "a write" | "a pin",
         /// Of a root: which attempt to prune it has marked it.
-        mark: "versionMark",
+        mark: "versionMark" in "a root",
         /// Of a write: a fresh id, by which its writer knows it.
-        write: "write",
+        write: "write" in "a write",
         /// Of a pin: the name of the version.
-        name: "name",
+        name: "name" in "a pin",
     }
 }
 

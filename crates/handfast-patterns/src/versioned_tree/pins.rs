@@ -7,7 +7,7 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 
 use super::{Snapshot, VersionState, VersionedTree};
-use crate::value::integer;
+use crate::value::{integer, is_lapsed};
 use crate::{Error, Result};
 
 /// Pins and names of one tree at most: a prune holds them all in memory.
@@ -130,10 +130,10 @@ impl VersionedTree {
 
     /// Versions that a name or a pin keeps.
     pub(super) async fn pinned(&self) -> Result<Vec<i64>> {
-        let (fields, since) = (self.fields(), self.ago(self.options.pin_lease));
+        let (fields, now, lease) = (self.fields(), self.now(), self.options.pin_lease);
         let holds = |pin: &Document| {
             // A name has no lease.
-            pin.contains_key(&fields.name) || pin.get_datetime(&fields.ts).is_ok_and(|ts| *ts >= since)
+            pin.contains_key(&fields.name) || pin.get_datetime(&fields.ts).is_ok_and(|ts| !is_lapsed(*ts, now, lease))
         };
         let pins = self.all_pins().await?;
         pins.iter().filter(|pin| holds(pin)).map(|pin| integer(pin, &fields.version)).collect()
@@ -141,9 +141,12 @@ impl VersionedTree {
 
     /// Removes pins whose lease has run out; says how many.
     pub(super) async fn unpin_silent(&self) -> Result<u64> {
-        let mut silent = self.requests().silent(self.ago(self.options.pin_lease));
-        silent.insert(&self.fields().name, doc! { "$exists": false });
-        self.pins.delete_many(&silent).await
+        let mut removed = 0;
+        for mut silent in self.requests().silent(self.now(), self.options.pin_lease) {
+            silent.insert(&self.fields().name, doc! { "$exists": false });
+            removed += self.pins.delete_many(&silent).await?;
+        }
+        Ok(removed)
     }
 
     async fn all_pins(&self) -> Result<Vec<Document>> {

@@ -39,7 +39,10 @@ impl Version {
                 mark: document.get_object_id(&fields.mark).ok(),
             })
         };
-        let version = read(&document).map_err(|error| steps.damaged(&document, error))?;
+        let version = read(&document).map_err(|error| {
+            let version = document.get(&fields.version).unwrap_or(&Bson::Null);
+            steps.damaged(&document, format!("version {version}: {error}"))
+        })?;
         for field in fields.of_roots() {
             document.remove(field);
         }

@@ -1,10 +1,13 @@
 //! Each step's filter and update, as values. The filter carries the state that the step expects.
 
+use std::time::Duration;
+
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, doc};
 
 use super::record::{Version, WriteIntent};
 use super::{TreeFields, VersionEvent, VersionState};
+use crate::value::lapsed;
 
 /// A filter and an update.
 pub(super) type Request = (Document, Document);
@@ -119,9 +122,9 @@ impl Requests<'_> {
         doc! { &self.fields.tree: self.root.clone() }
     }
 
-    /// Writes whose writers have been silent since then.
-    pub(super) fn silent(self, since: DateTime) -> Document {
-        doc! { &self.fields.tree: self.root.clone(), &self.fields.ts: { "$lt": since } }
+    /// Writes, or pins, whose lease has run out, or whose date is further ahead than that.
+    pub(super) fn silent(self, now: DateTime, lease: Duration) -> [Document; 2] {
+        lapsed(now, lease).map(|date| doc! { &self.fields.tree: self.root.clone(), &self.fields.ts: date })
     }
 
     /// The write as it was seen, if its writer has not said anything since.

@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use super::record::Stored;
 use super::requests::visible;
 use super::{Node, Version, VersionState, VersionedTree};
-use crate::value::key_of;
+use crate::value::{integer, key_of};
 use crate::{Error, Result};
 
 /// Abandoned numbers that a tree remembers at most; each is in the requests of every reader.
@@ -43,8 +43,11 @@ impl VersionedTree {
                 format!("more than {ABANDONED_MAX} abandoned versions are remembered: forget those that are old");
             return Err(Error::invalid(what));
         }
-        let read = |document| Ok(Version::read(&self.nodes, document, self.fields())?.version);
-        found.into_iter().map(read).collect()
+        // Of what somebody has altered the number counts.
+        let version = &self.fields().version;
+        let read =
+            |document: &Document| integer(document, version).map_err(|error| self.nodes.damaged(document, error));
+        found.iter().map(read).collect()
     }
 }
 
@@ -104,13 +107,24 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::node`].
     pub async fn all(&self) -> Result<Vec<Node>> {
+        self.all_but(Err).await
+    }
+
+    /// All nodes but the root, and but those that cannot be read, as far as these may be left out.
+    pub(super) async fn all_but(&self, leave_out: impl Fn(Error) -> Result<()>) -> Result<Vec<Node>> {
         let tree = &self.tree;
         let versions = visible(doc! { "$lte": self.version() }, &self.abandoned);
         let mut pages = tree.nodes.pages(&tree.requests().nodes(versions), PAGE).await?;
         let mut highest: HashMap<Vec<u8>, Stored> = HashMap::new();
         while let Some(page) = pages.next().await? {
             for document in page {
-                let stored = Stored::read(&tree.nodes, document, tree.fields())?;
+                let stored = match Stored::read(&tree.nodes, document, tree.fields()) {
+                    Ok(stored) => stored,
+                    Err(odd) => {
+                        leave_out(odd)?;
+                        continue;
+                    }
+                };
                 let key = key_of(&stored.node.item)?;
                 if highest.get(&key).is_none_or(|seen| seen.node.version < stored.node.version) {
                     highest.insert(key, stored);

@@ -1,5 +1,7 @@
 //! What writers left: versions whose lease has run out, and nodes that are in no version.
 
+use std::collections::BTreeSet;
+
 use bson::{Bson, doc};
 use tracing::Instrument;
 
@@ -8,6 +10,10 @@ use super::{VersionState, VersionedTree};
 use crate::metrics::Event;
 use crate::value::integer;
 use crate::{CancellationToken, Result, Round, Runner, RunnerOptions};
+
+/// States of versions that were committed.
+const MADE: [VersionState; 4] =
+    [VersionState::Committed, VersionState::Pruning, VersionState::Pruned, VersionState::Cleared];
 
 /// A node that is in no version, and never will be.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,14 +38,14 @@ pub enum OrphanOf {
 }
 
 impl VersionedTree {
-    /// Gives up versions (at most `batch`) whose writers have been silent for longer than the lease, and removes nodes that are in no
-    /// version. What is being written is left alone, however long that takes, as long as its writer renews the lease. It may
+    /// Gives up versions (at most `batch`) whose writers have been silent for the lease, or have left a date that is further ahead than that,
+    /// and removes nodes that are in no version. Nodes of a number that a version is made of are left, whatever stands in the place of its root. What is being written is left alone, however long that takes, as long as its writer renews the lease. It may
     /// run anywhere, at any time, beside anything.
     ///
     /// # Errors
     /// Those of the store while it looks for them. What fails for a single version is logged and counted.
     pub async fn sweep(&self, batch: u32) -> Result<Round> {
-        let silent = self.intents(&self.requests().silent(self.ago(self.options.lease)), batch).await?;
+        let silent = self.intents(&self.requests().silent(self.now(), self.options.lease), batch).await?;
         let mut round = Round { more: silent.len() as u64 >= u64::from(batch), ..Round::default() };
         for intent in silent {
             let span = tracing::info_span!("versioned_tree.sweep", tree = %self.root(), version = intent.version);
@@ -62,16 +68,16 @@ impl VersionedTree {
     /// Those of the store.
     pub async fn orphans(&self, limit: u32) -> Result<Vec<Orphan>> {
         let requests = self.requests();
-        let silent = self.intents(&requests.silent(self.ago(self.options.lease)), limit).await?;
+        let silent = self.intents(&requests.silent(self.now(), self.options.lease), limit).await?;
         let mut undecided = Vec::new();
         for WriteIntent { version, .. } in silent {
-            if self.show(version).await?.is_none() {
+            if self.nodes.find_one(&requests.place(version)).await?.is_none() {
                 undecided.push(version);
             }
         }
         let kinds = [
-            (OrphanOf::SilentWrite, undecided),
-            (OrphanOf::AbandonedVersion, self.abandoned_below(i64::MAX).await?),
+            (OrphanOf::SilentWrite, self.unused(undecided).await?),
+            (OrphanOf::AbandonedVersion, self.unused(self.abandoned_below(i64::MAX).await?).await?),
             (OrphanOf::Nobody, self.unannounced(limit).await?),
         ];
         let mut orphans = Vec::new();
@@ -94,6 +100,11 @@ impl VersionedTree {
         if self.writes.find_one(&self.requests().still_silent(seen)).await?.is_none() {
             return Ok(0);
         }
+        let mut made = self.requests().in_state(&MADE);
+        made.insert(&self.fields().version, seen.version);
+        if self.nodes.find_one(&made).await?.is_none() && self.unused(vec![seen.version]).await?.is_empty() {
+            return Ok(0);
+        }
         let (state, nodes) = self.remove(seen.version, seen.write).await?;
         self.count(Event::VersionSwept, 1);
         self.count(Event::OrphanRemoved, nodes);
@@ -103,7 +114,7 @@ impl VersionedTree {
 
     /// Nodes of versions that were given up before: late arrivals.
     async fn sweep_abandoned(&self) -> Result<u64> {
-        let abandoned = self.abandoned_below(i64::MAX).await?;
+        let abandoned = self.unused(self.abandoned_below(i64::MAX).await?).await?;
         if abandoned.is_empty() {
             return Ok(0);
         }
@@ -119,17 +130,51 @@ impl VersionedTree {
         // The nodes first, then the writes, then the roots: a writer makes them, and takes them away, in the other order.
         let above =
             self.nodes.find(&requests.nodes(doc! { "$gt": newest }), &doc! { &fields.version: 1 }, limit).await?;
-        let mut versions = above.iter().map(|node| integer(node, &fields.version)).collect::<Result<Vec<_>>>()?;
+        // A number that is none is left, and a verification names it.
+        let mut versions: Vec<_> = above.iter().filter_map(|node| integer(node, &fields.version).ok()).collect();
         versions.dedup();
+        let versions = self.unused(versions).await?;
         let mut unannounced = Vec::new();
         for version in versions {
             let mut announced = requests.of_tree();
             announced.insert(&fields.version, version);
-            if self.writes.find_one(&announced).await?.is_none() && self.show(version).await?.is_none() {
+            if self.writes.find_one(&announced).await?.is_none()
+                && self.nodes.find_one(&requests.place(version)).await?.is_none()
+            {
                 unannounced.push(version);
             }
         }
         Ok(unannounced)
+    }
+
+    /// Those of these numbers, which were given up or never announced, that no version is made of. A version or a write that names one as its
+    /// base was made when its root was there, and a version that knows of no number that was given up shows its nodes: somebody has changed or
+    /// removed the root since. The nodes are left; without them the version could not be mended.
+    pub(super) async fn unused(&self, mut numbers: Vec<i64>) -> Result<Vec<i64>> {
+        if numbers.is_empty() {
+            return Ok(numbers);
+        }
+        let (requests, fields) = (self.requests(), self.fields());
+        let mut used = BTreeSet::new();
+        for (documents, of) in [(&self.nodes, requests.in_state(&MADE)), (&self.writes, requests.of_tree())] {
+            let mut on_top = of;
+            on_top.insert(&fields.base, doc! { "$in": &numbers });
+            let bases = [doc! { "$match": on_top }, doc! { "$group": { "_id": format!("${}", fields.base) } }];
+            let found = documents.aggregate(&bases).await?;
+            used.extend(found.iter().filter_map(|base| integer(base, "_id").ok()));
+        }
+        let mut without_gaps = requests.in_state(&[VersionState::Committed, VersionState::Pruning]);
+        without_gaps.insert(&fields.gaps, doc! { "$ne": true });
+        let highest = self.nodes.find(&without_gaps, &requests.newest_first(), 1).await?;
+        let highest = highest.first().and_then(|root| integer(root, &fields.version).ok()).unwrap_or(0);
+        numbers.retain(|number| {
+            let is_unused = !used.contains(number) && *number > highest;
+            if !is_unused {
+                tracing::warn!(tree = %self.root(), version = number, "nodes of a version are left whose root was changed or removed");
+            }
+            is_unused
+        });
+        Ok(numbers)
     }
 
     async fn sweep_unannounced(&self, version: i64) -> Result<u64> {

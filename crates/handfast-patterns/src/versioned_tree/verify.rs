@@ -6,7 +6,7 @@ use std::fmt;
 use bson::{Bson, doc};
 
 use super::{Node, Version, VersionState, VersionedTree};
-use crate::value::{at_path, key_of};
+use crate::value::{at_path, integer, key_of};
 use crate::{Error, Findings, Result};
 
 /// Versions of a page.
@@ -55,6 +55,38 @@ pub enum Finding {
         /// The item that is not there.
         item: Bson,
     },
+    /// What stands in the place of a version's root cannot be read: somebody has changed it.
+    Unreadable {
+        /// The version.
+        version: Bson,
+        /// What is wrong with it, for people.
+        what: String,
+    },
+    /// A node, or a root, has a version that is no integer: no version has it.
+    Number {
+        /// The item.
+        item: Bson,
+        /// Its version; none if it has no such field.
+        found: Option<Bson>,
+    },
+    /// A root, or a node of an item that the tree has, is of another tree, which has no version, or of none: no version has it.
+    Tree {
+        /// The item.
+        item: Bson,
+        /// The version that it was written in; 0 if that is no integer.
+        version: i64,
+        /// The tree that it is of; none if it has no such field.
+        found: Option<Bson>,
+    },
+    /// A version is being written on top of one that is not there: its root was removed.
+    BaseGone {
+        /// The version.
+        version: i64,
+        /// What it is made from.
+        base: i64,
+    },
+    /// No unique index keeps two nodes of an item apart that have the same version: writers can overtake each other.
+    NoUniqueIndex,
     /// No node has the field that is to hold the item ids of children: no reference was looked at.
     Unseen {
         /// The field.
@@ -76,6 +108,21 @@ impl fmt::Display for Finding {
             Finding::Missing { version, parent, item } => {
                 write!(f, "version {version} has no item {item}, to which {parent} refers")
             }
+            Finding::Unreadable { version, what } => write!(f, "version {version} cannot be read: {what}"),
+            Finding::Number { item, found: Some(found) } => {
+                write!(f, "item {item} has a node whose version is {found}, which is no number of a version")
+            }
+            Finding::Number { item, found: None } => write!(f, "item {item} has a node whose version is missing"),
+            Finding::Tree { item, version, found } => {
+                let found = found.as_ref().map_or_else(|| "no tree".to_owned(), |found| format!("tree {found}"));
+                write!(f, "item {item} of version {version} is of {found}, and not of this tree")
+            }
+            Finding::BaseGone { version, base } => {
+                write!(f, "version {version} is being written on top of version {base}, whose root is not there")
+            }
+            Finding::NoUniqueIndex => f.write_str(
+                "no unique index keeps versions of an item apart: let the application open the tree, which creates it",
+            ),
             Finding::Unseen { children } => {
                 write!(f, "no root and no node has {children}: whether children are missing could not be looked at")
             }
@@ -102,7 +149,7 @@ impl Verified {
         self.findings.count() == 0
     }
 
-    fn found(&mut self, finding: Finding) {
+    pub(super) fn found(&mut self, finding: Finding) {
         self.findings.keep(finding);
     }
 }
@@ -142,21 +189,37 @@ impl Walk {
 
 impl VersionedTree {
     /// Looks at all versions, and tells after each page or version what has been verified so far. With the name of the field in which
-    /// the root and the nodes hold the item ids of their children (one, or an array; a path with dots), the nodes of every readable
-    /// version are looked into as well: each of them is held in memory. That no root and no node has the field is a finding.
-    /// Nothing is changed. It may run beside anything.
+    /// the root and the nodes hold the item ids of their children (one, or an array; a path with dots), given here or among the options
+    /// ([`children`](super::VersionedTreeOptions::children)), the nodes of every readable version are looked into as well: each of them
+    /// is held in memory. That no root and no node has the field is a finding, and so is what cannot be read. Nothing is changed. It may run
+    /// beside anything.
     ///
     /// # Errors
-    /// Those of the store; a root that is none.
+    /// Those of the store; another field of the children than that of the options.
     pub async fn verify(&self, children: Option<&str>, tell: impl Fn(&Verified)) -> Result<Verified> {
-        let (mut verified, mut walk, mut last) = (Verified::default(), Walk::default(), 0);
+        let children = match (self.options.children.as_deref(), children) {
+            (Some(recorded), Some(other)) if recorded != other => {
+                return Err(Error::invalid(format!(
+                    "the trees of {} have their children in {recorded}, not in {other}",
+                    self.nodes.namespace()
+                )));
+            }
+            (recorded, given) => recorded.or(given),
+        };
+        let (mut verified, mut walk, mut last) = (Verified::default(), Walk::default(), Bson::Int64(0));
         let fields = self.fields();
         loop {
-            let after = doc! { &fields.item: self.root().clone(), &fields.version: { "$gt": last } };
+            let after = doc! { &fields.item: self.root().clone(), &fields.version: { "$gt": &last } };
             let page = self.nodes.find(&after, &doc! { &fields.version: 1 }, PAGE).await?;
             for document in &page {
-                let there = Version::read(&self.nodes, document.clone(), fields)?;
-                last = there.version;
+                last = document.get(&fields.version).cloned().unwrap_or(Bson::Null);
+                let there = match Version::read(&self.nodes, document.clone(), fields) {
+                    Ok(there) => there,
+                    Err(error) => {
+                        verified.found(Finding::Unreadable { version: last.clone(), what: error.to_string() });
+                        continue;
+                    }
+                };
                 verified.versions += u64::from(there.state.is_readable());
                 walk.next(&there, &mut verified);
                 if let Some(children) = children.filter(|_| there.state.is_readable()) {
@@ -170,6 +233,7 @@ impl VersionedTree {
             }
         }
         self.look_for_twins(&mut verified).await?;
+        self.look_for_altered(PAGE, &mut verified).await?;
         if let Some(children) = children.filter(|_| verified.versions > 0 && verified.parents == 0) {
             verified.found(Finding::Unseen { children: children.to_owned() });
         }
@@ -178,8 +242,16 @@ impl VersionedTree {
 
     /// One that is pruned meanwhile cannot be read, and need not be.
     async fn look_into(&self, version: Version, children: &str, verified: &mut Verified) -> Result<()> {
-        let snapshot = self.snapshot(version).await?;
-        let nodes = match snapshot.all().await {
+        let number = version.version;
+        let snapshot = match self.snapshot(version).await {
+            Err(error @ Error::Damaged { .. }) => {
+                verified.found(Finding::Unreadable { version: number.into(), what: error.to_string() });
+                return Ok(());
+            }
+            snapshot => snapshot?,
+        };
+        // A node whose version is no number is a finding by itself.
+        let nodes = match snapshot.all_but(|_| Ok(())).await {
             Err(Error::Gone { .. }) => return Ok(()),
             nodes => nodes?,
         };
@@ -211,8 +283,10 @@ impl VersionedTree {
         let mut pages = self.nodes.aggregate_pages(&pipeline, PAGE).await?;
         while let Some(page) = pages.next().await? {
             for group in page.iter().filter_map(|group| group.get_document("_id").ok()) {
-                let item = group.get("item").cloned().unwrap_or(Bson::Null);
-                verified.found(Finding::Twice { item, version: crate::value::integer(group, "version")? });
+                // A version that is no number is a finding by itself.
+                if let Ok(version) = integer(group, "version") {
+                    verified.found(Finding::Twice { item: group.get("item").cloned().unwrap_or(Bson::Null), version });
+                }
             }
         }
         Ok(())

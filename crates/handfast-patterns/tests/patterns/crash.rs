@@ -152,6 +152,13 @@ impl World {
     pub(crate) fn on(&self, store: Arc<dyn DocumentStore>) -> Self {
         World { store, ..self.clone() }
     }
+
+    /// Counts the operations of a process, for faults at those that come after them.
+    pub(crate) async fn operations(&self, run: impl AsyncFnOnce(World)) -> u64 {
+        let counting = Arc::new(Faulty::new(Arc::clone(&self.store), Plan::none()));
+        run(self.on(counting.clone())).await;
+        counting.operations()
+    }
 }
 
 /// What came of all points.

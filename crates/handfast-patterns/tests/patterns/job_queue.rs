@@ -9,6 +9,7 @@ mod options;
 mod ordered;
 mod pages;
 mod paused;
+mod recorded;
 mod seed;
 mod timeout;
 mod unread;
@@ -58,6 +59,14 @@ async fn open_with(world: &World, options: JobQueueOptions) -> Result<JobQueue> 
 
 async fn open(world: &World) -> JobQueue {
     open_with(world, JobQueueOptions::default()).await.unwrap()
+}
+
+/// The operations of [`open`] on a queue that was opened before.
+async fn opening(world: &World) -> u64 {
+    let run = async |world: World| {
+        open(&world).await;
+    };
+    world.operations(run).await
 }
 
 async fn claim(queue: &JobQueue) -> Job {
@@ -158,9 +167,10 @@ async fn who_lost_the_lease_cannot_renew_complete_fail_snooze_or_release() {
 #[tokio::test]
 async fn a_claim_whose_answer_is_lost_is_found_again() {
     let world = World::in_memory();
-    // Operation 0 creates the indexes, 1 and 2 look whether the queue is paused, 3 claims.
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(3, Fault::LoseReply)));
     let queue = open(&world).await;
+    // Two operations look whether the queue is paused, the next one claims.
+    let claims = opening(&world).await + 2;
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(claims, Fault::LoseReply)));
     let (first, _second) = (queue.enqueue(numbered(1)).await.unwrap(), queue.enqueue(numbered(2)).await.unwrap());
     let job = claim(&open(&world.on(lossy)).await).await;
     assert_eq!(Enqueued::New(job.id.clone()), first);
@@ -191,8 +201,9 @@ async fn a_reclaimer_that_is_slow_does_not_take_a_job_that_was_renewed() {
     queue.enqueue(friends()).await.unwrap();
     let job = claim(&queue).await;
     world.clock.advance(2 * MINUTE);
-    // Operation 0 creates the indexes, 1 and 2 look for silent workers, 3 returns the job.
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(3, Fault::FreezeBefore)));
+    // Two operations look for silent workers, the next one returns the job.
+    let returns = opening(&world).await + 2;
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(returns, Fault::FreezeBefore)));
     let reclaimer = open(&world.on(slow.clone())).await;
     let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
     while slow.frozen() == 0 {
@@ -303,7 +314,7 @@ async fn jobs_of_one_key_are_done_in_order() {
             if expected == 2 { queue.give_up(&jobs[0], "no").await } else { queue.complete(&jobs[0], None).await };
         assert_eq!(over.unwrap(), Held::Yes);
     }
-    let unordered = open(&world).await;
+    let unordered = open(&World::in_memory()).await;
     assert!(matches!(unordered.enqueue(numbered(1).in_order("x")).await, Err(Error::Invalid { .. })));
 }
 

@@ -1,5 +1,6 @@
 //! The ledger: the seed's documents, every crash point, and many posters at once.
 
+mod altered;
 mod books;
 mod cancels;
 mod committers;
@@ -387,6 +388,7 @@ async fn entries_of_the_seeds_shell_are_counted_and_committed() {
         world.store.insert_one(&world.place("tx"), entry).await.unwrap();
     }
     let ledger = open(&world).await.unwrap();
+    ledger.open_account(NewAccount::new(2345, "EUR")).await.unwrap();
     assert_eq!(balance(&ledger, "nobody").await, 0);
     let seen = ledger.balance(1234).await.unwrap().unwrap();
     assert_eq!((seen.balance, seen.pending, seen.anchor_seq_id), (9_940, -60, 800));

@@ -8,6 +8,7 @@
     reason = "helpers of tests are tests"
 )]
 
+mod clocks;
 mod crash;
 mod exactly_once;
 mod indexes;

@@ -33,7 +33,7 @@ async fn open(world: &World) -> Result<(JobQueue, Schedules)> {
 async fn a_queue_that_keeps_no_keys_apart_has_no_recurring_and_no_unique_jobs() {
     let world = World::in_memory();
     let (store, options) = (Arc::clone(&world.store), JobQueueOptions::default());
-    let queue = JobQueue::attach(store, world.place("jobs"), world.sources.clone(), options).unwrap();
+    let queue = JobQueue::attach(store, world.place("jobs"), world.sources.clone(), options).await.unwrap();
     let refused = |error: Error| error.to_string().contains("no sparse unique indexes");
     assert!(Schedules::open(queue.clone(), world.place("schedules")).await.is_err_and(refused));
     let job = || NewJob::new("report", &doc! {}).unwrap();

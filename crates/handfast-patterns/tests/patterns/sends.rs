@@ -25,6 +25,16 @@ struct Losing {
 enum Lost {
     Request,
     Reply,
+    /// The request is lost, and the error says that it was not applied: any owner of second tries may send it again.
+    NotApplied,
+}
+
+impl Lost {
+    const ALL: [Lost; 3] = [Lost::Request, Lost::Reply, Lost::NotApplied];
+
+    fn applied(self) -> Applied {
+        if self == Lost::NotApplied { Applied::No } else { Applied::Maybe }
+    }
 }
 
 #[async_trait]
@@ -43,7 +53,7 @@ impl Through for Losing {
         if self.lost == Lost::Reply {
             self.store.update(request).await?;
         }
-        Err(Error::new(ErrorClass::TransientNetwork, Applied::Maybe, Code::SocketException, "connection reset"))
+        Err(Error::new(ErrorClass::TransientNetwork, self.lost.applied(), Code::SocketException, "connection reset"))
     }
 }
 
@@ -63,7 +73,7 @@ async fn sent(lost: Lost, over: impl Fn(Arc<dyn DocumentStore>, &Sources) -> Arc
     losing.begun.store(true, Ordering::Relaxed);
     let applied = once.apply(once.token(), 1, &Change::increment("counter", 1)).await;
     if let Err(error) = &applied {
-        assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, Applied::Maybe));
+        assert_eq!((error.class(), error.applied()), (ErrorClass::TransientNetwork, lost.applied()));
     }
     (losing.sent.load(Ordering::Relaxed), applied.is_ok())
 }
@@ -72,10 +82,38 @@ fn resilient(store: Arc<dyn DocumentStore>, sources: &Sources) -> Arc<dyn Docume
     Arc::new(Resilient::new(store, Arc::clone(&sources.ids)))
 }
 
+/// A store that carries updates out in tasks of their own, where the word of a caller that it sends again itself is lost.
+struct OtherTask(Arc<dyn DocumentStore>);
+
+#[async_trait]
+impl Through for OtherTask {
+    type Inner = dyn DocumentStore;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
+    }
+
+    async fn update(&self, request: Update) -> handfast_store::Result<UpdateOutcome> {
+        let store = Arc::clone(&self.0);
+        tokio::spawn(async move { store.update(request).await }).await.unwrap()
+    }
+}
+
 #[tokio::test]
 async fn an_update_is_sent_twice_whether_or_not_the_store_sends_again_by_itself() {
-    for lost in [Lost::Request, Lost::Reply] {
+    for lost in Lost::ALL {
         assert_eq!(sent(lost, |store, _| store).await, (2, false), "{lost:?}");
         assert_eq!(sent(lost, resilient).await, (2, false), "{lost:?}");
     }
+}
+
+/// A second owner of second tries sends each of the pattern's two tries twice, where it may.
+#[tokio::test]
+async fn a_retry_of_a_retry_is_caught() {
+    let second_owner = |store: Arc<dyn DocumentStore>, sources: &Sources| -> Arc<dyn DocumentStore> {
+        Arc::new(OtherTask(resilient(store, sources)))
+    };
+    assert_eq!(sent(Lost::NotApplied, second_owner).await, (4, false));
+    // It is the second owner that is caught, and not the other task.
+    assert_eq!(sent(Lost::NotApplied, |store, _| Arc::new(OtherTask(store))).await, (2, false));
 }

@@ -1,6 +1,7 @@
 //! Sync flags: a name in comments, step by step; every crash point and every order; audits.
 
 mod audited;
+mod damaged;
 mod declared;
 mod killed;
 mod ordered;
@@ -124,8 +125,19 @@ async fn in_sync(world: &World) -> Result<(), String> {
 }
 
 /// Sweeps until there is nothing left to sweep.
+/// The operations of [`open`] where the settings are recorded already.
+async fn opening(world: &World) -> u64 {
+    let run = async |world: World| {
+        open(&world).await.unwrap();
+    };
+    world.operations(run).await
+}
+
 async fn swept(world: &World) -> Result<()> {
-    let flag = open(world).await?;
+    swept_by(&open(world).await?).await
+}
+
+async fn swept_by(flag: &SyncFlag) -> Result<()> {
     loop {
         let round = flag.sweep(10).await?;
         assert_eq!(round.failed, 0);
@@ -223,16 +235,17 @@ async fn the_sweeper_leaves_young_flags_alone() {
     let world = World::in_memory();
     site(&world).await;
     let flag = open(&world).await.unwrap();
-    // Killed with the flag set: operations 0 to 5 open the collections, and look at what is declared.
-    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(6, Fault::CrashAfter)));
+    // Killed with the flag set.
+    let change = opening(&world).await;
+    let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(change, Fault::CrashAfter)));
     let dead = open(&world.on(dying)).await.unwrap();
     assert_eq!(dead.change(dead.token(), 1, &renamed("Mary")).await.unwrap_err().class(), ErrorClass::Outage);
     assert_eq!(flag.staleness().await.unwrap(), Staleness { mains: 1, copies: 0, oldest: Some(Duration::ZERO) });
     assert_eq!(flag.list(10).await.unwrap()[0].state, MainState::Syncing);
-    world.clock.advance(HOUR);
-    assert_eq!(flag.sweep(10).await.unwrap(), Round::default(), "it is an hour old, not older");
-    assert_eq!(flag.staleness().await.unwrap().oldest, Some(HOUR));
+    world.clock.advance(HOUR - Duration::from_millis(1));
+    assert_eq!(flag.sweep(10).await.unwrap(), Round::default(), "it is not an hour old");
     world.clock.advance(Duration::from_millis(1));
+    assert_eq!(flag.staleness().await.unwrap().oldest, Some(HOUR));
     assert_eq!(flag.sweep(1).await.unwrap(), Round { done: 1, failed: 0, more: true });
     assert_eq!(flag.sweep(1).await.unwrap(), Round::default());
     assert_eq!(flag.staleness().await.unwrap(), Staleness::default());
@@ -300,8 +313,9 @@ async fn what_is_being_deleted_is_gone_for_readers() {
 async fn an_outage_at_the_copies_is_not_an_outage_of_the_change() {
     let world = World::in_memory();
     site(&world).await;
-    // Operations 0 to 6 open the collections and declare the links, 7 is the change.
-    let failing = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(8, Fault::CrashBefore)));
+    open(&world).await.unwrap();
+    let after_the_change = opening(&world).await + 1;
+    let failing = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(after_the_change, Fault::CrashBefore)));
     let flag = open(&world.on(failing)).await.unwrap();
     let outcome = flag.change(flag.token(), 1, &renamed("Mary")).await.unwrap();
     let Outcome::Later { version: 1, error } = outcome else { panic!("{outcome:?}") };

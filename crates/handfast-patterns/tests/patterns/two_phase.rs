@@ -1,5 +1,6 @@
 //! Two-phase commit: the seed's walk-through document by document, every crash point, and many applications at once.
 
+mod damaged;
 mod killed;
 mod recorded;
 mod verified;
@@ -417,7 +418,7 @@ async fn eight_applications_beside_hasty_recoveries() {
         accounts.iter().all(|account| account.get_array("pendingTransactions").is_ok_and(Vec::is_empty)),
         "{accounts:?}"
     );
-    assert!(accounts.iter().all(|account| number(account, "balance") >= 0), "{accounts:?}");
+    // A balance may be below 0: without fields for what is under way, a rollback takes back what was spent meanwhile.
     let (mut done, mut canceled) = (0, 0);
     let mut expected = [100_i64; 5];
     for transaction in all(&world, "transactions").await {

@@ -1,9 +1,11 @@
 //! Versioned trees: versions, history, conflicts; what abandoned writers leave; pruning; every crash point and every order.
 
+mod altered;
 mod killed;
 mod ordered;
 mod orphaned;
 mod pruned;
+mod recorded;
 mod verified;
 
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use handfast_patterns::versioned_tree::{
 };
 use handfast_patterns::{CancellationToken, Error, Result, Round, RunnerOptions, VersionedTreeOptions};
 use handfast_store::decorator::{Fault, Faulty, Plan as Faults};
-use handfast_store::{Find, Random, SeededRandom, StoreExt};
+use handfast_store::{DropIndexes, Find, IndexSelector, Random, SeededRandom, StoreExt};
 
 use crate::crash::{Stage, World, every_point};
 use crate::turns::{Actor, every_order, some_orders, these_orders};
@@ -31,6 +33,12 @@ async fn all(world: &World, collection: &str) -> Vec<Document> {
     let sort = rawdoc! { "itemId": 1, "version": 1, "_id": 1 };
     let found = world.store.find_all(Find { sort, ..Find::new(world.place(collection), rawdoc! {}) }).await.unwrap();
     found.iter().map(|document| Document::try_from(&**document).unwrap()).collect()
+}
+
+/// As somebody does who lets writers overtake each other.
+async fn drop_indexes(world: &World) {
+    let all = DropIndexes { namespace: world.place("items"), selector: IndexSelector::All };
+    world.store.drop_indexes(all).await.unwrap();
 }
 
 /// All documents of the tree, in a line: `a 1: 10 | a 3: - | tree 1 committed`.

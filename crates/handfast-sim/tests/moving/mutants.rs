@@ -12,8 +12,8 @@ use handfast_sim::{Isolation, Tally, WorkloadKind};
 use handfast_store::decorator::Through;
 use handfast_store::page::Paged;
 use handfast_store::{
-    AtomicBatch, AtomicStore, CommitTimestamp, Cursor, DocumentStore, DocumentWrite, Find, MemoryStore, Namespace,
-    Result, Snapshot, Sources, StoreExt, insertion,
+    AtomicBatch, AtomicStore, Before, CommitTimestamp, Cursor, DocumentStore, Find, MemoryStore, Namespace, Result,
+    Snapshot, Sources, StoreExt, insertion,
 };
 use handfast_txn::Database;
 
@@ -122,27 +122,27 @@ impl AtomicStore for Broken {
     }
 
     async fn commit(&self, mut batch: AtomicBatch) -> Result<CommitTimestamp> {
-        batch.before.clear();
+        batch.writes.iter_mut().for_each(|write| write.before = Before::Unread);
         match self.mutant {
-            Mutant::ForgottenDeletions => batch.writes.retain(|(.., write)| !is_delete(write)),
+            Mutant::ForgottenDeletions => batch.writes.retain(|write| !write.is_delete()),
             Mutant::ForgottenReinsertions => {
                 let mut kept = Vec::new();
-                for (namespace, id, write) in batch.writes {
-                    let before = self.store.find_one(&namespace, by_id(id.as_raw_bson_ref())).await?;
-                    let is_moved =
-                        before.is_none() && matches!(id.as_raw_bson_ref(), RawBsonRef::Int64(id) if id % 2 == 1);
+                for write in batch.writes {
+                    let id = write.id.as_raw_bson_ref();
+                    let before = self.store.find_one(&write.namespace, by_id(id)).await?;
+                    let is_moved = before.is_none() && matches!(id, RawBsonRef::Int64(id) if id % 2 == 1);
                     if !is_moved {
-                        kept.push((namespace, id, write));
+                        kept.push(write);
                     }
                 }
                 batch.writes = kept;
             }
             Mutant::UnnoticedInsertions => {
                 let mut kept = Vec::new();
-                for (namespace, id, write) in batch.writes {
-                    let before = self.store.find_one(&namespace, by_id(id.as_raw_bson_ref())).await?;
-                    if before.is_some() || !is_delete(&write) {
-                        kept.push((namespace, id, write));
+                for write in batch.writes {
+                    let before = self.store.find_one(&write.namespace, by_id(write.id.as_raw_bson_ref())).await?;
+                    if before.is_some() || !write.is_delete() {
+                        kept.push(write);
                     }
                 }
                 batch.writes = kept;
@@ -155,10 +155,6 @@ impl AtomicStore for Broken {
 
 fn by_id(id: RawBsonRef<'_>) -> RawDocumentBuf {
     rawdoc! { "_id": id }
-}
-
-fn is_delete(write: &DocumentWrite) -> bool {
-    matches!(write, DocumentWrite::Delete)
 }
 
 struct BrokenSnapshot {

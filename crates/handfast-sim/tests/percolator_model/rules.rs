@@ -97,14 +97,14 @@ impl Rules {
 
     /// The committer's: it has the lock that it wrote in its memory.
     pub(crate) fn commit(self, row: &Row, lock: &Lock, at: Timestamp) -> Result<Step, NotCommitted> {
-        let step = row::commit(row, lock.start, at, &|_| false);
+        let step = row::commit(row, lock.start, at, &row::AllNeeded);
         if step.is_ok() || !self.is(Mutant::CommitWithoutLock) {
             return step;
         }
         let mut shown = row.clone();
         shown.rolled_back.clear();
         shown.lock = Some(lock.clone());
-        let step = row::commit(&shown, lock.start, at, &|_| false)?;
+        let step = row::commit(&shown, lock.start, at, &row::AllNeeded)?;
         Ok(changed(step, |next| next.rolled_back = row.rolled_back.clone()))
     }
 
@@ -114,7 +114,7 @@ impl Rules {
         if let Some(lock) = shown.lock.as_mut().filter(|_| self.is(Mutant::AnyLockCommitted)) {
             lock.start = start;
         }
-        row::commit(&shown, start, at, &|_| false)
+        row::commit(&shown, start, at, &row::AllNeeded)
     }
 
     pub(crate) fn rollback(self, row: &Row, start: Timestamp, record: bool) -> Result<Step, Timestamp> {

@@ -49,16 +49,16 @@ list_cases! { Atomic:
     commit_is_seen_whole,
 }
 
-fn put(document: RawDocumentBuf) -> (Namespace, RawBson, DocumentWrite) {
+fn put(document: RawDocumentBuf) -> BatchWrite {
     let id = document.get("_id").ok().flatten().map_or(RawBson::Null, RawBson::from);
-    (c(), id, DocumentWrite::Put(document))
+    BatchWrite::new(c(), id, DocumentWrite::Put(document))
 }
 
-fn remove(id: impl Into<RawBson>) -> (Namespace, RawBson, DocumentWrite) {
-    (c(), id.into(), DocumentWrite::Delete)
+fn remove(id: impl Into<RawBson>) -> BatchWrite {
+    BatchWrite::new(c(), id, DocumentWrite::Delete)
 }
 
-fn batch(read_at: CommitTimestamp, writes: Vec<(Namespace, RawBson, DocumentWrite)>) -> AtomicBatch {
+fn batch(read_at: CommitTimestamp, writes: Vec<BatchWrite>) -> AtomicBatch {
     AtomicBatch { writes, ..AtomicBatch::new(read_at) }
 }
 
@@ -66,7 +66,7 @@ async fn now(s: &Subject) -> Result<CommitTimestamp, Failure> {
     Ok(s.atomic_store()?.snapshot().await?.timestamp())
 }
 
-async fn commit(s: &Subject, writes: Vec<(Namespace, RawBson, DocumentWrite)>) -> Result<CommitTimestamp, Failure> {
+async fn commit(s: &Subject, writes: Vec<BatchWrite>) -> Result<CommitTimestamp, Failure> {
     let read_at = now(s).await?;
     Ok(s.atomic_store()?.commit(batch(read_at, writes)).await?)
 }
@@ -74,10 +74,10 @@ async fn commit(s: &Subject, writes: Vec<(Namespace, RawBson, DocumentWrite)>) -
 /// A batch conflicts, whether it says what was there or not.
 async fn conflicts_at(s: &Subject, read_at: CommitTimestamp, was: Before) -> Result<(), Failure> {
     let all = s.all().await?;
-    let writes = vec![put(rawdoc! { "_id": 77, "n": 0 }), put(rawdoc! { "_id": 1, "n": -1 })];
-    for before in [vec![], vec![Before::Nothing, was]] {
-        let batch = AtomicBatch { before, ..batch(read_at, writes.clone()) };
-        let error = refused(s.atomic_store()?.commit(batch).await, Code::WriteConflict)?;
+    for (nothing, was) in [(Before::Unread, Before::Unread), (Before::Nothing, was)] {
+        let writes =
+            vec![put(rawdoc! { "_id": 77, "n": 0 }).after(nothing), put(rawdoc! { "_id": 1, "n": -1 }).after(was)];
+        let error = refused(s.atomic_store()?.commit(batch(read_at, writes)).await, Code::WriteConflict)?;
         ensure_eq!(error.applied(), Applied::No);
         ensure_eq!(s.all().await?, all);
     }
@@ -187,7 +187,7 @@ async fn snapshot_timestamps_grow_with_writes(s: &Subject) -> Result<(), Failure
 
 async fn commit_applies_all_writes(s: &Subject) -> Result<(), Failure> {
     let mut writes: Vec<_> = numbered(20).map(put).collect();
-    writes.push((named("other"), "x".into(), DocumentWrite::Put(rawdoc! { "_id": "x" })));
+    writes.push(BatchWrite::new(named("other"), "x", DocumentWrite::Put(rawdoc! { "_id": "x" })));
     commit(s, writes).await?;
     ensure_eq!(s.ids(rawdoc! {}).await?, (0..20).collect::<Vec<_>>());
     ensure_eq!(s.find(Find::new(named("other"), rawdoc! {})).await?, [id("x")]);
@@ -398,14 +398,13 @@ async fn commit_may_say_what_was_before(s: &Subject) -> Result<(), Failure> {
     with_unique_index(s).await?;
     let read_at = now(s).await?;
     let writes = vec![
-        put(rawdoc! { "_id": 1, "n": 30 }),
-        remove(2),
-        put(rawdoc! { "_id": 9, "n": 31 }),
+        put(rawdoc! { "_id": 1, "n": 30 }).after(document(1)),
+        remove(2).after(document(2)),
+        put(rawdoc! { "_id": 9, "n": 31 }).after(Before::Nothing),
+        // Of this one nothing is said.
         put(rawdoc! { "_id": 3, "n": 2 }),
     ];
-    // Of the last one nothing is said.
-    let before = vec![document(1), document(2), Before::Nothing];
-    s.atomic_store()?.commit(AtomicBatch { before, ..batch(read_at, writes) }).await?;
+    s.atomic_store()?.commit(batch(read_at, writes)).await?;
     for (n, holder) in
         [(0, vec![0]), (1, vec![]), (2, vec![3]), (3, vec![]), (4, vec![4]), (30, vec![1]), (31, vec![9])]
     {
@@ -425,7 +424,7 @@ async fn commit_keeps_fields_as_they_are(s: &Subject) -> Result<(), Failure> {
 
 async fn commit_refuses_a_document_with_another_id(s: &Subject) -> Result<(), Failure> {
     let read_at = now(s).await?;
-    let wrong = vec![(c(), RawBson::from(1), DocumentWrite::Put(id(2)))];
+    let wrong = vec![BatchWrite::new(c(), 1, DocumentWrite::Put(id(2)))];
     let result = s.atomic_store()?.commit(batch(read_at, wrong)).await;
     ensure!(result.is_err(), "a document was committed under another _id");
     ensure_eq!(s.all().await?.len(), 0);

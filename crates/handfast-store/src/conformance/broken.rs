@@ -475,7 +475,8 @@ impl AtomicStore for Broken {
     }
 
     async fn commit(&self, mut batch: AtomicBatch) -> Result<CommitTimestamp> {
-        if self.is(Defect::CommitIgnoresConflicts) || (self.is(Defect::BeforeIsBelieved) && !batch.before.is_empty()) {
+        let says_before = batch.writes.iter().any(|write| write.before != Before::Unread);
+        if self.is(Defect::CommitIgnoresConflicts) || (self.is(Defect::BeforeIsBelieved) && says_before) {
             batch.read_at = CommitTimestamp(u64::MAX);
         }
         match self.defect {

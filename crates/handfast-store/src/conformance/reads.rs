@@ -37,9 +37,9 @@ list_cases! { Atomic:
     creation_happens_once,
 }
 
-fn put(document: RawDocumentBuf) -> (Namespace, RawBson, DocumentWrite) {
+fn put(document: RawDocumentBuf) -> BatchWrite {
     let id = document.get("_id").ok().flatten().map_or(RawBson::Null, RawBson::from);
-    (c(), id, DocumentWrite::Put(document))
+    BatchWrite::new(c(), id, DocumentWrite::Put(document))
 }
 
 /// A batch that writes a document which nobody else knows.
@@ -147,7 +147,7 @@ async fn read_of_a_range_conflicts_with_a_delete(s: &Subject) -> Result<(), Fail
 
 async fn read_of_a_range_conflicts_with_a_commit(s: &Subject) -> Result<(), Failure> {
     let snapshot = filled(s).await?;
-    let writes = vec![put(rawdoc! { "_id": 1, "n": 1 }), (c(), 15.into(), DocumentWrite::Delete)];
+    let writes = vec![put(rawdoc! { "_id": 1, "n": 1 }), BatchWrite::new(c(), 15, DocumentWrite::Delete)];
     s.atomic_store()?.commit(AtomicBatch { writes, ..AtomicBatch::new(snapshot.timestamp()) }).await?;
     conflicts(s, &*snapshot, tens()).await
 }
@@ -239,7 +239,7 @@ async fn read_that_conflicts_applies_nothing(s: &Subject) -> Result<(), Failure>
     set(s, 15, 100).await?;
     let before = s.all().await?;
     let creations = vec![Creation { namespace: named("made"), ..creation(vec![]).remove(0) }];
-    let writes = vec![put(rawdoc! { "_id": 1, "n": -1 }), (c(), 2.into(), DocumentWrite::Delete)];
+    let writes = vec![put(rawdoc! { "_id": 1, "n": -1 }), BatchWrite::new(c(), 2, DocumentWrite::Delete)];
     let batch = AtomicBatch { reads: tens(), creations, writes, ..AtomicBatch::new(snapshot.timestamp()) };
     refused(s.atomic_store()?.commit(batch).await, Code::WriteConflict)?;
     // A batch that only reads is refused as well.

@@ -202,7 +202,7 @@ async fn ticket_of_a_find_and_modify_that_upserts_answers_the_same(s: &Subject) 
 
 async fn ticket_of_a_batch_answers_the_first_timestamp(s: &Subject) -> Result<(), Failure> {
     let store = s.atomic_store()?;
-    let put = |n: i32| (c(), RawBson::from(1), DocumentWrite::Put(rawdoc! { "_id": 1, "n": n }));
+    let put = |n: i32| BatchWrite::new(c(), 1, DocumentWrite::Put(rawdoc! { "_id": 1, "n": n }));
     let read_at = store.snapshot().await?.timestamp();
     let batch = AtomicBatch { writes: vec![put(5)], ticket: Some(ticket(1)), ..AtomicBatch::new(read_at) };
     let first = store.commit(batch.clone()).await?;

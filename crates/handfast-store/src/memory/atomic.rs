@@ -34,19 +34,20 @@ impl MemoryStore {
         }
         // First take out all old documents, then put in the new ones: the keys of a unique index may change hands.
         let mut records = Vec::with_capacity(batch.writes.len());
-        for (namespace, id, write) in &batch.writes {
+        for write in &batch.writes {
+            let BatchWrite { namespace, id, .. } = write;
             let key = id_key(id.as_raw_bson_ref());
             if state.changed_at(namespace, &key) > batch.read_at.0 {
                 return Err(conflict(namespace, id.as_raw_bson_ref()));
             }
             let removed = state.remove(namespace, &key)?;
-            if removed.is_none() && matches!(write, DocumentWrite::Delete) {
+            if removed.is_none() && write.is_delete() {
                 // It came and went in the transaction.
                 state.note_deletion(namespace, &key);
             }
             records.push(removed.map(|stored| stored.record));
         }
-        for ((namespace, id, write), record) in batch.writes.into_iter().zip(records) {
+        for (BatchWrite { namespace, id, write, .. }, record) in batch.writes.into_iter().zip(records) {
             let DocumentWrite::Put(document) = write else { continue };
             let document = checked(document, id.as_raw_bson_ref())?;
             state.collection_or_new(&namespace, || self.sources().uuid());

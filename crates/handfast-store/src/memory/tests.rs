@@ -9,7 +9,7 @@ fn c() -> Namespace {
 }
 
 fn batch(read_at: CommitTimestamp, id: i32) -> AtomicBatch {
-    let writes = vec![(c(), id.into(), DocumentWrite::Put(rawdoc! { "_id": id }))];
+    let writes = vec![BatchWrite::new(c(), id, DocumentWrite::Put(rawdoc! { "_id": id }))];
     AtomicBatch { writes, durability: Durability::Memory, ..AtomicBatch::new(read_at) }
 }
 
@@ -39,7 +39,7 @@ async fn a_commit_older_than_the_deletions_that_are_remembered_conflicts() {
     let all = |put: bool| {
         let write = move |id: i32| {
             let write = if put { DocumentWrite::Put(rawdoc! { "_id": id }) } else { DocumentWrite::Delete };
-            (c(), id.into(), write)
+            BatchWrite::new(c(), id, write)
         };
         (0..count).map(write).collect()
     };

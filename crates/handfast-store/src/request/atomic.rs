@@ -28,6 +28,38 @@ pub enum Before {
     Document(Arc<RawDocumentBuf>),
 }
 
+/// A write of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchWrite {
+    /// Where.
+    pub namespace: Namespace,
+    /// The `_id` of the document.
+    pub id: RawBson,
+    /// Its new state.
+    pub write: DocumentWrite,
+    /// What the snapshot has in its place, as the snapshot's `get` answered. A store that knows that nobody has written there since
+    /// need not read it again.
+    pub before: Before,
+}
+
+impl BatchWrite {
+    /// A write that does not say what was there before.
+    pub fn new(namespace: Namespace, id: impl Into<RawBson>, write: DocumentWrite) -> Self {
+        BatchWrite { namespace, id: id.into(), write, before: Before::Unread }
+    }
+
+    /// The same, with what the snapshot has in its place.
+    #[must_use]
+    pub fn after(self, before: Before) -> Self {
+        BatchWrite { before, ..self }
+    }
+
+    /// Whether no document is left.
+    pub fn is_delete(&self) -> bool {
+        self.write == DocumentWrite::Delete
+    }
+}
+
 /// What a batch was decided from, beside the documents that it writes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read {
@@ -67,11 +99,8 @@ pub struct AtomicBatch {
     pub reads: Vec<Read>,
     /// Collections to make first.
     pub creations: Vec<Creation>,
-    /// Where, the `_id`, and the new state. An `_id` comes up at most once in a namespace.
-    pub writes: Vec<(Namespace, RawBson, DocumentWrite)>,
-    /// What the snapshot has in the places of `writes`, in their order; it may end sooner. A store that knows that nobody has
-    /// written there since need not read it again, so it must be what the snapshot's `get` answered.
-    pub before: Vec<Before>,
+    /// What it writes. An `_id` comes up at most once in a namespace.
+    pub writes: Vec<BatchWrite>,
     /// A batch whose ticket was used is not applied again: it answers the timestamp of the first commit.
     pub ticket: Option<Ticket>,
     /// When to acknowledge.
@@ -86,7 +115,6 @@ impl AtomicBatch {
             reads: Vec::new(),
             creations: Vec::new(),
             writes: Vec::new(),
-            before: Vec::new(),
             ticket: None,
             durability: Durability::default(),
         }

@@ -22,6 +22,7 @@
 //! The rule must stay the same for as long as there are documents, and all who use them must use them through it: a part on
 //! its own shows locks whose primary it does not have. So the rule is [recorded](Routed::open) in the stores.
 
+mod alone;
 mod record;
 mod routing;
 mod store;
@@ -34,6 +35,7 @@ use handfast_mql::Code;
 
 use crate::{DocumentStore, Error, Namespace, Result, Sources};
 
+pub use alone::Alone;
 pub use record::{RECORD_COLLECTION, RECORD_DATABASE, ensure_alone};
 pub use routing::{KEPT_TOGETHER, Route, Routing, Scope, check_part_name};
 

@@ -28,6 +28,10 @@ use crate::{DocumentStore, Error, Namespace, Result, StoreExt};
 pub const RECORD_DATABASE: &str = "handfast";
 /// The collection of the records.
 pub const RECORD_COLLECTION: &str = "routing";
+/// The oracle of timestamps of the engine for single documents: its collection, and its `_id`.
+pub(super) const ORACLE: &str = "oracle";
+/// The field of the oracle's document with the name of the set that the store was taken into.
+pub(super) const SET: &str = "set";
 /// The record's `_id`.
 const ID: &str = "routing";
 /// The `_id` of the claim.
@@ -60,11 +64,23 @@ pub async fn ensure_alone(store: &dyn DocumentStore) -> Result<()> {
     Err(Error::command(Code::IllegalOperation, text))
 }
 
+/// Whether a store is one of several, or is about to be.
+pub(super) async fn is_taken(store: &dyn DocumentStore) -> Result<bool> {
+    Ok(Record::of(store, ID).await?.is_some() || Record::of(store, CLAIM).await?.is_some())
+}
+
+/// Leaves the name of the set in the oracle's document, if there is one: who uses the store on its own gets no timestamp from now on.
+async fn name_set(shared: &Shared, change: RawDocumentBuf) -> Result<()> {
+    let oracle = Namespace::new(RECORD_DATABASE, ORACLE)?;
+    shared.at(shared.routing.rest()).update_one(&oracle, rawdoc! { "_id": ORACLE }, change).await.map(drop)
+}
+
 /// Sees that the stores are what was recorded; records what is not yet.
 pub(super) async fn check(shared: &Shared) -> Result<()> {
     let rest = shared.routing.rest();
     let mut records = all(shared).await?;
-    if records.iter().any(Option::is_none) {
+    let is_first = records.iter().any(Option::is_none);
+    if is_first {
         ensure_in_place(shared).await?;
     }
     let first = match records[rest].take() {
@@ -72,6 +88,12 @@ pub(super) async fn check(shared: &Shared) -> Result<()> {
         None => {
             ensure_unused(shared, &records)?;
             let set = claim(shared).await?;
+            name_set(shared, rawdoc! { "$set": { "set": set.as_str() } }).await?;
+            // A process that used the store on its own may have made a collection until now.
+            if let Err(error) = ensure_in_place(shared).await {
+                name_set(shared, rawdoc! { "$unset": { "set": "" } }).await?;
+                return Err(error);
+            }
             let record = Record { set, part: shared.routing.name(rest).to_owned(), routes: Some(routes(shared)) };
             record.put(&**shared.at(rest), ID).await?
         }
@@ -84,6 +106,9 @@ pub(super) async fn check(shared: &Shared) -> Result<()> {
             None => expected.put(&**shared.at(part), ID).await?,
         };
         expected.ensure_is(&found)?;
+    }
+    if is_first {
+        name_set(shared, rawdoc! { "$set": { "set": first.set.as_str() } }).await?;
     }
     Ok(())
 }
@@ -135,7 +160,16 @@ async fn claim(shared: &Shared) -> Result<String> {
     if claim.part != *name {
         return Err(of_others(name, &claim));
     }
-    ensure_same_routes(shared, claim.routes.as_deref().unwrap_or_default())?;
+    let claimed = claim.routes.as_deref().unwrap_or_default();
+    if claimed != routes(shared) {
+        let text = format!(
+            "another process began to use these stores together by other routes: {}, not {}; use those, or, if no process does, delete \
+             the document with the _id '{CLAIM}' from {RECORD_DATABASE}.{RECORD_COLLECTION} in the store '{name}', and open them again",
+            claimed.join(" "),
+            routes(shared).join(" ")
+        );
+        return Err(refused(text));
+    }
     Ok(claim.set)
 }
 

@@ -244,13 +244,36 @@ async fn of_two_first_openings_with_different_rules_one_wins() {
             [Err(refused), Ok(_)] => (1, refused),
             both => panic!("{first:?} {second:?}: {both:?}"),
         };
-        let told = ["are kept by other routes", "of another set of stores"];
+        let told = ["by other routes: ", "of another set of stores"];
         assert!(told.iter().any(|why| refused.message().contains(why)), "{refused}");
         won[winner] += 1;
         two.opened(&rules[winner]).await.expect("the rule that won");
         two.opened(&rules[1 - winner]).await.expect_err("the other one");
     }
     assert!(won.iter().all(|count| *count > 10), "{won:?}");
+}
+
+/// A process that died after its claim has taken nothing: its routes go on, others are told what to delete.
+#[tokio::test]
+async fn a_claim_that_is_left_behind_is_finished_or_deleted() {
+    let (rule, other) = (["*=main", "shop.orders=side"], ["*=main", "shop.items=side"]);
+    for deletes in [false, true] {
+        let two = Two::new();
+        let (records, id) = (named("handfast.routing"), rawdoc! { "_id": "claim" });
+        let left = rawdoc! { "_id": "claim", "set": "65f", "part": "main", "routes": ["*=main", "shop.orders=side"] };
+        two.main.insert_one(&records, left).await.expect("insert");
+        let refused = two.opened(&other).await.expect_err("claimed for another rule");
+        assert!(
+            refused.message().contains("delete the document with the _id 'claim' from handfast.routing"),
+            "{refused}"
+        );
+        if deletes {
+            two.main.delete_one(&records, id).await.expect("delete");
+            two.opened(&other).await.expect("nobody has a claim");
+        } else {
+            two.opened(&rule).await.expect("the rule of the claim");
+        }
+    }
 }
 
 /// Nothing is put together by looking.

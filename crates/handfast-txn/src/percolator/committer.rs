@@ -25,7 +25,8 @@ use std::time::Duration;
 
 use handfast_mql::Code;
 use handfast_store::{
-    Applied, CommitTimestamp, CreateIndexes, DocumentWrite, Error as StoreError, Namespace, Read, Result as StoreResult,
+    Applied, BatchWrite, CommitTimestamp, CreateIndexes, DocumentWrite, Error as StoreError, Namespace, Read,
+    Result as StoreResult,
 };
 use tokio::task::JoinSet;
 
@@ -35,7 +36,7 @@ use super::definitions::{Dependencies, Located};
 use super::oracle::Moment;
 use super::records::Record;
 use super::resolver::{Resolved, release};
-use super::row::{self, Body, Key, Lock, NotCommitted, Refused, Row, Seen, Timestamp, commit, prewrite, read_at};
+use super::row::{self, AllNeeded, Body, Key, Lock, NotCommitted, Refused, Row, Timestamp, commit, prewrite};
 use super::rows::{RefusedStep, unchecked};
 use super::snapshot::PercolatorSnapshot;
 use super::unique;
@@ -116,20 +117,16 @@ impl Committer {
                 core.create_indexes(indexes).await?;
             }
         }
-        let written = writes.writes.iter().map(|(name, ..)| name.clone()).collect();
+        let written = writes.writes.iter().map(|write| write.namespace.clone()).collect();
         let Located { catalog, version, dependencies: on } = core.locate(&snapshot, &written, &writes.reads).await?;
-        for (name, id, write) in writes.writes {
+        for BatchWrite { namespace: name, id, write, .. } in writes.writes {
             let Some(namespace) = on.collection(&name).cloned() else { return Err(not_located(&name)) };
             let key = Key { namespace, id };
             let body = match write {
                 DocumentWrite::Put(document) => Body::Document(document),
                 DocumentWrite::Delete => Body::Deleted,
             };
-            // What the transaction put there itself and took away again.
-            let was_nothing = |row: &Row| read_at(&core.forwarded(row), snapshot.at) == Seen::Nothing;
-            if body != Body::Deleted || !snapshot.known(&key).is_some_and(|row| was_nothing(&row)) {
-                changes.push((key, body));
-            }
+            changes.push((key, body));
         }
         let reads = writes.reads.into_iter().filter_map(|read| located(read, &on)).collect();
         let keys = unique::changed_with(&snapshot, &catalog, version, &changes).await?;
@@ -288,8 +285,7 @@ impl Committer {
         let (start, core) = (self.start(), Arc::clone(&self.core));
         let mut rows = rows.into_iter();
         let Some((primary, _)) = self.locks.first() else { return Ok(at.into()) };
-        let finished = |start| core.is_finished(start);
-        let step = |row: &Row| commit(row, start, at, &finished);
+        let step = |row: &Row| commit(row, start, at, &*core);
         match core.rows.apply(primary, rows.next(), step, unchecked).await {
             Ok(Ok(_)) => {}
             Ok(Err(refused)) if refused.was_in_doubt && refused.why == NotCommitted::NoLock => {
@@ -467,7 +463,7 @@ fn check_age(core: &Core, age: Duration) -> StoreResult<()> {
 /// Whether the store will take the row, and what the commit makes of it.
 fn can_be_committed(row: &Row, start: Timestamp) -> StoreResult<()> {
     row.check()?;
-    match commit(row, start, Timestamp(i64::MAX as u64), &|_| false) {
+    match commit(row, start, Timestamp(i64::MAX as u64), &AllNeeded) {
         Ok(row::Step::Change(committed)) => committed.check(),
         Ok(row::Step::Done) | Err(_) => Ok(()),
     }
@@ -482,7 +478,7 @@ fn roll_forward(
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let of_step = Arc::clone(&core);
-        let step = move |_, row: &Row| commit(row, start, at, &|start| of_step.is_finished(start));
+        let step = move |_, row: &Row| commit(row, start, at, &*of_step);
         let is_done = core.rows.apply_everywhere(others, step).await;
         core.note_rolled_forward(start);
         if is_done {

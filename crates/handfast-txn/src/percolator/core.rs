@@ -17,7 +17,7 @@ use super::keeper::Keeper;
 use super::options::PercolatorOptions;
 use super::oracle::{Moment, Oracle};
 use super::resolver::{Decision, Left};
-use super::row::{Key, Timestamp};
+use super::row::{HistoryNeeds, Key, Timestamp};
 use super::rows::Rows;
 use super::snapshot::PercolatorSnapshot;
 use crate::TransactionId;
@@ -173,10 +173,6 @@ impl Core {
         lock(&self.finished).insert(start, ());
     }
 
-    pub(super) fn is_finished(&self, start: Timestamp) -> bool {
-        lock(&self.finished).get(&start).is_some()
-    }
-
     /// What became of the transaction that began then, if this process knows.
     pub(super) fn decided(&self, start: Timestamp) -> Option<Decision> {
         lock(&self.decisions).get(&start).copied()
@@ -192,6 +188,16 @@ impl Core {
 
     pub(super) fn noted(&self, id: TransactionId) -> Option<Fate> {
         lock(&self.outcomes).get(&id).cloned()
+    }
+}
+
+impl HistoryNeeds for Core {
+    fn is_finished(&self, start: Timestamp) -> bool {
+        lock(&self.finished).get(&start).is_some()
+    }
+
+    fn oldest_reader(&self) -> Timestamp {
+        lock(&self.open).keys().next().copied().unwrap_or(Timestamp(u64::MAX))
     }
 }
 

@@ -14,7 +14,7 @@ use super::Percolator;
 use super::ages::Ages;
 use super::cleaner::{Cleaned, Pass};
 use super::leases::Leases;
-use super::row::{Key, LockHeading, SafePoint, Status, Timestamp, status_of};
+use super::row::{Key, LockHeading, SafePoint, Standing, Status, Timestamp, is_over};
 use super::rows::locked;
 use super::scan::PAGE;
 
@@ -46,8 +46,8 @@ pub struct OpenTransaction {
     pub locks: u64,
     /// How long ago it began.
     pub age: Duration,
-    /// Whether all these locks count as abandoned.
-    pub is_expired: bool,
+    /// What became of it.
+    pub decided: Decided,
 }
 
 /// What became of a transaction of which a lock was found.
@@ -150,17 +150,49 @@ impl Percolator {
     /// Those of the store.
     pub async fn decided(&self, start: Timestamp) -> StoreResult<Option<Decided>> {
         let Some(lock) = self.locks(Some(start), 1).await?.into_iter().next() else { return Ok(None) };
-        let primary = self.core.rows.read(&lock.primary).await?;
-        Ok(Some(match status_of(&primary, start) {
+        let now = self.core.oracle.seen().await?;
+        self.decided_at(start, &lock.primary, lock.is_expired, now).await.map(Some)
+    }
+
+    /// What became of a transaction, by its primary; `is_expired` goes for one that the primary does not know.
+    async fn decided_at(
+        &self,
+        start: Timestamp,
+        primary: &Key,
+        is_expired: bool,
+        now: Option<Timestamp>,
+    ) -> StoreResult<Decided> {
+        let Standing { status, ttl } = self.core.rows.standing(primary, start).await?;
+        Ok(match status {
             Status::Committed(at) => Decided::Committed(at),
             Status::RolledBack => Decided::RolledBack,
             Status::Locked | Status::Unheard => {
-                let of_primary = primary.lock.filter(|lock| lock.start == start);
-                let now = self.core.oracle.seen().await?;
-                let is_expired = of_primary.zip(now).map_or(lock.is_expired, |(lock, now)| lock.is_expired(now));
+                let is_expired = ttl.zip(now).map_or(is_expired, |(ttl, now)| is_over(start, ttl, now));
                 if is_expired { Decided::Abandoned } else { Decided::Open }
             }
-        }))
+        })
+    }
+
+    /// The transactions of the oldest locks, as many as this, oldest first. The primary of each is asked what became of it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn transactions(&self, locks_max: u64) -> StoreResult<Vec<OpenTransaction>> {
+        let mut open: BTreeMap<Timestamp, (OpenTransaction, bool)> = BTreeMap::new();
+        for HeldLock { start, primary, age, is_expired, .. } in self.locks(None, locks_max).await? {
+            let first = || (OpenTransaction { start, primary, locks: 0, age, decided: Decided::Open }, true);
+            let (transaction, are_expired) = open.entry(start).or_insert_with(first);
+            transaction.locks += 1;
+            *are_expired &= is_expired;
+        }
+        let now = self.core.oracle.seen().await?;
+        let mut transactions = Vec::with_capacity(open.len());
+        for (mut transaction, are_expired) in open.into_values() {
+            let OpenTransaction { start, primary, .. } = &transaction;
+            transaction.decided = self.decided_at(*start, primary, are_expired, now).await?;
+            transactions.push(transaction);
+        }
+        Ok(transactions)
     }
 
     /// Resolves the locks that are decided or abandoned: of one transaction, or of all. Those with which that fails are counted.
@@ -184,20 +216,6 @@ impl Percolator {
         let SafePoint { messages, readers } = self.core.point(now, &ages, &leases);
         Ok(Some(SafePoints { now, messages, readers, leases: leases.snapshots().collect() }))
     }
-}
-
-/// The transactions of these locks, oldest first.
-pub fn transactions(locks: &[HeldLock]) -> Vec<OpenTransaction> {
-    let mut open: BTreeMap<Timestamp, OpenTransaction> = BTreeMap::new();
-    for lock in locks {
-        let HeldLock { start, age, is_expired, .. } = *lock;
-        let primary = lock.primary.clone();
-        let transaction =
-            open.entry(start).or_insert(OpenTransaction { start, primary, locks: 0, age, is_expired: true });
-        transaction.locks += 1;
-        transaction.is_expired &= is_expired;
-    }
-    open.into_values().collect()
 }
 
 /// Rows that a transaction has locked: this one, or any.

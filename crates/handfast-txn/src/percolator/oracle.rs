@@ -22,14 +22,18 @@
 //! The first timestamp wanted is the time of day, or what this process has last seen here and its stopwatch has counted since, if that
 //! is more. So the oracle's time does not stand still where a time of day is slow or was set back, and locks of dead processes run out
 //! all the same. It may be ahead of all times of day; nothing compares the two. A clock that runs far ahead would drag the oracle
-//! with it, and with that cost open transactions their locks: so each move has the store write down its own clock, and a client
-//! whose clock is more than [`AHEAD_MAX`] ahead of that is refused before it moves anything.
+//! with it, and with that cost open transactions their locks: so each move has the store write down its own clock, and a time of
+//! day that is more than [`AHEAD_MAX`] ahead of that counts as that much ahead. Whichever of the two clocks is wrong, timestamps
+//! are given out, and the oracle's time goes on.
 //!
 //! A move whose answer is lost may have happened: then its timestamps are nobody's, and the next move goes beyond them.
 //!
 //! The document also says which version of the [catalog](super::catalog) is in force, and each move brings it along: so a
 //! change of the catalog has its place in the order of all timestamps, and whoever fetches one learns of it without a
 //! further request.
+//!
+//! Where the store is one of several, their [`Routed`](handfast_store::Routed) keeps the name of the set in the document, too: a
+//! process that uses the store on its own learns by it that it may not any more ([`Alone`](handfast_store::routed::Alone)).
 //!
 //! Invariants: no timestamp is given out twice; of two requests, one made after the other was answered, the later gets
 //! the larger one. Assumes that the store's document survives a restart of the store (its write is journaled).
@@ -48,12 +52,10 @@ use tokio::sync::oneshot;
 
 use super::row::Timestamp;
 
-/// How far a client's clock may be ahead of the store's: less than a lock lives.
+/// The most by which a client's clock may lead the store's in a timestamp; shorter than the life of a lock.
 pub const AHEAD_MAX: Duration = Duration::from_secs(2);
 /// Moves that are tried for one batch: an answer got lost, or the document was not there.
 const MOVES_MAX: usize = 4;
-/// MongoDB's code for a cluster time that is too far ahead (`ClusterTimeFailsRateLimiter`).
-const TOO_FAR_AHEAD: Code = Code(189);
 
 /// Times that a version of the catalog is announced before a store that does not answer is given up.
 const ANNOUNCEMENTS_MAX: usize = 3;
@@ -108,7 +110,7 @@ impl Oracle {
     /// A timestamp above all that were given out when it was asked for.
     ///
     /// # Errors
-    /// Those of the store, none of which leaves anything that matters behind; 189 if this machine's clock is far ahead.
+    /// Those of the store, none of which leaves anything that matters behind.
     pub(super) async fn next(&self) -> StoreResult<Timestamp> {
         self.moment().await.map(|moment| moment.at)
     }
@@ -203,17 +205,9 @@ impl Mover {
     /// None if the document is not there.
     async fn try_move(&mut self, count: u64) -> StoreResult<Option<Moment>> {
         let known = match self.known {
-            Some(known) if self.ahead(known).is_none() => known,
-            _ => self.look().await?,
+            Some(known) => known,
+            None => self.look().await?,
         };
-        if let Some(ahead) = self.ahead(known) {
-            let text = format!(
-                "this machine's clock is {} ms ahead of the store's, more than {} ms: set it right",
-                ahead.as_millis(),
-                AHEAD_MAX.as_millis()
-            );
-            return Err(StoreError::command(TOO_FAR_AHEAD, text));
-        }
         match self.move_to_time(known, count).await? {
             Some(first) => Ok(Some(first)),
             None => self.move_further(count).await,
@@ -224,7 +218,7 @@ impl Mover {
     async fn move_to_time(&mut self, known: Known, count: u64) -> StoreResult<Option<Moment>> {
         let asked = self.sources.clock.elapsed();
         let counted = known.last.plus(asked.saturating_sub(known.reached));
-        let first = Timestamp::of_millis(self.now_millis()).max(counted).max(Timestamp(known.last.0 + 1));
+        let first = self.time_of_day(known).max(counted).max(Timestamp(known.last.0 + 1));
         let last = Timestamp(first.0 + count - 1);
         let filter = rawdoc! { "_id": "oracle", "ts": { "$lt": number(first)? } };
         let update = rawdoc! { "$set": { "ts": number(last)? }, "$currentDate": { "at": true } };
@@ -262,11 +256,10 @@ impl Mover {
         let asked = self.sources.clock.elapsed();
         let update = rawdoc! { "$setOnInsert": { "ts": 0_i64 }, "$currentDate": { "at": true } };
         let found = match self.modify(rawdoc! { "_id": "oracle" }, update.clone(), true).await {
-            // Two made it at once.
-            Err(error) if error.code() == Code::DuplicateKey => {
-                self.modify(rawdoc! { "_id": "oracle" }, update, true).await?
-            }
-            found => found?,
+            Ok(Some(document)) => Some(document),
+            Err(error) if error.code() != Code::DuplicateKey => return Err(error),
+            // Two made it at once: of the second one some servers also say that nothing was found.
+            Ok(None) | Err(_) => self.modify(rawdoc! { "_id": "oracle" }, update, true).await?,
         };
         let document = found.ok_or_else(|| damaged("it is not there after it was made"))?;
         let known = known_of(&document, asked, self.sources.clock.elapsed())?;
@@ -290,11 +283,11 @@ impl Mover {
         Ok(self.store.find_and_modify(request).await?.value)
     }
 
-    /// How far our clock is ahead of the store's, if it is too far.
-    fn ahead(&self, known: Known) -> Option<Duration> {
+    /// Our time of day, as far as the store's clock bears it out.
+    fn time_of_day(&self, known: Known) -> Timestamp {
         let since = self.sources.clock.elapsed().saturating_sub(known.asked);
-        let store = Duration::from_millis(known.store_millis).saturating_add(since);
-        Some(Duration::from_millis(self.now_millis()).saturating_sub(store)).filter(|ahead| *ahead > AHEAD_MAX)
+        let of_store = Duration::from_millis(known.store_millis).saturating_add(since).saturating_add(AHEAD_MAX);
+        Timestamp::of_millis(self.now_millis().min(u64::try_from(of_store.as_millis()).unwrap_or(u64::MAX)))
     }
 
     fn now_millis(&self) -> u64 {

@@ -33,7 +33,7 @@ impl Recent {
     /// The documents of a commit.
     pub(super) fn places(writes: &AtomicBatch) -> Vec<Place> {
         let writes = writes.writes.iter().take(DOCUMENTS_OF_COMMIT_MAX);
-        let places = writes.map(|(namespace, id, _)| place(namespace, id.as_raw_bson_ref()));
+        let places = writes.map(|write| place(&write.namespace, write.id.as_raw_bson_ref()));
         places.filter(|(_, id)| id.len() <= ID_BYTES_MAX).collect()
     }
 

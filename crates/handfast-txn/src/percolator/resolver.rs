@@ -33,7 +33,8 @@ use handfast_store::{Error as StoreError, Namespace, Result as StoreResult};
 
 use super::core::{Core, lock};
 use super::row::{
-    Key, Lock, Row, Standing, Status, Step, StillOpen, Timestamp, commit, give_up, is_over, rollback, status_of,
+    AllNeeded, HistoryNeeds, Key, Lock, Row, Standing, Status, Step, StillOpen, Timestamp, commit, give_up, is_over,
+    rollback, status_of,
 };
 use super::rows::{RefusedStep, Rows, unchecked};
 
@@ -96,8 +97,7 @@ impl Core {
             Some(decided) => decided,
             None => return Ok((Resolved::Alive, Vec::new())),
         };
-        let finished = |start| self.is_finished(start);
-        let step = |row: &Row| finish(row, start, decision, &finished);
+        let step = |row: &Row| finish(row, start, decision, self);
         match self.rows.apply(key, Some(row), step, unchecked).await? {
             Ok(row) => Ok((Resolved::Free(row), others)),
             Err(refused) => match refused.why {},
@@ -137,8 +137,7 @@ impl Core {
                     continue;
                 }
             };
-            let finished = |start| self.is_finished(start);
-            let step = |_, row: &Row| finish(row, start, decision, &finished);
+            let step = |_, row: &Row| finish(row, start, decision, self);
             for (place, stepped) in places.into_iter().zip(self.rows.apply_all(rows, step, unchecked).await) {
                 resolved[place] = Some(stepped.map(|stepped| match stepped {
                     Ok(row) => Resolved::Free(row),
@@ -195,7 +194,7 @@ impl Core {
     pub(super) fn forwarded<'r>(&self, row: &'r Row) -> Cow<'r, Row> {
         let Some(start) = row.lock.as_ref().map(|lock| lock.start) else { return Cow::Borrowed(row) };
         let Some(Decision::Committed(at)) = self.decided(start) else { return Cow::Borrowed(row) };
-        match commit(row, start, at, &|start| self.is_finished(start)) {
+        match commit(row, start, at, self) {
             Ok(Step::Change(committed)) => Cow::Owned(committed),
             Ok(Step::Done) | Err(_) => Cow::Borrowed(row),
         }
@@ -298,14 +297,9 @@ impl Core {
 }
 
 /// Moves a version in, or takes the lock away: without a record, as the one on the primary is what counts.
-fn finish(
-    row: &Row,
-    start: Timestamp,
-    decision: Decision,
-    is_finished: &dyn Fn(Timestamp) -> bool,
-) -> Result<Step, Never> {
+fn finish(row: &Row, start: Timestamp, decision: Decision, needs: &dyn HistoryNeeds) -> Result<Step, Never> {
     match decision {
-        Decision::Committed(at) => commit(row, start, at, is_finished).or(Ok(Step::Done)),
+        Decision::Committed(at) => commit(row, start, at, needs).or(Ok(Step::Done)),
         Decision::RolledBack => rollback(row, start, false).or(Ok(Step::Done)),
     }
 }
@@ -324,7 +318,7 @@ async fn roll_left_forward(rows: Rows, left: Arc<Mutex<Left>>) {
         let of: Vec<_> = met.iter().map(|(_, start, at)| (*start, *at)).collect();
         let step = move |place: usize, row: &Row| {
             let (start, at) = of[place];
-            finish(row, start, Decision::Committed(at), &|_| false)
+            finish(row, start, Decision::Committed(at), &AllNeeded)
         };
         rows.apply_everywhere(met.into_iter().map(|(key, ..)| (key, None)).collect(), step).await;
     }

@@ -63,14 +63,19 @@ use handfast_store::{CommitTimestamp, Namespace};
 pub use codec::FIELD;
 pub(in crate::percolator) use codec::{lock_start, millis_of};
 pub use steps::{
-    Collected, NotCommitted, Refused, Seen, Status, Step, StillOpen, collect, commit, due, give_up, prewrite, read_at,
-    renew, rollback, status_of,
+    AllNeeded, Collected, HistoryNeeds, NotCommitted, Refused, Seen, Status, Step, StillOpen, collect, commit, due,
+    give_up, prewrite, read_at, renew, rollback, status_of,
 };
 
 /// Old versions of a document that are kept with it.
 pub const VERSIONS_MAX: usize = 16;
 /// Bytes of old versions that are kept with a document.
 pub const VERSION_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of old versions beyond which those that nobody is known to read are kept only as [`VERSION_SHARE_MAX`] allows: each change
+/// of a document writes them all again.
+pub const VERSION_BYTES_FREE: usize = 4096;
+/// How many times the bytes of the newest version the old ones may have, beyond [`VERSION_BYTES_FREE`].
+pub const VERSION_SHARE_MAX: usize = 2;
 /// Transactions that a row can have decided, or rolled back, and not forgotten yet. Beyond, it takes no more locks until
 /// it is collected. A record takes some 45 bytes.
 pub const RECORDS_MAX: usize = 8192;

@@ -103,7 +103,7 @@ impl Inner {
     /// A collection that others do not have any more, but the snapshot does, cannot be made: the transaction would see
     /// its documents come and go.
     async fn check_gone(&self, namespace: &Namespace) -> StoreResult<()> {
-        let is_made = |open: &mut Open| Ok((open.own.creation(namespace).is_some(), Arc::clone(&open.snapshot)));
+        let is_made = |open: &mut Open| Ok((open.own.creation(namespace).is_some(), open.snapshot()));
         let (is_made, snapshot) = self.open(is_made)?;
         if is_made {
             return Ok(());

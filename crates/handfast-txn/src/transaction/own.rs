@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use handfast_mql::key;
 use handfast_store::index::Index;
-use handfast_store::{AtomicBatch, Before, Creation, DocumentWrite, Namespace, Result as StoreResult};
+use handfast_store::{AtomicBatch, BatchWrite, Before, Creation, DocumentWrite, Namespace, Result as StoreResult};
 use imbl::OrdMap;
 
 use super::room::{Room, Taken, bytes_of_unique_key, bytes_of_write};
@@ -220,8 +220,7 @@ impl Own {
                     Some(document) => DocumentWrite::Put(Arc::unwrap_or_clone(document)),
                     None => DocumentWrite::Delete,
                 };
-                batch.writes.push((namespace.clone(), written.id, write));
-                batch.before.push(written.before);
+                batch.writes.push(BatchWrite::new(namespace.clone(), written.id, write).after(written.before));
             }
         }
         batch.creations = self.creations.into_values().collect();

@@ -32,7 +32,7 @@ impl Inner {
         let (snapshot, writes, is_made) = self.open(|open| {
             self.note_read(open, || read_of(&request));
             let is_made = open.own.creation(&request.namespace).is_some();
-            Ok((Arc::clone(&open.snapshot), open.own.of(&request.namespace), is_made))
+            Ok((open.snapshot(), open.own.of(&request.namespace), is_made))
         })?;
         let cursor = if writes.is_empty() && !is_made {
             snapshot.find(request).await

@@ -115,7 +115,7 @@ impl Inner {
         let ids = documents.iter().flat_map(|document| document.get("_id")).flatten();
         let ids = ids.filter(|id| !matches!(id, RawBsonRef::RegularExpression(_) | RawBsonRef::Array(_)));
         let ids: RawArrayBuf = ids.map(RawBson::from).collect();
-        let snapshot = self.open(|open| Ok(Arc::clone(&open.snapshot)))?;
+        let snapshot = self.open(|open| Ok(open.snapshot()))?;
         match snapshot.find(Find::new(namespace.clone(), rawdoc! { "_id": { "$in": ids } })).await {
             Err(error) if is_transient(&error) || error.class() == ErrorClass::Outage => Err(error),
             // Which of them it is shows when its turn comes.

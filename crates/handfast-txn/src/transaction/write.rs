@@ -40,7 +40,7 @@ impl Inner {
     pub(super) async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
         let (own, snapshot) = self.open(|open| {
             self.note_read(open, || Read::Document(namespace.clone(), id.into()));
-            Ok((open.own.get(namespace, &id_key(id)), Arc::clone(&open.snapshot)))
+            Ok((open.own.get(namespace, &id_key(id)), open.snapshot()))
         })?;
         match own {
             Some(written) => Ok(written.document.map(Arc::unwrap_or_clone)),
@@ -71,7 +71,7 @@ impl Inner {
         let (id, key) = identity(any)?;
         let claims = self.open(|open| {
             let is_new = open.own.get(namespace, &key).is_none();
-            Ok(is_new.then(|| (Arc::clone(&open.claims), Arc::clone(&open.snapshot))))
+            Ok(is_new.then(|| (Arc::clone(&open.claims), open.snapshot())))
         })?;
         if let Some((claims, snapshot)) = claims {
             // Without a write of its own, what the transaction sees is what the snapshot has.
@@ -104,7 +104,7 @@ impl Inner {
         for taken in new.difference(&old) {
             let (holder, snapshot, own) = self.open(|open| {
                 let holder = open.own.holder(namespace, index, taken).cloned();
-                Ok((holder, Arc::clone(&open.snapshot), open.own.of(namespace)))
+                Ok((holder, open.snapshot(), open.own.of(namespace)))
             })?;
             if holder.is_some_and(|holder| holder != key) {
                 return Err(index.duplicate(namespace, after, taken));
@@ -143,6 +143,7 @@ impl Inner {
         let context = Arc::new(self.shared.sources.context(&variables));
         let _stop = context.interrupt.stop_on_drop();
         let loops = loops_in_statement(statement);
+        self.claim_named(namespace, &statement.filter).await?;
         let mut found = match id_alone(&statement.filter) {
             Some(id) if statement.hint.is_none() => Found::Document(self.get(namespace, id).await?),
             _ => Found::Cursor(self.find(find_of(request, statement, variables.into_owned())).await?),
@@ -185,6 +186,7 @@ impl Inner {
             variables: request.variables.clone(),
             ..Find::new(request.namespace.clone(), statement.filter.clone())
         };
+        self.claim_named(&request.namespace, &statement.filter).await?;
         let mut cursor = self.find(find).await?;
         while let Some(documents) = next_step(&mut *cursor).await? {
             for document in documents {
@@ -211,6 +213,7 @@ impl Inner {
             variables: request.variables.clone(),
             ..Find::new(namespace.clone(), request.filter.clone())
         };
+        self.claim_named(namespace, &request.filter).await?;
         let mut cursor = self.find(find).await?;
         let found = next_step(&mut *cursor).await?.into_iter().flatten().next();
         let ids = Arc::clone(&self.shared.sources.ids);

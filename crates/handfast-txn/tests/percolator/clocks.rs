@@ -14,7 +14,8 @@ use handfast_store::{
     Asked, Clock, DocumentStore, Find, FindAndModify, FindAndModifyOutcome, ManualClock, MemoryStore,
     Result as StoreResult, Sources, StoreExt, Ticket, Update, UpdateSpec, UpdateStatement,
 };
-use handfast_txn::{Database, Error, Percolator, Result, Transaction};
+use handfast_txn::percolator::row::Timestamp;
+use handfast_txn::{Database, Error, Percolator, PercolatorOptions, Result, Transaction};
 
 use crate::support::*;
 
@@ -48,7 +49,11 @@ fn machine(bank: &Bank, ahead: i64) -> (Sources, Arc<ManualClock>) {
 }
 
 fn process_on(sources: &Sources, store: Arc<dyn DocumentStore>) -> Database {
-    Database::percolator(store, sources.clone(), options()).unwrap()
+    process_with(options(), sources, store)
+}
+
+fn process_with(options: PercolatorOptions, sources: &Sources, store: Arc<dyn DocumentStore>) -> Database {
+    Database::percolator(store, sources.clone(), options).unwrap()
 }
 
 /// A process that cleans, on the machine whose time of day is the store's.
@@ -151,14 +156,21 @@ enum Resumed {
     Suspended,
 }
 
-/// A payment that pauses before one of its requests, for longer than anything is kept, commits as a whole or not at all. Says whether it
-/// came to that request.
-async fn payment_that_pauses(number: u64, resumed: Resumed) -> bool {
+/// A payment that paused before one of its requests.
+struct Paused {
+    /// The payment came to that request.
+    is_reached: bool,
+    /// The anomaly that the pause led to: a payment that is done in part, or otherwise than its answer says.
+    anomaly: Option<String>,
+}
+
+/// Pays with these options, and pauses before one of the requests for longer than anything is kept.
+async fn payment_that_pauses(number: u64, resumed: Resumed, options: PercolatorOptions) -> Paused {
     let case = format!("{resumed:?}, before request {number}");
     let bank = bank().await;
     let (sources, clock) = machine(&bank, 0);
     let faulty = Arc::new(Faulty::new(bank.store.clone(), Plan::at(number, Fault::FreezeBefore)));
-    let database = process_on(&sources, faulty.clone());
+    let database = process_with(options, &sources, faulty.clone());
     let payment = tokio::spawn(async move {
         let paid = pay_once(&database).await;
         database.flush().await.unwrap();
@@ -177,18 +189,41 @@ async fn payment_that_pauses(number: u64, resumed: Resumed) -> bool {
     let is_left = |hidden: &Document| hidden.contains_key("lock") || hidden.contains_key("rb");
     assert!(!bank.hidden().await.iter().any(is_left), "{case}: {:?}", bank.rows().await);
     let expected = if paid.is_ok() { (3, 9) } else { (10, 2) };
-    assert_eq!(bank.balances().await, expected, "{case}: {paid:?}");
-    is_reached
+    let balances = bank.balances().await;
+    let anomaly = (balances != expected).then(|| format!("{case}: {balances:?} after {paid:?}"));
+    Paused { is_reached, anomaly }
+}
+
+/// Pays with these options, and pauses before each request in turn. Returns how many requests there are, and the anomalies.
+async fn payments_that_pause(resumed: Resumed, options: PercolatorOptions) -> (u64, Vec<String>) {
+    let mut anomalies = Vec::new();
+    for number in 0.. {
+        let paused = payment_that_pauses(number, resumed, options.clone()).await;
+        anomalies.extend(paused.anomaly);
+        if !paused.is_reached {
+            return (number, anomalies);
+        }
+    }
+    unreachable!("a payment has an end")
 }
 
 #[tokio::test]
 async fn a_pause_before_any_request_costs_at_most_the_transaction() {
     for resumed in [Resumed::Unaware, Resumed::Suspended] {
-        let mut number = 0;
-        while payment_that_pauses(number, resumed).await {
-            number += 1;
-        }
-        assert!(number >= 7, "{resumed:?}: {number} requests");
+        let (requests, anomalies) = payments_that_pause(resumed, options()).await;
+        assert!(anomalies.is_empty(), "{}", anomalies.join("\n"));
+        assert!(requests >= 7, "{resumed:?}: {requests} requests");
+    }
+}
+
+/// A process that refuses no commit for its age, because it takes the retention for longer than others do, commits a payment in part.
+#[tokio::test]
+async fn a_commit_without_a_check_of_its_age_is_caught() {
+    let unchecked = PercolatorOptions { retention: DAY, ..options() };
+    for resumed in [Resumed::Unaware, Resumed::Suspended] {
+        let (_, anomalies) = payments_that_pause(resumed, unchecked.clone()).await;
+        let is_in_part = |anomaly: &String| anomaly.contains("(3, 2) after Ok");
+        assert!(anomalies.iter().any(is_in_part), "{resumed:?}: no payment is done in part: {anomalies:?}");
     }
 }
 
@@ -446,4 +481,20 @@ async fn a_safe_point_by_the_time_of_day_is_caught() {
     mutant.clean().await.unwrap();
     let seen = names(&tx).await;
     assert_eq!(seen.unwrap(), ["Bob"], "it reads a gap");
+}
+
+/// The clocks of the processes are right, and ahead of the store's from then on.
+#[tokio::test]
+async fn a_store_whose_clock_steps_back_keeps_nobody_from_timestamps() {
+    let bank = bank().await;
+    let (sources, clock) = machine(&bank, 0);
+    let database = process_on(&sources, bank.store.clone());
+    let mut last = database.begin().await.unwrap().read_at().unwrap();
+    bank.clock.set(moved(bank.sources.clock.now(), -3_600));
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(10));
+        let next = database.begin().await.unwrap().read_at().unwrap();
+        assert!(Timestamp(next.0).since(Timestamp(last.0)) >= Duration::from_secs(10), "the oracle's time goes on");
+        last = next;
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::{Document, rawdoc};
 use handfast_store::decorator::{Fault, Faulty, Metered, Operation, Plan};
-use handfast_store::{DocumentStore, Find, MemoryStore, StoreExt};
+use handfast_store::{Asked, DocumentStore, Find, MemoryStore, StoreExt, Ticket, Update, UpdateSpec, UpdateStatement};
 use handfast_txn::{Database, Result};
 
 use crate::support::*;
@@ -104,6 +104,42 @@ async fn n_updated_documents_cost_two_n_writes() {
         assert_eq!(counted(Operation::FindAndModify) - before, 2);
         assert_eq!(counted(Operation::Find), 1);
     }
+}
+
+/// What a driver's update takes that it may send again: the record of the request is a second row, read before the document.
+#[tokio::test]
+async fn an_update_with_a_ticket_takes_six_round_trips() {
+    use Operation::{Find, FindAndModify, NextPage, Update as Write};
+    let bank = Bank::of_the_seed().await;
+    let store = stepped(bank.store.clone());
+    let database = bank.process_over(store.clone());
+    let updates = tokio::spawn(async move {
+        for number in 1..=3 {
+            let ticket = Some(Ticket { session: [3; 16], number, statement: 0, asked: Asked::Nothing });
+            let bonus = UpdateSpec::Document(rawdoc! { "$inc": { "balance": 7 } });
+            let statement = UpdateStatement::one(rawdoc! { "_id": "Bob" }, bonus);
+            database.update(Update { ticket, ..Update::new(accounts(), vec![statement]) }).await?;
+            database.flush().await.unwrap();
+        }
+        Ok(())
+    });
+    let updates: Stepped = Stepped { store, payment: updates };
+    let mut rounds = Vec::new();
+    while stopped(&updates.store, || updates.payment.is_finished()).await {
+        rounds.push(updates.store.frozen_operations().into_iter().map(|(_, operation)| operation).collect::<Vec<_>>());
+        updates.store.release();
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+    updates.finish().await.unwrap();
+    // The last one; and behind its answer the record, and the flush of the test.
+    let flushes: Vec<_> = (0..rounds.len()).filter(|place| rounds[*place] == [Operation::Flush]).collect();
+    let [.., before, last] = flushes[..] else { panic!("{rounds:?}") };
+    let (read, lock) = (vec![vec![Find], vec![NextPage]], vec![Write, Write]);
+    let (start, timestamp) = (vec![FindAndModify], vec![FindAndModify]);
+    let expected = [vec![start], read.clone(), read, vec![lock, timestamp, vec![Write], vec![Write]]].concat();
+    assert_eq!(rounds[before + 1..last], expected);
 }
 
 /// N + 1 of them before the answer: all locks, and the commit point.

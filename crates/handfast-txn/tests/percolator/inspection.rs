@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::rawdoc;
 use handfast_store::StoreExt;
 use handfast_store::decorator::{Fault, Faulty, Plan};
-use handfast_txn::percolator::{Cleaned, Decided, Percolator, transactions};
+use handfast_txn::percolator::{Cleaned, Decided, Percolator};
 
 use crate::support::{Bank, LOCK_TIME, OPERATIONS_MAX, accounts, options, pay_once};
 
@@ -32,11 +32,12 @@ async fn whatever_a_dead_process_left_is_seen_and_can_be_resolved() {
         let operator = operator(&bank);
         let locks = operator.locks(None, 10).await.unwrap();
         assert_eq!(operator.count_locks().await.unwrap(), locks.len() as u64);
-        let open = transactions(&locks);
+        let open = operator.transactions(10).await.unwrap();
         assert_eq!(open.iter().map(|open| open.locks).sum::<u64>(), locks.len() as u64);
         for open in &open {
-            assert!(!open.is_expired && open.age < LOCK_TIME);
+            assert!(open.age < LOCK_TIME);
             let before = operator.decided(open.start).await.unwrap().unwrap();
+            assert_eq!(open.decided, before, "as it is listed");
             assert!(matches!(before, Decided::Open | Decided::Committed(_)), "{before:?}");
             // What may still commit, nobody takes away.
             if before == Decided::Open {
@@ -45,8 +46,8 @@ async fn whatever_a_dead_process_left_is_seen_and_can_be_resolved() {
             }
         }
         bank.clock.advance(LOCK_TIME);
-        for open in transactions(&operator.locks(None, 10).await.unwrap()) {
-            assert!(open.is_expired && open.age >= LOCK_TIME);
+        for open in operator.transactions(10).await.unwrap() {
+            assert!(open.age >= LOCK_TIME);
             let decided = operator.decided(open.start).await.unwrap().unwrap();
             let primary_is_locked =
                 operator.locks(Some(open.start), 10).await.unwrap().iter().any(|l| l.key == l.primary);
@@ -55,6 +56,7 @@ async fn whatever_a_dead_process_left_is_seen_and_can_be_resolved() {
                 Decided::Committed(_) => seen[1] += 1,
                 other => panic!("{other:?}"),
             }
+            assert_eq!(open.decided, decided, "as it is listed");
             assert_eq!(primary_is_locked, decided == Decided::Abandoned);
             let cleaned = operator.resolve(Some(open.start)).await.unwrap();
             assert_eq!(cleaned, Cleaned { resolved: open.locks, ..Cleaned::default() });
@@ -86,15 +88,15 @@ async fn one_transaction_is_resolved_and_another_left() {
                 break;
             }
             bank.clock.advance(LOCK_TIME);
-            let left = operator(&bank).locks(None, 100).await.unwrap();
-            for open in transactions(&left).iter().filter(|open| open.locks < 2) {
+            let left = operator(&bank).transactions(100).await.unwrap();
+            for open in left.iter().filter(|open| open.locks < 2) {
                 operator(&bank).resolve(Some(open.start)).await.unwrap();
             }
         }
     }
     bank.clock.advance(LOCK_TIME);
     let operator = operator(&bank);
-    let open = transactions(&operator.locks(None, 100).await.unwrap());
+    let open = operator.transactions(100).await.unwrap();
     assert_eq!(open.iter().map(|open| open.locks).collect::<Vec<_>>(), [2, 2], "{open:?}");
     assert!(open[0].start < open[1].start, "oldest first");
     assert_eq!(operator.locks(None, 3).await.unwrap().len(), 3);

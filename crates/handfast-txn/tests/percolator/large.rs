@@ -145,19 +145,25 @@ async fn count(database: &Database) -> u64 {
     database.count(Count::new(accounts(), rawdoc! { "balance": 1 })).await.unwrap()
 }
 
+/// Asks for the first document again and again, in a transaction each time: outside of one, a read of one document waits for nobody's lock,
+/// and takes nobody for abandoned.
+async fn read_first(reader: Database, pause: Duration) {
+    loop {
+        if let Ok(tx) = reader.begin().await {
+            let _ = tx.find_one(&accounts(), rawdoc! { "_id": 0 }).await;
+            tx.abort();
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
 /// Each request takes a while; a reader asks for the first document all the time.
 #[tokio::test(start_paused = true)]
 async fn many_inserts_commit_beside_a_reader() {
     let bank = bank().await;
     let pool = Pool::of(bank.store.clone(), 100, Duration::from_millis(2));
     let database = bank.process_over(pool.clone());
-    let reader = bank.process();
-    let reading = tokio::spawn(async move {
-        loop {
-            let _ = reader.find_one(&accounts(), rawdoc! { "_id": 0 }).await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
+    let reading = tokio::spawn(read_first(bank.process(), Duration::from_millis(20)));
     let outcome = database.insert(Insert::new(accounts(), documents(MANY))).await.unwrap();
     assert_eq!(outcome.inserted, MANY as u64);
     database.flush().await.unwrap();
@@ -168,29 +174,40 @@ async fn many_inserts_commit_beside_a_reader() {
     assert_eq!(count(&bank.process()).await, MANY as u64);
 }
 
-/// All connections that a transaction may use are taken by its data, for longer than a lock lives.
-#[tokio::test(start_paused = true)]
-async fn signs_of_life_are_not_queued_behind_data() {
+/// Commits a transaction of many documents over a store with so many connections, of which data may take three, and does for longer than
+/// a lock lives. A reader asks for the first document meanwhile. Returns the answer to the commit, and how many documents there are then.
+async fn commit_while_data_waits(connections: usize) -> (Result<(), Error>, u64) {
     let bank = bank().await;
-    let pool = Pool::of(bank.store.clone(), 4, Duration::ZERO);
+    let pool = Pool::of(bank.store.clone(), connections, Duration::ZERO);
     let options = PercolatorOptions { requests_max: 3, ..options() };
     let database = Database::percolator(pool.clone(), bank.sources.clone(), options).unwrap();
     let tx = database.begin().await.unwrap();
     tx.insert(Insert::new(accounts(), documents(MANY))).await.unwrap();
     pool.holds_inserts.store(true, Ordering::SeqCst);
     let committing = tokio::spawn(tx.commit());
-    let reader = bank.process();
-    let reading = tokio::spawn(async move {
-        loop {
-            let _ = reader.find_one(&accounts(), rawdoc! { "_id": 0 }).await;
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    });
+    let reading = tokio::spawn(read_first(bank.process(), Duration::from_millis(500)));
     tokio::time::sleep(Duration::from_secs(20)).await;
     pool.release();
-    committing.await.unwrap().unwrap();
+    let committed = committing.await.unwrap().map(drop);
     reading.abort();
-    assert_eq!(count(&bank.process()).await, MANY as u64);
+    (committed, count(&bank.process()).await)
+}
+
+/// All connections that a transaction may use are taken by its data, for longer than a lock lives.
+#[tokio::test(start_paused = true)]
+async fn signs_of_life_are_not_queued_behind_data() {
+    let (committed, count) = commit_while_data_waits(4).await;
+    committed.unwrap();
+    assert_eq!(count, MANY as u64);
+}
+
+/// Where the store itself queues signs of life behind data, because it has no connection besides those for data, the transaction is
+/// taken for abandoned.
+#[tokio::test(start_paused = true)]
+async fn signs_of_life_that_are_queued_behind_data_are_caught() {
+    let (committed, count) = commit_while_data_waits(3).await;
+    assert!(matches!(committed, Err(Error::Conflict(_))), "{committed:?}");
+    assert_eq!(count, 0);
 }
 
 /// Others take a transaction for abandoned in the middle of its batches. What it sends after that changes nothing that lasts.

@@ -69,6 +69,21 @@ async fn it_comes_back_as_it_was_inserted() {
     }
 }
 
+#[tokio::test]
+async fn a_negative_zero_is_spelled_otherwise_than_a_zero() {
+    let bank = a_bank().await;
+    let database = bank.process();
+    for id in [-0.0, 0.0, -0.0_f64] {
+        database.insert_one(&accounts(), account(RawBson::Double(id), 1)).await.unwrap();
+        for filter in [rawdoc! { "_id": 0 }, rawdoc! { "balance": 1 }] {
+            // As bytes, as the two are equal as numbers.
+            let found = database.find_all(Find::new(accounts(), filter)).await.unwrap();
+            assert_eq!(found, [account(RawBson::Double(id), 1)]);
+        }
+        database.delete_one(&accounts(), rawdoc! { "_id": 0 }).await.unwrap();
+    }
+}
+
 /// In one transaction, and as the row that decides it: who finds the other row's lock learns there that it has committed.
 #[tokio::test]
 async fn it_decides_its_transaction() {

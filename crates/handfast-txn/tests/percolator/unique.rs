@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{RawBson, rawdoc};
+use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_store::decorator::{Metered, Operation};
 use handfast_store::{
-    AtomicBatch, CreateIndexes, DocumentStore, DocumentWrite, Find, Hint, IndexSpec, Namespace, RenameCollection,
-    StoreExt,
+    AtomicBatch, BatchWrite, CreateIndexes, DocumentStore, DocumentWrite, Find, Hint, IndexSpec, Namespace,
+    RenameCollection, StoreExt,
 };
 use handfast_txn::{Engine, Percolator};
 
@@ -208,7 +208,7 @@ async fn a_write_set_with_a_taken_key_is_refused() {
     let start = engine.begin(Duration::ZERO).await.unwrap();
     let put = |id: &str, mail: &str| {
         let document = rawdoc! { "_id": id, "mail": mail };
-        (users(), RawBson::String(id.to_owned()), DocumentWrite::Put(document))
+        BatchWrite::new(users(), id, DocumentWrite::Put(document))
     };
     for writes in [vec![put("Eve", "a")], vec![put("Eve", "x"), put("Zoe", "x")]] {
         let batch = AtomicBatch { writes, ..AtomicBatch::new(start.snapshot.timestamp()) };

@@ -4,6 +4,7 @@
 
 mod catalog;
 mod indexes;
+mod turns;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -145,30 +146,6 @@ async fn the_first_committer_wins() {
         assert_eq!(pay(&late, "Bob", -1).await.unwrap_err().code(), Code::WriteConflict);
     })
     .await;
-}
-
-/// Eight find the document taken for longer than they would sleep. Each is run again when its turn comes, not before.
-#[tokio::test(start_paused = true)]
-async fn whoever_finds_a_document_taken_waits_for_its_turn() {
-    let database = opened(MemoryStore::new(Sources::seeded(1))).await;
-    let holder = database.begin().await.unwrap();
-    pay(&holder, "Bob", 1).await.unwrap();
-    let others = (0..8).map(|_| {
-        let database = database.clone();
-        tokio::spawn(async move {
-            let run = |tx: Transaction| async move { pay(&tx, "Bob", 1).await.map_err(Error::from) };
-            database.transaction(run).await
-        })
-    });
-    let others: Vec<_> = others.collect();
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(database.counts().retries, 8);
-    holder.commit().await.unwrap();
-    for other in others {
-        other.await.unwrap().unwrap();
-    }
-    assert_eq!(balance(&database, "Bob").await, Some(19));
-    assert_eq!(database.counts().retries, 8, "nobody was refused twice");
 }
 
 /// A document that is inserted and deleted again in one transaction is a write: who wanted to write the same is second.

@@ -1,6 +1,6 @@
 //! `handfast jobs`.
 
-use handfast_patterns::job_queue::{JobQueueOptions, JobState};
+use handfast_patterns::job_queue::JobState;
 
 use super::*;
 
@@ -101,10 +101,9 @@ pub(crate) enum JobsArguments {
     Recover {
         #[command(flatten)]
         queue: Box<JobsFlags>,
-        /// Give up a job over which so many workers fell silent
-        #[arg(long, value_name = "N", default_value_t = JobQueueOptions::default().crashes_max,
-              value_parser = clap::value_parser!(u32).range(1..))]
-        crashes_max: u32,
+        /// Give up a job over which so many workers fell silent [default: as recorded, else 5]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        crashes_max: Option<u32>,
     },
     /// Remove jobs that have been over for long
     #[command(

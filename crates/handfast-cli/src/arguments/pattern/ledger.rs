@@ -63,6 +63,25 @@ pub(crate) enum LedgerArguments {
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
         limit: u32,
     },
+    /// Open an account; again with its limits, if its document is lost
+    #[command(
+        after_help = "Example:\n  handfast ledger open ann --asset EUR --minimum 0 --data /srv/handfast --database bank"
+    )]
+    Open {
+        #[command(flatten)]
+        ledger: Box<LedgerFlags>,
+        /// The _id of the account
+        account: Id,
+        /// What it is in: a currency, or whatever is counted
+        #[arg(long, value_name = "TEXT")]
+        asset: String,
+        /// What must stay available in it, in the smallest unit of the asset [default: there is no limit]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "sequence")]
+        minimum: Option<i64>,
+        /// Its places come from a sequence: it is one that all post to
+        #[arg(long)]
+        sequence: bool,
+    },
     /// Commit entries whose turn it is, and free authorisations whose time is over
     #[command(
         visible_alias = "commit",
@@ -103,8 +122,8 @@ pub(crate) enum LedgerArguments {
         #[arg(long)]
         single_entry: bool,
     },
-    /// Count balances again from the first entry on, and write those that are missing or wrong; stop at lost entries
-    #[command(after_help = "Exit code 3 if it could not count everything, as entries are lost.\n\n\
+    /// Count balances again from the first entry on, and write those that are missing or wrong; stop at lost and altered entries
+    #[command(after_help = "Exit code 3 if it could not count everything, as entries are lost or altered.\n\n\
         Examples:\n  \
         handfast ledger rebuild --data /srv/handfast --database bank\n  \
         handfast ledger rebuild ann bob --data /srv/handfast --database bank")]
@@ -202,6 +221,7 @@ impl LedgerArguments {
             | LedgerArguments::Show { ledger, .. }
             | LedgerArguments::Balance { ledger, .. }
             | LedgerArguments::Statement { ledger, .. }
+            | LedgerArguments::Open { ledger, .. }
             | LedgerArguments::Reconcile { ledger, .. }
             | LedgerArguments::Cancel { ledger, .. }
             | LedgerArguments::Verify { ledger, .. }

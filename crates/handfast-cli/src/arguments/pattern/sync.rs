@@ -66,7 +66,7 @@ pub(crate) enum SyncArguments {
     #[command(
         visible_alias = "rebuild",
         after_help = "Example:\n  handfast sync backfill --data /srv/handfast --database site --collection users \\\n    \
-        --link comments:user:name=userName"
+        --link '{\"collection\":\"comments\",\"key\":\"user\",\"fields\":{\"name\":\"userName\"},\"onDelete\":\"unset\"}'"
     )]
     Backfill {
         #[command(flatten)]
@@ -154,6 +154,17 @@ impl SyncArguments {
             | SyncArguments::Verify { sync, .. }
             | SyncArguments::Repair { sync }
             | SyncArguments::Backfill { sync } => sync,
+        }
+    }
+
+    /// Whether it compares all copies with their main documents, or gives them all their values.
+    pub(crate) fn judges_copies(&self) -> bool {
+        match self {
+            SyncArguments::Verify { .. } | SyncArguments::Repair { .. } | SyncArguments::Backfill { .. } => true,
+            SyncArguments::Sweep { .. }
+            | SyncArguments::Status { .. }
+            | SyncArguments::List { .. }
+            | SyncArguments::Show { .. } => false,
         }
     }
 

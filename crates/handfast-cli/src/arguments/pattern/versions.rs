@@ -123,7 +123,7 @@ pub(crate) enum VersionsArguments {
     Verify {
         #[command(flatten)]
         tree: Box<VersionsFlags>,
-        /// The field in which nodes have the item ids of their children: each must be in the same version
+        /// The field in which nodes have the item ids of their children: each must be in the same version [default: as recorded]
         #[arg(long, value_name = "FIELD")]
         children: Option<String>,
     },
@@ -151,10 +151,10 @@ pub(crate) struct VersionsFlags {
     /// The item id of the root
     #[arg(long, value_name = "ID")]
     pub(crate) root: Id,
-    /// The collection in which writers announce themselves [default: that of the nodes with .writes]
+    /// The collection in which writers announce themselves [default: as recorded, else that of the nodes with .writes]
     #[arg(long, value_name = "NAME")]
     pub(crate) writes: Option<String>,
-    /// The collection of names, and of versions that readers hold [default: that of the nodes with .pins]
+    /// The collection of names, and of versions that readers hold [default: as recorded, else that of the nodes with .pins]
     #[arg(long, value_name = "NAME")]
     pub(crate) pins: Option<String>,
     /// How long the application lets a writer be silent; a sweep must be told, elsewhere it is 60s unless said

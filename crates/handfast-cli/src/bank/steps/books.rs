@@ -104,6 +104,7 @@ impl Steps {
             if page.is_empty() {
                 return Ok(());
             }
+            let page = page.into_iter().collect::<Result<Vec<_>, _>>()?;
             for account in page.into_iter().filter(|account| account.id != Bson::from(CASH)) {
                 let number = account.id.as_i64().context("accounts have numbers")?;
                 let cached = account.cache.map_or(0, |cache| cache.balance);

@@ -19,6 +19,9 @@ use crate::listing::Listing;
 /// Jobs that are looked for at once.
 const PAGE: u32 = 500;
 
+/// What is said of a canceled job whose worker does not hear of it.
+const TO_BE_CANCELED: &str = "to be canceled: its worker is silent, and `jobs recover` ends it";
+
 /// What became of a job.
 enum Fate {
     Done(String),
@@ -81,9 +84,32 @@ impl Queue {
         let queue = self.open().await?;
         let mut fates = Fates::new();
         for Id(id) in ids {
-            fates.push(id, cancel_one(&queue, id).await);
+            fates.push(id, self.cancel_one(&queue, id).await?);
         }
         fates.report(console, "canceled", false)
+    }
+
+    async fn cancel_one(&self, queue: &JobQueue, id: &Bson) -> Result<handfast_patterns::Result<Fate>> {
+        let canceled = match queue.cancel(id.clone()).await {
+            Ok(canceled) => canceled,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(Ok(match queue.show(id.clone()).await {
+            Ok(None) => Fate::Skipped("is not there".to_owned()),
+            Ok(Some(job)) if canceled && queue.is_silent(&job) => Fate::Done(TO_BE_CANCELED.to_owned()),
+            Ok(Some(job)) if canceled && job.state == JobState::Processing => {
+                Fate::Done("canceled; its worker stops at its next sign of life".to_owned())
+            }
+            Ok(Some(_)) if canceled => Fate::Done("canceled".to_owned()),
+            Ok(Some(_)) => Fate::Skipped("was over".to_owned()),
+            Err(odd @ Error::Damaged { .. }) if canceled => {
+                let document = self.subject.document(id).await?.unwrap_or_default();
+                let state = document.get_str(&self.options.fields.state).unwrap_or_default();
+                let done = if state == JobState::Processing.name() { TO_BE_CANCELED } else { "canceled" };
+                Fate::Done(format!("{done}; {odd}"))
+            }
+            Err(error) => return Ok(Err(error)),
+        }))
     }
 }
 
@@ -140,20 +166,6 @@ async fn discard_one(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<F
         true => Ok(Fate::Done("removed".to_owned())),
         false => not_failed(queue, id).await,
     }
-}
-
-async fn cancel_one(queue: &JobQueue, id: &Bson) -> handfast_patterns::Result<Fate> {
-    let canceled = queue.cancel(id.clone()).await?;
-    Ok(match queue.show(id.clone()).await {
-        Ok(None) => Fate::Skipped("is not there".to_owned()),
-        Ok(Some(job)) if canceled && job.state == JobState::Processing => {
-            Fate::Done("canceled; its worker stops at its next sign of life".to_owned())
-        }
-        Ok(Some(_)) if canceled => Fate::Done("canceled".to_owned()),
-        Ok(Some(_)) => Fate::Skipped("was over".to_owned()),
-        Err(odd @ Error::Damaged { .. }) if canceled => Fate::Done(format!("canceled; {odd}")),
-        Err(error) => return Err(error),
-    })
 }
 
 /// Why a job is none that failed.

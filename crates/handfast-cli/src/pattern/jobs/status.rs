@@ -16,7 +16,7 @@ const UNKNOWN_SHOWN_MAX: usize = 10;
 
 impl Queue {
     pub(super) async fn status(&self, console: Console) -> Result<Exit> {
-        let queue = self.look()?;
+        let queue = self.look().await?;
         let (depth, paused) = (queue.depth().await?, queue.paused().await?);
         let Depth { due, scheduled, processing, silent, failed, canceled, foreign, oldest_due } = depth;
         let (known, unknown) = apart(queue.count_by_state().await?);
@@ -29,7 +29,7 @@ impl Queue {
             let oldest = oldest_due.map(|oldest| format!("the oldest for {}", age(oldest)));
             count("due", due, oldest.unwrap_or_default());
             count("scheduled", scheduled, String::new());
-            let silence = format!("{silent} silent for longer than {}", age(self.options.lease));
+            let silence = format!("{silent} silent for longer than {}, or without a date", age(self.options.lease));
             count("processing", processing, if silent == 0 { String::new() } else { silence });
             count("done", done, String::new());
             count("failed", failed, String::new());

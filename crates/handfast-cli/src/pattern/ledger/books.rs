@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
-use handfast_patterns::ledger::{Finding, Gap, Rebuilt, Totals, Verified};
+use handfast_patterns::ledger::{Finding, Gap, NewAccount, Rebuilt, Totals, Verified};
 use serde_json::{Value, json};
 
 use super::{Books, bsons};
@@ -15,10 +15,9 @@ use crate::pattern::first_findings;
 impl Books {
     pub(super) async fn verify(&self, accounts: &[Id], console: Console) -> Result<Exit> {
         let bar = console.progress("verify", "entries and accounts", 0);
-        let (ledger, mut verified, mut totals) = (self.look().await?, Verified::default(), Vec::new());
+        let (ledger, mut verified) = (self.look().await?, Verified::default());
         if accounts.is_empty() {
             verified = ledger.verify_all_telling(|so_far| bar.set_position(so_far.entries + so_far.accounts)).await?;
-            totals = ledger.totals().await?;
         }
         let mut missing = Exit::Good;
         for account in bsons(accounts) {
@@ -30,6 +29,7 @@ impl Books {
             bar.inc(1);
         }
         bar.finish_and_clear();
+        let totals = std::mem::take(&mut verified.totals);
         let balanced = self.options.single_entry || totals.iter().all(Totals::is_balanced);
         let clean = verified.is_clean() && balanced;
         console.report(|| text(&verified, &totals, balanced), &json(&verified, &totals, clean))?;
@@ -38,7 +38,7 @@ impl Books {
 
     pub(super) async fn rebuild(&self, accounts: &[Id], console: Console) -> Result<Exit> {
         let bar = console.progress("rebuild", "accounts", 0);
-        let (ledger, mut rebuilt, mut missing) = (self.open().await?, Rebuilt::default(), Exit::Good);
+        let (ledger, mut rebuilt, mut missing) = (self.look().await?, Rebuilt::default(), Exit::Good);
         if accounts.is_empty() {
             rebuilt = ledger.rebuild_all_telling(|so_far| bar.set_position(so_far.accounts)).await?;
         }
@@ -78,6 +78,36 @@ impl Books {
     }
 }
 
+impl Books {
+    pub(super) async fn open_account(
+        &self,
+        account: &Id,
+        (asset, minimum, sequence): (&str, Option<i64>, bool),
+        console: Console,
+    ) -> Result<Exit> {
+        let new = NewAccount::new(account.0.clone(), asset);
+        let new = minimum.into_iter().fold(new, NewAccount::with_minimum);
+        self.open().await?.open_account(if sequence { new.with_sequence() } else { new }).await?;
+        let text = || format!("account {} is open", shown(&account.0));
+        console.report(text, &json!({ "account": extended(&account.0), "asset": asset, "minimum": minimum }))?;
+        Ok(Exit::Good)
+    }
+}
+
+/// Says what is wrong with a document; the others are reported all the same.
+///
+/// # Errors
+/// The error is one of the store.
+pub(super) fn unreadable(error: handfast_patterns::Error) -> Result<Exit> {
+    match error {
+        handfast_patterns::Error::Damaged { .. } | handfast_patterns::Error::Invalid { .. } => {
+            write_error(&anyhow!(error));
+            Ok(Exit::Failed)
+        }
+        other => Err(other.into()),
+    }
+}
+
 /// Says that nobody knows an account; the others are reported all the same.
 pub(super) fn no_account(account: &bson::Bson) -> Exit {
     write_error(&anyhow!("there is no account {}", shown(account)));
@@ -85,7 +115,7 @@ pub(super) fn no_account(account: &bson::Bson) -> Exit {
 }
 
 fn text(verified: &Verified, totals: &[Totals], balanced: bool) -> String {
-    let Verified { accounts, places, entries, in_flight, gaps, findings } = verified;
+    let Verified { accounts, places, entries, in_flight, gaps, findings, .. } = verified;
     let mut lines = Vec::new();
     if gaps.count() > 0 {
         lines.push("entries are lost; the balances behind them were final before that, and are kept:".to_owned());
@@ -127,18 +157,47 @@ fn next_steps(gaps: &[Gap], findings: &[Finding]) -> Vec<String> {
             "  or, if there is no copy: `ledger abandon {account} {first} {last} --reason TEXT`, for each gap, says that they count for nothing; then `ledger rebuild`"
         ));
     }
-    if findings.iter().any(Finding::can_be_rebuilt) {
-        let gaps = if gaps.is_empty() { "" } else { ", in accounts without a gap," };
-        steps.push(format!("next: `ledger rebuild` counts balances anew{gaps} from the entries"));
+    if let Some(Finding::NoAccount { account }) = findings.iter().find(|found| is_without_document(found)) {
+        let account = shown(account);
+        steps.push(format!(
+            "next: `ledger open {account} --asset TEXT --minimum N` opens an account again, with the minimum that it had, if it had one, or `--sequence`, if its places come from one; then `ledger rebuild`"
+        ));
     }
-    let kinds: BTreeSet<_> = findings.iter().filter(|finding| !finding.can_be_rebuilt()).map(kind).collect();
+    // A rebuild stops at what nothing can be counted beyond.
+    let stops: Vec<_> = findings.iter().filter(|found| found.stops_a_rebuild()).filter_map(Finding::account).collect();
+    let stops = |account| stops.contains(&account) || gaps.iter().any(|gap| gap.account == *account);
+    if findings.iter().any(|found| found.can_be_rebuilt() && !found.account().is_some_and(stops)) {
+        let others = if findings.iter().any(Finding::stops_a_rebuild) || !gaps.is_empty() {
+            ", in accounts without a lost or altered entry,"
+        } else {
+            ""
+        };
+        steps.push(format!("next: `ledger rebuild` counts balances anew{others} from the entries"));
+    }
+    let is_there_twice = findings.iter().any(|found| matches!(found, Finding::SamePlace { .. }));
+    if findings.iter().any(|found| matches!(found, Finding::NoIndex { .. })) && !is_there_twice {
+        steps.push("next: `ledger reconcile` makes the index again".to_owned());
+    }
+    if findings.iter().any(|found| matches!(found, Finding::NoSettings { .. })) {
+        steps.push("next: the application records the settings again when it opens the ledger".to_owned());
+    }
+    let has_command = |found: &Finding| {
+        found.can_be_rebuilt()
+            || is_without_document(found)
+            || matches!(found, Finding::NoIndex { .. } | Finding::NoSettings { .. })
+    };
+    let kinds: BTreeSet<_> = findings.iter().filter(|found| !has_command(found)).map(kind).collect();
     if !kinds.is_empty() {
         let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
         steps.push(format!(
-            "no command puts these right ({kinds}): somebody has changed documents; compare them with an export or a backup"
+            "no command puts these right by itself ({kinds}): somebody has changed documents; compare them with an export or a backup, and see \"When an entry or a balance is altered\" in docs/patterns/ledger.md"
         ));
     }
     steps
+}
+
+fn is_without_document(finding: &Finding) -> bool {
+    matches!(finding, Finding::NoAccount { .. })
 }
 
 fn json(verified: &Verified, totals: &[Totals], clean: bool) -> Value {
@@ -146,7 +205,7 @@ fn json(verified: &Verified, totals: &[Totals], clean: bool) -> Value {
         let Totals { asset, debits, credits, held } = total;
         json!({ "asset": asset, "debits": debits, "credits": credits, "held": held, "balanced": total.is_balanced() })
     };
-    let Verified { accounts, places, entries, in_flight, gaps, findings } = verified;
+    let Verified { accounts, places, entries, in_flight, gaps, findings, .. } = verified;
     json!({
         "clean": clean,
         "accounts": accounts,
@@ -178,18 +237,18 @@ fn kind(finding: &Finding) -> &'static str {
         Finding::Balance { .. } => "balance",
         Finding::Cache { .. } => "cache",
         Finding::Asset { .. } => "asset",
+        Finding::Altered { .. } => "altered",
         Finding::Unbalanced { .. } => "unbalanced",
+        Finding::SamePlace { .. } => "same place",
+        Finding::NoAccount { .. } => "no account",
+        Finding::BelowMinimum { .. } => "below minimum",
+        Finding::NoSuchEntry { .. } => "no such entry",
+        Finding::NoIndex { .. } => "no index",
+        Finding::NoSettings { .. } => "no settings",
         Finding::Unreadable { .. } => "unreadable",
     }
 }
 
 fn finding(finding: &Finding) -> Value {
-    let account = match finding {
-        Finding::Order { account, .. }
-        | Finding::Balance { account, .. }
-        | Finding::Cache { account, .. }
-        | Finding::Asset { account, .. } => Some(account),
-        Finding::Unbalanced { .. } | Finding::Unreadable { .. } => None,
-    };
-    json!({ "kind": kind(finding), "account": account.map(extended), "text": finding.to_string() })
+    json!({ "kind": kind(finding), "account": finding.account().map(extended), "text": finding.to_string() })
 }

@@ -1,7 +1,6 @@
-//! All entries into a file, or onto standard output.
+//! All entries into a file, or onto standard output. The file has its name once it is whole.
 
-use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -12,6 +11,7 @@ use super::Books;
 use crate::arguments::LedgerFormat;
 use crate::console::{Console, write_out};
 use crate::exit::Exit;
+use crate::unfinished::UnfinishedFile;
 
 impl Books {
     pub(super) async fn export(&self, format: LedgerFormat, to: Option<&Path>, console: Console) -> Result<Exit> {
@@ -20,8 +20,7 @@ impl Books {
             LedgerFormat::Csv => ExportFormat::Csv,
         };
         let failed = || to.map(|path| format!("--to: cannot write {}", path.display())).unwrap_or_default();
-        let open = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
-        let mut file = to.map(open).transpose().with_context(failed)?.map(BufWriter::new);
+        let mut file = to.map(UnfinishedFile::create_new).transpose().context("--to")?;
         let bar = console.progress("export", "bytes", 0);
         let ledger = self.look().await?;
         let mut export = ledger.export(format).await?;
@@ -36,10 +35,7 @@ impl Books {
         }
         bar.finish_and_clear();
         if let (Some(file), Some(path)) = (file, to) {
-            file.into_inner()
-                .map_err(std::io::IntoInnerError::into_error)
-                .and_then(|file| file.sync_all())
-                .with_context(failed)?;
+            file.finish().context("--to")?;
             let json = json!({ "bytes": bytes, "to": path.to_string_lossy() });
             console.report(|| format!("wrote {bytes} bytes to {}", path.display()), &json)?;
         }

@@ -1,47 +1,50 @@
 //! Which links a command goes by: those that the application has declared, and those that flags say.
 
 use anyhow::Result;
-use bson::{Bson, Document, doc};
-use handfast_patterns::sync_flag::DeclaredLink;
+use bson::{Bson, Document};
+use handfast_patterns::sync_flag::{Declared, DeclaredLink};
 use handfast_patterns::{Link, OnDelete, SyncFlag};
-use handfast_store::{Namespace, StoreExt};
+use handfast_store::Namespace;
 
 use super::Subject;
 use crate::arguments::{LinkOnDelete, LinkText};
 use crate::exit::{CannotSee, Usage};
-use crate::pattern::subject::raw;
+use crate::store::ensure_there;
 
 /// The links that a command goes by.
 pub(super) struct Links {
     pub(super) links: Vec<Link>,
     /// What is declared and not among them: copies that the command does not see.
     pub(super) missed: Vec<String>,
+    /// The settings that the application has recorded, if it has.
+    pub(super) recorded: Option<Declared>,
 }
 
 /// The links of a command. All go by what is declared. One that changes copies takes flags away, and so must know all that the
 /// application knows; one that only looks may be told of some links, and of some fields of each.
 ///
 /// # Errors
-/// Nothing is declared and not all is said; something else is said than is declared; nothing is declared and no document has what is said.
+/// Nothing is declared and not all is said; something else is said than is declared; a collection is not there.
 pub(super) async fn links(subject: &Subject, said: &[LinkText], changes: bool) -> Result<Links> {
-    let declared = SyncFlag::declared(subject.store.clone(), &subject.namespace).await?;
+    let recorded = SyncFlag::declared(subject.store.clone(), &subject.namespace).await?;
+    let declared = recorded.as_ref().map(|recorded| recorded.links.as_slice());
     let mut links = Vec::new();
     for text in said {
-        let link = read(subject, text, declared.as_deref(), changes).await?;
-        match &declared {
-            Some(declared) => compare(declared, &link, changes)?,
-            None => ensure_seen(subject, text, &link).await?,
+        let link = read(subject, text, declared, changes).await?;
+        if let Some(declared) = declared {
+            compare(declared, &link, changes)?;
         }
         links.push(link);
     }
-    if let (Some(declared), true, false) = (&declared, changes, said.is_empty()) {
+    if let (Some(declared), true, false) = (declared, changes, said.is_empty()) {
         ensure_all_said(declared, &links)?;
     }
     if said.is_empty() {
-        links = all_declared(subject, declared.as_deref(), changes)?;
+        links = all_declared(subject, declared, changes)?;
+        ensure_collections(subject, &links).await?;
     }
-    let missed = declared.iter().flatten().flat_map(|declared| missed(declared, &links)).collect();
-    Ok(Links { links, missed })
+    let missed = declared.into_iter().flatten().flat_map(|declared| missed(declared, &links)).collect();
+    Ok(Links { links, missed, recorded })
 }
 
 /// Copies of a declared link that none of these links is about.
@@ -57,29 +60,25 @@ fn missed(declared: &DeclaredLink, links: &[Link]) -> Vec<String> {
     declared.copies().into_iter().filter(|copy| !is_seen(copy)).map(missed).collect()
 }
 
-/// That documents have what a link names, where nobody has declared it: by a name that is misspelt no copy is found, and all are well.
-async fn ensure_seen(subject: &Subject, text: &LinkText, link: &Link) -> Result<()> {
-    let has = async |namespace: &Namespace, filter: Document| -> Result<bool> {
-        Ok(subject.store.find_one(namespace, raw(&filter)?).await?.is_some())
-    };
-    let there = |field: &str| doc! { field: { "$exists": true } };
-    let (target, key) = (link.target(), link.foreign_key());
-    if !has(target, doc! {}).await? {
+/// That documents have what the links name, before anything is compared or changed by them. What an application has declared goes for
+/// what only looks at flags, and for a sweep, which does what the application does.
+pub(super) async fn ensure_seen(flag: &SyncFlag, is_declared: bool, judges_copies: bool, page: u32) -> Result<()> {
+    if is_declared && !judges_copies {
         return Ok(());
     }
-    if !has(target, there(key)).await? {
-        return Err(cannot_see(format!("no document of {target} has {key}, by which copies are found")));
+    match flag.unseen(is_declared, page).await? {
+        Some(unseen) if is_declared => Err(CannotSee(format!("the declared links: {unseen}")).into()),
+        Some(unseen) => Err(CannotSee(format!("--link: {unseen}")).into()),
+        None => Ok(()),
     }
-    for copy in link.copied_fields() {
-        let main = text.fields.iter().find(|(_, of)| *of == copy).map(|(main, _)| main);
-        let in_main = match main {
-            Some(main) => has(&subject.namespace, there(main)).await?,
-            None => false,
-        };
-        if !in_main && !has(target, there(copy)).await? {
-            let mains = main.map(|main| format!(", and none of {} has {main}", subject.namespace)).unwrap_or_default();
-            return Err(cannot_see(format!("no document of {target} has {copy}{mains}")));
-        }
+}
+
+/// That the collections of declared links are there: those that are said have been looked for.
+async fn ensure_collections(subject: &Subject, links: &[Link]) -> Result<()> {
+    for link in links {
+        ensure_there(&*subject.store, link.target(), "in the declared links")
+            .await
+            .map_err(|error| CannotSee(format!("copies of {} cannot be seen: {error}", subject.namespace)))?;
     }
     Ok(())
 }
@@ -209,8 +208,4 @@ fn rule(said: &LinkOnDelete) -> Result<OnDelete> {
 
 fn usage(what: String) -> anyhow::Error {
     Usage(format!("--link: {what}")).into()
-}
-
-fn cannot_see(what: String) -> anyhow::Error {
-    CannotSee(format!("--link: {what}")).into()
 }

@@ -39,7 +39,7 @@ async fn filled(ground: &Ground) -> Result<Vec<ObjectId>> {
 
 #[tokio::test]
 async fn an_operator_sees_what_failed_and_lets_it_be_done_after_all() -> Result<()> {
-    Ground::each("jobs", async |ground| {
+    Ground::each_and_front("jobs", async |ground| {
         let ids = filled(&ground).await?;
         let failed = [ids[0].to_hex(), ids[1].to_hex()];
         let status = report(&ground, &["jobs", "status"])?;
@@ -83,7 +83,7 @@ async fn an_operator_sees_what_failed_and_lets_it_be_done_after_all() -> Result<
 
 #[tokio::test]
 async fn silent_workers_are_seen_and_their_jobs_returned() -> Result<()> {
-    Ground::each("jobs-silent", async |ground| {
+    Ground::each_and_front("jobs-silent", async |ground| {
         filled(&ground).await?;
         // Whatever the machine does, a millisecond has gone by.
         let status = report(&ground, &["jobs", "status", "--lease", "1ms"])?;
@@ -96,6 +96,8 @@ async fn silent_workers_are_seen_and_their_jobs_returned() -> Result<()> {
         assert_eq!(report(&ground, &["jobs", "resume"])?["was_paused"], true);
         assert_eq!(report(&ground, &["jobs", "resume"])?["was_paused"], false);
         assert_eq!(report(&ground, &["jobs", "recover", "--lease", "1h"])?["done"], 0);
+        let refused = output(&ground, &["jobs", "recover", "--lease", "1h", "--crashes-max", "7"])?;
+        assert_one_line(&refused, 2, "crashesMax is recorded as 5, given as 7");
         assert_eq!(report(&ground, &["jobs", "recover", "--lease", "1ms"])?["done"], 1);
         let purged = report(&ground, &["jobs", "purge", "--done", "0s", "--failed", "1h"])?;
         assert_eq!(purged["done"], 1);
@@ -107,6 +109,43 @@ async fn silent_workers_are_seen_and_their_jobs_returned() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_job_whose_worker_left_a_date_far_ahead_or_none_is_seen_and_ended() -> Result<()> {
+    let ahead = bson::DateTime::from_millis(4_000_000_000_000);
+    let odd = [
+        bson::rawdoc! { "$set": { "worker.ts": ahead } },
+        bson::rawdoc! { "$unset": { "worker": "" } },
+        bson::rawdoc! { "$set": { "worker": 5 } },
+    ];
+    for (number, odd) in odd.into_iter().enumerate() {
+        Ground::each(&format!("jobs-undated-{number}"), async |ground| {
+            let id = filled(&ground).await?[3];
+            let store = Store::open(&ground).await?;
+            let filter = bson::rawdoc! { "_id": id };
+            handfast_store::StoreExt::update_one(&*store.shared, &place("jobs")?, filter, odd.clone()).await?;
+            store.close().await?;
+            assert_eq!(report(&ground, &["jobs", "status"])?["silent"], 1);
+            if number < 2 {
+                let (lines, _) = json(&ground, &["jobs", "list", "--state", "processing"])?;
+                assert_eq!(lines[0]["silent"], true, "{lines:?}");
+                let shown = text(&ground, &["jobs", "show", &id.to_hex()])?;
+                assert!(shown.contains("`jobs recover` returns it"), "{shown}");
+            }
+            let (lines, code) = json(&ground, &["jobs", "cancel", &id.to_hex()])?;
+            let outcome = lines[0]["outcome"].as_str().unwrap_or_default();
+            assert!(outcome.starts_with("to be canceled: its worker is silent"), "{outcome}");
+            assert_eq!(code, Some(0));
+            let recovered = report(&ground, &["jobs", "recover", "--lease", "1m"])?;
+            assert_eq!((&recovered["returned"], &recovered["canceled"]), (&json!(0), &json!(1)), "{recovered}");
+            assert_eq!(report(&ground, &["jobs", "status"])?["canceled"], 1);
+            assert_eq!(text(&ground, &["jobs", "recover", "--lease", "1m"])?, "returned 0 jobs\n");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_no_queue_is_refused_and_left_alone() -> Result<()> {
     Ground::each("jobs-refused", async |ground| {
         filled(&ground).await?;
@@ -115,7 +154,11 @@ async fn what_is_no_queue_is_refused_and_left_alone() -> Result<()> {
         handfast_store::StoreExt::insert_one(&*store.shared, &place("orders")?, raw).await?;
         store.close().await?;
         let refused = |arguments: &[&str]| output(&ground, arguments);
-        assert_one_line(&refused(&["jobs", "status", "--collection", "job"])?, 1, "there are jobs, orders");
+        assert_one_line(
+            &refused(&["jobs", "status", "--collection", "job"])?,
+            1,
+            "there are jobs, jobs.settings, orders",
+        );
         assert_one_line(&refused(&["jobs", "retry", "--all", "--collection", "orders"])?, 1, "db.orders holds no jobs");
         assert_one_line(&refused(&["jobs", "status", "--field", "stat=x"])?, 2, "--field: there is no field 'stat'");
         assert_one_line(&refused(&["jobs", "show", "65a1b2c3d4e5f60718293a4b"])?, 1, "db.jobs has nothing with the id");
@@ -202,9 +245,19 @@ async fn fields_have_other_names() -> Result<()> {
         drop(queue);
         store.close().await?;
         let arguments = ["jobs", "status", "--collection", "work"];
+        let with = |flags: &[&'static str]| [&arguments[..], flags].concat();
+        // They are recorded, and a flag may repeat them.
+        for flags in [&[][..], &["--field", "state=status"]] {
+            assert_eq!(report(&ground, &with(flags))?["due"], 1);
+        }
+        let refused = "fields.state is recorded as \"status\", given as \"where\"";
+        assert_one_line(&output(&ground, &with(&["--field", "state=where"]))?, 2, refused);
+        // Where nothing is recorded, as by an application of before, a flag says it.
+        let store = Store::open(&ground).await?;
+        store.shared.drop_collection(&place("work.settings")?).await?;
+        store.close().await?;
         assert_one_line(&output(&ground, &arguments)?, 1, "db.work holds no jobs");
-        let status = report(&ground, &[&arguments[..], &["--field", "state=status"]].concat())?;
-        assert_eq!(status["due"], 1);
+        assert_eq!(report(&ground, &with(&["--field", "state=status"]))?["due"], 1);
         Ok(())
     })
     .await

@@ -8,10 +8,8 @@ use serde_json::json;
 
 use super::*;
 
-/// The operation that changes the user: before it there are those that create the indexes, and a look at the links that are declared.
+/// The operation that changes the user: before it there are a look at the recorded settings, and those that create the indexes.
 const CHANGE: u64 = 4;
-/// The operation that marks the user as deleted, after the links were declared anew.
-const DELETE: u64 = 5;
 
 const LINK: [&str; 4] = ["--collection", "users", "--link", "comments:user:name=userName"];
 
@@ -41,7 +39,7 @@ async fn filled(ground: &Ground) -> Result<()> {
 
 #[tokio::test]
 async fn what_was_left_behind_is_seen_and_carried() -> Result<()> {
-    Ground::each("sync", async |ground| {
+    Ground::each_and_front("sync", async |ground| {
         filled(&ground).await?;
         let status = report(&ground, &arguments(&["status"]))?;
         assert_eq!((&status["mains"], &status["copies"]), (&json!(1), &json!(0)), "{status}");
@@ -101,6 +99,7 @@ async fn a_computed_copy_is_compared_and_repaired() -> Result<()> {
     let initial = |user: &Document| user.get_str("name").ok()?.get(..1).map(Bson::from);
     let computed = Link::new(place("comments")?, "user").field("name", "userName").computed("userInitial", initial);
     let options = SyncFlagOptions::new([computed]);
+    SyncFlag::change_settings(store.shared(), place("users")?, &options).await?;
     SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), options).await?;
     store.close().await?;
     for link in [&[][..], &LINK[2..]] {
@@ -133,6 +132,7 @@ async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Resul
         let comments = comments.computed("userInitial", initial).on_delete(OnDelete::Set(gone));
         let likes = Link::new(place("likes")?, "user").computed("userInitial", initial);
         let options = SyncFlagOptions::new([comments, likes]);
+        store.shared.drop_collection(&place("users.settings")?).await?;
         SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), options).await?;
         store.close().await?;
         for link in [&[][..], &LINK[2..]] {
@@ -160,7 +160,12 @@ async fn who_only_looks_sees_what_can_be_seen_of_links_with_functions() -> Resul
 async fn deleted(ground: &Ground) -> Result<()> {
     filled(ground).await?;
     let store = Store::open(ground).await?;
-    let dying = Arc::new(Faulty::new(store.shared(), Plan::at(DELETE, Fault::CrashAfter)));
+    store.shared.drop_collection(&place("users.settings")?).await?;
+    signed_by_somebody(store.shared(), &store.sources).await?;
+    // The settings are recorded now. The operation after those that open again marks the user as deleted.
+    let counting = Arc::new(Faulty::new(store.shared(), Plan::none()));
+    signed_by_somebody(counting.clone(), &store.sources).await?;
+    let dying = Arc::new(Faulty::new(store.shared(), Plan::at(counting.operations(), Fault::CrashAfter)));
     let _ = signed_by_somebody(dying, &store.sources).await?.delete(1).await;
     store.close().await
 }
@@ -201,6 +206,9 @@ async fn a_sweep_does_to_copies_what_the_application_has_said() -> Result<()> {
         assert_eq!(report(&ground, &arguments(&sweep))?["done"], 1);
         assert_eq!(signatures(&ground).await?, ["somebody", "somebody"]);
         assert_eq!(report(&ground, &["sync", "verify", "--collection", "users"])?["clean"], true);
+        let renamed = ["sync", "verify", "--collection", "users", "--field", "syncing=flag"];
+        let refused = "fields.syncing is recorded as \"syncing\", given as \"flag\"";
+        assert_one_line(&output(&ground, &renamed)?, 2, refused);
         Ok(())
     })
     .await
@@ -232,7 +240,12 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
         }
         // Where nobody has declared anything, the documents must have what is said.
         let store = Store::open(&ground).await?;
-        store.shared.drop_collection(&place("users.links")?).await?;
+        store.shared.drop_collection(&place("users.settings")?).await?;
+        let text = rawdoc! { "$set": { "text": "first" } };
+        store.shared.update_many(&place("comments")?, rawdoc! {}, text).await?;
+        // Its main document was deleted, and it says so: that is no reason to believe that others name theirs.
+        let told = rawdoc! { "_id": "told", "text": "first", "userName": "John", "userVersion": i64::MAX };
+        store.shared.insert_one(&place("comments")?, told).await?;
         store.shared.insert_one(&place("empty")?, rawdoc! { "_id": 1 }).await?;
         store.shared.delete_one(&place("empty")?, rawdoc! {}).await?;
         store.close().await?;
@@ -240,12 +253,26 @@ async fn a_link_that_leads_nowhere_is_not_verified() -> Result<()> {
             ("comments:nokey:name=userName", "no document of db.comments has nokey, by which copies are found"),
             (
                 "comments:user:surname=usrName",
-                "no document of db.comments has usrName, and none of db.users has surname",
+                "no document of db.users has surname, from which usrName of db.comments is copied",
             ),
+            (
+                "comments:user:surname=userName",
+                "no document of db.users has surname, from which userName of db.comments is copied",
+            ),
+            ("comments:text:name=userName", "no document of db.comments has in text the _id of a document of db.users"),
         ];
         for (link, why) in unseen {
             assert_one_line(&said(&["verify"], link)?, 3, why);
+            let (collection, rest) = link.split_once(':').context("a link")?;
+            let (key, fields) = rest.split_once(':').context("a link")?;
+            let (main, copy) = fields.split_once('=').context("a link")?;
+            let fields = json!({ main: copy });
+            let link = json!({ "collection": collection, "key": key, "fields": fields, "onDelete": "unset" });
+            for command in ["repair", "backfill", "sweep"] {
+                assert_one_line(&said(&[command], &link.to_string())?, 3, why);
+            }
         }
+        assert_eq!(signatures(&ground).await?, ["John"; 3], "nothing was done");
         assert_eq!(said(&["verify"], LINK[3])?.status.code(), Some(0));
         // Of no documents none can be missed.
         assert_eq!(said(&["verify"], "empty:user:name=userName")?.status.code(), Some(0));
@@ -272,6 +299,107 @@ async fn links_are_read_in_two_forms() -> Result<()> {
         let refused =
             output(&ground, &["sync", "status", "--collection", "users", "--link", "remarks:user:name=userName"])?;
         assert_one_line(&refused, 1, "--link: there is no collection 'remarks' in db");
+        Ok(())
+    })
+    .await
+}
+
+/// What is declared is refused like what is said, if documents have copies and nothing that they come from.
+#[tokio::test]
+async fn declared_links_that_lead_nowhere_are_refused_before_anything_is_written() -> Result<()> {
+    Ground::each("sync-declared-nowhere", async |ground| {
+        filled(&ground).await?;
+        report(&ground, &["sync", "sweep", "--abandoned-after", "0s", "--collection", "users"])?;
+        let store = Store::open(&ground).await?;
+        let comments = |key: &str| {
+            Ok::<_, anyhow::Error>(Link::new(place("comments")?, key).with_fields("userVersion", "userSyncing"))
+        };
+        let wrong = [
+            (
+                comments("user")?.field("label", "userName"),
+                "no document of db.users has label, from which userName of db.comments is copied",
+            ),
+            (
+                comments("usr")?.field("name", "userName"),
+                "no document of db.comments has usr, by which copies are found",
+            ),
+            (
+                comments("userName")?.field("name", "userCopy"),
+                "no document of db.comments has in userName the _id of a document of db.users",
+            ),
+            (Link::new(place("remarks")?, "user").field("name", "userName"), "there is no collection 'remarks' in db"),
+        ];
+        store.close().await?;
+        for (link, why) in wrong {
+            let store = Store::open(&ground).await?;
+            store.shared.drop_collection(&place("users.settings")?).await?;
+            SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), SyncFlagOptions::new([link]))
+                .await?;
+            store.shared.drop_collection(&place("remarks")?).await?;
+            store.close().await?;
+            for command in ["verify", "repair", "backfill"] {
+                assert_one_line(&output(&ground, &["sync", command, "--collection", "users"])?, 3, why);
+            }
+            assert_eq!(signatures(&ground).await?, ["Mary", "Mary"], "nothing was done");
+        }
+        // A field that no user has yet, and no comment either.
+        let store = Store::open(&ground).await?;
+        store.shared.drop_collection(&place("users.settings")?).await?;
+        let link = comments("user")?.field("name", "userName").field("nick", "userNick");
+        SyncFlag::open(store.shared(), place("users")?, store.sources.clone(), SyncFlagOptions::new([link])).await?;
+        store.close().await?;
+        assert_eq!(report(&ground, &["sync", "verify", "--collection", "users"])?["clean"], true);
+        Ok(())
+    })
+    .await
+}
+
+/// One user cannot be read, and a comment of another one differs.
+#[tokio::test]
+async fn an_odd_main_document_does_not_hide_other_copies() -> Result<()> {
+    Ground::each("sync-odd", async |ground| {
+        filled(&ground).await?;
+        let store = Store::open(&ground).await?;
+        store.shared.insert_one(&place("users")?, rawdoc! { "_id": 2, "name": "Bill" }).await?;
+        let names = open(store.shared(), &store.sources).await?;
+        let _ = names.insert_copy(&place("comments")?, doc! { "_id": 7, "user": 2 }).await?;
+        let tampered = rawdoc! { "$set": { "userName": "Eve" } };
+        store.shared.update_one(&place("comments")?, rawdoc! { "_id": 7 }, tampered).await?;
+        let odd = rawdoc! { "$set": { "syncing": "yes" } };
+        store.shared.update_one(&place("users")?, rawdoc! { "_id": 1 }, odd).await?;
+        drop(names);
+        store.close().await?;
+        let whys = || {
+            let (lines, code) = json(&ground, &arguments(&["verify"]))?;
+            let findings = lines[0]["findings"].as_array().into_iter().flatten();
+            let mut whys: Vec<_> = findings.map(|one| one["kind"].as_str().unwrap_or_default().to_owned()).collect();
+            whys.sort();
+            Ok::<_, anyhow::Error>((code, whys))
+        };
+        let unreadable = "unreadable".to_owned();
+        assert_eq!(whys()?, (Some(3), vec!["different".to_owned(), unreadable.clone(), unreadable.clone()]));
+        let shown = String::from_utf8(output(&ground, &arguments(&["verify"]))?.stdout)?;
+        assert!(shown.contains("2 copies cannot be compared") && shown.contains("1 copies differ"), "{shown}");
+        let (lines, code) = json(&ground, &arguments(&["repair"]))?;
+        assert_eq!((code, &lines[0]["done"], &lines[0]["failed"]), (Some(3), &json!(1), &json!(2)));
+        let repaired = output(&ground, &arguments(&["repair"]))?;
+        let said = String::from_utf8(repaired.stderr)?;
+        assert!(
+            said.contains("left as it is") && said.contains("db.comments 8: its main document 1 is unreadable"),
+            "{said}"
+        );
+        let store = Store::open(&ground).await?;
+        let flag = rawdoc! { "$currentDate": { "syncing": true }, "$set": { "syncVersion": 1_i64 } };
+        store.shared.update_one(&place("users")?, rawdoc! { "_id": 2 }, flag).await?;
+        store.close().await?;
+        let listed = output(&ground, &arguments(&["list"]))?;
+        assert_one_line(&listed, 1, "document 1 of db.users is not what this pattern writes: its syncing is \"yes\"");
+        let (lines, _) = json(&ground, &arguments(&["list"]))?;
+        assert_eq!((lines.len(), &lines[0]["_id"]), (1, &json!(2)), "{lines:?}");
+        report(&ground, &arguments(&["sweep", "--abandoned-after", "0s"]))?;
+        assert_eq!(whys()?, (Some(3), vec![unreadable.clone(), unreadable]));
+        let refused = output(&ground, &arguments(&["show", "1"]))?;
+        assert_one_line(&refused, 1, "its syncing is \"yes\", not a date");
         Ok(())
     })
     .await

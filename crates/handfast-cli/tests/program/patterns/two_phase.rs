@@ -51,7 +51,7 @@ async fn balances(ground: &Ground) -> Result<Vec<i64>> {
 
 #[tokio::test]
 async fn what_was_left_is_seen_and_brought_to_its_end() -> Result<()> {
-    Ground::each("twophase", async |ground| {
+    Ground::each_and_front("twophase", async |ground| {
         filled(&ground).await?;
         let status = report(&ground, &["twophase", "status", "--abandoned-after", "0s"])?;
         let count = |state: usize| status["states"][state]["count"].as_u64();
@@ -67,7 +67,8 @@ async fn what_was_left_is_seen_and_brought_to_its_end() -> Result<()> {
         assert_eq!(report(&ground, &["twophase", "verify"])?["participants"], 1);
 
         assert_eq!(report(&ground, &["twophase", "recover"])?["done"], 0, "it is younger than half an hour");
-        assert_eq!(report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
+        let recovered = text(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?;
+        assert_eq!(recovered, "brought to their end: 1 done, 0 canceled\n");
         assert_eq!(report(&ground, &["twophase", "run", "--all"])?["done"], 1);
         assert_eq!(balances(&ground).await?, [700, 1300]);
 
@@ -86,12 +87,57 @@ async fn what_was_left_is_seen_and_brought_to_its_end() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_date_far_ahead_keeps_no_transaction_from_being_recovered() -> Result<()> {
+    Ground::each("twophase-ahead", async |ground| {
+        filled(&ground).await?;
+        let store = Store::open(&ground).await?;
+        let ahead = rawdoc! { "$set": { "lastModified": bson::DateTime::from_millis(4_000_000_000_000) } };
+        store.shared.update_one(&place("transactions")?, rawdoc! { "_id": 2 }, ahead).await?;
+        store.close().await?;
+        let shown = text(&ground, &["twophase", "status"])?;
+        assert!(shown.contains("1 were left alone") && shown.contains("`twophase recover`"), "{shown}");
+        assert!(text(&ground, &["twophase", "list"])?.contains(" ahead "));
+        assert_eq!(report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
+        assert_eq!(balances(&ground).await?, [800, 1200]);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_odd_transaction_does_not_hide_the_others() -> Result<()> {
+    Ground::each("twophase-odd", async |ground| {
+        filled(&ground).await?;
+        let store = Store::open(&ground).await?;
+        let odd = rawdoc! { "_id": "odd", "state": "pending", "lastModified": "soon" };
+        store.shared.insert_one(&place("transactions")?, odd).await?;
+        store.close().await?;
+        let (lines, code) = json(&ground, &["twophase", "list"])?;
+        assert_eq!(
+            (lines.iter().map(|line| line["_id"].as_i64()).collect::<Vec<_>>(), code),
+            (vec![Some(2), Some(3)], Some(1))
+        );
+        let odd = "document \"odd\" of db.transactions is not what this pattern writes: it has no date lastModified";
+        assert_one_line(&output(&ground, &["twophase", "list"])?, 1, odd);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_transaction_is_rolled_back() -> Result<()> {
     Ground::each("twophase-cancel", async |ground| {
         filled(&ground).await?;
         let (lines, code) = json(&ground, &["twophase", "cancel", "2", "3", "7", "--reason", "a test"])?;
         let outcomes: Vec<_> = lines.iter().map(|line| line["outcome"].as_str().unwrap_or_default()).collect();
         assert_eq!((outcomes, code), (vec!["canceled", "canceled", "is not there"], Some(1)));
+        // One that nobody looks at, as its state is none.
+        let store = Store::open(&ground).await?;
+        store.shared.insert_one(&place("transactions")?, rawdoc! { "_id": 9, "state": "weird" }).await?;
+        store.close().await?;
+        let (lines, code) = json(&ground, &["twophase", "verify"])?;
+        let finding = &lines[0]["findings"][0];
+        assert_eq!((code, &finding["kind"], &finding["transaction"]), (Some(3), &json!("state"), &json!(9)));
         assert_eq!(balances(&ground).await?, [900, 1100]);
         let listed = text(&ground, &["twophase", "list", "--state", "canceled"])?;
         assert!(listed.contains("a test"), "{listed}");
@@ -226,6 +272,8 @@ async fn without_recorded_settings_nothing_is_guessed() -> Result<()> {
         let pending = ["--pending-credits", "pendingCredits", "--pending-debits", "pendingDebits"];
         text(&ground, &[&["twophase", "settings", "--set"][..], &said, &pending].concat())?;
         let other = output(&ground, &["twophase", "settings", "--set", "--balance-field", "balance"])?;
+        assert_one_line(&other, 1, "another field of the balance");
+        let other = output(&ground, &["twophase", "settings", "--set", "--finished-max", "50"])?;
         assert_one_line(&other, 1, "1 transactions of db.transactions are under way by the recorded settings");
         assert_eq!(report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?["done"], 1);
         assert_eq!(wallets(&ground).await?, [[800, 0, 0], [1200, 0, 0]]);
@@ -277,6 +325,58 @@ async fn transfers_that_are_impossible_are_not_said_to_be_done() -> Result<()> {
         assert!(why[0].contains("\"id\":4") && why[0].contains("does not allow it"), "{why:?}");
         assert!(why[1].contains("\"id\":5") && why[1].contains("does not exist"), "{why:?}");
         assert_eq!(text(&ground, &["twophase", "run", "--all"])?, "done: 0 transactions\n");
+        Ok(())
+    })
+    .await
+}
+
+/// B has lost the update of a transaction that is applied: the evidence of it stays, and every command that sees it says so.
+#[tokio::test]
+async fn an_applied_transaction_that_a_participant_lacks_is_left_and_named() -> Result<()> {
+    Ground::each("twophase-lacking", async |ground| {
+        filled(&ground).await?;
+        let store = Store::open(&ground).await?;
+        let applied = rawdoc! { "$set": { "state": "applied" } };
+        store.shared.update_one(&place("transactions")?, rawdoc! { "_id": 2 }, applied).await?;
+        store.close().await?;
+        for _ in 0..2 {
+            let recovered = output(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?;
+            let said = String::from_utf8_lossy(&recovered.stderr).into_owned();
+            assert_eq!(recovered.status.code(), Some(3), "{said}");
+            assert!(
+                said.contains("\"B\" is not there, or lacks the update of transaction 2, which is applied"),
+                "{said}"
+            );
+            let (lines, code) = json(&ground, &["twophase", "verify"])?;
+            let finding = &lines[0]["findings"][0];
+            assert_eq!((code, &finding["kind"], &finding["participant"]), (Some(3), &json!("lacking"), &json!("B")));
+        }
+        // Other damage does not hide it.
+        let store = Store::open(&ground).await?;
+        let now = store.sources.clock.now();
+        let odd = rawdoc! { "_id": 9, "state": "pending", "source": "A", "lastModified": now };
+        store.shared.insert_one(&place("transactions")?, odd).await?;
+        store.shared.insert_one(&place("accounts")?, rawdoc! { "_id": "C", "balance": "lots" }).await?;
+        store.close().await?;
+        let (lines, code) = json(&ground, &["twophase", "verify"])?;
+        let kinds: Vec<_> =
+            lines[0]["findings"].as_array().into_iter().flatten().map(|one| one["kind"].clone()).collect();
+        assert_eq!((code, kinds), (Some(3), vec![json!("lacking"), json!("unreadable"), json!("type")]), "{lines:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_transaction_is_taken_back_once() -> Result<()> {
+    Ground::each("twophase-once", async |ground| {
+        filled(&ground).await?;
+        report(&ground, &["twophase", "recover", "--abandoned-after", "0s"])?;
+        text(&ground, &["twophase", "compensate", "1", "--by", "1-back"])?;
+        let again = output(&ground, &["twophase", "compensate", "1", "--by", "1-again"])?;
+        assert_one_line(&again, 1, "transaction 1 is taken back by transaction \"1-back\" already");
+        assert!(text(&ground, &["twophase", "show", "1"])?.contains("transaction 1-back was begun to take it back"));
+        assert_eq!(balances(&ground).await?, [900, 1100]);
         Ok(())
     })
     .await

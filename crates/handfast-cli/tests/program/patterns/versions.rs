@@ -121,7 +121,7 @@ async fn what_is_not_there_is_not_verified() -> Result<()> {
 
 #[tokio::test]
 async fn what_was_left_behind_is_swept_and_old_versions_are_pruned() -> Result<()> {
-    Ground::each("versions-sweep", async |ground| {
+    Ground::each_and_front("versions-sweep", async |ground| {
         filled(&ground).await?;
         let (lines, _) = json(&ground, &arguments(&["sweep", "--dry-run", "--lease", "1ms"]))?;
         assert_eq!((lines.len(), &lines[0]["item"], &lines[0]["version"]), (1, &json!("lamp"), &json!(4)));
@@ -178,6 +178,39 @@ async fn versions_are_named_tidied_and_forgotten() -> Result<()> {
         assert_eq!(report(&ground, &arguments(&["tidy"]))?["done"], 0);
         assert_eq!(report(&ground, &arguments(&["forget", "--older", "1h"]))?["done"], 0);
         assert_eq!(report(&ground, &arguments(&["forget", "--older", "0s"]))?["done"], 1, "the place of version 1");
+        Ok(())
+    })
+    .await
+}
+
+/// What the application has recorded need not be said, and cannot be said otherwise.
+#[tokio::test]
+async fn a_tree_is_looked_at_by_its_record() -> Result<()> {
+    Ground::each("versions-recorded", async |ground| {
+        let store = Store::open(&ground).await?;
+        let mut options = VersionedTreeOptions::new("catalogue");
+        options.children = Some("children".to_owned());
+        options.pins = Some(place("held")?);
+        options.fields.version = "number".to_owned();
+        let tree = VersionedTree::open(store.shared(), place("items")?, store.sources.clone(), options).await?;
+        tree.change(|write| async move { Ok::<_, Error>(write.with_root(doc! { "children": ["lost"] })) }).await?;
+        tree.name(1, "first").await?;
+        drop(tree);
+        store.close().await?;
+        assert_eq!(report(&ground, &arguments(&["status"]))?["pins"], 1);
+        for flags in [&[][..], &["--children", "children"], &["--field", "version=number"]] {
+            let (found, code) = json(&ground, &arguments(&[&["verify"], flags].concat()))?;
+            assert_eq!((found[0]["count"].as_u64(), code), (Some(1), Some(3)), "{flags:?} {found:?}");
+        }
+        for (flags, said) in [
+            (["--children", "kids"], "children is recorded as \"children\", given as \"kids\""),
+            (["--pins", "items"], "pins.collection is recorded as \"held\", given as \"items\""),
+            (["--field", "version=of"], "fields.version is recorded as \"number\", given as \"of\""),
+        ] {
+            let refused = output(&ground, &arguments(&[&["verify"], &flags[..]].concat()))?;
+            assert_one_line(&refused, 2, "db.items.settings records other settings: ");
+            assert!(String::from_utf8_lossy(&refused.stderr).contains(said), "{refused:?}");
+        }
         Ok(())
     })
     .await

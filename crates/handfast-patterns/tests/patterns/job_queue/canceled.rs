@@ -13,9 +13,10 @@ async fn claimed() -> (World, JobQueue, Job) {
     (world, queue, job)
 }
 
-/// The queue as another process has it, one of whose requests does not arrive until it is released.
+/// The queue as another process has it, one of whose requests after it was opened does not arrive until it is released.
 async fn slow_at(world: &World, operation: u64) -> (JobQueue, Arc<Faulty<dyn DocumentStore>>) {
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(operation, Fault::FreezeBefore)));
+    let number = opening(world).await + operation;
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(number, Fault::FreezeBefore)));
     (open(&world.on(slow.clone())).await, slow)
 }
 
@@ -47,8 +48,9 @@ async fn a_worker_that_lets_go_of_a_job_does_not_undo_its_cancellation() {
 async fn a_worker_hears_of_the_cancellation_when_the_answer_is_lost() {
     let (world, queue, job) = claimed().await;
     assert!(queue.cancel(&job.id).await.unwrap());
-    // Operation 0 creates the indexes, 1 would release a job that nobody wants canceled, 2 cancels it.
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(2, Fault::LoseReply)));
+    // One operation would release a job that nobody wants canceled, the next one cancels it.
+    let cancels = opening(&world).await + 1;
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(cancels, Fault::LoseReply)));
     assert_eq!(open(&world.on(lossy)).await.release(&job).await.unwrap(), Held::CancelWanted);
     assert_canceled(&queue, &job.id).await;
 }
@@ -75,8 +77,8 @@ async fn a_handler_that_puts_off_a_canceled_job_ends_it() {
 async fn a_reclaimer_does_not_undo_a_cancellation() {
     let (world, queue, job) = claimed().await;
     world.clock.advance(2 * MINUTE);
-    // Operation 0 creates the indexes, 1 and 2 look for silent workers, 3 returns the job.
-    let (reclaimer, slow) = slow_at(&world, 3).await;
+    // Operations 0 and 1 look for silent workers, 2 returns the job.
+    let (reclaimer, slow) = slow_at(&world, 2).await;
     let reclaim = tokio::spawn(async move { reclaimer.reclaim(10).await });
     while slow.frozen() == 0 {
         tokio::task::yield_now().await;
@@ -92,8 +94,8 @@ async fn a_reclaimer_does_not_undo_a_cancellation() {
 #[tokio::test]
 async fn a_job_that_is_released_while_it_is_canceled_is_canceled() {
     let (world, queue, job) = claimed().await;
-    // Operation 0 creates the indexes, 1 cancels a job that waits, 2 one that a worker has.
-    let (canceler, slow) = slow_at(&world, 2).await;
+    // Operation 0 cancels a job that waits, 1 one that a worker has.
+    let (canceler, slow) = slow_at(&world, 1).await;
     let id = job.id.clone();
     let cancel = tokio::spawn(async move { canceler.cancel(id).await });
     while slow.frozen() == 0 {

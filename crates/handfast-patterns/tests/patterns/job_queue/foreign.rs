@@ -4,9 +4,8 @@ use handfast_patterns::job_queue::JobFilter;
 
 use super::*;
 
-async fn queues(world: &World) -> [JobQueue; 2] {
-    let ordered = JobQueueOptions { ordered: true, ..JobQueueOptions::default() };
-    [open(world).await, open_with(world, ordered).await.unwrap()]
+async fn open_ordered(world: &World, ordered: bool) -> JobQueue {
+    open_with(world, JobQueueOptions { ordered, ..JobQueueOptions::default() }).await.unwrap()
 }
 
 async fn put(world: &World, document: Document) {
@@ -25,15 +24,15 @@ fn like_a_job(world: &World, id: impl Into<Bson>) -> Document {
 
 #[tokio::test]
 async fn what_is_no_job_is_not_claimed_and_is_counted() {
-    for which in [0, 1] {
+    for ordered in [false, true] {
         let world = World::in_memory();
-        let queue = queues(&world).await[which].clone();
+        let queue = open_ordered(&world, ordered).await;
         let now = world.sources.clock.now();
         put(&world, doc! { "_id": 1, "state": "TODO", "type": "count", "runAt": now, "priority": 9 }).await;
         let mut first_of_its_order = like_a_job(&world, "theirs");
         first_of_its_order.extend(doc! { "order": "ann", "ts": DateTime::from_millis(0), "details": 7 });
         put(&world, first_of_its_order).await;
-        queue.enqueue(if which == 1 { numbered(7).in_order("ann") } else { numbered(7) }).await.unwrap();
+        queue.enqueue(if ordered { numbered(7).in_order("ann") } else { numbered(7) }).await.unwrap();
         let before = queue.depth().await.unwrap();
         assert_eq!((before.foreign, before.due), (2, 1));
         assert_eq!(claim(&queue).await.details.get_i64("number").unwrap(), 7);
@@ -54,9 +53,9 @@ async fn what_a_claim_cannot_be_written_to_is_not_claimed_and_holds_up_nobody() 
         ("claims", bson::bson!([1])),
         ("errors", "x".into()),
     ];
-    for (which, many) in [(0, false), (1, false), (0, true), (1, true)] {
+    for (ordered, many) in [(false, false), (true, false), (false, true), (true, true)] {
         let world = World::in_memory();
-        let queue = queues(&world).await[which].clone();
+        let queue = open_ordered(&world, ordered).await;
         let above = new_id(queue.enqueue(numbered(7).with_priority(10)).await.unwrap());
         for (field, value) in &odd {
             let mut document = like_a_job(&world, world.sources.ids.object_id());
@@ -72,7 +71,7 @@ async fn what_a_claim_cannot_be_written_to_is_not_claimed_and_holds_up_nobody() 
         assert_eq!(
             claimed.iter().map(|job| job.id.clone()).collect::<Vec<_>>(),
             [above, below].map(Bson::from),
-            "{which} {many}"
+            "{ordered} {many}"
         );
         let depth = queue.depth().await.unwrap();
         assert_eq!((depth.foreign, depth.processing, depth.failed), (6, 2, 0), "nothing was done to them");
@@ -117,9 +116,9 @@ async fn what_others_have_under_way_is_left_alone_and_holds_up_nobody() {
 
 #[tokio::test]
 async fn a_job_that_cannot_be_read_is_given_up_and_holds_up_nobody() {
-    for (which, many) in [(0, false), (1, false), (0, true), (1, true)] {
+    for (ordered, many) in [(false, false), (true, false), (false, true), (true, true)] {
         let world = World::in_memory();
-        let queue = queues(&world).await[which].clone();
+        let queue = open_ordered(&world, ordered).await;
         let id = world.sources.ids.object_id();
         let mut odd = like_a_job(&world, id);
         odd.insert("attempts", "many");

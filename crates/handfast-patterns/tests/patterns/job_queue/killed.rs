@@ -132,7 +132,8 @@ async fn every_other_way_killed_at_every_operation() {
         Ok(())
     };
     let check = async |world: &World, answer: &Result<()>| {
-        let queue = open_with(world, JobQueueOptions::default()).await.map_err(|error| error.to_string())?;
+        let ordered = JobQueueOptions { ordered: true, ..JobQueueOptions::default() };
+        let queue = open_with(world, ordered).await.map_err(|error| error.to_string())?;
         let depth = queue.depth().await.map_err(|error| error.to_string())?;
         let done = queue.list(JobState::Done, 10).await.map_err(|error| error.to_string())?.len() as u64;
         let quiet = depth.due == 0 && depth.processing == 0 && depth.scheduled == 0;

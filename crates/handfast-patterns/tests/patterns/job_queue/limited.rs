@@ -168,7 +168,7 @@ async fn workers_of_two_processes_keep_to_the_limit() {
         });
         working.push(worker.spawn(&cancel).unwrap());
     }
-    let queue = open(&world).await;
+    let queue = limited(&world, limits).await;
     while queue.list(JobState::Done, 100).await.unwrap().len() < 60 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

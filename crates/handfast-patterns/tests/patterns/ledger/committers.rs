@@ -93,3 +93,44 @@ async fn many_committers() {
     books::check(&world).await.unwrap();
     assert!(ledger.verify_all().await.unwrap().is_clean());
 }
+
+/// An entry is lost, and more entries wait behind it than a page has: those of other accounts are committed all the same.
+#[tokio::test]
+async fn many_entries_that_wait_keep_no_others_waiting() {
+    let world = World::in_memory();
+    let ledger = open(&world).await.unwrap();
+    let pay = async |id: i32, from: &str, to: &str| {
+        posted(&ledger, NewEntry::transfer(from, to, 1, "EUR").with_id(id)).await;
+        world.clock.advance(Duration::from_millis(1));
+    };
+    for id in 1..=12 {
+        pay(id, "A", "B").await;
+    }
+    world.store.delete_one(&world.place("tx"), rawdoc! { "_id": 2 }).await.unwrap();
+    // These wait behind B, and behind one another.
+    for (from, to) in [("B", "C"), ("C", "D"), ("D", "G"), ("C", "G"), ("D", "B"), ("G", "C")] {
+        pay(20 + all(&world, "tx").await.len() as i32, from, to).await;
+    }
+    for id in 41..=43 {
+        pay(id, "E", "F").await;
+    }
+    let round = ledger.commit(5).await.unwrap();
+    assert_eq!((round.done, round.more), (4, false), "{round:?}");
+    assert_eq!((balance(&ledger, "E").await, balance(&ledger, "F").await), (-3, 3));
+    let committed =
+        all(&world, "tx").await.into_iter().filter(|entry| entry.get_str("proc").is_ok_and(|proc| proc == "COMMITTED"));
+    let committed: Vec<_> = committed.filter_map(|entry| entry.get_i32("_id").ok()).collect();
+    assert_eq!(committed, [1, 41, 42, 43]);
+    assert_eq!(ledger.commit(5).await.unwrap().done, 0);
+    // What waited goes on when the gap is closed.
+    for account in ["A", "B"] {
+        assert_eq!(ledger.abandon(account, 2..=2, "lost").await.unwrap(), 1);
+    }
+    let mut done = 0;
+    while let round @ Round { done: 1.., .. } = ledger.commit(5).await.unwrap() {
+        assert_eq!(round.failed, 0);
+        done += round.done;
+    }
+    assert_eq!(done, 10 + 2 + 6);
+    books::check(&world).await.unwrap();
+}

@@ -1,5 +1,8 @@
 //! A ledger is read by the settings that its entries were written by, whoever opens it.
 
+use handfast_patterns::FieldNames;
+use handfast_patterns::two_phase::{TwoPhase, TwoPhaseOptions};
+
 use super::*;
 
 fn single() -> LedgerOptions {
@@ -70,4 +73,44 @@ async fn recorded_settings_are_changed_while_that_does_no_harm() {
     assert!(error.to_string().contains("has entries by other names"), "{error}");
     change(LedgerOptions { single_entry: true, ..renamed() }).await.unwrap();
     assert!(recorded(&world).await.is_some_and(|options| options.single_entry));
+    // Entries that need not balance would never be committed.
+    let error = change(renamed()).await.unwrap_err();
+    assert!(error.to_string().contains("has entries that need not balance"), "{error}");
+}
+
+/// Names that collide, that nothing has, or a collection of records: nothing is recorded, and no entry is written by them.
+#[tokio::test]
+async fn names_that_make_documents_meaningless_are_refused_at_the_first_opening() {
+    let named = |renamed: &[(&str, &str)]| {
+        let mut fields = LedgerFields::default();
+        renamed.iter().for_each(|(default, name)| assert!(fields.rename(default, name)));
+        LedgerOptions { fields, ..options() }
+    };
+    let world = World::in_memory();
+    for (renamed, said) in [
+        (&[("seqId", "value")][..], "the fields value and seqId of a change"),
+        (&[("value", "a.b")], "the field value cannot be named \"a.b\""),
+        (&[("state", "proc")], "the fields proc and state of an entry"),
+        (&[("balance", "seqId")], "of a cache"),
+        (&[("cache", "asset")], "of an account"),
+    ] {
+        let error = open_with(&world, named(renamed)).await.map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    let account = rawdoc! { "_id": "A", "asset": "EUR", "minimum": 0_i64 };
+    world.store.insert_one(&world.place("account"), account).await.unwrap();
+    let error = open_with(&world, named(&[("minimum", "mini")])).await.map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("have the field minimum, and none has \"mini\""), "{error}");
+    assert!(recorded(&world).await.is_none());
+    open_with(&world, named(&[("type", "kind")])).await.unwrap();
+    let in_records = async || {
+        let (store, records) = (Arc::clone(&world.store), world.place("tx.settings"));
+        let options = TwoPhaseOptions::new("App", world.place("people"));
+        TwoPhase::open(store, records, world.sources.clone(), options).await.map(|_| ())
+    };
+    let error = in_records().await.unwrap_err();
+    assert!(error.to_string().contains("has recorded settings of another pattern"), "{error}");
+    // Another collection may have such a name.
+    world.store.delete_many(&world.place("tx.settings"), rawdoc! {}).await.unwrap();
+    in_records().await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! What an application has said of its links is there for those who carry its changes.
 
-use handfast_patterns::sync_flag::DeclaredLink;
+use handfast_patterns::sync_flag::{DeclaredLink, SyncFields};
 
 use super::*;
 
@@ -12,11 +12,11 @@ async fn declared(world: &World, links: impl IntoIterator<Item = Link>) -> Vec<D
     let options = SyncFlagOptions::new(links);
     let users = world.place("users");
     SyncFlag::open(Arc::clone(&world.store), users.clone(), world.sources.clone(), options).await.unwrap();
-    SyncFlag::declared(Arc::clone(&world.store), &users).await.unwrap().expect("declared")
+    SyncFlag::declared(Arc::clone(&world.store), &users).await.unwrap().expect("declared").links
 }
 
 #[tokio::test]
-async fn the_last_who_opened_has_declared() {
+async fn the_first_who_opened_has_declared() {
     let world = World::in_memory();
     let users = world.place("users");
     assert!(SyncFlag::declared(Arc::clone(&world.store), &users).await.unwrap().is_none());
@@ -34,6 +34,7 @@ async fn the_last_who_opened_has_declared() {
     for on_delete in
         [OnDelete::Unset, OnDelete::Remove, OnDelete::Keep, OnDelete::Set(doc! { "userName": { "is": "gone" } })]
     {
+        let world = World::in_memory();
         let found = declared(&world, [link(&world).on_delete(on_delete.clone())]).await;
         assert_eq!((found.len(), found[0].link().deleted()), (1, &on_delete));
         assert_eq!(found[0].differs_from(&link(&world).on_delete(on_delete)), None);
@@ -64,4 +65,87 @@ async fn whatever_differs_is_found() {
     check(says_length(other.on_delete(rule())), "userInitial");
     check(same.clone().with_fields("version", "userSyncing"), "version is declared as");
     check(Link::new(world.place("likes"), "user").field("name", "userName"), "no such link");
+}
+
+async fn opened(world: &World, options: SyncFlagOptions) -> Result<SyncFlag> {
+    SyncFlag::open(Arc::clone(&world.store), world.place("users"), world.sources.clone(), options).await
+}
+
+/// Each setting, as it is recorded and as it was given; nothing is done, not even an index is made.
+#[tokio::test]
+async fn other_settings_are_refused_by_name() {
+    let world = World::in_memory();
+    let options = || {
+        let nick = link(&world).field("nick", "userNick");
+        SyncFlagOptions::new([nick, Link::new(world.place("likes"), "user").field("name", "userName")])
+    };
+    opened(&world, options()).await.unwrap();
+    let renamed = SyncFields { syncing: "flag".to_owned(), ..SyncFields::default() };
+    let fewer = SyncFlagOptions { links: options().links.into_iter().take(1).collect(), ..options() };
+    for (other, text) in [
+        (fewer, "links is recorded as [{ \"collection\": \"comments\","),
+        (SyncFlagOptions { tokens_max: 3, ..options() }, "tokensMax is recorded as 20, given as 3"),
+        (
+            SyncFlagOptions { fields: renamed, ..options() },
+            "fields.syncing is recorded as \"syncing\", given as \"flag\"",
+        ),
+    ] {
+        let error = opened(&world, other).await.err().expect("other settings");
+        assert!(matches!(error, Error::OtherSettings { .. }) && error.to_string().contains(text), "{error}");
+    }
+    let declared = SyncFlag::declared(Arc::clone(&world.store), &world.place("users")).await.unwrap().unwrap();
+    assert_eq!(declared.links.len(), 2, "the record is as it was");
+    // The order of links and fields says nothing; a process has its own patience.
+    let mut other = SyncFlagOptions { abandoned_after: Duration::ZERO, ..options() };
+    other.links.reverse();
+    other.links[1] = Link::new(world.place("comments"), "user").field("nick", "userNick").field("name", "userName");
+    opened(&world, other).await.unwrap();
+}
+
+/// Links that a build of before the record has written down count until something is recorded.
+#[tokio::test]
+async fn links_of_earlier_builds_are_read_and_compared() {
+    let world = World::in_memory();
+    let earlier = doc! { "_id": "links", "links": [{
+        "database": world.place("users").database(), "collection": "comments", "key": "user", "version": "userVersion",
+        "syncing": "userSyncing", "copied": [{ "copy": "userName", "field": "name" }], "onDelete": "unset",
+    }] };
+    let earlier = bson::RawDocumentBuf::try_from(&earlier).unwrap();
+    world.store.insert_one(&world.place("users.links"), earlier).await.unwrap();
+    let declared = SyncFlag::declared(Arc::clone(&world.store), &world.place("users")).await.unwrap().unwrap();
+    assert_eq!((declared.links.len(), declared.tokens_max), (1, None));
+    let removed = link(&world).on_delete(OnDelete::Remove);
+    let error = opened(&world, SyncFlagOptions::new([removed.clone()])).await.err().expect("other links").to_string();
+    assert!(error.contains("users.links records other settings: links is recorded as [{"), "{error}");
+    opened(&world, SyncFlagOptions::new([link(&world)])).await.unwrap();
+    let changed = SyncFlagOptions::new([removed]);
+    SyncFlag::change_settings(Arc::clone(&world.store), world.place("users"), &changed).await.unwrap();
+    opened(&world, changed).await.unwrap();
+}
+
+#[tokio::test]
+async fn settings_are_not_changed_under_the_flags_that_they_are_the_meaning_of() {
+    let world = World::in_memory();
+    world.store.insert_one(&world.place("users"), rawdoc! { "_id": 1, "name": "John" }).await.unwrap();
+    let change = async |options: &SyncFlagOptions| {
+        SyncFlag::change_settings(Arc::clone(&world.store), world.place("users"), options).await
+    };
+    let old = SyncFlagOptions::new([link(&world)]);
+    let new = SyncFlagOptions::new([link(&world).field("nick", "userNick")]);
+    let fields = SyncFields { version: "v".to_owned(), ..SyncFields::default() };
+    change(&SyncFlagOptions { fields: fields.clone(), ..old.clone() }).await.unwrap();
+    change(&old).await.unwrap();
+    let flag = opened(&world, old.clone()).await.unwrap();
+    let _ = flag.within(Arc::clone(&world.store)).begin(flag.token(), 1, &renamed("Mary")).await.unwrap();
+    for (other, why) in [
+        (new.clone(), "carry them first (sweep)"),
+        (SyncFlagOptions { fields, ..old }, "has main documents by other names of fields"),
+    ] {
+        let error = change(&other).await.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    world.clock.advance(2 * HOUR);
+    assert_eq!(flag.sweep(10).await.unwrap().done, 1);
+    change(&new).await.unwrap();
+    opened(&world, new).await.unwrap();
 }

@@ -4,11 +4,15 @@ use super::*;
 
 /// A site that is small enough for all orders: one user, two comments, and a version already.
 async fn small(world: &World) {
+    small_with(world, OnDelete::Unset).await;
+}
+
+async fn small_with(world: &World, on_delete: OnDelete) {
     insert(world, "users", rawdoc! { "_id": 1, "name": "John" }).await;
     for id in [1, 2] {
         insert(world, "comments", rawdoc! { "_id": id, "user": 1, "userName": "John", "userInitial": "J" }).await;
     }
-    let flag = open_small(world).await.unwrap();
+    let flag = open_with(world, on_delete).await.unwrap();
     assert_eq!(flag.backfill(10).await.unwrap().done, 1);
 }
 
@@ -24,7 +28,7 @@ async fn open_small(world: &World) -> Result<SyncFlag> {
     open_with(world, OnDelete::Unset).await
 }
 
-/// Operations of [`open_small`]: the indexes of users and comments, and a look at the links that are declared.
+/// Operations of [`open_small`]: a look at the recorded settings, and the indexes of users and comments.
 const OPENING: u64 = 4;
 
 fn renames(name: &'static str) -> Actor {
@@ -51,10 +55,20 @@ fn deletes() -> Actor {
     })
 }
 
+#[tokio::test]
+async fn nobody_waits_for_a_turn_to_open() {
+    let world = World::in_memory();
+    let opens = async |world: World| {
+        open_small(&world).await.unwrap();
+    };
+    world.operations(opens).await;
+    assert_eq!(world.operations(opens).await, OPENING);
+}
+
 /// Recovers by the sweeper alone, and then says that there is nothing to recover.
 async fn recovers(world: &World) {
-    swept(world).await.unwrap();
     let flag = open_small(world).await.unwrap();
+    swept_by(&flag).await.unwrap();
     assert_eq!(flag.staleness().await.unwrap(), Staleness::default());
     let audit = flag.drift(10, |stale| panic!("{stale:?}")).await.unwrap();
     assert_eq!((audit.in_flight, audit.stale), (0, 0));
@@ -108,7 +122,8 @@ async fn a_new_copy_that_goes_with_its_main_document() {
         (1, 2 | 3) => in_sync(world).await,
         (users, comments) => Err(format!("{users} users and {comments} comments")),
     };
-    every_order(&actors, small, recover, check).await.assert_clean("sync flag, a delete that removes copies");
+    let prepare = async |world: &World| small_with(world, OnDelete::Remove).await;
+    every_order(&actors, prepare, recover, check).await.assert_clean("sync flag, a delete that removes copies");
 }
 
 /// Two sweepers and somebody who changes the same document.

@@ -146,6 +146,9 @@ async fn rolled_back_and_killed_at_every_operation_embedded() {
     rolled_back_and_killed(Stage::embedded(directory.path()).await).await;
 }
 
+/// The operation of `run` that applies the first update: the one before it claims the transaction.
+const FIRST_UPDATE: u64 = 1;
+
 /// The recovery itself is killed at every operation, and recovered.
 #[tokio::test]
 async fn a_recovery_that_is_killed_at_every_operation() {
@@ -153,10 +156,8 @@ async fn a_recovery_that_is_killed_at_every_operation() {
         shop(world).await;
         let two_phase = open(world, "App1").await.unwrap();
         two_phase.begin("order", order(world)).await.unwrap();
-        // Killed with one update applied: operations 0 to 5 open the collections, 6 claims, 7 applies.
-        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(7, Fault::CrashAfter)));
-        let dying = open(&world.on(dying), "App1").await.unwrap();
-        dying.run("order").await.expect_err("killed");
+        let dying = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(FIRST_UPDATE, Fault::CrashAfter)));
+        two_phase.within(dying).run("order").await.expect_err("killed");
         world.clock.advance(HOUR);
     };
     let run = async |world: &World| {
@@ -173,19 +174,27 @@ async fn a_recovery_that_is_killed_at_every_operation() {
     report.assert_clean("two-phase commit, the recovery", &Stage::Memory, 203);
 }
 
+/// Two transfers from A to B. A copy of the first update of A arrives when both are over.
+async fn copy_arrives_after_two_transfers(world: &World, transfers: &TwoPhase) {
+    for id in [1, 2] {
+        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
+    }
+    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(FIRST_UPDATE, Fault::RepeatLater)));
+    for id in [1, 2] {
+        assert_eq!(transfers.within(lossy.clone()).run(id).await.unwrap(), Outcome::Done);
+    }
+    let arrived = lossy.deliver_late().await;
+    assert!(matches!(arrived[..], [Ok(())]), "{arrived:?}");
+}
+
 /// A copy of an update that arrives when the participant has forgotten its transaction: wrong, until the repair.
 #[tokio::test]
 async fn a_copy_that_arrives_very_late_is_repaired() {
     let world = World::in_memory();
     accounts(&world).await;
     let short = TwoPhaseOptions { finished_max: 1, ..options(&world, "App1") };
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(9, Fault::RepeatLater)));
-    let transfers = open_with(&world.on(lossy.clone()), short).await.unwrap();
-    for id in [1, 2] {
-        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
-        assert_eq!(transfers.run(id).await.unwrap(), Outcome::Done);
-    }
-    lossy.deliver_late().await;
+    let transfers = open_with(&world, short).await.unwrap();
+    copy_arrives_after_two_transfers(&world, &transfers).await;
     assert_eq!(balances(&world).await, [700, 1200], "the copy was applied: a store alone does not know better");
     assert!(matches!(transfers.read(&world.place("accounts"), "A").await.unwrap(), Some(Seen::UnderWay { .. })));
     assert_eq!(transfers.repair(1).await.unwrap().done, 1);
@@ -198,12 +207,7 @@ async fn a_copy_that_arrives_very_late_is_repaired() {
 async fn a_copy_that_arrives_late_does_nothing() {
     let world = World::in_memory();
     accounts(&world).await;
-    let lossy = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(9, Fault::RepeatLater)));
-    let transfers = open(&world.on(lossy.clone()), "App1").await.unwrap();
-    for id in [1, 2] {
-        transfers.begin(id, Transfer::new("A", "B", 100)).await.unwrap();
-        assert_eq!(transfers.run(id).await.unwrap(), Outcome::Done);
-    }
-    lossy.deliver_late().await;
+    let transfers = open(&world, "App1").await.unwrap();
+    copy_arrives_after_two_transfers(&world, &transfers).await;
     assert_eq!(balances(&world).await, [800, 1200]);
 }

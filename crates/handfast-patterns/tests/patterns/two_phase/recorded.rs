@@ -140,11 +140,13 @@ async fn settings_are_not_changed_under_what_they_are_the_meaning_of() {
     let mut renamed = plain.clone();
     renamed.fields.state = "status".to_owned();
     let moved = TwoPhaseOptions::new("App1", world.place("stock"));
+    let mut other_balance = with_pending(&world, "App1");
+    other_balance.accounts.balance = "saldo".to_owned();
 
     change(renamed.clone()).await.expect("nothing is there that it could change");
     change(with_pending(&world, "App1")).await.expect("as before");
     old.begin(1, Transfer::new("A", "B", 100)).await.unwrap();
-    for other in [renamed, moved] {
+    for other in [renamed, moved, other_balance] {
         let refused = change(other).await.expect_err("it would be read wrongly").to_string();
         assert!(refused.contains("cannot be changed any more"), "{refused}");
     }
@@ -157,4 +159,40 @@ async fn settings_are_not_changed_under_what_they_are_the_meaning_of() {
     change(plain.clone()).await.expect("nothing is under way");
     open_with(&world, plain).await.expect("the settings in force");
     assert!(open_with(&world, with_pending(&world, "App1")).await.is_err());
+}
+
+/// Fields that meet: money would be written over by a list of ids, or taken and put back in one place.
+#[tokio::test]
+async fn fields_that_meet_are_refused() {
+    type Change = fn(&mut TwoPhaseOptions);
+    let pending = |options: &mut TwoPhaseOptions, credits: &str, debits: &str| {
+        options.accounts.pending = Some(PendingFields { credits: credits.to_owned(), debits: debits.to_owned() });
+    };
+    let world = World::in_memory();
+    let changes: [(Change, &str); 6] = [
+        (|options| options.fields.pending = "finishedTransactions".to_owned(), "of a participant cannot both be named"),
+        (|options| options.fields.state = "lastModified".to_owned(), "of a transaction cannot both be named"),
+        (|options| options.accounts.balance = "_id".to_owned(), "the field of the balance cannot be named \"_id\""),
+        (|options| options.accounts.balance = "pendingTransactions.0".to_owned(), "cannot both be at"),
+        (|_| (), "the balance and of the pending credits of an account cannot both be at \"balance\""),
+        (|options| options.accounts.balance = "money.balance".to_owned(), "cannot both be at \"money\""),
+    ];
+    for (number, (change, said)) in changes.into_iter().enumerate() {
+        let mut options = TwoPhaseOptions::new("App", world.place("accounts"));
+        change(&mut options);
+        match number {
+            4 => pending(&mut options, "balance", "debits"),
+            5 => pending(&mut options, "credits", "money"),
+            _ => {}
+        }
+        let error = open_with(&world, options).await.map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    accounts(&world).await;
+    let mut misspelt = TwoPhaseOptions::new("App", world.place("accounts"));
+    misspelt.accounts.balance = "saldo".to_owned();
+    let error = open_with(&world, misspelt).await.map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("have the field balance, and none has \"saldo\""), "{error}");
+    let place = world.place("transactions");
+    assert!(TwoPhaseOptions::recorded(Arc::clone(&world.store), &place, "App").await.unwrap().is_none());
 }

@@ -159,3 +159,24 @@ async fn the_status_counts_states_and_what_was_left_alone() {
     assert_eq!((counts, status.abandoned), (expected.to_vec(), 1));
     assert!(status.states[1].oldest >= Some(HOUR), "{status:?}");
 }
+
+/// A document that no recovery looks at is not passed over.
+#[tokio::test]
+async fn a_transaction_whose_state_is_none_is_found() {
+    let world = World::in_memory();
+    accounts(&world).await;
+    transfer(&world).await.unwrap();
+    assert_eq!(verify(&world).await, []);
+    let namespace = world.place("transactions");
+    for odd in [rawdoc! { "_id": 2, "state": "weird" }, rawdoc! { "_id": 3 }] {
+        world.store.insert_one(&namespace, odd).await.unwrap();
+    }
+    let unknown = |transaction: i32, found: Option<&str>| Finding::UnknownState {
+        namespace: namespace.clone(),
+        transaction: transaction.into(),
+        found: found.map(Bson::from),
+    };
+    let found = verify(&world).await;
+    assert_eq!(found, [unknown(2, Some("weird")), unknown(3, None)]);
+    assert!(found[0].to_string().contains("has the state \"weird\", which is none of a transaction"), "{}", found[0]);
+}

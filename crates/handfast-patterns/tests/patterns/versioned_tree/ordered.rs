@@ -3,8 +3,8 @@
 use super::killed::{recovered, whole_and_nothing_left};
 use super::*;
 
-/// Operations of [`open`]: the indexes of nodes, writes and pins.
-const OPENING: u64 = 3;
+/// Operations of [`open`]: a look at the recorded settings, and the indexes of nodes, writes and pins.
+const OPENING: u64 = 5;
 
 async fn two_items(world: &World) {
     change(&open(world).await.unwrap(), &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
@@ -105,6 +105,16 @@ async fn sweeps(world: &World) {
     let tree = open(world).await.unwrap();
     assert_eq!(tree.sweep(10).await.unwrap().failed, 0);
     tree.change(|write| async move { Ok::<_, Error>(write.with_same_root()) }).await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_turn_to_open() {
+    let world = World::in_memory();
+    let opens = async |world: World| {
+        open(&world).await.unwrap();
+    };
+    world.operations(opens).await;
+    assert_eq!(world.operations(opens).await, OPENING);
 }
 
 /// From the moment when both have their numbers.

@@ -51,8 +51,16 @@ async fn a_node_that_arrives_late_stays_invisible() {
     let world = World::in_memory();
     let tree = open(&world).await.unwrap();
     change(&tree, &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
-    // Operations 0 to 3 open the tree, 4 to 8 begin.
-    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(9, Fault::FreezeBefore)));
+    // The next operation after those that open and begin puts the node. They are counted in another store: to begin takes a number.
+    let puts = {
+        let world = World::in_memory();
+        change(&open(&world).await.unwrap(), &[("a", Some(1)), ("b", Some(1))]).await.unwrap();
+        let run = async |world: World| {
+            open(&world).await.unwrap().begin().await.unwrap();
+        };
+        world.operations(run).await
+    };
+    let slow = Arc::new(Faulty::new(Arc::clone(&world.store), Faults::at(puts, Fault::FreezeBefore)));
     let writer = tokio::spawn({
         let world = world.process(7).on(slow.clone());
         async move {

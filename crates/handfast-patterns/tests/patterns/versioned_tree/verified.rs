@@ -13,7 +13,7 @@ async fn plant(world: &World, document: Document) {
 /// What stands in the place of a root.
 async fn root(world: &World, version: i64, base: i64, more: Document) {
     let mut root = doc! {
-        "_id": format!("root {version}"), "itemId": "tree", "version": version, "versionState": "committed",
+        "_id": format!("root {version}"), "itemId": "tree", "version": version, "tree": "tree", "versionState": "committed",
         "versionBase": base, "versionTs": DateTime::from_millis(0),
     };
     root.extend(more);
@@ -29,12 +29,13 @@ async fn node(world: &World, id: &str, item: &str, version: i64, more: Document)
 async fn found(world: &World, children: Option<&str>) -> Vec<Finding> {
     let options = VersionedTreeOptions::new("tree");
     let tree = VersionedTree::attach(world.store.clone(), world.place("items"), world.sources.clone(), options);
-    tree.unwrap().verify(children, |_| ()).await.unwrap().findings.to_vec()
+    tree.await.unwrap().verify(children, |_| ()).await.unwrap().findings.to_vec()
 }
 
 #[tokio::test]
 async fn each_finding_has_its_name() {
     let world = World::in_memory();
+    open(&world).await.unwrap();
     root(&world, 1, 0, doc! { "children": ["a"] }).await;
     root(&world, 2, 1, doc! { "versionState": "abandoned" }).await;
     root(&world, 3, 1, doc! { "versionGaps": true, "children": "a" }).await;
@@ -51,6 +52,7 @@ async fn each_finding_has_its_name() {
     root(&world, 5, 2, doc! { "versionGaps": true }).await;
     root(&world, 6, 6, doc! { "versionGaps": true }).await;
     root(&world, 7, 6, doc! {}).await;
+    drop_indexes(&world).await;
     node(&world, "a6", "a", 6, doc! {}).await;
     node(&world, "a6 again", "a", 6, doc! {}).await;
     let expected = [
@@ -58,6 +60,7 @@ async fn each_finding_has_its_name() {
         Finding::Base { version: 6, base: 6 },
         Finding::Gaps { version: 7, abandoned: 2 },
         Finding::Twice { item: "a".into(), version: 6 },
+        Finding::NoUniqueIndex,
     ];
     assert_eq!(found(&world, None).await, expected);
 }

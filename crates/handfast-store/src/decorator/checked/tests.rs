@@ -173,7 +173,7 @@ async fn a_commit_that_was_done_before_may_be_older_than_its_snapshot() {
     let mut answers = Vec::new();
     for _ in 0..2 {
         let read_at = store.snapshot().await.expect("a snapshot").timestamp();
-        let put = (c(), bson::RawBson::Int32(1), DocumentWrite::Put(rawdoc! { "_id": 1 }));
+        let put = BatchWrite::new(c(), 1, DocumentWrite::Put(rawdoc! { "_id": 1 }));
         let batch = AtomicBatch { writes: vec![put], ticket, ..AtomicBatch::new(read_at) };
         answers.push((read_at, store.commit(batch).await.expect("no breach")));
     }

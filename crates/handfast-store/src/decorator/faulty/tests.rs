@@ -181,7 +181,7 @@ async fn a_plan_for_writes_spares_reads() {
 async fn batches_and_snapshots_meet_faults_too() {
     let store = store(Plan::explicit([(1, Fault::LoseReply), (3, Fault::LoseRequest)]));
     let read_at = store.snapshot().await.expect("0").timestamp();
-    let writes = vec![(c(), 1.into(), DocumentWrite::Put(rawdoc! { "_id": 1 }))];
+    let writes = vec![BatchWrite::new(c(), 1, DocumentWrite::Put(rawdoc! { "_id": 1 }))];
     let batch = AtomicBatch { writes, durability: Durability::Journaled, ..AtomicBatch::new(read_at) };
     assert_eq!(store.commit(batch).await.expect_err("1").applied(), Applied::Maybe);
     let snapshot = store.snapshot().await.expect("2");

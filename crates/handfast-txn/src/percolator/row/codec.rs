@@ -78,7 +78,7 @@ impl Row {
     /// The `_id` of the visible version, if it is equal to the row's and spelled otherwise: a store does not change an `_id`.
     fn respelled_id(&self) -> Option<RawBsonRef<'_>> {
         let Body::Document(document) = &self.visible.body else { return None };
-        document.get("_id").ok().flatten().filter(|id| *id != self.id.as_raw_bson_ref())
+        document.get("_id").ok().flatten().filter(|id| !is_spelled_like(*id, self.id.as_raw_bson_ref()))
     }
 
     /// Whether the store takes the row as it is: in the place of another one, which MongoDB asks more of than of a document that is
@@ -93,8 +93,26 @@ impl Row {
                 format!("a field of a document must not begin with '$' over a store of single documents: '{name}'");
             return Err(StoreError::command(Code::DollarPrefixedFieldName, text));
         }
-        insertion::check_size(&stored)?;
+        insertion::check_size(&stored).map_err(|_| too_large(&stored))?;
         insertion::check_structure(&stored)
+    }
+}
+
+fn too_large(stored: &RawDocument) -> StoreError {
+    let text = format!(
+        "over a store of single documents a document and its new version have to fit into {} bytes together with what \
+         transactions keep there, and these have {}: a document can have about half of that to be changed",
+        insertion::DOCUMENT_BYTES_MAX,
+        stored.as_bytes().len()
+    );
+    StoreError::command(Code::BSONObjectTooLarge, text)
+}
+
+/// Whether two values have the same bytes: -0.0 and 0.0 are equal, and do not.
+fn is_spelled_like(one: RawBsonRef<'_>, other: RawBsonRef<'_>) -> bool {
+    match (one, other) {
+        (RawBsonRef::Double(one), RawBsonRef::Double(other)) => one.to_bits() == other.to_bits(),
+        _ => one == other,
     }
 }
 

@@ -7,7 +7,8 @@ use handfast_mql::order::compare;
 use handfast_store::Namespace;
 
 use super::{
-    Body, Key, Lock, RECORDS_MAX, Revision, Row, SafePoint, Timestamp, VERSION_BYTES_MAX, VERSIONS_MAX, Version,
+    Body, Key, Lock, RECORDS_MAX, Revision, Row, SafePoint, Timestamp, VERSION_BYTES_FREE, VERSION_BYTES_MAX,
+    VERSION_SHARE_MAX, VERSIONS_MAX, Version,
 };
 
 /// What a step makes of a row.
@@ -69,16 +70,11 @@ pub enum NotCommitted {
 }
 
 /// Moves the version of a transaction's lock in and takes the lock away. On the primary this is the commit point. The
-/// caller says of which transactions no lock is left anywhere: of those the row may forget that it decided them.
+/// caller says what of the history is still needed.
 ///
 /// # Errors
 /// See [`NotCommitted`].
-pub fn commit(
-    row: &Row,
-    start: Timestamp,
-    at: Timestamp,
-    is_finished: &dyn Fn(Timestamp) -> bool,
-) -> Result<Step, NotCommitted> {
+pub fn commit(row: &Row, start: Timestamp, at: Timestamp, needs: &dyn HistoryNeeds) -> Result<Step, NotCommitted> {
     match status_of(row, start) {
         Status::Committed(_) => return Ok(Step::Done),
         Status::RolledBack => return Err(NotCommitted::RolledBack),
@@ -90,22 +86,53 @@ pub fn commit(
     let decides = compare(lock.primary.id.as_raw_bson_ref(), row.id.as_raw_bson_ref()).is_eq();
     let visible = Version { commit: at, start, decides, body: lock.body };
     row.old.insert(0, std::mem::replace(&mut row.visible, visible));
-    cut(&mut row.old, is_finished);
+    cut(&mut row.old, &row.visible, needs);
     Ok(Step::Change(row.next(start)))
 }
 
-/// Keeps the newest versions, and of the others that they were decided here, so long as somebody may ask.
-fn cut(old: &mut Vec<Version>, is_finished: &dyn Fn(Timestamp) -> bool) {
-    let (mut place, mut bytes) = (0, 0_usize);
+/// What is still needed of a row's history, as far as the process knows that changes the row.
+pub trait HistoryNeeds {
+    /// Whether no lock of the transaction that began then is left anywhere: then a row may forget that it decided it.
+    fn is_finished(&self, start: Timestamp) -> bool;
+
+    /// The oldest snapshot that is read. Other processes may read older ones.
+    fn oldest_reader(&self) -> Timestamp;
+}
+
+/// Needs that keep the whole history.
+#[derive(Clone, Copy, Debug)]
+pub struct AllNeeded;
+
+impl HistoryNeeds for AllNeeded {
+    fn is_finished(&self, _start: Timestamp) -> bool {
+        false
+    }
+
+    fn oldest_reader(&self) -> Timestamp {
+        Timestamp::default()
+    }
+}
+
+/// Keeps the newest versions and those that a snapshot reads. Of each other one it keeps only the record that its transaction was
+/// decided here, while somebody may ask for it.
+fn cut(old: &mut Vec<Version>, newest: &Version, needs: &dyn HistoryNeeds) {
+    let share = newest.body.bytes().saturating_mul(VERSION_SHARE_MAX).max(VERSION_BYTES_FREE);
+    let oldest_reader = needs.oldest_reader();
+    let (mut place, mut bytes, mut next) = (0, 0_usize, newest.commit);
     old.retain_mut(|version| {
         place += 1;
         bytes = bytes.saturating_add(version.body.bytes());
-        let is_kept = place <= VERSIONS_MAX && bytes <= VERSION_BYTES_MAX && version.body != Body::Cut;
+        let is_read = next > oldest_reader;
+        next = version.commit;
+        let is_kept = place <= VERSIONS_MAX
+            && bytes <= VERSION_BYTES_MAX
+            && (place == 1 || is_read || bytes <= share)
+            && version.body != Body::Cut;
         if !is_kept {
             // What is older than what was cut must not be taken for its successor.
             (place, bytes, version.body) = (usize::MAX - 1, usize::MAX, Body::Cut);
         }
-        is_kept || (version.decides && !is_finished(version.start))
+        is_kept || (version.decides && !needs.is_finished(version.start))
     });
 }
 

@@ -9,15 +9,38 @@ use proptest::test_runner::TestCaseError;
 
 use super::*;
 
+mod old_versions;
+
 const TTL: Duration = Duration::from_secs(5);
 
-fn nobody(_: Timestamp) -> bool {
-    false
+/// No transaction is finished, and nobody reads.
+struct NoneFinished;
+
+impl HistoryNeeds for NoneFinished {
+    fn is_finished(&self, _: Timestamp) -> bool {
+        false
+    }
+
+    fn oldest_reader(&self) -> Timestamp {
+        Timestamp(u64::MAX)
+    }
 }
 
-fn everybody(_: Timestamp) -> bool {
-    true
+/// All transactions are finished, and snapshots are read from this one on.
+struct ReadFrom(Timestamp);
+
+impl HistoryNeeds for ReadFrom {
+    fn is_finished(&self, _: Timestamp) -> bool {
+        true
+    }
+
+    fn oldest_reader(&self) -> Timestamp {
+        self.0
+    }
 }
+
+/// All transactions are finished, and nobody reads.
+const NOTHING: ReadFrom = ReadFrom(Timestamp(u64::MAX));
 
 fn key(id: &str) -> Key {
     Key { namespace: Namespace::new("bank", "accounts").unwrap(), id: RawBson::String(id.to_owned()) }
@@ -49,7 +72,7 @@ fn locked() -> RawDocumentBuf {
 
 /// And that one committed at 8.
 fn moved() -> RawDocumentBuf {
-    let Ok(Step::Change(next)) = commit(&row(locked()), Timestamp(7), Timestamp(8), &nobody) else { panic!() };
+    let Ok(Step::Change(next)) = commit(&row(locked()), Timestamp(7), Timestamp(8), &NoneFinished) else { panic!() };
     next.to_document()
 }
 
@@ -152,7 +175,7 @@ fn prewrites() {
 #[test]
 fn commits() {
     let check = |document: RawDocumentBuf, start, expected: Result<bool, NotCommitted>| {
-        let found = commit(&row(document.clone()), Timestamp(start), Timestamp(20), &nobody);
+        let found = commit(&row(document.clone()), Timestamp(start), Timestamp(20), &NoneFinished);
         assert_eq!(found.map(|step| step != Step::Done), expected, "{start} on {document:?}");
     };
     check(locked(), 7, Ok(true));
@@ -292,12 +315,10 @@ fn an_expired_lock_is_one_whose_time_is_over_on_the_oracle_s_clock() {
 }
 
 /// Commits 10 and so on, at 11 and so on.
-fn after_commits(mut row: Row, starts: impl Iterator<Item = u64>, is_finished: &dyn Fn(Timestamp) -> bool) -> Row {
+fn after_commits(mut row: Row, starts: impl Iterator<Item = u64>, needs: &dyn HistoryNeeds) -> Row {
     for start in starts {
         let Ok(Step::Change(locked)) = prewrite(&row, &put(start, start as i64)) else { panic!() };
-        let Ok(Step::Change(next)) = commit(&locked, Timestamp(start), Timestamp(start + 1), is_finished) else {
-            panic!()
-        };
+        let Ok(Step::Change(next)) = commit(&locked, Timestamp(start), Timestamp(start + 1), needs) else { panic!() };
         row = next;
     }
     row
@@ -306,7 +327,7 @@ fn after_commits(mut row: Row, starts: impl Iterator<Item = u64>, is_finished: &
 #[test]
 fn history_is_bounded_and_decisions_are_kept() {
     let starts = || (10..70).step_by(2);
-    let row = after_commits(missing(), starts(), &nobody);
+    let row = after_commits(missing(), starts(), &NoneFinished);
     let kept = row.old.iter().filter(|version| version.body != Body::Cut).count();
     assert_eq!((kept, row.old.len()), (VERSIONS_MAX, 29));
     for start in starts() {
@@ -315,7 +336,7 @@ fn history_is_bounded_and_decisions_are_kept() {
     assert_eq!(read_at(&row, Timestamp(12)), Seen::TooOld);
     assert_eq!(read_at(&row, Timestamp(68)), Seen::Document(&bob(66)));
 
-    let row = after_commits(missing(), starts(), &everybody);
+    let row = after_commits(missing(), starts(), &NOTHING);
     assert_eq!(row.old.len(), VERSIONS_MAX);
     assert_eq!(read_at(&row, Timestamp(12)), Seen::TooOld);
 }
@@ -326,26 +347,12 @@ fn the_decision_about_a_single_document_is_kept_too() {
     for start in (10..70).step_by(2) {
         let lock = Lock { keys: Vec::new(), ..put(start, 0) };
         let Ok(Step::Change(locked)) = prewrite(&row, &lock) else { panic!() };
-        let Ok(Step::Change(next)) = commit(&locked, Timestamp(start), Timestamp(start + 1), &nobody) else { panic!() };
-        row = next;
-    }
-    assert_eq!(status_of(&row, Timestamp(10)), Status::Committed(Timestamp(11)));
-}
-
-#[test]
-fn old_documents_are_bounded_by_their_bytes() {
-    let large = Body::Document(rawdoc! { "_id": "Bob", "text": "x".repeat(VERSION_BYTES_MAX / 2) });
-    let mut row = missing();
-    for start in [10, 20, 30, 40] {
-        let lock = Lock { body: large.clone(), ..put(start, 0) };
-        let Ok(Step::Change(locked)) = prewrite(&row, &lock) else { panic!() };
-        let Ok(Step::Change(next)) = commit(&locked, Timestamp(start), Timestamp(start + 1), &everybody) else {
+        let Ok(Step::Change(next)) = commit(&locked, Timestamp(start), Timestamp(start + 1), &NoneFinished) else {
             panic!()
         };
         row = next;
     }
-    assert_eq!(row.old.len(), 1);
-    assert_eq!(read_at(&row, Timestamp(25)), Seen::TooOld);
+    assert_eq!(status_of(&row, Timestamp(10)), Status::Committed(Timestamp(11)));
 }
 
 #[test]
@@ -361,7 +368,7 @@ fn a_row_full_of_records_takes_no_more_locks() {
 
 #[test]
 fn collections() {
-    let three = || after_commits(missing(), [10, 20, 30].into_iter(), &nobody);
+    let three = || after_commits(missing(), [10, 20, 30].into_iter(), &NoneFinished);
     let versions = |safe| match collect(&three(), Timestamp(safe).into()) {
         Collected::Same => 4,
         Collected::Change(row) => row.versions().count(),
@@ -392,7 +399,7 @@ fn collections() {
 #[test]
 fn readers_keep_versions_and_not_evidence() {
     let safe = |readers| SafePoint { messages: Timestamp(99), readers: Timestamp(readers) };
-    let three = after_commits(missing(), [10, 20, 30].into_iter(), &nobody);
+    let three = after_commits(missing(), [10, 20, 30].into_iter(), &NoneFinished);
     let Collected::Change(left) = collect(&three, safe(21)) else { panic!() };
     assert_eq!(left.versions().count(), 2);
     assert_eq!(read_at(&left, Timestamp(21)), Seen::Document(&bob(20)));
@@ -401,7 +408,7 @@ fn readers_keep_versions_and_not_evidence() {
     let Collected::Change(left) = collect(&row(given_up()), safe(0)) else { panic!() };
     assert_eq!((left.rolled_back, left.old.len()), (vec![], 0));
 
-    let many = after_commits(missing(), (10..70).step_by(2), &nobody);
+    let many = after_commits(missing(), (10..70).step_by(2), &NoneFinished);
     let Collected::Change(left) = collect(&many, safe(0)) else { panic!() };
     assert_eq!(left.old.len(), VERSIONS_MAX);
     for at in 10..80 {
@@ -410,7 +417,7 @@ fn readers_keep_versions_and_not_evidence() {
 
     let lock = Lock { body: Body::Deleted, ..put(40, 0) };
     let Ok(Step::Change(locked)) = prewrite(&three, &lock) else { panic!() };
-    let Ok(Step::Change(gone)) = commit(&locked, Timestamp(40), Timestamp(41), &nobody) else { panic!() };
+    let Ok(Step::Change(gone)) = commit(&locked, Timestamp(40), Timestamp(41), &NoneFinished) else { panic!() };
     let Collected::Change(left) = collect(&gone, safe(40)) else { panic!() };
     assert_eq!(read_at(&left, Timestamp(40)), Seen::Document(&bob(30)));
     assert_eq!(collect(&gone, safe(41)), Collected::Nothing);
@@ -420,7 +427,7 @@ fn readers_keep_versions_and_not_evidence() {
 fn a_tombstone_goes_when_nobody_can_need_it() {
     let lock = Lock { body: Body::Deleted, ..put(20, 0) };
     let Ok(Step::Change(locked)) = prewrite(&row(moved()), &lock) else { panic!() };
-    let Ok(Step::Change(gone)) = commit(&locked, Timestamp(20), Timestamp(21), &nobody) else { panic!() };
+    let Ok(Step::Change(gone)) = commit(&locked, Timestamp(20), Timestamp(21), &NoneFinished) else { panic!() };
     assert_eq!(gone.to_document().iter().count(), 2);
     assert_eq!(read_at(&gone, Timestamp(21)), Seen::Nothing);
     assert!(matches!(collect(&gone, Timestamp(20).into()), Collected::Change(_)));
@@ -435,11 +442,13 @@ fn a_tombstone_goes_when_nobody_can_need_it() {
 #[test]
 fn a_row_is_due_when_it_has_something_to_forget() {
     for count in [1, 2, 3, 10, 30] {
-        let many = after_commits(missing(), (1..=count).map(|number| 10 * number), &nobody);
+        let many = after_commits(missing(), (1..=count).map(|number| 10 * number), &NoneFinished);
         check_due(&many).unwrap();
         let lock = Lock { body: Body::Deleted, ..put(1_000, 0) };
         let Ok(Step::Change(locked)) = prewrite(&many, &lock) else { panic!() };
-        let Ok(Step::Change(gone)) = commit(&locked, Timestamp(1_000), Timestamp(1_001), &nobody) else { panic!() };
+        let Ok(Step::Change(gone)) = commit(&locked, Timestamp(1_000), Timestamp(1_001), &NoneFinished) else {
+            panic!()
+        };
         check_due(&gone).unwrap();
         let Ok(Step::Change(given_up)) = rollback(&gone, Timestamp(5), true) else { panic!() };
         check_due(&given_up).unwrap();
@@ -509,7 +518,7 @@ proptest! {
                     // The time of the commit is fetched while the lock is there.
                     let is_locked = status_of(&current, start(of)) == Status::Locked;
                     let at = if is_locked { *commits[of].get_or_insert(Timestamp(now)) } else { Timestamp(now) };
-                    commit(&current, start(of), at, &nobody).ok()
+                    commit(&current, start(of), at, &NoneFinished).ok()
                 }
                 Try::RollBack(of, record) => {
                     commits[of] = None;

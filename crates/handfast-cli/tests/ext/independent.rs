@@ -1,0 +1,75 @@
+//! Starting the servers that nobody here wrote.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::MutexGuard;
+
+use crate::support::{START_SECONDS_MAX, Tool, turn, wait_until};
+
+/// A running FerretDB or SecantusDB, which is killed when this is dropped.
+pub(crate) struct IndependentServer {
+    child: Child,
+    directory: PathBuf,
+    port: u16,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl IndependentServer {
+    /// Starts FerretDB with SQLite. None, aloud, without the program.
+    pub(crate) fn ferretdb() -> Option<Self> {
+        Self::start(Tool::FerretDb, |command, port, directory| {
+            command.arg(format!("127.0.0.1:{port}")).arg(directory);
+        })
+    }
+
+    /// Starts SecantusDB. None, aloud, without the program.
+    pub(crate) fn secantusdb() -> Option<Self> {
+        Self::start(Tool::SecantusDb, |command, port, directory| {
+            command.args(["--host", "127.0.0.1", "--log-level", "ERROR", "--port", &port.to_string()]);
+            command.arg("--storage-path").arg(directory.join("data"));
+        })
+    }
+
+    /// Starts a server on a port that was free a moment ago, and waits until it takes connections.
+    fn start(tool: Tool, arguments: impl FnOnce(&mut Command, u16, &Path)) -> Option<Self> {
+        let program = tool.find()?;
+        let turn = turn();
+        let directory = std::env::temp_dir().join(format!("handfast-ext-{tool:?}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the server");
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let log = File::create(directory.join("log.txt")).expect("a file for the server's log");
+        let mut command = Command::new(program);
+        arguments(&mut command, port, &directory);
+        let child = command
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle of the log"))
+            .stderr(log)
+            .spawn()
+            .expect("the server starts");
+        let server = IndependentServer { child, directory, port, _turn: turn };
+        let ready = wait_until(START_SECONDS_MAX, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        assert!(ready, "{tool:?} did not start: its log is in {}", server.directory.display());
+        Some(server)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What clients connect to.
+    pub(crate) fn uri(&self) -> String {
+        format!("mongodb://127.0.0.1:{}/", self.port)
+    }
+}
+
+impl Drop for IndependentServer {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+        let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,220 @@
+//! The walk through the places of an account in their order: a judgement from documents that were read, without a store.
+//!
+//! Empty places end what the balances say of the entries before them; behind them it is counted from the next final balance on.
+
+use bson::Bson;
+
+use super::account::{Account, Cache};
+use super::balance::Line;
+use super::chain::{Chain, Judgement};
+use super::finding::{Finding, Gap};
+use super::minimum::Minimum;
+use super::{Proc, Verified};
+use crate::Result;
+
+/// What was found in an account.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Audited {
+    pub(super) verified: Verified,
+    /// The first place that nothing can be counted beyond. Gaps are not among them.
+    pub(super) stop: Option<i64>,
+}
+
+/// Places in a row that have no entry.
+struct Empty {
+    first: i64,
+    last: i64,
+    /// Whether the places before them are all there, or a final balance behind a gap was counted from.
+    counted: bool,
+}
+
+/// Walks the places of an account in their order.
+pub(super) struct Audit<'a> {
+    account: &'a Account,
+    /// The sum up to the last place that was seen.
+    at: Cache,
+    /// Whether it can be relied on. It cannot behind a gap, until a final balance is there to count from.
+    counted: bool,
+    /// The first place that is not committed, if nothing behind it is, either.
+    uncommitted: Option<(i64, Bson)>,
+    /// Empty places behind which nothing is committed so far.
+    empty: Vec<Empty>,
+    chain: Chain,
+    minimum: Minimum,
+    judgement: Judgement,
+    looked: Verified,
+}
+
+impl<'a> Audit<'a> {
+    pub(super) fn new(account: &'a Account) -> Self {
+        let mut audit = Audit {
+            account,
+            at: Cache::default(),
+            counted: true,
+            uncommitted: None,
+            empty: Vec::new(),
+            chain: Chain::new(),
+            minimum: Minimum::new(account),
+            judgement: Judgement::default(),
+            looked: Verified::default(),
+        };
+        // Nothing was committed at the place before the first one, or before that.
+        if let Some(cache) = account.cache.filter(|cache| cache.seq_id <= 0 && *cache != Cache::default()) {
+            let recomputed = Some(Cache::default());
+            audit.judgement.findings.keep(Finding::Cache { account: account.id.clone(), cached: cache, recomputed });
+        }
+        audit
+    }
+
+    /// The next line of the account. Its place is not before that of the last one.
+    pub(super) fn line(&mut self, line: &Line) -> Result<()> {
+        let (account, place) = (&self.account.id, &line.place);
+        let (seq_id, entry) = (place.seq_id, line.entry.clone());
+        self.looked.places += 1;
+        if seq_id <= self.at.seq_id {
+            self.judgement.stop_at(seq_id, Finding::SamePlace { account: account.clone(), seq_id, entry });
+            return Ok(());
+        }
+        self.skip_to(seq_id - 1);
+        if place.asset != self.account.asset {
+            let asset = place.asset.clone();
+            self.judgement.stop_at(seq_id, Finding::Asset { account: account.clone(), seq_id, asset });
+        }
+        for (asset, sum) in &line.unbalanced {
+            let (account, entry, asset) = (account.clone(), entry.clone(), asset.clone());
+            self.judgement.stop_at(seq_id, Finding::Unbalanced { account, seq_id, entry, asset, sum: *sum });
+        }
+        self.minimum.line(line);
+        self.at = self.at.after(place, line.status.state.counts())?;
+        let cache = self.account.cache.filter(|cache| cache.seq_id == seq_id);
+        if line.status.proc == Proc::Uncommitted {
+            self.uncommitted.get_or_insert((seq_id, entry));
+            if let Some(cached) = cache {
+                let finding = Finding::Cache { account: account.clone(), cached, recomputed: None };
+                self.judgement.stop_at(seq_id, finding);
+            }
+            return Ok(());
+        }
+        if let Some((seq_id, entry)) = self.uncommitted.take() {
+            self.judgement.stop_at(seq_id, Finding::Order { account: account.clone(), seq_id, entry });
+        }
+        let cached = place.cached_balance.map(|balance| (balance, place.cached_held));
+        self.close(cached);
+        if let (false, Some((balance, held))) = (self.counted, cached) {
+            (self.at, self.counted) = (Cache { balance, held, seq_id }, true);
+        }
+        if self.counted {
+            self.compare(line, cached, cache);
+        }
+        Ok(())
+    }
+
+    /// What is written at a committed place, and in the account's document if its cache stands there.
+    fn compare(&mut self, line: &Line, cached: Option<(i64, i64)>, cache: Option<Cache>) {
+        let (at, account, seq_id) = (self.at, &self.account.id, line.place.seq_id);
+        let offset = |balance: i64, held: i64| (balance.wrapping_sub(at.balance), held.wrapping_sub(at.held));
+        if line.is_given_up() {
+            self.chain.give_up((line.place.value, line.place.hold));
+        }
+        let counts = line.status.state.counts();
+        let value = if counts { (line.place.value, line.place.hold) } else { (0, 0) };
+        let altered = |by: (i64, i64)| {
+            let written = (value.0.wrapping_add(by.0), value.1.wrapping_add(by.1));
+            Some(Finding::Altered { account: account.clone(), seq_id, entry: line.entry.clone(), value, written })
+        };
+        let recomputed = (at.balance, at.held);
+        let balance =
+            Finding::Balance { account: account.clone(), seq_id, entry: line.entry.clone(), cached, recomputed };
+        match cached {
+            Some((written, held)) => {
+                self.chain.written(seq_id, offset(written, held), balance, altered, &mut self.judgement);
+            }
+            None => self.judgement.findings.keep(balance),
+        }
+        let Some(cache) = cache else { return };
+        let wrong = Finding::Cache { account: account.clone(), cached: cache, recomputed: Some(at) };
+        let is_right = cached == Some(recomputed);
+        match (is_right, cached) {
+            (true, _) if cache == at => {}
+            (true, _) => self.judgement.findings.keep(wrong),
+            (false, Some(_)) => {
+                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, |_| None, &mut self.judgement);
+            }
+            (false, None) => {
+                self.chain.written(seq_id, offset(cache.balance, cache.held), wrong, altered, &mut self.judgement);
+            }
+        }
+    }
+
+    /// The places up to this one have no entry.
+    fn skip_to(&mut self, last: i64) {
+        let first = self.at.seq_id + 1;
+        if first > last {
+            return;
+        }
+        self.chain.end(&mut self.judgement);
+        self.minimum.lost();
+        self.empty.push(Empty { first, last, counted: self.counted });
+        self.counted = false;
+        // The account's document may know how it stood after the last of them.
+        if let Some(cache) = self.account.cache.filter(|cache| cache.seq_id == last) {
+            let known = (cache.balance, cache.held);
+            self.close(Some(known));
+            (self.at, self.counted) = (cache, true);
+        }
+    }
+
+    /// Nothing is committed behind a place that is still to come: the empty ones are lost. The balance here is this one.
+    fn close(&mut self, balance: Option<(i64, i64)>) {
+        let single = self.empty.len() == 1;
+        for Empty { first, last, counted } in self.empty.drain(..) {
+            let change = balance.filter(|_| single && counted);
+            let change = change
+                .map(|(balance, held)| (balance.saturating_sub(self.at.balance), held.saturating_sub(self.at.held)));
+            self.looked.gaps.keep(Gap { account: self.account.id.clone(), first, last, change });
+        }
+    }
+
+    /// The account has no places behind those that were seen.
+    pub(super) fn finish(mut self) -> Audited {
+        let written = self.account.cache.map_or(0, |cache| cache.seq_id);
+        self.skip_to(written);
+        for Empty { first, last, .. } in self.empty.drain(..) {
+            // Places that were drawn from a sequence may still get their entries.
+            let lost = if self.account.last_seq_id.is_some() { last.min(written) } else { last };
+            if lost >= first {
+                self.looked.gaps.keep(Gap { account: self.account.id.clone(), first, last: lost, change: None });
+            }
+            self.looked.in_flight += (last - lost.max(first - 1)).unsigned_abs();
+        }
+        let drawn = self.account.last_seq_id.unwrap_or(0).saturating_sub(self.at.seq_id.max(written));
+        self.looked.in_flight += drawn.max(0).unsigned_abs();
+        self.chain.end(&mut self.judgement);
+        self.looked.findings = self.judgement.findings;
+        let stop = self.judgement.stop;
+        // What was available behind an entry that cannot be relied on, nobody knows.
+        let below = self.minimum.finish().filter(|(seq_id, _)| stop.is_none_or(|stop| *seq_id < stop));
+        if let Some((_, finding)) = below {
+            self.looked.findings.keep(finding);
+        }
+        Audited { verified: self.looked, stop }
+    }
+
+    /// The documents behind the last place that was seen cannot be read.
+    pub(super) fn give_up(mut self, what: String) -> Audited {
+        self.chain.end(&mut self.judgement);
+        let account = Some(self.account.id.clone());
+        self.judgement.stop_at(self.at.seq_id + 1, Finding::Unreadable { account, what });
+        self.looked.findings = self.judgement.findings;
+        Audited { verified: self.looked, stop: self.judgement.stop }
+    }
+}
+
+impl Audited {
+    /// The account has entries and no document.
+    pub(super) fn without_document(mut self, account: &Bson) -> Self {
+        self.verified.findings.keep(Finding::NoAccount { account: account.clone() });
+        // Not even what is before the first place.
+        Audited { stop: Some(0), ..self }
+    }
+}

@@ -1,0 +1,88 @@
+use bson::Bson;
+
+use super::{Chain, Judgement};
+use crate::ledger::finding::Finding;
+
+/// What is found in a chain of offsets, in short: `balance 3`, `entry 3`, and where a rebuild stops. An offset is one of the balance at
+/// the next place; `^5` gives up 5 at the next place, `c5` is the cache that stands on the last place, `.` a place without a balance,
+/// `|` an empty place.
+fn check(chain: &str, expected: &str) {
+    let (mut judged, mut judgement, mut place) = (Chain::new(), Judgement::default(), 0);
+    for word in chain.split_whitespace() {
+        let balance = |place| Finding::Order { account: Bson::Null, seq_id: place, entry: "balance".into() };
+        let entry = |place| Finding::Order { account: Bson::Null, seq_id: place, entry: "entry".into() };
+        match (word, word.strip_prefix('^'), word.strip_prefix('c')) {
+            ("|", _, _) => {
+                judged.end(&mut judgement);
+                place += 1;
+            }
+            (".", _, _) => place += 1,
+            (_, Some(amount), _) => judged.give_up((amount.parse().unwrap(), 0)),
+            (_, _, Some(offset)) => {
+                judged.written(place, (offset.parse().unwrap(), 0), balance(place), |_| None, &mut judgement);
+            }
+            _ => {
+                place += 1;
+                let offset = (word.parse().unwrap(), 0);
+                judged.written(place, offset, balance(place), |_| Some(entry(place)), &mut judgement);
+            }
+        }
+    }
+    judged.end(&mut judgement);
+    let shown = judgement.findings.iter().map(|finding| match finding {
+        Finding::Order { seq_id, entry, .. } => format!("{} {seq_id}", entry.as_str().unwrap()),
+        other => panic!("{other}"),
+    });
+    let stop = judgement.stop.map(|place| format!("stop {place}"));
+    assert_eq!(shown.chain(stop).collect::<Vec<_>>().join(", "), expected, "{chain}");
+}
+
+#[test]
+fn the_fewest_alterations_that_explain_a_chain() {
+    check("0 0 0 c0", "");
+    check("", "");
+    // No entry explains it.
+    check("c5", "balance 0");
+    // One balance is wrong.
+    check("0 5 0", "balance 2");
+    check("5 0 0", "balance 1");
+    check("0 0 5 c0", "balance 3");
+    check("0 5 9 0", "balance 2, balance 3");
+    check("0 5 0 9 0", "balance 2, balance 4");
+    check("0 . 5 . 0", "balance 3");
+    // One entry is, wherever it is.
+    check("0 5 5 c5", "entry 2, stop 2");
+    check("5 5 5", "entry 1, stop 1");
+    check("0 0 5 c5", "entry 3, stop 3");
+    check("0 . 5 c5", "entry 3, stop 3");
+    check("0 5 0 9 9 9", "balance 2, entry 4, stop 4");
+    // Two are, or one and a balance.
+    check("0 5 5 9 9", "entry 2, entry 4, stop 2");
+    check("0 5 5 c9", "entry 2, stop 2");
+    // As many balances as entries: nobody can say.
+    check("0 0 5", "entry 3, stop 3");
+    check("0 5 5 0", "entry 2, stop 2");
+    check("0 5 9", "entry 2, entry 3, stop 2");
+}
+
+#[test]
+fn what_was_given_up_is_counted_again() {
+    check("0 ^5 5 5 5 c5", "balance 2, balance 3, balance 4, balance 4");
+    check("0 ^5 0 0 0 c0", "");
+    // A rebuild that was interrupted, a committer that went on from an old balance.
+    check("0 ^5 0 0 5 c5", "balance 4, balance 4");
+    check("0 ^5 5 5 0 c0", "balance 2, balance 3");
+    check("0 ^5 0 0 c0 5 5", "balance 4, balance 5");
+    // Two gaps, the second one after the first was counted.
+    check("0 ^5 0 ^3 3 3 c3", "balance 3, balance 4, balance 4");
+    check("0 ^5 5 ^3 8 8 c8", "balance 2, balance 3, balance 4, balance 4");
+    // It explains nothing else, and nothing before it.
+    check("0 ^5 5 7 7 c7", "balance 2, entry 3, stop 3");
+    check("0 5 5 ^5 9 9", "entry 2, entry 4, stop 2");
+}
+
+#[test]
+fn nothing_follows_across_an_empty_place() {
+    check("0 5 5 | 0 0", "entry 2, stop 2");
+    check("0 | 0 5 0", "balance 4");
+}

@@ -1,0 +1,85 @@
+//! What was available in an account when each of its entries was posted, and whether one took it below the minimum.
+
+use bson::Bson;
+
+use super::account::Account;
+use super::balance::Line;
+use super::finding::Finding;
+use super::record::MINIMUM;
+use super::{EntryState, Link};
+use crate::value::same_id;
+
+/// What posters have seen of an account with a minimum. What is canceled later had counted for them if it had brought something, up
+/// to the place that the cancel took.
+pub(super) struct Minimum {
+    account: Bson,
+    /// None if there is no minimum, or nobody can say any more.
+    minimum: Option<i64>,
+    available: i64,
+    /// The entry that the last line is of, and by how much more the account could spend after it.
+    entry: Option<(Bson, i64, i64)>,
+    /// What entries had brought that are canceled by now.
+    canceled: Vec<(Bson, i64)>,
+    below: Option<(Bson, i64)>,
+}
+
+impl Minimum {
+    pub(super) fn new(account: &Account) -> Self {
+        let (account, minimum) = (account.id.clone(), account.minimum);
+        Minimum { account, minimum, available: 0, entry: None, canceled: Vec::new(), below: None }
+    }
+
+    /// Entries are lost: nobody can say what was available behind them.
+    pub(super) fn lost(&mut self) {
+        self.minimum = None;
+    }
+
+    pub(super) fn line(&mut self, line: &Line) {
+        if self.minimum.is_none() {
+            return;
+        }
+        // An account may be below its minimum for good once what it had gained is given up: somebody has to know.
+        let is_given_up = line.status.state == EntryState::Abandoned;
+        let gained = if is_given_up { 0 } else { line.place.value.saturating_sub(line.place.hold) };
+        let counts = line.status.state.counts();
+        let mut change = if counts || gained > 0 { gained } else { 0 };
+        if line.status.state == EntryState::Canceled && gained > 0 {
+            self.canceled.push((line.entry.clone(), gained));
+        }
+        if let Some(Link::Cancels(canceled)) = &line.link {
+            self.canceled.retain(|(id, gained)| {
+                let is_it = same_id(id, canceled);
+                change = change.saturating_sub(if is_it { *gained } else { 0 });
+                !is_it
+            });
+        }
+        // All changes of an entry are there at once.
+        if !self.entry.as_ref().is_some_and(|(entry, ..)| same_id(entry, &line.entry)) {
+            self.judge();
+            self.entry = Some((line.entry.clone(), line.place.seq_id, 0));
+        }
+        if let Some((_, _, sum)) = &mut self.entry {
+            *sum = sum.saturating_add(change);
+        }
+        self.available = self.available.saturating_add(change);
+        // The minimum holds from here on.
+        if line.place.kind == MINIMUM && line.place.value == 0 {
+            (self.entry, self.below) = (None, None);
+        }
+    }
+
+    fn judge(&mut self) {
+        let Some((entry, seq_id, change)) = self.entry.take() else { return };
+        if change < 0 && self.minimum.is_some_and(|minimum| self.available < minimum) {
+            self.below = Some((entry, seq_id));
+        }
+    }
+
+    /// What took the account below its minimum, and at which place, if it still is. A higher minimum may have come later.
+    pub(super) fn finish(mut self) -> Option<(i64, Finding)> {
+        self.judge();
+        let (minimum, available) = (self.minimum?, self.available);
+        let (entry, seq_id) = self.below.filter(|_| available < minimum)?;
+        Some((seq_id, Finding::BelowMinimum { account: self.account, seq_id, entry, available, minimum }))
+    }
+}
