@@ -19,7 +19,7 @@ use bson::spec::ElementType;
 use handfast_mql::Code;
 use handfast_wire::Sequence;
 
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 
 /// Fields that every command may carry; they are read with the request.
 pub(crate) const GENERIC: &[&str] = &[
@@ -73,7 +73,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// The fields of a document inside a command.
-    pub(crate) fn of_document(path: &'static str, document: &'a RawDocument) -> Outcome<Self> {
+    pub(crate) fn of_document(path: &'static str, document: &'a RawDocument) -> CommandResult<Self> {
         let mut fields = Vec::new();
         for element in document {
             let (name, value) = element?;
@@ -89,14 +89,14 @@ impl<'a> Arguments<'a> {
 
     /// A value of any type. Null counts as absent.
     #[inline]
-    pub(crate) fn any(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
+    pub(crate) fn any(&mut self, name: &str) -> CommandResult<Option<RawBsonRef<'a>>> {
         let value = self.any_or_null(name)?;
         Ok(value.filter(|value| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)))
     }
 
     /// A value of any type, null included.
     #[inline]
-    pub(crate) fn any_or_null(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
+    pub(crate) fn any_or_null(&mut self, name: &str) -> CommandResult<Option<RawBsonRef<'a>>> {
         // Where the name is a constant, so is its mark, and this is all that a field costs that is not there.
         if self.marks & mark(name) == 0 { Ok(None) } else { self.take(name) }
     }
@@ -108,12 +108,12 @@ impl<'a> Arguments<'a> {
         name: &str,
         expected: &str,
         read: impl FnOnce(RawBsonRef<'a>) -> Option<T>,
-    ) -> Outcome<Option<T>> {
+    ) -> CommandResult<Option<T>> {
         let Some(value) = self.any(name)? else { return Ok(None) };
         read(value).map(Some).ok_or_else(|| self.mismatch(name, value, expected))
     }
 
-    fn take(&mut self, name: &str) -> Outcome<Option<RawBsonRef<'a>>> {
+    fn take(&mut self, name: &str) -> CommandResult<Option<RawBsonRef<'a>>> {
         let mut found = None;
         for (place, field) in self.fields.iter().enumerate().filter(|(_, field)| field.name == name) {
             if found.replace(field.value).is_some() {
@@ -137,32 +137,32 @@ impl<'a> Arguments<'a> {
         CommandError::new(MISSING_FIELD, text)
     }
 
-    pub(crate) fn required<T>(&self, name: &str, value: Option<T>) -> Outcome<T> {
+    pub(crate) fn required<T>(&self, name: &str, value: Option<T>) -> CommandResult<T> {
         value.ok_or_else(|| self.missing(name))
     }
 
     #[inline]
-    pub(crate) fn document(&mut self, name: &str) -> Outcome<Option<&'a RawDocument>> {
+    pub(crate) fn document(&mut self, name: &str) -> CommandResult<Option<&'a RawDocument>> {
         self.typed(name, "type 'object'", RawBsonRef::as_document)
     }
 
     /// A document, copied; empty if absent.
-    pub(crate) fn document_or_empty(&mut self, name: &str) -> Outcome<RawDocumentBuf> {
+    pub(crate) fn document_or_empty(&mut self, name: &str) -> CommandResult<RawDocumentBuf> {
         Ok(self.document(name)?.map(RawDocument::to_owned).unwrap_or_default())
     }
 
     #[inline]
-    pub(crate) fn text(&mut self, name: &str) -> Outcome<Option<&'a str>> {
+    pub(crate) fn text(&mut self, name: &str) -> CommandResult<Option<&'a str>> {
         self.typed(name, "type 'string'", RawBsonRef::as_str)
     }
 
     #[inline]
-    pub(crate) fn array(&mut self, name: &str) -> Outcome<Option<&'a RawArray>> {
+    pub(crate) fn array(&mut self, name: &str) -> CommandResult<Option<&'a RawArray>> {
         self.typed(name, "type 'array'", RawBsonRef::as_array)
     }
 
     /// The documents of an array field, or of the sequence of that name.
-    pub(crate) fn documents(&mut self, name: &str) -> Outcome<Option<Vec<&'a RawDocument>>> {
+    pub(crate) fn documents(&mut self, name: &str) -> CommandResult<Option<Vec<&'a RawDocument>>> {
         if let Some(sequence) = self.sequences.iter().find(|sequence| sequence.identifier == name) {
             return Ok(Some(sequence.documents.clone()));
         }
@@ -178,33 +178,33 @@ impl<'a> Arguments<'a> {
     }
 
     /// The documents of an array field, copied; none if absent.
-    pub(crate) fn owned_documents(&mut self, name: &str) -> Outcome<Vec<RawDocumentBuf>> {
+    pub(crate) fn owned_documents(&mut self, name: &str) -> CommandResult<Vec<RawDocumentBuf>> {
         let documents = self.documents(name)?.unwrap_or_default();
         Ok(documents.into_iter().map(RawDocument::to_owned).collect())
     }
 
     /// `true` or `false` and nothing else.
     #[inline]
-    pub(crate) fn flag(&mut self, name: &str) -> Outcome<Option<bool>> {
+    pub(crate) fn flag(&mut self, name: &str) -> CommandResult<Option<bool>> {
         self.typed(name, "type 'bool'", RawBsonRef::as_bool)
     }
 
     /// `true`, `false`, or a number that is not zero.
     #[inline]
-    pub(crate) fn lenient_flag(&mut self, name: &str) -> Outcome<Option<bool>> {
+    pub(crate) fn lenient_flag(&mut self, name: &str) -> CommandResult<Option<bool>> {
         let read = |value: RawBsonRef<'_>| value.as_bool().or_else(|| Some(as_number(value)? != 0.0));
         self.typed(name, "types '[bool, long, int, decimal, double']", read)
     }
 
     /// A number of any type, its fraction cut off.
     #[inline]
-    pub(crate) fn integer(&mut self, name: &str) -> Outcome<Option<i64>> {
+    pub(crate) fn integer(&mut self, name: &str) -> CommandResult<Option<i64>> {
         self.typed(name, "types '[long, int, decimal, double']", as_integer)
     }
 
     /// A number that is not negative.
     #[inline]
-    pub(crate) fn unsigned(&mut self, name: &str) -> Outcome<Option<u64>> {
+    pub(crate) fn unsigned(&mut self, name: &str) -> CommandResult<Option<u64>> {
         let Some(number) = self.integer(name)? else { return Ok(None) };
         match u64::try_from(number) {
             Ok(number) => Ok(Some(number)),
@@ -216,7 +216,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Options that are known and not supported: they may be absent, null or `false`.
-    pub(crate) fn unsupported(&mut self, names: &[&str]) -> Outcome<()> {
+    pub(crate) fn unsupported(&mut self, names: &[&str]) -> CommandResult<()> {
         for name in names {
             match self.any(name)? {
                 None | Some(RawBsonRef::Boolean(false)) => {}
@@ -230,7 +230,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Options without a meaning here.
-    pub(crate) fn ignored(&mut self, names: &[&str]) -> Outcome<()> {
+    pub(crate) fn ignored(&mut self, names: &[&str]) -> CommandResult<()> {
         for name in names {
             self.any(name)?;
         }
@@ -238,7 +238,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// The collation, which must be the simple one.
-    pub(crate) fn simple_collation(&mut self) -> Outcome<()> {
+    pub(crate) fn simple_collation(&mut self) -> CommandResult<()> {
         let Some(collation) = self.document("collation")? else { return Ok(()) };
         match collation.get("locale")? {
             None if collation.is_empty() => Ok(()),
@@ -252,7 +252,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Refuses what nobody has read.
-    pub(crate) fn finish(self) -> Outcome<()> {
+    pub(crate) fn finish(self) -> CommandResult<()> {
         match self.fields.iter().enumerate().find(|(place, _)| self.read & bit(*place) == 0) {
             None => Ok(()),
             Some((_, field)) => {

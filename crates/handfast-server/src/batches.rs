@@ -13,7 +13,7 @@ use handfast_mql::depth::ANSWER_BYTES_MAX;
 use handfast_store::{BatchLimit, Cursor, Page};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reserve::{FREE_BYTES, Reserve, Reserved};
 use crate::writer::{Writer, decimal};
 
@@ -58,7 +58,7 @@ impl Batches {
         writer: &mut Writer,
         documents_max: usize,
         reserve: &Reserve,
-    ) -> Outcome<Option<Reserved>> {
+    ) -> CommandResult<Option<Reserved>> {
         let bytes_max = DOCUMENT_BYTES_MAX - FRAME_BYTES_MAX;
         let mut reserved = None;
         let mut count = 0;
@@ -95,7 +95,7 @@ impl Batches {
     }
 }
 
-fn check_size(document: &RawDocument) -> Outcome<()> {
+fn check_size(document: &RawDocument) -> CommandResult<()> {
     let size = document.as_bytes().len();
     if size <= ANSWER_BYTES_MAX {
         return Ok(());

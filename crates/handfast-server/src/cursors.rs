@@ -14,7 +14,7 @@ use handfast_store::Random;
 
 use crate::auth::user::UserId;
 use crate::batches::Batches;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::lock::lock;
 use crate::request::SessionId;
 
@@ -118,7 +118,7 @@ impl Cursors {
     }
 
     /// Keeps a cursor for `getMore`, and returns its id.
-    pub(crate) fn open(&self, batches: Batches, description: Description, now: Duration) -> Outcome<i64> {
+    pub(crate) fn open(&self, batches: Batches, description: Description, now: Duration) -> CommandResult<i64> {
         let mut entries = lock(&self.table.entries);
         if entries.len() >= self.limits.open_max {
             return Err(too_many(format!(
@@ -154,7 +154,7 @@ impl Cursors {
         session: Option<SessionId>,
         transaction: Option<i64>,
         user: Option<UserId>,
-    ) -> Outcome<TakenCursor> {
+    ) -> CommandResult<TakenCursor> {
         let mut entries = lock(&self.table.entries);
         let entry = entries.get_mut(&id).ok_or_else(|| not_found(id))?;
         if entry.description.user != user {
@@ -253,7 +253,7 @@ pub(crate) fn not_found(id: i64) -> CommandError {
 }
 
 /// A cursor is its session's alone.
-fn check_session(id: i64, owner: Option<SessionId>, session: Option<SessionId>) -> Outcome<()> {
+fn check_session(id: i64, owner: Option<SessionId>, session: Option<SessionId>) -> CommandResult<()> {
     let (code, text) = match (owner, session) {
         (None, None) => return Ok(()),
         (Some(owner), Some(session)) if owner == session => return Ok(()),
@@ -265,7 +265,7 @@ fn check_session(id: i64, owner: Option<SessionId>, session: Option<SessionId>) 
 }
 
 /// A cursor is its transaction's alone.
-fn check_transaction(id: i64, owner: Option<i64>, transaction: Option<i64>) -> Outcome<()> {
+fn check_transaction(id: i64, owner: Option<i64>, transaction: Option<i64>) -> CommandResult<()> {
     let (code, text) = match (owner, transaction) {
         (None, None) => return Ok(()),
         (Some(owner), Some(transaction)) if owner == transaction => return Ok(()),

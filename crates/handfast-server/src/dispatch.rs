@@ -11,7 +11,7 @@ use tracing::{Instrument, debug, debug_span, info};
 
 use crate::auth::guard;
 use crate::commands::{self, Access, Call, Command};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
 use crate::operations::Operation;
 use crate::options::Topology;
@@ -121,7 +121,7 @@ async fn run_known(
     request: &Request<'_>,
     command: &'static Command,
     began: Duration,
-) -> Outcome<Answer> {
+) -> CommandResult<Answer> {
     check_allowed(shared, request, command)?;
     guard::check(shared, client, request, command).await?;
     rules::check(shared, request, command)?;
@@ -151,7 +151,7 @@ async fn run_entered(
     command: &'static Command,
     operation: &Operation<'_>,
     (began, bound): (Duration, Option<Duration>),
-) -> Outcome<Answer> {
+) -> CommandResult<Answer> {
     let entered = transactions::enter(shared, request, command).await?;
     let mut stay = Stay { shared, entered: &entered, failed: true };
     let call = Call { shared, client, request, operation, entered: &entered };
@@ -178,7 +178,7 @@ impl Drop for Stay<'_> {
     }
 }
 
-fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<()> {
+fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<()> {
     if shared.is_shutting_down() {
         return Err(CommandError::new(Code::ShutdownInProgress, "the server is shutting down"));
     }
@@ -194,7 +194,10 @@ fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> O
 }
 
 /// Gives up what takes longer than allowed: if it writes, it may have written.
-pub(crate) async fn within<T>(bound: Option<Duration>, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+pub(crate) async fn within<T>(
+    bound: Option<Duration>,
+    work: impl Future<Output = CommandResult<T>>,
+) -> CommandResult<T> {
     match bound {
         None => work.await,
         Some(bound) => tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(time_is_over().maybe_applied())),

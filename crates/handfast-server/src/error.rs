@@ -49,7 +49,7 @@ pub(crate) struct CommandError {
 }
 
 /// What a command returns.
-pub(crate) type Outcome<T> = std::result::Result<T, CommandError>;
+pub(crate) type CommandResult<T> = std::result::Result<T, CommandError>;
 
 impl CommandError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {

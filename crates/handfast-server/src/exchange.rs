@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::commands;
 use crate::dispatch::{self, Replied};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::frame::{Frame, FrameReader, ReadError, write_all};
 use crate::reply::failure;
 use crate::request::Request;
@@ -184,7 +184,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         Ok(After::Continue)
     }
 
-    async fn legacy_reply(&mut self, query: &Query<'_>) -> Outcome<Option<RawDocumentBuf>> {
+    async fn legacy_reply(&mut self, query: &Query<'_>) -> CommandResult<Option<RawDocumentBuf>> {
         check_document(query.query)?;
         let database = query.collection.strip_suffix(".$cmd").unwrap_or_default();
         // {$query: .., $readPreference: ..} is what a driver sends to a mongos.
@@ -241,7 +241,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
 const UNSUPPORTED_OP_QUERY: Code = Code(352);
 
 /// Looks at every document, to any depth, before anything recursive does.
-fn check(msg: &OpMsg<'_>) -> Outcome<()> {
+fn check(msg: &OpMsg<'_>) -> CommandResult<()> {
     check_document(msg.body)?;
     for sequence in &msg.sequences {
         for document in &sequence.documents {
@@ -251,7 +251,7 @@ fn check(msg: &OpMsg<'_>) -> Outcome<()> {
     Ok(())
 }
 
-fn check_document(document: &RawDocument) -> Outcome<()> {
+fn check_document(document: &RawDocument) -> CommandResult<()> {
     let limits = depth::Limits { nesting_max: NESTING_MAX, bytes_max: COMMAND_BYTES_MAX };
     depth::check(document.as_bytes(), limits).map_err(|error| match error.code() {
         Code::Overflow => {

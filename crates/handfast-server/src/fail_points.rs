@@ -29,7 +29,7 @@ use self::command::FailCommand;
 use self::commit::PauseBeforeCommit;
 use self::write::FailWrite;
 use crate::arguments::Arguments;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::lock::lock;
 
 /// The fail points of a server.
@@ -69,7 +69,7 @@ impl Mode {
     }
 
     /// Reads `"off"`, `"alwaysOn"`, `{times: 3}` or `{skip: 3}`.
-    pub(crate) fn read(value: RawBsonRef<'_>) -> Outcome<Self> {
+    pub(crate) fn read(value: RawBsonRef<'_>) -> CommandResult<Self> {
         let bad = |text: String| Err(CommandError::new(Code::BadValue, text));
         match value {
             RawBsonRef::String("off") => Ok(Mode::Off),
@@ -133,7 +133,7 @@ impl FailPoints {
     ///
     /// # Errors
     /// `FailPointSetFailed` (266) for a name that nobody knows; those of reading `data`.
-    pub(crate) fn configure(&self, name: &str, mode: Mode, data: &RawDocument) -> Outcome<u64> {
+    pub(crate) fn configure(&self, name: &str, mode: Mode, data: &RawDocument) -> CommandResult<u64> {
         match name {
             FailCommand::NAME => Ok(self.command.set(mode, FailCommand::read(data)?)),
             FailWrite::NAME => Ok(self.write.set(mode, FailWrite::read(data)?)),
@@ -155,7 +155,7 @@ impl FailPoints {
     ///
     /// # Errors
     /// `FailPointSetFailed` (266) for a name that nobody knows.
-    pub(crate) fn entered(&self, name: &str) -> Outcome<watch::Receiver<u64>> {
+    pub(crate) fn entered(&self, name: &str) -> CommandResult<watch::Receiver<u64>> {
         match name {
             FailCommand::NAME => Ok(self.command.entered.subscribe()),
             FailWrite::NAME => Ok(self.write.entered.subscribe()),

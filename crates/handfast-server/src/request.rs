@@ -15,7 +15,7 @@ pub(crate) use self::numbering::Numbering;
 use crate::arguments::{Arguments, FIELDS_USUAL, Field, GENERIC, as_integer};
 use crate::auth::user::UserId;
 use crate::commands::{self, Command};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 
 /// Names a session: the id that a client made up for it, and whose it is. So nobody reaches the session of another user.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,7 +56,7 @@ impl std::fmt::Debug for SessionId {
 }
 
 /// Reads `{id: UUID}`.
-pub(crate) fn session_id(path: &'static str, document: &RawDocument) -> Outcome<SessionId> {
+pub(crate) fn session_id(path: &'static str, document: &RawDocument) -> CommandResult<SessionId> {
     let mut arguments = Arguments::of_document(path, document)?;
     let id = arguments.any("id")?;
     // A digest of the user, which the server knows better.
@@ -133,7 +133,7 @@ impl<'a> Request<'a> {
         sequences: &'a [Sequence<'a>],
         database: Option<&'a str>,
         exhaust: bool,
-    ) -> Outcome<Self> {
+    ) -> CommandResult<Self> {
         let mut elements = body.iter();
         let (name, subject) = match elements.next().transpose()? {
             Some((name, subject)) => (name.as_str(), subject),
@@ -199,7 +199,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    fn read_generic(&mut self, generic: &mut Generic<'a>, name: &str, value: RawBsonRef<'a>) -> Outcome<()> {
+    fn read_generic(&mut self, generic: &mut Generic<'a>, name: &str, value: RawBsonRef<'a>) -> CommandResult<()> {
         if name == "$db" {
             generic.database.get_or_insert(value);
             return Ok(());
@@ -242,14 +242,14 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// `InvalidNamespace` (73) for a name of the system.
-    pub(crate) fn written_namespace(&self) -> Outcome<Namespace> {
+    pub(crate) fn written_namespace(&self) -> CommandResult<Namespace> {
         let namespace = self.namespace()?;
         check_written(&namespace)?;
         Ok(namespace)
     }
 
     /// The collection that the command is about.
-    pub(crate) fn namespace(&self) -> Outcome<Namespace> {
+    pub(crate) fn namespace(&self) -> CommandResult<Namespace> {
         match self.subject {
             RawBsonRef::String(collection) => Ok(Namespace::new(self.database, collection)?),
             other => {
@@ -277,7 +277,7 @@ impl<'a> Request<'a> {
 ///
 /// # Errors
 /// `InvalidNamespace` (73).
-pub(crate) fn check_written(namespace: &Namespace) -> Outcome<()> {
+pub(crate) fn check_written(namespace: &Namespace) -> CommandResult<()> {
     let collection = namespace.collection();
     let is_open = match namespace.database() {
         // Who may, the roles say.
@@ -290,11 +290,11 @@ pub(crate) fn check_written(namespace: &Namespace) -> Outcome<()> {
     Err(CommandError::new(Code::InvalidNamespace, format!("Invalid system namespace: {namespace}")))
 }
 
-fn document<'a>(name: &str, value: RawBsonRef<'a>) -> Outcome<&'a RawDocument> {
+fn document<'a>(name: &str, value: RawBsonRef<'a>) -> CommandResult<&'a RawDocument> {
     value.as_document().ok_or_else(|| mismatch(name, value, "type 'object'"))
 }
 
-fn boolean(name: &str, value: RawBsonRef<'_>) -> Outcome<bool> {
+fn boolean(name: &str, value: RawBsonRef<'_>) -> CommandResult<bool> {
     value.as_bool().ok_or_else(|| mismatch(name, value, "type 'bool'"))
 }
 
@@ -307,7 +307,7 @@ fn mismatch(name: &str, value: RawBsonRef<'_>, expected: &str) -> CommandError {
 }
 
 /// 0 means without a bound.
-fn max_time(value: RawBsonRef<'_>) -> Outcome<Option<Duration>> {
+fn max_time(value: RawBsonRef<'_>) -> CommandResult<Option<Duration>> {
     let Some(millis) = as_integer(value) else {
         return Err(mismatch("maxTimeMS", value, "types '[long, int, decimal, double']"));
     };
@@ -321,7 +321,7 @@ fn max_time(value: RawBsonRef<'_>) -> Outcome<Option<Duration>> {
     }
 }
 
-fn write_concern(document: &RawDocument) -> Outcome<WriteConcern> {
+fn write_concern(document: &RawDocument) -> CommandResult<WriteConcern> {
     let mut arguments = Arguments::of_document("writeConcern", document)?;
     let journaled = arguments.lenient_flag("j")?.unwrap_or(false);
     let synced = arguments.lenient_flag("fsync")?.unwrap_or(false);
@@ -359,7 +359,7 @@ pub(crate) const EXTERNAL: &str = "$external";
 
 /// There is one copy of the data, and reads see what is committed: every level holds, and so does every moment that the
 /// client has heard of (`afterClusterTime`).
-fn read_concern(document: &RawDocument) -> Outcome<ReadConcern<'_>> {
+fn read_concern(document: &RawDocument) -> CommandResult<ReadConcern<'_>> {
     let mut arguments = Arguments::of_document("readConcern", document)?;
     let level = arguments.text("level")?;
     arguments.ignored(&["provenance"])?;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use handfast_mql::Code;
 use handfast_txn::Transaction;
 
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::lock::lock;
 use crate::request::SessionId;
 use crate::transactions::snapshot::SnapshotRead;
@@ -111,7 +111,7 @@ impl Sessions {
     }
 
     /// Notes that a session was named; it begins with that.
-    pub(crate) fn touch(&self, id: SessionId, now: Duration) -> Outcome<()> {
+    pub(crate) fn touch(&self, id: SessionId, now: Duration) -> CommandResult<()> {
         let mut table = lock(&self.table);
         if let Some(session) = table.get_mut(&id) {
             session.last_use = now;
@@ -136,7 +136,7 @@ impl Sessions {
 
     /// The turn of a session's writes: a request that is to be done once has it for as long as it runs, so that the rest of
     /// an earlier one does not come after a later one.
-    pub(crate) fn turn(&self, id: SessionId) -> Outcome<Arc<tokio::sync::Mutex<()>>> {
+    pub(crate) fn turn(&self, id: SessionId) -> CommandResult<Arc<tokio::sync::Mutex<()>>> {
         let mut table = lock(&self.table);
         let session = table.get_mut(&id).ok_or_else(|| gone(id))?;
         Ok(Arc::clone(session.turn.get_or_insert_default()))
@@ -147,8 +147,8 @@ impl Sessions {
     pub(crate) fn advance(
         &self,
         id: SessionId,
-        next: impl FnOnce(Option<&Latest>) -> Outcome<Option<Latest>>,
-    ) -> Outcome<Option<Arc<OpenTransaction>>> {
+        next: impl FnOnce(Option<&Latest>) -> CommandResult<Option<Latest>>,
+    ) -> CommandResult<Option<Arc<OpenTransaction>>> {
         let mut table = lock(&self.table);
         let session = table.get_mut(&id).ok_or_else(|| gone(id))?;
         let Some(next) = next(session.latest.as_deref())? else { return Ok(None) };
@@ -166,7 +166,7 @@ impl Sessions {
 
     /// Lets a session read this snapshot from now on, and begin to read no other. Cursors that are open on the one before
     /// read on.
-    pub(crate) fn keep_snapshot(&self, id: SessionId, read: Arc<SnapshotRead>) -> Outcome<()> {
+    pub(crate) fn keep_snapshot(&self, id: SessionId, read: Arc<SnapshotRead>) -> CommandResult<()> {
         let mut table = lock(&self.table);
         let Some(session) = table.get_mut(&id) else {
             drop(table);

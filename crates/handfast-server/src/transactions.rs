@@ -29,7 +29,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use self::snapshot::SnapshotRead;
 use crate::commands::Command;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT, SessionId};
 use crate::sessions::{Latest, OpenTransaction, Use};
 use crate::state::Shared;
@@ -77,7 +77,7 @@ pub(crate) fn id_of(session: SessionId, number: i64) -> TransactionId {
 }
 
 /// Finds what a request runs in, and waits until it may.
-pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<Entered> {
+pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<Entered> {
     let Some(session) = request.session else { return Ok(Entered::Outside) };
     match request.numbering {
         // The cursor of a snapshot reads on in it.
@@ -116,15 +116,15 @@ fn roll_back(shared: &Shared, open: &Arc<OpenTransaction>, by_client: bool) {
 pub(super) fn advance(
     shared: &Shared,
     session: SessionId,
-    next: impl FnOnce(Option<&Latest>) -> Outcome<Option<Latest>>,
-) -> Outcome<()> {
+    next: impl FnOnce(Option<&Latest>) -> CommandResult<Option<Latest>>,
+) -> CommandResult<()> {
     if let Some(ended) = shared.sessions.advance(session, next)? {
         shared.cursors.kill_of_transaction(ended.session, ended.number);
     }
     Ok(())
 }
 
-async fn once(shared: &Shared, session: SessionId, number: i64) -> Outcome<Entered> {
+async fn once(shared: &Shared, session: SessionId, number: i64) -> CommandResult<Entered> {
     let turn = shared.sessions.turn(session)?.lock_owned().await;
     recall(shared, session).await?;
     let mut again = false;
@@ -147,7 +147,7 @@ async fn once(shared: &Shared, session: SessionId, number: i64) -> Outcome<Enter
     Ok(Entered::Once { ticket: id_of(session, number).ticket(), again, _turn: turn })
 }
 
-async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, number: i64) -> Outcome<Entered> {
+async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, number: i64) -> CommandResult<Entered> {
     // What the session wrote before is in the snapshot.
     let _turn = shared.sessions.turn(session)?.lock_owned().await;
     recall(shared, session).await?;
@@ -183,7 +183,7 @@ async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, numbe
 }
 
 /// Learns from the store what the session's newest number was before this server was started, unless it has a newer one.
-async fn recall(shared: &Shared, session: SessionId) -> Outcome<()> {
+async fn recall(shared: &Shared, session: SessionId) -> CommandResult<()> {
     if shared.sessions.latest(session).is_some() {
         return Ok(());
     }
@@ -200,7 +200,7 @@ async fn recall(shared: &Shared, session: SessionId) -> Outcome<()> {
     })
 }
 
-async fn join(shared: &Shared, session: SessionId, number: i64) -> Outcome<Entered> {
+async fn join(shared: &Shared, session: SessionId, number: i64) -> CommandResult<Entered> {
     let (open, _) = current(shared, session, number)?;
     let turn = Arc::clone(&open.turn).lock_owned().await;
     // Whoever had the turn before may have ended it.
@@ -211,7 +211,7 @@ async fn join(shared: &Shared, session: SessionId, number: i64) -> Outcome<Enter
 }
 
 /// The session's transaction of this number, which must not have ended, and whether its commit has begun.
-fn current(shared: &Shared, session: SessionId, number: i64) -> Outcome<(Arc<OpenTransaction>, bool)> {
+fn current(shared: &Shared, session: SessionId, number: i64) -> CommandResult<(Arc<OpenTransaction>, bool)> {
     let Some(latest) = shared.sessions.latest(session) else { return Err(not_in_progress(number, None)) };
     check_age(session, number, &latest)?;
     if latest.number != number {
@@ -227,7 +227,7 @@ fn current(shared: &Shared, session: SessionId, number: i64) -> Outcome<(Arc<Ope
 }
 
 /// A session does not go back.
-fn check_age(session: SessionId, number: i64, latest: &Latest) -> Outcome<()> {
+fn check_age(session: SessionId, number: i64, latest: &Latest) -> CommandResult<()> {
     if number >= latest.number {
         return Ok(());
     }

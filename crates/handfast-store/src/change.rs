@@ -141,7 +141,7 @@ fn failed_to_parse(text: &str) -> Error {
 
 /// A find-and-modify, compiled.
 #[derive(Debug)]
-pub struct Claim {
+pub struct CompiledFindAndModify {
     filter: Filter,
     sort: Sort,
     projection: Projection,
@@ -150,7 +150,7 @@ pub struct Claim {
     returns: ReturnDocument,
 }
 
-impl Claim {
+impl CompiledFindAndModify {
     /// Compiles a find-and-modify.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl Claim {
                 (Some(Change { filter, update, sort, multi: false, upsert: *upsert }), *returns)
             }
         };
-        Ok(Claim { filter, sort, projection, change, returns })
+        Ok(CompiledFindAndModify { filter, sort, projection, change, returns })
     }
 
     /// Which documents.

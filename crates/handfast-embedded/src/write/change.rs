@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::{Code, CompileOptions, Filter, Sort};
-use handfast_store::change::{Change, Claim, joined};
+use handfast_store::change::{Change, CompiledFindAndModify, joined};
 use handfast_store::{
     Applied, Changed, Delete, DeleteOutcome, DeleteStatement, Deleted, Durability, Error as StoreError, FindAndModify,
     FindAndModifyOutcome, Namespace, Result as StoreResult, Update, UpdateOutcome, UpdateStatement, WriteError,
@@ -156,7 +156,7 @@ impl EmbeddedStore {
     }
 
     pub(crate) async fn run_find_and_modify(&self, request: FindAndModify) -> StoreResult<FindAndModifyOutcome> {
-        let claim = Arc::new(Claim::compile(&request)?);
+        let claim = Arc::new(CompiledFindAndModify::compile(&request)?);
         let target = Arc::new(Target {
             namespace: request.namespace.clone(),
             filter: claim.filter().clone(),
@@ -187,7 +187,11 @@ impl EmbeddedStore {
         Ok(outcome.unwrap_or_default())
     }
 
-    fn claim_absent(&self, target: &Arc<Target>, claim: &Arc<Claim>) -> Option<Arc<Absent<FindAndModifyOutcome>>> {
+    fn claim_absent(
+        &self,
+        target: &Arc<Target>,
+        claim: &Arc<CompiledFindAndModify>,
+    ) -> Option<Arc<Absent<FindAndModifyOutcome>>> {
         claim.change().filter(|change| change.is_upsert())?;
         let (ids, uuid) = (self.inner.sources.ids.clone(), self.uuid());
         let (making, made) = (claim.clone(), claim.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::{Document, doc, rawdoc};
-use handfast_store::decorator::Through;
+use handfast_store::decorator::DelegatingStore;
 use handfast_store::*;
 
 use super::recorder::Recorded;
@@ -23,7 +23,7 @@ struct Slow {
 }
 
 #[async_trait]
-impl Through for Slow {
+impl DelegatingStore for Slow {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

@@ -106,7 +106,7 @@ async fn documents_that_were_not_inserted_are_inserted_by_the_second_attempt() {
     struct Breaking(MemoryStore, AtomicBool);
 
     #[async_trait::async_trait]
-    impl handfast_store::decorator::Through for Breaking {
+    impl handfast_store::decorator::DelegatingStore for Breaking {
         type Inner = MemoryStore;
 
         fn inner(&self) -> &MemoryStore {

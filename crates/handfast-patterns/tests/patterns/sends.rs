@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bson::rawdoc;
 use handfast_mql::Code;
 use handfast_patterns::{Change, ExactlyOnce};
-use handfast_store::decorator::{Resilient, Through};
+use handfast_store::decorator::{DelegatingStore, Resilient};
 use handfast_store::{
     Applied, DocumentStore, Error, ErrorClass, MemoryStore, Namespace, Sources, StoreExt, Update, UpdateOutcome,
 };
@@ -38,7 +38,7 @@ impl Lost {
 }
 
 #[async_trait]
-impl Through for Losing {
+impl DelegatingStore for Losing {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {
@@ -86,7 +86,7 @@ fn resilient(store: Arc<dyn DocumentStore>, sources: &Sources) -> Arc<dyn Docume
 struct OtherTask(Arc<dyn DocumentStore>);
 
 #[async_trait]
-impl Through for OtherTask {
+impl DelegatingStore for OtherTask {
     type Inner = dyn DocumentStore;
 
     fn inner(&self) -> &Self::Inner {

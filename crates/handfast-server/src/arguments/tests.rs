@@ -10,7 +10,7 @@ fn fields(body: &RawDocument) -> Vec<Field<'_>> {
 
 fn check<T: std::fmt::Debug>(
     body: RawDocumentBuf,
-    read: impl Fn(&mut Arguments<'_>) -> Outcome<T>,
+    read: impl Fn(&mut Arguments<'_>) -> CommandResult<T>,
     expected: Result<&str, (i32, &str)>,
 ) {
     let fields = fields(&body);

@@ -19,7 +19,7 @@ use super::login::Authenticated;
 use super::role::Action;
 use super::users::{KEYS, USERS};
 use crate::commands::Command;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::request::Request;
 use crate::state::{Client, Shared};
 
@@ -37,7 +37,7 @@ pub(crate) enum Needs {
     /// An action that is about the server.
     Server(Action),
     /// All that the function visits.
-    Visited(fn(&Request<'_>, &mut Visitor<'_>) -> Outcome<()>),
+    Visited(fn(&Request<'_>, &mut Visitor<'_>) -> CommandResult<()>),
 }
 
 /// What an action is about.
@@ -62,10 +62,15 @@ impl Target<'_> {
 }
 
 /// Refuses, or not.
-pub(crate) type Visitor<'v> = dyn FnMut(Action, Target<'_>) -> Outcome<()> + 'v;
+pub(crate) type Visitor<'v> = dyn FnMut(Action, Target<'_>) -> CommandResult<()> + 'v;
 
 /// Refuses what may not be done, or not by this client.
-pub(crate) async fn check(shared: &Shared, client: &Client, request: &Request<'_>, command: &Command) -> Outcome<()> {
+pub(crate) async fn check(
+    shared: &Shared,
+    client: &Client,
+    request: &Request<'_>,
+    command: &Command,
+) -> CommandResult<()> {
     if matches!(command.needs, Needs::Nothing) {
         return Ok(());
     }
@@ -90,7 +95,7 @@ pub(crate) fn require(
     request: &Request<'_>,
     action: Action,
     database: &str,
-) -> Outcome<()> {
+) -> CommandResult<()> {
     if !shared.options.authentication || client.login.user().is_some_and(|user| user.user.may(action, database)) {
         return Ok(());
     }
@@ -98,7 +103,7 @@ pub(crate) fn require(
 }
 
 /// Who has logged in, with its roles as they are now.
-async fn current(shared: &Shared, client: &Client) -> Outcome<Option<Arc<Authenticated>>> {
+async fn current(shared: &Shared, client: &Client) -> CommandResult<Option<Arc<Authenticated>>> {
     let Some(known) = client.login.user() else { return Ok(None) };
     let generation = shared.users.generation();
     if known.generation == generation {
@@ -112,7 +117,7 @@ async fn current(shared: &Shared, client: &Client) -> Outcome<Option<Arc<Authent
 }
 
 /// Visits all that a command needs.
-pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let database = request.database;
     match command.needs {
         Needs::Nothing | Needs::Login => Ok(()),
@@ -131,7 +136,7 @@ pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visi
 }
 
 /// What nobody may do through commands on documents, whatever the roles: they would be worth nothing.
-fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) -> Outcome<()> {
+fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) -> CommandResult<()> {
     if action == Action::DropDatabase && [USERS.0, TICKETS_DATABASE].contains(&target.database) {
         let text = format!("Dropping the '{}' database is prohibited.", target.database);
         return Err(CommandError::new(Code::IllegalOperation, text));
@@ -157,7 +162,7 @@ fn refusal(request: &Request<'_>, target: Target<'_>) -> CommandError {
 ///
 /// It looks at every field of every document in it, to any depth: a stage that is hidden where none belongs is refused
 /// later, but never missed here.
-pub(crate) fn visit_pipeline(database: &str, value: RawBsonRef<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+pub(crate) fn visit_pipeline(database: &str, value: RawBsonRef<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     match value {
         RawBsonRef::Array(array) => {
             for element in array {
@@ -180,7 +185,7 @@ const READS: &[Action] = &[Action::Find];
 /// What is written into is made if it is not there.
 const WRITES: &[Action] = &[Action::Write, Action::Structure];
 
-fn visit_stage(database: &str, name: &str, value: RawBsonRef<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+fn visit_stage(database: &str, name: &str, value: RawBsonRef<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let (fields, actions): (&[&str], _) = match name {
         "$lookup" | "$graphLookup" => (&["from"], READS),
         "$unionWith" => (&["coll"], READS),
@@ -217,7 +222,7 @@ fn visit_named(
     actions: &[Action],
     named: &bson::RawDocument,
     visitor: &mut Visitor<'_>,
-) -> Outcome<()> {
+) -> CommandResult<()> {
     let (mut databases, mut collections) = (Vec::new(), Vec::new());
     for element in named {
         let (name, value) = element?;
@@ -238,12 +243,12 @@ fn visit_named(
     Ok(())
 }
 
-fn visit_target(actions: &[Action], target: Target<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+fn visit_target(actions: &[Action], target: Target<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     actions.iter().try_for_each(|action| visitor(*action, target))
 }
 
 /// Visits the collection of a full name, `database.collection`.
-pub(crate) fn visit_full_name(full: &str, actions: &[Action], visitor: &mut Visitor<'_>) -> Outcome<()> {
+pub(crate) fn visit_full_name(full: &str, actions: &[Action], visitor: &mut Visitor<'_>) -> CommandResult<()> {
     match full.split_once('.') {
         Some((database, collection)) => visit_target(actions, Target { database, collection }, visitor),
         // Refused by the command itself.

@@ -19,7 +19,7 @@ use super::scram::{ClientFirst, Exchange, MECHANISM};
 use super::user::{User, UserName};
 use super::users::random;
 use crate::connection::Stranger;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::lock::lock;
 use crate::request::EXTERNAL;
 use crate::state::{Client, Shared};
@@ -118,7 +118,7 @@ impl Login {
 }
 
 /// Begins a login.
-pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) -> Outcome<Step> {
+pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) -> CommandResult<Step> {
     if start.mechanism != MECHANISM {
         let text = format!("the mechanism '{}' is not supported; use {MECHANISM}", start.mechanism.escape_debug());
         return Err(CommandError::new(Code::MechanismUnavailable, text));
@@ -148,7 +148,7 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
 }
 
 /// Goes on with a login.
-pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> Outcome<Step> {
+pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> CommandResult<Step> {
     let now = shared.now();
     let conversation = lock(&client.login.state).conversation.take();
     let since = match &conversation {
@@ -189,7 +189,7 @@ fn refused(client: &Client, why: &str) -> CommandError {
     client.login.fail()
 }
 
-fn admit(client: &Client, user: Arc<Authenticated>) -> Outcome<()> {
+fn admit(client: &Client, user: Arc<Authenticated>) -> CommandResult<()> {
     let mut state = lock(&client.login.state);
     if state.user.as_ref().is_some_and(|before| before.user.id != user.user.id) {
         let text = "another user has logged in on this connection: log out first, or open a connection for this one";

@@ -11,7 +11,7 @@ use super::{Access, Call, Command, coll_stats, current_op, explain, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Target, Visitor, visit_pipeline};
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::request::{Request, SessionId};
 use crate::transactions::rules::unsupported;
@@ -50,7 +50,7 @@ fn stages_of_sequences<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a Ra
 }
 
 /// Reads the collection that it names, and what its stages name.
-fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let database = request.database;
     if let RawBsonRef::String(collection) = request.subject {
         visitor(Action::Find, Target { database, collection })?;
@@ -67,7 +67,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
     Ok(())
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("aggregate");
     let explained = arguments.flag("explain")?.unwrap_or(false);
     let cursor = arguments.document("cursor")?;
@@ -99,7 +99,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// The arguments that say what is computed, without those of the cursor.
-pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Aggregate> {
+pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Aggregate> {
     arguments.simple_collation()?;
     // There is no sorting on disk, see `find`.
     arguments.flag("allowDiskUse")?;
@@ -135,7 +135,7 @@ pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outc
 }
 
 /// The first stages `$collStats`, `$currentOp` and `$listLocalSessions` are answered here: what follows runs over the documents that they make.
-async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<Aggregate> {
+async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> CommandResult<Aggregate> {
     let Some(first) = aggregate.pipeline.first() else { return Ok(aggregate) };
     let (name, options) = match first.iter().next().transpose()? {
         Some((name, value)) => (name.as_str(), value.as_document()),
@@ -178,7 +178,7 @@ async fn with_statistics(call: &Call<'_>, mut aggregate: Aggregate) -> Outcome<A
 }
 
 /// The sessions of this user, or of all, as documents.
-fn sessions(call: &Call<'_>, options: &RawDocument) -> Outcome<Vec<RawDocumentBuf>> {
+fn sessions(call: &Call<'_>, options: &RawDocument) -> CommandResult<Vec<RawDocumentBuf>> {
     let mut arguments = Arguments::of_document("$listLocalSessions", options)?;
     let all = arguments.flag("allUsers")?.unwrap_or(false);
     arguments.finish()?;

@@ -4,7 +4,7 @@ use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -26,7 +26,7 @@ const MONGODB_VERSION_ARRAY: [i32; 4] = [8, 0, 0, 0];
 /// Handfast's own.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("buildInfo").finish()?;
     let mut writer = Writer::new();
     writer.put("version", MONGODB_VERSION).array("versionArray", MONGODB_VERSION_ARRAY);

@@ -22,7 +22,7 @@ use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Visitor, visit_full_name};
 use crate::auth::role::Action;
 use crate::batches::ListCursor;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
 use crate::reply::Answer;
 use crate::request::{Request, check_written};
@@ -109,7 +109,7 @@ struct Bulk<'c, 'a> {
     totals: Totals,
 }
 
-fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let infos = request.arguments("bulkWrite").documents("nsInfo")?.unwrap_or_default();
     infos.into_iter().try_for_each(|info| {
         let full = info.get_str("ns").unwrap_or_default();
@@ -117,7 +117,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
     })
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("bulkWrite");
     let operations = arguments.documents("ops")?;
     let operations = arguments.required("ops", operations)?;
@@ -130,10 +130,10 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     arguments.flag("bypassDocumentValidation")?;
     arguments.finish()?;
     check_batch(operations.len())?;
-    let namespaces = infos.into_iter().map(namespace).collect::<Outcome<Vec<_>>>()?;
+    let namespaces = infos.into_iter().map(namespace).collect::<CommandResult<Vec<_>>>()?;
     // Everything is read before anything is written: a malformed operation at the end changes nothing.
     let operations = operations.into_iter().map(|document| read(document, namespaces.len()));
-    let mut operations = operations.collect::<Outcome<Vec<_>>>()?;
+    let mut operations = operations.collect::<CommandResult<Vec<_>>>()?;
     check_single(call, operations.iter().map(|(_, operation)| operation.is_multi()), "multi=true")?;
     if call.transaction_number().is_some() {
         for namespace in &namespaces {
@@ -165,7 +165,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(Answer { reserved, refused: totals.errors > 0, ..Answer::from(writer) })
 }
 
-fn namespace(document: &RawDocument) -> Outcome<Namespace> {
+fn namespace(document: &RawDocument) -> CommandResult<Namespace> {
     let mut arguments = Arguments::of_document("bulkWrite.nsInfo", document)?;
     let full = arguments.text("ns")?;
     let full = arguments.required("ns", full)?;
@@ -184,7 +184,7 @@ fn namespace(document: &RawDocument) -> Outcome<Namespace> {
     }
 }
 
-fn read(document: &RawDocument, namespaces: usize) -> Outcome<(usize, Operation<'_>)> {
+fn read(document: &RawDocument, namespaces: usize) -> CommandResult<(usize, Operation<'_>)> {
     let kind = document.iter().next().transpose()?.map_or("", |(name, _)| name.as_str());
     let (path, kind) = match kind {
         "insert" => ("insert", "insert"),
@@ -224,7 +224,7 @@ fn read(document: &RawDocument, namespaces: usize) -> Outcome<(usize, Operation<
 }
 
 impl Bulk<'_, '_> {
-    async fn apply(&mut self, operations: Vec<(usize, Operation<'_>)>) -> Outcome<()> {
+    async fn apply(&mut self, operations: Vec<(usize, Operation<'_>)>) -> CommandResult<()> {
         let mut place = 0;
         let mut operations = operations.into_iter().peekable();
         while let Some((collection, operation)) = operations.next() {
@@ -257,7 +257,7 @@ impl Bulk<'_, '_> {
         Ok(())
     }
 
-    async fn insert(&mut self, namespace: Namespace, first: usize, documents: &[&RawDocument]) -> Outcome<()> {
+    async fn insert(&mut self, namespace: Namespace, first: usize, documents: &[&RawDocument]) -> CommandResult<()> {
         self.call.shared.metrics.operations.insert.add(documents.len() as u64);
         let Judged { documents: stored, places, refused } =
             judge(documents, self.ordered, self.call.shared.sources.cluster_time());
@@ -303,7 +303,7 @@ impl Bulk<'_, '_> {
         Ok(())
     }
 
-    async fn update(&mut self, namespace: Namespace, place: usize, statement: UpdateStatement) -> Outcome<()> {
+    async fn update(&mut self, namespace: Namespace, place: usize, statement: UpdateStatement) -> CommandResult<()> {
         self.call.shared.metrics.operations.update.increment();
         let request = Update {
             namespace,
@@ -329,7 +329,7 @@ impl Bulk<'_, '_> {
         Ok(())
     }
 
-    async fn delete(&mut self, namespace: Namespace, place: usize, statement: DeleteStatement) -> Outcome<()> {
+    async fn delete(&mut self, namespace: Namespace, place: usize, statement: DeleteStatement) -> CommandResult<()> {
         self.call.shared.metrics.operations.delete.increment();
         let request = Delete {
             namespace,

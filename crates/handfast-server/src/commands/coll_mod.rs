@@ -7,7 +7,7 @@ use super::{Access, Call, Command};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("collMod");
     let index = arguments.document("index")?;
@@ -41,7 +41,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(writer.into())
 }
 
-fn read_index(document: &bson::RawDocument) -> Outcome<ModifyIndex> {
+fn read_index(document: &bson::RawDocument) -> CommandResult<ModifyIndex> {
     let mut arguments = Arguments::of_document("collMod.index", document)?;
     let refused = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
     let selector = match (arguments.text("name")?, arguments.document("keyPattern")?) {

@@ -9,7 +9,7 @@ use super::{Access, Call, Command};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
 
@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("collStats");
     let scale = scale(&mut arguments)?;
@@ -56,7 +56,11 @@ fn put_statistics(writer: &mut Writer, stats: &CollectionStats, scale: u64) {
 }
 
 /// The document of the aggregation stage `$collStats`, whose options say which parts it has.
-pub(super) async fn stage(call: &Call<'_>, namespace: &Namespace, options: &RawDocument) -> Outcome<RawDocumentBuf> {
+pub(super) async fn stage(
+    call: &Call<'_>,
+    namespace: &Namespace,
+    options: &RawDocument,
+) -> CommandResult<RawDocumentBuf> {
     let mut arguments = Arguments::of_document("$collStats", options)?;
     let storage = arguments.document("storageStats")?;
     let count = arguments.document("count")?;

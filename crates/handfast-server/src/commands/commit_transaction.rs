@@ -2,7 +2,7 @@
 
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::transactions::end;
 
@@ -18,7 +18,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     end::read(call, COMMAND.name)?;
     end::commit(call).await?;
     Ok(Answer::done())

@@ -6,7 +6,7 @@ use handfast_mql::Code;
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::fail_points::{FailPoints, Mode};
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let name = name(call)?;
     let mut arguments = call.arguments("configureFailPoint");
     let Some(mode) = arguments.any("mode")? else {
@@ -39,7 +39,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// The fail point that the command is about.
-pub(super) fn name<'a>(call: &Call<'a>) -> Outcome<&'a str> {
+pub(super) fn name<'a>(call: &Call<'a>) -> CommandResult<&'a str> {
     match call.request.subject {
         RawBsonRef::String(name) => Ok(name),
         _ => Err(CommandError::new(Code::TypeMismatch, "the name of a fail point must be a string")),
@@ -47,7 +47,7 @@ pub(super) fn name<'a>(call: &Call<'a>) -> Outcome<&'a str> {
 }
 
 /// The server's fail points; without them this command is not there.
-pub(super) fn points<'a>(call: &Call<'a>) -> Outcome<&'a FailPoints> {
+pub(super) fn points<'a>(call: &Call<'a>) -> CommandResult<&'a FailPoints> {
     let missing = || CommandError::new(Code::CommandNotFound, "the server was started without --test-commands");
     call.shared.fail_points.as_ref().ok_or_else(missing)
 }

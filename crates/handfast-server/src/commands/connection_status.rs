@@ -6,7 +6,7 @@ use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::{Privileged, Role};
 use crate::auth::user::put_roles;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("connectionStatus");
     let privileges = arguments.lenient_flag("showPrivileges")?.unwrap_or(false);
     arguments.finish()?;

@@ -6,7 +6,7 @@ use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
 
@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("count");
     let count = read(&mut arguments, namespace)?;
@@ -33,7 +33,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(writer.into())
 }
 
-pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> Outcome<Count> {
+pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Count> {
     arguments.simple_collation()?;
     // Long-standing clients send the fields of a projection along.
     arguments.ignored(&["fields"])?;

@@ -6,7 +6,7 @@ use handfast_store::{CollectionOptions, Namespace};
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("create");
     arguments.simple_collation()?;
@@ -51,7 +51,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(Answer::done())
 }
 
-async fn exists(call: &Call<'_>, namespace: &Namespace) -> Outcome<bool> {
+async fn exists(call: &Call<'_>, namespace: &Namespace) -> CommandResult<bool> {
     match call.store().list_indexes(namespace).await {
         Ok(_) => Ok(true),
         Err(error) if error.code() == Code::NamespaceNotFound => Ok(false),

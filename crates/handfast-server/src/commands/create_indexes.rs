@@ -8,7 +8,7 @@ use super::{Access, Call, Command};
 use crate::arguments::{Arguments, as_integer};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command {
 /// Indexes of one collection, as MongoDB bounds them.
 const INDEXES_MAX: usize = 64;
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("createIndexes");
     let indexes = arguments.documents("indexes")?;
@@ -42,7 +42,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     if indexes.len() > INDEXES_MAX {
         return Err(CommandError::new(Code::BadValue, format!("a collection has at most {INDEXES_MAX} indexes")));
     }
-    let indexes = indexes.into_iter().map(|index| read(index, lenient)).collect::<Outcome<Vec<_>>>()?;
+    let indexes = indexes.into_iter().map(|index| read(index, lenient)).collect::<CommandResult<Vec<_>>>()?;
     let store = call.store();
     let existed = store.list_collections(namespace.database()).await?;
     let existed = existed.iter().any(|info| info.name == namespace.collection());
@@ -58,7 +58,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// Reads the definition of an index; a lenient reader passes over options that nobody knows, as old clients have them.
-fn read(document: &RawDocument, lenient: bool) -> Outcome<IndexSpec> {
+fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
     let mut arguments = Arguments::of_document("createIndexes.indexes", document)?;
     let Some(key) = arguments.document("key")?.map(ToOwned::to_owned) else {
         let text =
@@ -131,7 +131,7 @@ fn read(document: &RawDocument, lenient: bool) -> Outcome<IndexSpec> {
 }
 
 /// Text, geo, hashed and wildcard indexes do not exist here.
-fn check_kinds(spec: &IndexSpec) -> Outcome<()> {
+fn check_kinds(spec: &IndexSpec) -> CommandResult<()> {
     for element in &spec.key {
         let (field, kind) = element?;
         if let RawBsonRef::String(kind) = kind {

@@ -10,7 +10,7 @@ use super::{Access, Call, Command};
 use crate::arguments::GENERIC;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::operations::Running;
 use crate::reply::Answer;
 use crate::sessions::OpenTransaction;
@@ -32,7 +32,7 @@ pub(crate) const COMMAND: Command = Command {
 /// Fields that say what to list, beside those that are a filter over the list.
 const OPTIONS: [&str; 2] = ["$all", "$ownOps"];
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut filter = Writer::new();
     for element in call.request.body.iter().skip(1) {
         let (name, value) = element?;

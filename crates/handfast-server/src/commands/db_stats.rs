@@ -7,7 +7,7 @@ use super::{Access, Call, Command};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("dbStats");
     let scale = scale(&mut arguments)?;
     arguments.lenient_flag("freeStorage")?;
@@ -50,7 +50,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// Reads `scale`: sizes are divided by it.
-pub(super) fn scale(arguments: &mut Arguments<'_>) -> Outcome<u64> {
+pub(super) fn scale(arguments: &mut Arguments<'_>) -> CommandResult<u64> {
     match arguments.integer("scale")? {
         None => Ok(1),
         Some(scale) => u64::try_from(scale).ok().filter(|scale| *scale > 0).ok_or_else(|| {

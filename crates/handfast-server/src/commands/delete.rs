@@ -9,7 +9,7 @@ use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
 use crate::reply::Answer;
 use crate::transactions::retried;
@@ -28,7 +28,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 /// Reads the command.
-pub(super) async fn read(call: &Call<'_>) -> Outcome<Delete> {
+pub(super) async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("delete");
     let statements = arguments.documents("deletes")?;
@@ -37,11 +37,11 @@ pub(super) async fn read(call: &Call<'_>) -> Outcome<Delete> {
     let variables = call.variables(&mut arguments).await?;
     arguments.finish()?;
     check_batch(statements.len())?;
-    let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
+    let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;
     Ok(Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut delete = read(call).await?;
     let ordered = delete.ordered;
     call.shared.metrics.operations.delete.add(delete.statements.len() as u64);
@@ -57,7 +57,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(Answer { refused: !outcome.errors.is_empty(), ..Answer::from(writer) })
 }
 
-fn statement(document: &RawDocument) -> Outcome<DeleteStatement> {
+fn statement(document: &RawDocument) -> CommandResult<DeleteStatement> {
     let mut arguments = Arguments::of_document("delete.deletes", document)?;
     let filter = arguments.document("q")?;
     let filter = arguments.required("q", filter)?.to_owned();

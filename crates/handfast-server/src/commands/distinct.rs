@@ -8,7 +8,7 @@ use super::{Access, Call, Command, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::{Writer, decimal};
 
@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("distinct");
     let distinct = read(&mut arguments, namespace)?;
@@ -44,7 +44,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(writer.into())
 }
 
-pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> Outcome<Distinct> {
+pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Distinct> {
     arguments.simple_collation()?;
     let key = arguments.text("key")?;
     Ok(Distinct {

@@ -3,7 +3,7 @@
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -19,7 +19,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("dropDatabase").finish()?;
     let mut writer = Writer::new();
     if call.store().drop_database(call.request.database).await? {

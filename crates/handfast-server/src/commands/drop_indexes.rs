@@ -7,7 +7,7 @@ use handfast_store::{DropIndexes, IndexSelector};
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("dropIndexes");
     let selector = match arguments.any("index")? {
@@ -36,7 +36,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
                 RawBsonRef::String(name) => Ok(name.to_owned()),
                 _ => Err(mismatch()),
             });
-            IndexSelector::Names(names.collect::<Outcome<_>>()?)
+            IndexSelector::Names(names.collect::<CommandResult<_>>()?)
         }
         Some(_) => return Err(mismatch()),
     };

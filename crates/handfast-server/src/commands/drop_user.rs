@@ -1,7 +1,7 @@
 //! `dropUser` and `dropAllUsersFromDatabase`: remove users.
 
 use super::{Call, Command, user_arguments};
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
 
@@ -12,13 +12,13 @@ pub(crate) const ALL: Command =
         Box::pin(run_all(call))
     });
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("dropUser").finish()?;
     call.shared.users.remove(&user_arguments::name(call)?).await?;
     Ok(Answer::done())
 }
 
-async fn run_all(call: &Call<'_>) -> Outcome<Answer> {
+async fn run_all(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("dropAllUsersFromDatabase").finish()?;
     let removed = call.shared.users.remove_all(call.request.database).await?;
     let mut writer = Writer::new();

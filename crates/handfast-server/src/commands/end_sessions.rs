@@ -5,7 +5,7 @@ use handfast_mql::Code;
 
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::request::{SessionId, session_id};
 
@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("endSessions").finish()?;
     let ids = listed(call, "endSessions")?;
     for id in &ids {
@@ -35,13 +35,13 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 const SESSIONS_MAX: usize = 10_000;
 
 /// The user's sessions that the value of the command's name lists: `[{id: UUID}, ..]`.
-pub(super) fn listed(call: &Call<'_>, path: &'static str) -> Outcome<Vec<SessionId>> {
+pub(super) fn listed(call: &Call<'_>, path: &'static str) -> CommandResult<Vec<SessionId>> {
     let read = |document| Ok(session_id(path, document)?.of_user(call.user_id()));
     documents(call, path)?.into_iter().map(read).collect()
 }
 
 /// The documents that the value of the command's name lists.
-pub(super) fn documents<'a>(call: &Call<'a>, path: &'static str) -> Outcome<Vec<&'a RawDocument>> {
+pub(super) fn documents<'a>(call: &Call<'a>, path: &'static str) -> CommandResult<Vec<&'a RawDocument>> {
     let RawBsonRef::Array(list) = call.request.subject else {
         let text = format!("BSON field '{path}.{path}' is the wrong type, expected type 'array'");
         return Err(CommandError::new(Code::TypeMismatch, text));

@@ -6,7 +6,7 @@ use handfast_store::{Explain, Explained, Find, Verbosity};
 
 use super::{Access, Call, Command, aggregate, count, delete, distinct, find, find_and_modify, update};
 use crate::auth::guard::{Needs, Visitor, visit};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::request::Request;
 use crate::writer::Writer;
@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 /// What the command needs that is explained.
-fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let RawBsonRef::Document(inner) = request.subject else { return Ok(()) };
     let inner = Request::new(inner, request.sequences, Some(request.database), false)?;
     match super::find(inner.name) {
@@ -33,7 +33,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
     }
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("explain");
     let verbosity = match arguments.text("verbosity")? {
         Some("queryPlanner") => Verbosity::QueryPlanner,
@@ -55,7 +55,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// The store's document, and who made it.
-pub(super) async fn answer(call: &Call<'_>, request: Explain) -> Outcome<Answer> {
+pub(super) async fn answer(call: &Call<'_>, request: Explain) -> CommandResult<Answer> {
     let document = call.store().explain(request).await?;
     let mut writer = Writer::new();
     writer.put_all(&document);
@@ -66,7 +66,7 @@ pub(super) async fn answer(call: &Call<'_>, request: Explain) -> Outcome<Answer>
     Ok(writer.into())
 }
 
-async fn explained(call: &Call<'_>) -> Outcome<Explained> {
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
     let name = call.request.name;
     match name {
         "find" => {
@@ -143,7 +143,7 @@ async fn explained(call: &Call<'_>) -> Outcome<Explained> {
 }
 
 /// The statement of a write command that is explained.
-fn only<T>(statements: Vec<T>) -> Outcome<T> {
+fn only<T>(statements: Vec<T>) -> CommandResult<T> {
     let text = "explained write batches must be of size 1";
     let [statement]: [T; 1] = statements.try_into().map_err(|_| CommandError::new(Code::InvalidLength, text))?;
     Ok(statement)

@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::dispatch;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("find");
     let find = read(call, &mut arguments, namespace).await?;
@@ -40,7 +40,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// The arguments that say what is looked for, without those of the cursor.
-pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespace) -> Outcome<Find> {
+pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Find> {
     arguments.unsupported(&["tailable", "awaitData", "oplogReplay", "resumeAfter", "$_requestResumeToken"])?;
     arguments.simple_collation()?;
     arguments.flag("allowPartialResults")?;

@@ -8,7 +8,7 @@ use super::{Access, Call, Command, hint, natural_order};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
 use crate::reply::Answer;
 use crate::writer::Writer;
@@ -26,7 +26,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 /// Reads the command.
-pub(super) async fn read(call: &Call<'_>) -> Outcome<FindAndModify> {
+pub(super) async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("findAndModify");
     arguments.simple_collation()?;
@@ -49,7 +49,7 @@ pub(super) async fn read(call: &Call<'_>) -> Outcome<FindAndModify> {
     Ok(request)
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let request = read(call).await?;
     let removes = matches!(request.modification, Modification::Remove);
     let retried = call.retried(1).await?;
@@ -87,7 +87,7 @@ fn asked(modification: &Modification) -> Asked {
     }
 }
 
-fn modification(arguments: &mut Arguments<'_>) -> Outcome<Modification> {
+fn modification(arguments: &mut Arguments<'_>) -> CommandResult<Modification> {
     let remove = arguments.lenient_flag("remove")?.unwrap_or(false);
     let update = update_spec(arguments, "update")?;
     let upsert = arguments.lenient_flag("upsert")?.unwrap_or(false);

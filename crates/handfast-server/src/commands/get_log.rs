@@ -6,7 +6,7 @@ use handfast_mql::Code;
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -22,7 +22,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("getLog").finish()?;
     let RawBsonRef::String(name) = call.request.subject else {
         return Err(CommandError::new(Code::TypeMismatch, "Argument to getLog must be of type String"));

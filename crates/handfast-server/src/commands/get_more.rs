@@ -11,7 +11,7 @@ use crate::auth::role::Action;
 use crate::batches::{Batches, FIRST_BATCH};
 use crate::cursors::Description;
 use crate::dispatch::{time_is_over, within};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::fail_points::FailPoints;
 use crate::reply::Answer;
 use crate::request::Request;
@@ -31,7 +31,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 /// A right that was taken away ends the cursors that needed it. The lists of `$cmd` were made when they were opened.
-fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     match request.body.get_str("collection") {
         Ok(collection) if !collection.starts_with("$cmd") => {
             visitor(Action::Find, Target { database: request.database, collection })
@@ -58,7 +58,7 @@ pub(super) async fn first_batch(
     cursor: Box<dyn Cursor>,
     opening: Opening,
     began: Duration,
-) -> Outcome<Answer> {
+) -> CommandResult<Answer> {
     let mut writer = Writer::new();
     let reserved = put_first_batch(call, &mut writer, cursor, opening, began).await?;
     Ok(Answer { reserved, ..Answer::from(writer) })
@@ -71,7 +71,7 @@ pub(super) async fn put_first_batch(
     cursor: Box<dyn Cursor>,
     opening: Opening,
     began: Duration,
-) -> Outcome<Option<Reserved>> {
+) -> CommandResult<Option<Reserved>> {
     let mut batches = Batches::new(cursor);
     writer.begin_document("cursor").begin_array("firstBatch");
     let documents_max = bounded(opening.batch_size.unwrap_or(FIRST_BATCH as u64));
@@ -95,7 +95,7 @@ pub(super) async fn put_first_batch(
     Ok(reserved)
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("getMore");
     let id = call.request.subject.as_i64().ok_or_else(|| {
         CommandError::new(Code::TypeMismatch, "BSON field 'getMore.getMore' is the wrong type, expected type 'long'")
@@ -117,7 +117,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     next_batch(call, id, namespace, batch_size).await
 }
 
-async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Option<u64>) -> Outcome<Answer> {
+async fn next_batch(call: &Call<'_>, id: i64, namespace: String, batch_size: Option<u64>) -> CommandResult<Answer> {
     let shared = call.shared;
     let began = shared.now();
     let (session, transaction) = (call.request.session, call.transaction_number());

@@ -8,7 +8,7 @@ use super::{Access, Call, Command};
 use crate::arguments::GENERIC;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -56,7 +56,7 @@ const PARAMETERS: &[(&str, Show)] = &[
     }),
 ];
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let all = match call.request.subject {
         RawBsonRef::String("*") => true,
         RawBsonRef::Document(document) => {

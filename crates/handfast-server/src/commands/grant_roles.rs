@@ -2,7 +2,7 @@
 
 use super::{Call, Command, user_arguments};
 use crate::auth::role::Role;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 
 pub(crate) const GRANT: Command =
@@ -11,19 +11,19 @@ pub(crate) const GRANT: Command =
 pub(crate) const REVOKE: Command =
     user_arguments::command("revokeRolesFromUser", "takes roles from a user", |call| Box::pin(run_revoke(call)));
 
-async fn run_grant(call: &Call<'_>) -> Outcome<Answer> {
+async fn run_grant(call: &Call<'_>) -> CommandResult<Answer> {
     let roles = roles(call, "grantRolesToUser")?;
     call.shared.users.grant(&user_arguments::name(call)?, roles).await?;
     Ok(Answer::done())
 }
 
-async fn run_revoke(call: &Call<'_>) -> Outcome<Answer> {
+async fn run_revoke(call: &Call<'_>) -> CommandResult<Answer> {
     let roles = roles(call, "revokeRolesFromUser")?;
     call.shared.users.revoke(&user_arguments::name(call)?, &roles).await?;
     Ok(Answer::done())
 }
 
-fn roles(call: &Call<'_>, path: &'static str) -> Outcome<Vec<Role>> {
+fn roles(call: &Call<'_>, path: &'static str) -> CommandResult<Vec<Role>> {
     let mut arguments = call.arguments(path);
     let roles = user_arguments::roles(call, &mut arguments, "roles")?;
     let roles = arguments.required("roles", roles)?;

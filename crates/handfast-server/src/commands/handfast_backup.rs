@@ -8,7 +8,7 @@ use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::backup::{BackedUp, BackupName};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
 
@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("handfastBackup").finish()?;
     let Some(backup) = &call.shared.options.backup else {
         let text = "the server makes no backups: it was started without --backup-directory (or with --store, where the server \

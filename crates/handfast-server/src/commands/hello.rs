@@ -15,7 +15,7 @@ use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::login::{self, Step};
 use crate::auth::scram::MECHANISM;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::options::Topology;
 use crate::reply::Answer;
 use crate::sessions::SESSION_TIMEOUT_MINUTES;
@@ -95,7 +95,7 @@ async fn speculate(call: &Call<'_>, login: Option<&RawDocument>) -> Option<Step>
 
 const TOPOLOGY_VERSION_ALONE: Code = Code(31_368);
 
-fn introduce(call: &Call<'_>, metadata: &RawDocument) -> Outcome<()> {
+fn introduce(call: &Call<'_>, metadata: &RawDocument) -> CommandResult<()> {
     if metadata.as_bytes().len() > METADATA_BYTES_MAX {
         let text = format!("The client metadata document must be less then or equal to {METADATA_BYTES_MAX} bytes");
         return Err(CommandError::new(Code(186), text));
@@ -105,7 +105,7 @@ fn introduce(call: &Call<'_>, metadata: &RawDocument) -> Outcome<()> {
 }
 
 /// The compressors that both sides know, in the client's order.
-fn compressors(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Vec<&'static str>> {
+fn compressors(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Vec<&'static str>> {
     let mut common: Vec<&'static str> = Vec::new();
     if let Some(offered) = arguments.array("compression")? {
         for name in offered {
@@ -126,7 +126,7 @@ const STREAM_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Waits while the client's knowledge is up to date; says whether it was. A client that knew something else is told at
 /// once, and asks again: a stream would tell it the same for ever, as fast as it can be sent.
-async fn wait(call: &Call<'_>, known: &RawDocument, time: Duration) -> Outcome<bool> {
+async fn wait(call: &Call<'_>, known: &RawDocument, time: Duration) -> CommandResult<bool> {
     let process = known.get("processId")?.and_then(RawBsonRef::as_object_id);
     if process != Some(call.shared.process_id) {
         return Ok(false);

@@ -3,7 +3,7 @@
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -28,7 +28,7 @@ pub(super) fn host_name() -> String {
     }
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("hostInfo").finish()?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut writer = Writer::new();

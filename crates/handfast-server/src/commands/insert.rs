@@ -10,7 +10,7 @@ use super::write::{self, check_batch};
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::fail_points;
 use crate::reply::Answer;
 use crate::transactions::retried;
@@ -28,7 +28,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("insert");
     let documents = arguments.documents("documents")?;

@@ -5,7 +5,7 @@ use handfast_mql::Code;
 
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("killCursors");
     let RawBsonRef::String(collection) = call.request.subject else {
         let text = "BSON field 'killCursors.killCursors' is the wrong type, expected type 'string'";

@@ -12,7 +12,7 @@ use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::auth::user::{UserId, UserName};
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::request::{SessionId, session_id};
 
@@ -53,7 +53,7 @@ pub(crate) const BY_PATTERN: Command = Command {
 };
 
 /// Ends the sessions `[{id: UUID}, ..]`; all, if none is named.
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("killSessions").finish()?;
     let ids = listed(call, "killSessions")?;
     let is_own = |session: &SessionId| !call.shared.options.authentication || session.user == call.user_id();
@@ -62,7 +62,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// Ends the sessions of users: `[{user: .., db: ..}, ..]`; of all, if none is named.
-async fn run_all(call: &Call<'_>) -> Outcome<Answer> {
+async fn run_all(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("killAllSessions").finish()?;
     let named = documents(call, "killAllSessions")?;
     if named.is_empty() {
@@ -83,7 +83,7 @@ struct Pattern {
 }
 
 impl Pattern {
-    async fn read(call: &Call<'_>, document: &RawDocument) -> Outcome<Self> {
+    async fn read(call: &Call<'_>, document: &RawDocument) -> CommandResult<Self> {
         let path = "killAllSessionsByPattern";
         let mut arguments = Arguments::of_document(path, document)?;
         let session = arguments.document("lsid")?;
@@ -105,7 +105,7 @@ impl Pattern {
     }
 }
 
-async fn run_by_pattern(call: &Call<'_>) -> Outcome<Answer> {
+async fn run_by_pattern(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("killAllSessionsByPattern").finish()?;
     let mut patterns = Vec::new();
     for document in documents(call, "killAllSessionsByPattern")? {
@@ -117,7 +117,7 @@ async fn run_by_pattern(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// The user that `{user: .., db: ..}` names; nobody has sessions of one that is not there.
-async fn user_of(call: &Call<'_>, path: &'static str, document: &RawDocument) -> Outcome<Option<UserId>> {
+async fn user_of(call: &Call<'_>, path: &'static str, document: &RawDocument) -> CommandResult<Option<UserId>> {
     let mut arguments = Arguments::of_document(path, document)?;
     let (name, database) = (arguments.text("user")?, arguments.text("db")?);
     let (name, database) = (arguments.required("user", name)?, arguments.required("db", database)?);

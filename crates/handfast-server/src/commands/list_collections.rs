@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::batches::ListCursor;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::{Uuid, Writer};
 
@@ -26,7 +26,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("listCollections");
     let filter = arguments.document_or_empty("filter")?;
     let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
@@ -65,7 +65,7 @@ fn describe(collection: &CollectionInfo, name_only: bool) -> RawDocumentBuf {
 }
 
 /// Reads `cursor: {batchSize}`.
-pub(super) fn batch_size(arguments: &mut Arguments<'_>, path: &'static str) -> Outcome<Option<u64>> {
+pub(super) fn batch_size(arguments: &mut Arguments<'_>, path: &'static str) -> CommandResult<Option<u64>> {
     let Some(cursor) = arguments.document("cursor")? else { return Ok(None) };
     let mut cursor = Arguments::of_document(path, cursor)?;
     let size = cursor.unsigned("batchSize")?;

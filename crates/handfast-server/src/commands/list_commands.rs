@@ -2,7 +2,7 @@
 
 use super::{Access, COMMANDS, Call, Command, TEST_COMMANDS};
 use crate::auth::guard::Needs;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -18,7 +18,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("listCommands").finish()?;
     let mut writer = Writer::new();
     writer.begin_document("commands");

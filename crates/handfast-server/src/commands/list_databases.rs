@@ -7,7 +7,7 @@ use super::list_filter::ListFilter;
 use super::{Access, Call, Command};
 use crate::auth::guard::{self, Needs};
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("listDatabases");
     let filter = arguments.document_or_empty("filter")?;
     let name_only = arguments.lenient_flag("nameOnly")?.unwrap_or(false);
@@ -64,7 +64,7 @@ fn may_see(call: &Call<'_>, database: &str) -> bool {
     may(Action::ListDatabases) || may(Action::List)
 }
 
-async fn size_of(call: &Call<'_>, database: &str) -> Outcome<u64> {
+async fn size_of(call: &Call<'_>, database: &str) -> CommandResult<u64> {
     let mut bytes: u64 = 0;
     for collection in call.store().list_collections(database).await? {
         let namespace = Namespace::new(database, collection.name)?;

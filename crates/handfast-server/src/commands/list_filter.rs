@@ -3,7 +3,7 @@
 use bson::{RawDocument, Timestamp};
 use handfast_mql::{CompileOptions, Context, Filter};
 
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::state::Shared;
 
 /// A filter over the documents of a list.
@@ -13,14 +13,14 @@ pub(super) struct ListFilter {
 }
 
 impl ListFilter {
-    pub(super) fn compile(shared: &Shared, filter: &RawDocument) -> Outcome<Self> {
+    pub(super) fn compile(shared: &Shared, filter: &RawDocument) -> CommandResult<Self> {
         let now = shared.sources.clock.now();
         let seed = shared.sources.random.next_u64();
         let context = Context::new(now, Timestamp { time: 0, increment: 0 }, seed);
         Ok(ListFilter { filter: Filter::compile(filter, &CompileOptions::default())?, context })
     }
 
-    pub(super) fn matches(&self, document: &RawDocument) -> Outcome<bool> {
+    pub(super) fn matches(&self, document: &RawDocument) -> CommandResult<bool> {
         Ok(self.filter.matches(document, &self.context)?)
     }
 }

@@ -9,7 +9,7 @@ use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::batches::ListCursor;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -25,7 +25,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("listIndexes");
     let batch_size = batch_size(&mut arguments, "listIndexes.cursor")?;

@@ -72,7 +72,7 @@ use handfast_store::{DocumentStore, Hint, Ticket};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::user::UserId;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::operations::Operation;
 use crate::reply::Answer;
 use crate::request::Request;
@@ -134,7 +134,7 @@ impl<'a> Call<'a> {
     }
 
     /// Which of its statements had been done before; `count` is how many it has.
-    pub(crate) async fn retried(&self, count: usize) -> Outcome<BTreeSet<usize>> {
+    pub(crate) async fn retried(&self, count: usize) -> CommandResult<BTreeSet<usize>> {
         retried::before(self.shared, self.entered, count).await
     }
 
@@ -153,7 +153,7 @@ impl<'a> Call<'a> {
     }
 
     /// The values of the command's `let`.
-    pub(crate) async fn variables(&self, arguments: &mut Arguments<'_>) -> Outcome<RawDocumentBuf> {
+    pub(crate) async fn variables(&self, arguments: &mut Arguments<'_>) -> CommandResult<RawDocumentBuf> {
         let variables = arguments.document_or_empty("let")?;
         if variables.is_empty() {
             return Ok(variables);
@@ -162,7 +162,7 @@ impl<'a> Call<'a> {
     }
 }
 
-type Running<'a> = Pin<Box<dyn Future<Output = Outcome<Answer>> + Send + 'a>>;
+type Running<'a> = Pin<Box<dyn Future<Output = CommandResult<Answer>> + Send + 'a>>;
 
 /// A command that the server knows.
 pub(crate) struct Command {
@@ -274,7 +274,7 @@ pub(crate) fn writes_out(request: &Request<'_>) -> bool {
 }
 
 /// Reads `hint`: an index by name or key.
-fn hint(arguments: &mut Arguments<'_>) -> Outcome<Option<Hint>> {
+fn hint(arguments: &mut Arguments<'_>) -> CommandResult<Option<Hint>> {
     use bson::RawBsonRef;
     match arguments.any("hint")? {
         None => Ok(None),
@@ -294,7 +294,7 @@ fn hint(arguments: &mut Arguments<'_>) -> Outcome<Option<Hint>> {
 ///
 /// # Errors
 /// `BadValue` (2) for another direction than 1 and -1, for other fields beside it, and for a hint to something else.
-fn natural_order(sort: RawDocumentBuf, hint: Option<Hint>) -> Outcome<(RawDocumentBuf, Option<Hint>)> {
+fn natural_order(sort: RawDocumentBuf, hint: Option<Hint>) -> CommandResult<(RawDocumentBuf, Option<Hint>)> {
     let Some(direction) = sort.get(NATURAL)? else { return Ok((sort, hint)) };
     let refused = |text: String| Err(CommandError::new(handfast_mql::Code::BadValue, text));
     if sort.iter().count() > 1 {

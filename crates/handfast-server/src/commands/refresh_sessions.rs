@@ -3,7 +3,7 @@
 use super::end_sessions::listed;
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -18,7 +18,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("refreshSessions").finish()?;
     let now = call.shared.now();
     for id in listed(call, "refreshSessions")? {

@@ -7,7 +7,7 @@ use handfast_store::{Namespace, RenameCollection};
 use super::{Access, Call, Command};
 use crate::auth::guard::{Needs, Visitor, visit_full_name};
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::request::{Request, check_written};
 
@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 /// Into another database the documents are read here and written there.
-fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
+fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let from = request.subject.as_str().unwrap_or_default();
     let to = request.body.get_str("to").unwrap_or_default();
     let same = from.split('.').next() == to.split('.').next();
@@ -36,7 +36,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> Outcome<()> {
     visit_full_name(to, writing, visitor)
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("renameCollection");
     let RawBsonRef::String(from) = call.request.subject else {
         return Err(CommandError::new(Code::TypeMismatch, "'renameCollection' must be of type String"));
@@ -52,7 +52,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(Answer::done())
 }
 
-fn parse(full: &str) -> Outcome<Namespace> {
+fn parse(full: &str) -> CommandResult<Namespace> {
     match full.split_once('.') {
         Some((database, collection)) => Ok(Namespace::new(database, collection)?),
         None => {

@@ -12,7 +12,7 @@ use super::{Access, Call, Command};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::login::{self, Start, Step};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::{Bytes, Writer};
 
@@ -43,7 +43,7 @@ pub(crate) const CONTINUE: Command = Command {
     run: |call| Box::pin(run_continue(call)),
 };
 
-async fn run_start(call: &Call<'_>) -> Outcome<Answer> {
+async fn run_start(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("saslStart");
     let start = read_start(&mut arguments, call.request.database)?;
     arguments.finish()?;
@@ -51,7 +51,7 @@ async fn run_start(call: &Call<'_>) -> Outcome<Answer> {
     Ok(answer(&step).into())
 }
 
-async fn run_continue(call: &Call<'_>) -> Outcome<Answer> {
+async fn run_continue(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("saslContinue");
     let conversation = arguments.integer("conversationId")?;
     let conversation = arguments.required("conversationId", conversation)?;
@@ -65,7 +65,7 @@ async fn run_continue(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// Reads the fields of `saslStart`, or of the document that a `hello` carries.
-pub(super) fn read_start<'a>(arguments: &mut Arguments<'a>, database: &'a str) -> Outcome<Start<'a>> {
+pub(super) fn read_start<'a>(arguments: &mut Arguments<'a>, database: &'a str) -> CommandResult<Start<'a>> {
     let mechanism = arguments.text("mechanism")?;
     let mechanism = arguments.required("mechanism", mechanism)?;
     let payload = payload(arguments)?;
@@ -80,7 +80,7 @@ pub(super) fn read_start<'a>(arguments: &mut Arguments<'a>, database: &'a str) -
     Ok(Start { database, mechanism, payload, skip_empty })
 }
 
-fn payload<'a>(arguments: &mut Arguments<'a>) -> Outcome<&'a [u8]> {
+fn payload<'a>(arguments: &mut Arguments<'a>) -> CommandResult<&'a [u8]> {
     let payload = arguments.any("payload")?;
     match arguments.required("payload", payload)? {
         RawBsonRef::Binary(binary) => Ok(binary.bytes),

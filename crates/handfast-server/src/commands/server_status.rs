@@ -4,7 +4,7 @@ use super::build_info::{MONGODB_VERSION, VERSION};
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::lock::lock;
 use crate::metrics::Counter;
 use crate::reply::Answer;
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     // Each further field switches a section on or off: all sections are always there.
     let shared = call.shared;
     let metrics = &shared.metrics;

@@ -2,7 +2,7 @@
 
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::request::SessionId;
 use crate::sessions::SESSION_TIMEOUT_MINUTES;
@@ -20,7 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("startSession").finish()?;
     let random = &call.shared.sources.random;
     let bits = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());

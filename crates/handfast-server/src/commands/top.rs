@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.arguments("top").finish()?;
     let mut writer = Writer::new();
     writer.begin_document("totals").put("note", "all times in microseconds");

@@ -8,7 +8,7 @@ use super::{Access, Call, Command};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::fail_points;
 use crate::reply::Answer;
 use crate::transactions::retried;
@@ -27,7 +27,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 /// Reads the command.
-pub(super) async fn read(call: &Call<'_>) -> Outcome<Update> {
+pub(super) async fn read(call: &Call<'_>) -> CommandResult<Update> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("update");
     let statements = arguments.documents("updates")?;
@@ -37,11 +37,11 @@ pub(super) async fn read(call: &Call<'_>) -> Outcome<Update> {
     arguments.flag("bypassDocumentValidation")?;
     arguments.finish()?;
     check_batch(statements.len())?;
-    let statements = statements.into_iter().map(statement).collect::<Outcome<Vec<_>>>()?;
+    let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;
     Ok(Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
 }
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut update = read(call).await?;
     let ordered = update.ordered;
     call.shared.metrics.operations.update.add(update.statements.len() as u64);
@@ -67,7 +67,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
     Ok(Answer { refused: !outcome.errors.is_empty(), ..Answer::from(writer) })
 }
 
-fn statement(document: &RawDocument) -> Outcome<UpdateStatement> {
+fn statement(document: &RawDocument) -> CommandResult<UpdateStatement> {
     let mut arguments = Arguments::of_document("update.updates", document)?;
     let statement = update_statement(&mut arguments, UpdateNames { filter: "q", update: "u", constants: "c" })?;
     arguments.simple_collation()?;

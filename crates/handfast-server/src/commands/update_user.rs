@@ -1,7 +1,7 @@
 //! `updateUser`: changes the password, the roles or the remarks of a user.
 
 use super::{Call, Command, user_arguments};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use handfast_mql::Code;
 
@@ -10,7 +10,7 @@ pub(crate) const COMMAND: Command = Command {
     ..user_arguments::command("updateUser", "changes a user", |call| Box::pin(run(call)))
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("updateUser");
     let name = user_arguments::name(call)?;
     let change = user_arguments::change(call, &mut arguments)?;

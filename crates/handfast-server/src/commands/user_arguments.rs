@@ -9,7 +9,7 @@ use crate::auth::guard::{self, Needs};
 use crate::auth::role::{Action, Role};
 use crate::auth::user::UserName;
 use crate::auth::users::{Change, Password};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 
 /// A command that changes users.
 pub(super) const fn command(
@@ -31,7 +31,7 @@ pub(super) const fn command(
 }
 
 /// What may be said of a user beside its name.
-pub(super) fn change(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<Change> {
+pub(super) fn change(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Change> {
     let password = password(arguments)?;
     let roles = roles(call, arguments, "roles")?;
     let custom_data = arguments.document("customData")?.map(ToOwned::to_owned);
@@ -39,7 +39,7 @@ pub(super) fn change(call: &Call<'_>, arguments: &mut Arguments<'_>) -> Outcome<
 }
 
 /// The user that the command is about.
-pub(super) fn name(call: &Call<'_>) -> Outcome<UserName> {
+pub(super) fn name(call: &Call<'_>) -> CommandResult<UserName> {
     match call.request.subject {
         RawBsonRef::String(name) => Ok(UserName::new(call.request.database, name)?),
         _ => Err(CommandError::new(Code::TypeMismatch, "the name of a user must be a string")),
@@ -47,7 +47,7 @@ pub(super) fn name(call: &Call<'_>) -> Outcome<UserName> {
 }
 
 /// A list of roles, as names or as `{role, db}`; none if absent.
-pub(super) fn roles(call: &Call<'_>, arguments: &mut Arguments<'_>, key: &str) -> Outcome<Option<Vec<Role>>> {
+pub(super) fn roles(call: &Call<'_>, arguments: &mut Arguments<'_>, key: &str) -> CommandResult<Option<Vec<Role>>> {
     let Some(list) = arguments.array(key)? else { return Ok(None) };
     let mut roles = Vec::new();
     for element in list {
@@ -70,7 +70,7 @@ pub(super) fn roles(call: &Call<'_>, arguments: &mut Arguments<'_>, key: &str) -
 }
 
 /// A password, and what MongoDB lets a client say about it.
-pub(super) fn password(arguments: &mut Arguments<'_>) -> Outcome<Option<Password>> {
+pub(super) fn password(arguments: &mut Arguments<'_>) -> CommandResult<Option<Password>> {
     let password = arguments.text("pwd")?.map(Password::new);
     if arguments.flag("digestPassword")? == Some(false) {
         let text = "passwords come as they are: 'digestPassword' must be true or absent";
@@ -88,7 +88,7 @@ pub(super) fn password(arguments: &mut Arguments<'_>) -> Outcome<Option<Password
 }
 
 /// Roles may be granted and revoked by who manages the users of their database: nobody gives what is not theirs to give.
-pub(super) fn check_grant<'r>(call: &Call<'_>, roles: impl IntoIterator<Item = &'r Role>) -> Outcome<()> {
+pub(super) fn check_grant<'r>(call: &Call<'_>, roles: impl IntoIterator<Item = &'r Role>) -> CommandResult<()> {
     let mut roles = roles.into_iter();
     roles.try_for_each(|role| {
         guard::require(call.shared, call.client, call.request, Action::ManageUsers, role.database())

@@ -15,7 +15,7 @@ use crate::arguments::{Arguments, as_integer};
 use crate::auth::guard::{self, Needs};
 use crate::auth::role::Action;
 use crate::auth::user::{User, UserName};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::Writer;
 
@@ -31,7 +31,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut arguments = call.arguments("usersInfo");
     let filter = arguments.document_or_empty("filter")?;
     let custom_data = arguments.lenient_flag("showCustomData")?.unwrap_or(true);
@@ -51,7 +51,7 @@ async fn run(call: &Call<'_>) -> Outcome<Answer> {
 }
 
 /// Those that are asked for, as far as the client may see them: itself always.
-async fn users(call: &Call<'_>) -> Outcome<Vec<User>> {
+async fn users(call: &Call<'_>) -> CommandResult<Vec<User>> {
     let database = call.request.database;
     let users = &call.shared.users;
     match call.request.subject {
@@ -80,18 +80,18 @@ async fn users(call: &Call<'_>) -> Outcome<Vec<User>> {
     }
 }
 
-async fn one(call: &Call<'_>, name: &UserName) -> Outcome<Option<User>> {
+async fn one(call: &Call<'_>, name: &UserName) -> CommandResult<Option<User>> {
     if call.client.login.user().is_none_or(|user| user.user.name != *name) {
         may_view(call, name.database())?;
     }
     Ok(call.shared.users.find(name).await?)
 }
 
-fn may_view(call: &Call<'_>, database: &str) -> Outcome<()> {
+fn may_view(call: &Call<'_>, database: &str) -> CommandResult<()> {
     guard::require(call.shared, call.client, call.request, Action::ViewUsers, database)
 }
 
-fn named(call: &Call<'_>, value: RawBsonRef<'_>) -> Outcome<UserName> {
+fn named(call: &Call<'_>, value: RawBsonRef<'_>) -> CommandResult<UserName> {
     match value {
         RawBsonRef::String(name) => Ok(UserName::new(call.request.database, name)?),
         RawBsonRef::Document(document) => name_of(document),
@@ -99,7 +99,7 @@ fn named(call: &Call<'_>, value: RawBsonRef<'_>) -> Outcome<UserName> {
     }
 }
 
-fn name_of(document: &RawDocument) -> Outcome<UserName> {
+fn name_of(document: &RawDocument) -> CommandResult<UserName> {
     let mut arguments = Arguments::of_document("usersInfo", document)?;
     let (user, database) = (arguments.text("user")?, arguments.text("db")?);
     let name = UserName::new(arguments.required("db", database)?, arguments.required("user", user)?)?;

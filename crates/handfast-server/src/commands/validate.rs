@@ -7,7 +7,7 @@ use handfast_mql::Code;
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 use crate::writer::{Writer, put_count};
 
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let namespace = call.request.namespace()?;
     let mut arguments = call.arguments("validate");
     arguments.flag("full")?;

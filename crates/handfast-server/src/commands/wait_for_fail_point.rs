@@ -6,7 +6,7 @@ use super::configure_fail_point::{name, points};
 use super::{Access, Call, Command};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -21,7 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-async fn run(call: &Call<'_>) -> Outcome<Answer> {
+async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let name = name(call)?;
     let mut arguments = call.arguments("waitForFailPoint");
     let times = arguments.unsigned("timesEntered")?;

@@ -7,11 +7,11 @@ use handfast_wire::limits::WRITE_BATCH_MAX;
 
 use super::{Call, hint, natural_order};
 use crate::arguments::Arguments;
-use crate::error::{CommandError, Outcome, text};
+use crate::error::{CommandError, CommandResult, text};
 use crate::writer::{Writer, decimal};
 
 /// A batch has at least one statement and not too many.
-pub(super) fn check_batch(count: usize) -> Outcome<()> {
+pub(super) fn check_batch(count: usize) -> CommandResult<()> {
     if (1..=WRITE_BATCH_MAX).contains(&count) {
         return Ok(());
     }
@@ -20,7 +20,7 @@ pub(super) fn check_batch(count: usize) -> Outcome<()> {
 }
 
 /// Refuses statements of many documents in a retryable write: there would be no one step to remember them by.
-pub(super) fn check_single(call: &Call<'_>, multi: impl IntoIterator<Item = bool>, option: &str) -> Outcome<()> {
+pub(super) fn check_single(call: &Call<'_>, multi: impl IntoIterator<Item = bool>, option: &str) -> CommandResult<()> {
     if call.ticket().is_some() && multi.into_iter().any(|multi| multi) {
         let text = format!("Cannot use retryable writes with {option}");
         return Err(CommandError::new(Code::InvalidOptions, text));
@@ -61,7 +61,7 @@ pub(super) struct UpdateNames {
 }
 
 /// Reads an update statement.
-pub(super) fn update_statement(arguments: &mut Arguments<'_>, names: UpdateNames) -> Outcome<UpdateStatement> {
+pub(super) fn update_statement(arguments: &mut Arguments<'_>, names: UpdateNames) -> CommandResult<UpdateStatement> {
     let filter = arguments.document(names.filter)?;
     let filter = arguments.required(names.filter, filter)?.to_owned();
     let update = update_spec(arguments, names.update)?;
@@ -85,7 +85,7 @@ pub(super) fn update_statement(arguments: &mut Arguments<'_>, names: UpdateNames
 }
 
 /// Reads a change: a document or a pipeline.
-pub(super) fn update_spec(arguments: &mut Arguments<'_>, name: &str) -> Outcome<Option<UpdateSpec>> {
+pub(super) fn update_spec(arguments: &mut Arguments<'_>, name: &str) -> CommandResult<Option<UpdateSpec>> {
     match arguments.any(name)? {
         None => Ok(None),
         Some(RawBsonRef::Document(document)) => Ok(Some(UpdateSpec::Document(document.to_owned()))),
@@ -96,7 +96,7 @@ pub(super) fn update_spec(arguments: &mut Arguments<'_>, name: &str) -> Outcome<
                     Err(CommandError::new(Code::TypeMismatch, "Each element of the 'pipeline' array must be an object"))
                 }
             });
-            Ok(Some(UpdateSpec::Pipeline(stages.collect::<Outcome<_>>()?)))
+            Ok(Some(UpdateSpec::Pipeline(stages.collect::<CommandResult<_>>()?)))
         }
         Some(_) => {
             let text = "Update argument must be either an object or an array";

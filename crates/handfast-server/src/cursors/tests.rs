@@ -27,7 +27,7 @@ fn open(cursors: &Cursors, description: Description, now: Duration) -> i64 {
     cursors.open(empty(), description, now).unwrap()
 }
 
-fn code<T>(outcome: Outcome<T>) -> i32 {
+fn code<T>(outcome: CommandResult<T>) -> i32 {
     outcome.err().map_or(0, |error| error.code.0)
 }
 

@@ -9,7 +9,7 @@ use super::FailPoints;
 use crate::arguments::Arguments;
 use crate::commands::{self, Command};
 use crate::dispatch::{self, Replied};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::reply::{labelled_failure, timed};
 use crate::request::Request;
 use crate::state::{Client, Shared};
@@ -43,7 +43,7 @@ impl FailCommand {
     pub(super) const NAME: &str = "failCommand";
 
     /// Reads the fail point's `data`.
-    pub(super) fn read(data: &RawDocument) -> Outcome<Self> {
+    pub(super) fn read(data: &RawDocument) -> CommandResult<Self> {
         let mut arguments = Arguments::of_document("configureFailPoint.data", data)?;
         let blocks = arguments.flag("blockConnection")?.unwrap_or(false);
         let millis = arguments.unsigned("blockTimeMS")?;
@@ -98,7 +98,7 @@ impl FailCommand {
 }
 
 /// An array of strings.
-fn texts(arguments: &mut Arguments<'_>, name: &'static str) -> Outcome<Option<Vec<String>>> {
+fn texts(arguments: &mut Arguments<'_>, name: &'static str) -> CommandResult<Option<Vec<String>>> {
     let Some(array) = arguments.array(name)? else { return Ok(None) };
     let text = |value: Result<RawBsonRef<'_>, _>| match value? {
         RawBsonRef::String(text) => Ok(text.to_owned()),
@@ -107,7 +107,7 @@ fn texts(arguments: &mut Arguments<'_>, name: &'static str) -> Outcome<Option<Ve
             Err(CommandError::new(Code::TypeMismatch, text))
         }
     };
-    array.into_iter().map(text).collect::<Outcome<_>>().map(Some)
+    array.into_iter().map(text).collect::<CommandResult<_>>().map(Some)
 }
 
 /// Runs a command where fail points may stand in its way; none if the connection is to be closed without a reply.

@@ -7,7 +7,7 @@ use bson::raw::RawDocument;
 
 use super::FailPoints;
 use crate::arguments::Arguments;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 
 /// How long commits wait.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl PauseBeforeCommit {
     pub(super) const NAME: &str = "pauseBeforeCommit";
 
     /// Reads the fail point's `data`.
-    pub(super) fn read(data: &RawDocument) -> Outcome<Self> {
+    pub(super) fn read(data: &RawDocument) -> CommandResult<Self> {
         let mut arguments = Arguments::of_document("configureFailPoint.data", data)?;
         let millis = arguments.unsigned("blockTimeMS")?.unwrap_or(0);
         arguments.finish()?;

@@ -8,7 +8,7 @@ use handfast_store::{Error, WriteError};
 
 use crate::arguments::Arguments;
 use crate::commands::Call;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 
 /// What happens to a retryable write.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl FailWrite {
     pub(super) const NAME: &str = "onPrimaryTransactionalWrite";
 
     /// Reads the fail point's `data`.
-    pub(super) fn read(data: &RawDocument) -> Outcome<Self> {
+    pub(super) fn read(data: &RawDocument) -> CommandResult<Self> {
         let mut arguments = Arguments::of_document("configureFailPoint.data", data)?;
         let close = arguments.flag("closeConnection")?.unwrap_or(true);
         let code = arguments.integer("failBeforeCommitExceptionCode")?;

@@ -14,7 +14,7 @@ use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
 use super::{boolean, mismatch};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 
 /// Which of the session's requests this is, if the client counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,24 +57,24 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub(super) fn read_number(&mut self, value: RawBsonRef<'_>) -> Outcome<()> {
+    pub(super) fn read_number(&mut self, value: RawBsonRef<'_>) -> CommandResult<()> {
         let RawBsonRef::Int64(number) = value else { return Err(mismatch("txnNumber", value, "type 'long'")) };
         self.number = Some(number);
         Ok(())
     }
 
-    pub(super) fn read_autocommit(&mut self, value: RawBsonRef<'_>) -> Outcome<()> {
+    pub(super) fn read_autocommit(&mut self, value: RawBsonRef<'_>) -> CommandResult<()> {
         self.autocommit = Some(boolean("autocommit", value)?);
         Ok(())
     }
 
-    pub(super) fn read_start(&mut self, value: RawBsonRef<'_>) -> Outcome<()> {
+    pub(super) fn read_start(&mut self, value: RawBsonRef<'_>) -> CommandResult<()> {
         self.starts = Some(boolean("startTransaction", value)?);
         Ok(())
     }
 
     /// What they say together.
-    pub(super) fn judge(self, has_session: bool) -> Outcome<Numbering> {
+    pub(super) fn judge(self, has_session: bool) -> CommandResult<Numbering> {
         let refused = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
         match self {
             Fields { number: Some(_), .. } if !has_session => {

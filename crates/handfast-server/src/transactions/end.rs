@@ -18,7 +18,7 @@ use handfast_txn::Outcome as Fate;
 
 use super::{aborted, advance, being_committed, check_age, committed, id_of, not_in_progress, roll_back};
 use crate::commands::Call;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
 use crate::request::SessionId;
 use crate::sessions::{Latest, OpenTransaction, Use};
@@ -29,7 +29,7 @@ pub(crate) fn is_end(command: &str) -> bool {
 }
 
 /// Reads the fields of either command: it has none of its own that matters here.
-pub(crate) fn read(call: &Call<'_>, command: &'static str) -> Outcome<()> {
+pub(crate) fn read(call: &Call<'_>, command: &'static str) -> CommandResult<()> {
     let mut arguments = call.arguments(command);
     // What a router told the client, so that any router could end the transaction.
     arguments.ignored(&["recoveryToken"])?;
@@ -37,13 +37,13 @@ pub(crate) fn read(call: &Call<'_>, command: &'static str) -> Outcome<()> {
 }
 
 /// Whose transaction, and which.
-fn named(call: &Call<'_>) -> Outcome<(SessionId, i64)> {
+fn named(call: &Call<'_>) -> CommandResult<(SessionId, i64)> {
     let named = call.request.session.zip(call.request.numbering.number());
     named.ok_or_else(|| CommandError::new(Code::InvalidOptions, "a transaction is named by lsid and txnNumber"))
 }
 
 /// Commits the transaction that the request names.
-pub(crate) async fn commit(call: &Call<'_>) -> Outcome<()> {
+pub(crate) async fn commit(call: &Call<'_>) -> CommandResult<()> {
     let (session, number) = named(call)?;
     let latest = call.shared.sessions.latest(session);
     let Some(latest) = latest else { return recorded(call, session, number, None).await };
@@ -65,7 +65,7 @@ pub(crate) async fn commit(call: &Call<'_>) -> Outcome<()> {
     Ok(())
 }
 
-async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> Outcome<()> {
+async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResult<()> {
     let turn = Arc::clone(&open.turn).lock_owned().await;
     // Whoever had the turn before may have ended it.
     if let Err(latest) = call.shared.sessions.begin_commit(&open) {
@@ -107,7 +107,7 @@ async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> Outcome<()> {
 }
 
 /// What the store says of a transaction that this server does not know.
-async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Option<i64>) -> Outcome<()> {
+async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Option<i64>) -> CommandResult<()> {
     match call.shared.database.outcome(id_of(session, number)).await? {
         Fate::Committed(_) => {
             let noted = advance(call.shared, session, |latest| {
@@ -123,7 +123,7 @@ async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Opti
 }
 
 /// Rolls back the transaction that the request names.
-pub(crate) async fn abort(call: &Call<'_>) -> Outcome<()> {
+pub(crate) async fn abort(call: &Call<'_>) -> CommandResult<()> {
     let (session, number) = named(call)?;
     loop {
         let Some(latest) = call.shared.sessions.latest(session) else { return Err(not_in_progress(number, None)) };

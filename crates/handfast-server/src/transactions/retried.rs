@@ -9,12 +9,12 @@ use handfast_store::ticket::STATEMENTS_PER_RECORD;
 use handfast_store::{StoreExt, Ticket};
 
 use super::Entered;
-use crate::error::Outcome;
+use crate::error::CommandResult;
 use crate::state::Shared;
 use crate::writer::Writer;
 
 /// Those of a request's first `count` statements that have a result, as they were before the request is run.
-pub(crate) async fn before(shared: &Shared, entered: &Entered, count: usize) -> Outcome<BTreeSet<usize>> {
+pub(crate) async fn before(shared: &Shared, entered: &Entered, count: usize) -> CommandResult<BTreeSet<usize>> {
     let mut found = BTreeSet::new();
     let Entered::Once { ticket, again: true, .. } = entered else { return Ok(found) };
     let namespace = Ticket::namespace()?;

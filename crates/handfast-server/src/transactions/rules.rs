@@ -5,7 +5,7 @@ use handfast_mql::Code;
 
 use super::end::is_end;
 use crate::commands::{self, Command};
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::options::Topology;
 use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT};
 use crate::state::Shared;
@@ -39,7 +39,7 @@ const SNAPSHOT_READS: [&str; 4] = ["aggregate", "distinct", "find", "getMore"];
 const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
 
 /// Refuses what does not go together.
-pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<()> {
+pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<()> {
     let number = request.numbering.number();
     if number.is_some() && shared.options.topology == Topology::Standalone {
         // Drivers turn this into advice about retryWrites=false.
@@ -69,7 +69,7 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
 }
 
 /// What a pipeline writes is not what it has just read.
-fn check_linearizable(request: &Request<'_>) -> Outcome<()> {
+fn check_linearizable(request: &Request<'_>) -> CommandResult<()> {
     let is_linearizable = request.read_concern.is_some_and(|concern| concern.level == Some("linearizable"));
     if is_linearizable && commands::writes_out(request) {
         let text = "$out and $merge cannot be used with a 'linearizable' read concern level";
@@ -79,7 +79,7 @@ fn check_linearizable(request: &Request<'_>) -> Outcome<()> {
 }
 
 /// Outside of a transaction some reads can ask for a snapshot, of a member of a replica set.
-fn check_snapshot(shared: &Shared, request: &Request<'_>, command: &Command) -> Outcome<()> {
+fn check_snapshot(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<()> {
     let Some(ReadConcern { level: Some(SNAPSHOT), at }) = request.read_concern else { return Ok(()) };
     if !SNAPSHOT_READS.contains(&command.name) || commands::writes_out(request) {
         let text = format!("Command {} does not support {{readConcern: {{level: \"snapshot\"}}}} here", request.name);
@@ -92,7 +92,7 @@ fn check_snapshot(shared: &Shared, request: &Request<'_>, command: &Command) -> 
     Ok(())
 }
 
-fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> Outcome<()> {
+fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> CommandResult<()> {
     let ends = is_end(command.name);
     if !ends && !WITHIN.contains(&command.name) {
         return Err(unsupported(format!("Cannot run '{}' in a multi-document transaction.", request.name)));
@@ -125,7 +125,7 @@ fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> Outco
 }
 
 /// Refuses the databases of servers' own data.
-pub(crate) fn check_database(database: &str) -> Outcome<()> {
+pub(crate) fn check_database(database: &str) -> CommandResult<()> {
     if INTERNAL_DATABASES.contains(&database) {
         let text = format!("Cannot run command against the '{database}' database in a transaction.");
         return Err(unsupported(text));

@@ -16,7 +16,7 @@ use handfast_mql::Code;
 use handfast_txn::Transaction;
 
 use crate::cluster_time::ClusterTime;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, CommandResult};
 use crate::request::SessionId;
 use crate::state::Shared;
 
@@ -33,7 +33,7 @@ pub(super) async fn enter(
     time: &ClusterTime,
     session: SessionId,
     at: Option<Timestamp>,
-) -> Outcome<Arc<SnapshotRead>> {
+) -> CommandResult<Arc<SnapshotRead>> {
     if let Some(at) = at {
         let kept = shared.sessions.snapshot(session).filter(|kept| kept.at == at && !kept.transaction.is_expired());
         return kept.ok_or_else(|| {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::{CompileOptions, Filter};
 use handfast_sim::{Isolation, Tally, WorkloadKind};
-use handfast_store::decorator::Through;
+use handfast_store::decorator::DelegatingStore;
 use handfast_store::page::Paged;
 use handfast_store::{
     AtomicBatch, AtomicStore, Before, CommitTimestamp, Cursor, DocumentStore, Find, MemoryStore, Namespace, Result,
@@ -106,7 +106,7 @@ struct Broken {
     mutant: Mutant,
 }
 
-impl Through for Broken {
+impl DelegatingStore for Broken {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

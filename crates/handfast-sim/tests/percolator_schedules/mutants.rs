@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bson::raw::cstr;
 use bson::{DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_sim::WorkloadKind;
-use handfast_store::decorator::Through;
+use handfast_store::decorator::DelegatingStore;
 use handfast_store::page::Paged;
 use handfast_store::*;
 
@@ -173,7 +173,7 @@ fn with_hidden(row: &RawDocument, keep: impl Fn(&str, RawBsonRef<'_>) -> Option<
 }
 
 #[async_trait]
-impl Through for Broken {
+impl DelegatingStore for Broken {
     type Inner = dyn DocumentStore;
 
     fn inner(&self) -> &Self::Inner {

@@ -1,6 +1,6 @@
 use bson::{RawDocumentBuf, rawdoc};
 
-use super::{Change, Claim, joined};
+use super::{Change, CompiledFindAndModify, joined};
 use crate::*;
 
 fn statement(filter: RawDocumentBuf, change: RawDocumentBuf) -> UpdateStatement {
@@ -95,7 +95,7 @@ fn a_claim_shows_what_was_asked_for() {
         let update = UpdateSpec::Document(rawdoc! { "$set": { "a.$": 9 } });
         let change = Modification::Update { update, upsert: true, returns, array_filters: vec![] };
         let request = FindAndModify::new(Namespace::valid("d", "c"), rawdoc! { "a": 5 }, change);
-        Claim::compile(&FindAndModify { projection: rawdoc! { "a.$": 1 }, ..request }).expect("valid")
+        CompiledFindAndModify::compile(&FindAndModify { projection: rawdoc! { "a.$": 1 }, ..request }).expect("valid")
     };
     let (before, after) = (rawdoc! { "_id": 1, "a": [1, 5] }, rawdoc! { "_id": 1, "a": [1, 9] });
     // The place is that of the match in the document as it was, also in what it became.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
-use crate::decorator::Through;
+use crate::decorator::DelegatingStore;
 use crate::ticket::Recorded;
 use crate::*;
 
@@ -301,7 +301,7 @@ impl Broken {
 }
 
 #[async_trait]
-impl Through for Broken {
+impl DelegatingStore for Broken {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &Self::Inner {

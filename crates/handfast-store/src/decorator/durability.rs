@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Through;
+use super::DelegatingStore;
 use crate::*;
 
 /// A store whose writes all have one durability: for the patterns, which ask for [`Durability::Journaled`] in each step.
@@ -42,7 +42,7 @@ impl<S: DocumentStore + ?Sized> WithDurability<S> {
 }
 
 #[async_trait]
-impl<S: DocumentStore + ?Sized> Through for WithDurability<S> {
+impl<S: DocumentStore + ?Sized> DelegatingStore for WithDurability<S> {
     type Inner = S;
 
     fn inner(&self) -> &S {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[async_trait]
-    impl Through for Noting {
+    impl DelegatingStore for Noting {
         type Inner = MemoryStore;
 
         fn inner(&self) -> &MemoryStore {

@@ -7,20 +7,20 @@
 //! | [`Metered`] | counts operations and measures how long they take | operators |
 //! | [`Resilient`] | tries once more what failed on the network and does no harm twice | stores on a network |
 //! | [`WithDurability`] | acknowledges writes at another moment than they ask for | patterns that need not wait for syncs |
-//! | [`Through`] | hands everything on, but for what it is told to do otherwise | stores of tests that misbehave in one way |
+//! | [`DelegatingStore`] | hands everything on, but for what it is told to do otherwise | stores of tests that misbehave in one way |
 
 mod checked;
+mod delegating;
 mod durability;
 mod faulty;
 mod metered;
 mod operation;
 pub mod resilient;
-mod through;
 
 pub use checked::Checked;
+pub use delegating::DelegatingStore;
 pub use durability::WithDurability;
 pub use faulty::{Fault, Faulty, InjectedFault, Plan};
 pub use metered::{Latency, Metered, OperationReport};
 pub use operation::Operation;
 pub use resilient::Resilient;
-pub use through::Through;

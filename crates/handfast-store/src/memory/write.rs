@@ -9,7 +9,7 @@ use handfast_mql::{CompileOptions, Context, Filter, Sort};
 use super::candidates::Way;
 use super::state::{IdKey, State, Stored, hint_to_no_index, id_key};
 use super::{MemoryStore, ticketed};
-use crate::change::{Change, Claim, joined};
+use crate::change::{Change, CompiledFindAndModify, joined};
 use crate::ticket::Recorded;
 use crate::*;
 
@@ -90,7 +90,7 @@ impl MemoryStore {
 
     pub(super) fn find_and_modify_one(&self, request: &FindAndModify) -> Result<FindAndModifyOutcome> {
         let namespace = &request.namespace;
-        let claim = Claim::compile(request)?;
+        let claim = CompiledFindAndModify::compile(request)?;
         let context = self.sources().context(&request.variables);
         self.write_once(request.ticket, |state| {
             let hint = request.hint.as_ref();

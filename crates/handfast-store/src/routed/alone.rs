@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use handfast_mql::Code;
 
 use super::record::{self, ORACLE, SET};
-use crate::decorator::Through;
+use crate::decorator::DelegatingStore;
 use crate::{DocumentStore, Error, FindAndModify, FindAndModifyOutcome, Modification, Result};
 
 /// A store that is no part of several, and gives no timestamps from when it is.
@@ -52,7 +52,7 @@ impl Alone {
 }
 
 #[async_trait]
-impl Through for Alone {
+impl DelegatingStore for Alone {
     type Inner = dyn DocumentStore;
 
     fn inner(&self) -> &Self::Inner {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::RawBson;
-use handfast_store::decorator::Through;
+use handfast_store::decorator::DelegatingStore;
 use handfast_store::{
     Aggregate, BatchLimit, Count, Cursor, Delete, DeleteOutcome, Distinct, DocumentStore, Find, FindAndModify,
     FindAndModifyOutcome, Insert, InsertOutcome, Page, Result as StoreResult, Update, UpdateOutcome,
@@ -52,7 +52,7 @@ impl Cursor for ThrottledCursor {
 }
 
 #[async_trait]
-impl Through for Throttled {
+impl DelegatingStore for Throttled {
     type Inner = dyn DocumentStore;
 
     fn inner(&self) -> &Self::Inner {

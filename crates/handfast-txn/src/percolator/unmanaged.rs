@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::Through;
+use handfast_store::decorator::DelegatingStore;
 use handfast_store::{
     Aggregate, AggregateSource, CollectionCheck, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
     Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Error as StoreError, Explain, Explained, Find,
@@ -98,7 +98,7 @@ impl Unmanaged {
 }
 
 #[async_trait]
-impl Through for Unmanaged {
+impl DelegatingStore for Unmanaged {
     type Inner = dyn DocumentStore;
 
     fn inner(&self) -> &Self::Inner {

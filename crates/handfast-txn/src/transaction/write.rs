@@ -6,7 +6,7 @@ use bson::raw::CString;
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Context;
 use handfast_mql::expression::may_take_long;
-use handfast_store::change::{Change, Claim, joined};
+use handfast_store::change::{Change, CompiledFindAndModify, joined};
 use handfast_store::index::{Index, duplicate_key};
 use handfast_store::selection::id_alone;
 use handfast_store::{
@@ -201,7 +201,7 @@ impl Inner {
         self: &Arc<Self>,
         request: &FindAndModify,
     ) -> StoreResult<FindAndModifyOutcome> {
-        let claim = Arc::new(Claim::compile(request)?);
+        let claim = Arc::new(CompiledFindAndModify::compile(request)?);
         let context = Arc::new(self.shared.sources.context(&request.variables));
         let _stop = context.interrupt.stop_on_drop();
         let loops = loops_in_claim(request);
@@ -241,7 +241,7 @@ enum ClaimedWrite {
 }
 
 fn claimed(
-    claim: &Claim,
+    claim: &CompiledFindAndModify,
     found: Option<RawDocumentBuf>,
     ids: &dyn IdSource,
     context: &Context,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::{DateTime, Document, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::{Fault, Faulty, Plan, Through};
+use handfast_store::decorator::{DelegatingStore, Fault, Faulty, Plan};
 use handfast_store::{
     Asked, Clock, DocumentStore, Find, FindAndModify, FindAndModifyOutcome, ManualClock, MemoryStore,
     Result as StoreResult, Sources, StoreExt, Ticket, Update, UpdateSpec, UpdateStatement,
@@ -336,7 +336,7 @@ struct Overtaken {
 }
 
 #[async_trait]
-impl Through for Overtaken {
+impl DelegatingStore for Overtaken {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {
@@ -437,7 +437,7 @@ async fn a_slow_clock_does_not_lose_the_race_for_the_oracle() {
 struct ByTimeOfDay(Arc<MemoryStore>);
 
 #[async_trait]
-impl Through for ByTimeOfDay {
+impl DelegatingStore for ByTimeOfDay {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::{Document, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::{Faulty, Plan, Through};
+use handfast_store::decorator::{DelegatingStore, Faulty, Plan};
 use handfast_store::{
     Applied, Count, Cursor, DocumentStore, ErrorClass, Find, FindAndModify, FindAndModifyOutcome, Insert,
     InsertOutcome, MemoryStore, Result as StoreResult, StoreExt, Update, UpdateOutcome, UpdateSpec, UpdateStatement,
@@ -91,7 +91,7 @@ fn is_first(document: &RawDocumentBuf) -> bool {
 }
 
 #[async_trait]
-impl Through for Pool {
+impl DelegatingStore for Pool {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {
@@ -302,7 +302,7 @@ impl Half {
 }
 
 #[async_trait]
-impl Through for Half {
+impl DelegatingStore for Half {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

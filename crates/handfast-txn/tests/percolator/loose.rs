@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bson::{RawBson, rawdoc};
-use handfast_store::decorator::Through;
+use handfast_store::decorator::DelegatingStore;
 use handfast_store::*;
 
 /// Documents of a page: so few that much happens during a query.
@@ -71,7 +71,7 @@ impl Cursor for LooseCursor {
 }
 
 #[async_trait]
-impl Through for Loose {
+impl DelegatingStore for Loose {
     type Inner = dyn DocumentStore;
 
     fn inner(&self) -> &Self::Inner {

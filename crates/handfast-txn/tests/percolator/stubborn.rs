@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::{Document, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::Through;
+use handfast_store::decorator::DelegatingStore;
 use handfast_store::*;
 use handfast_txn::Percolator;
 use handfast_txn::percolator::Cleaned;
@@ -41,7 +41,7 @@ impl Stubborn {
 }
 
 #[async_trait]
-impl Through for Stubborn {
+impl DelegatingStore for Stubborn {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

@@ -9,7 +9,7 @@ use crate::*;
 /// such stores are.
 #[async_trait]
 #[allow(missing_docs, reason = "those of `DocumentStore`")]
-pub trait Through: Send + Sync + 'static {
+pub trait DelegatingStore: Send + Sync + 'static {
     /// The store behind it.
     type Inner: DocumentStore + ?Sized;
 
@@ -114,100 +114,100 @@ pub trait Through: Send + Sync + 'static {
 }
 
 #[async_trait]
-impl<T: Through> DocumentStore for T {
+impl<T: DelegatingStore> DocumentStore for T {
     fn name(&self) -> &'static str {
-        Through::name(self)
+        DelegatingStore::name(self)
     }
 
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
-        Through::insert(self, request).await
+        DelegatingStore::insert(self, request).await
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
-        Through::find(self, request).await
+        DelegatingStore::find(self, request).await
     }
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
-        Through::update(self, request).await
+        DelegatingStore::update(self, request).await
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
-        Through::find_and_modify(self, request).await
+        DelegatingStore::find_and_modify(self, request).await
     }
 
     async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
-        Through::delete(self, request).await
+        DelegatingStore::delete(self, request).await
     }
 
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
-        Through::aggregate(self, request).await
+        DelegatingStore::aggregate(self, request).await
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
-        Through::count(self, request).await
+        DelegatingStore::count(self, request).await
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
-        Through::distinct(self, request).await
+        DelegatingStore::distinct(self, request).await
     }
 
     async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
-        Through::explain(self, request).await
+        DelegatingStore::explain(self, request).await
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
-        Through::create_indexes(self, request).await
+        DelegatingStore::create_indexes(self, request).await
     }
 
     async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
-        Through::drop_indexes(self, request).await
+        DelegatingStore::drop_indexes(self, request).await
     }
 
     async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
-        Through::list_indexes(self, namespace).await
+        DelegatingStore::list_indexes(self, namespace).await
     }
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        Through::create_collection(self, namespace, options).await
+        DelegatingStore::create_collection(self, namespace, options).await
     }
 
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
-        Through::modify_collection(self, request).await
+        DelegatingStore::modify_collection(self, request).await
     }
 
     fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
-        Through::check_rename(self, from, to)
+        DelegatingStore::check_rename(self, from, to)
     }
 
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
-        Through::rename_collection(self, request).await
+        DelegatingStore::rename_collection(self, request).await
     }
 
     async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
-        Through::drop_collection(self, namespace).await
+        DelegatingStore::drop_collection(self, namespace).await
     }
 
     async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
-        Through::list_collections(self, database).await
+        DelegatingStore::list_collections(self, database).await
     }
 
     async fn list_databases(&self) -> Result<Vec<String>> {
-        Through::list_databases(self).await
+        DelegatingStore::list_databases(self).await
     }
 
     async fn drop_database(&self, database: &str) -> Result<bool> {
-        Through::drop_database(self, database).await
+        DelegatingStore::drop_database(self, database).await
     }
 
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
-        Through::collection_stats(self, namespace).await
+        DelegatingStore::collection_stats(self, namespace).await
     }
 
     async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
-        Through::check_collection(self, namespace).await
+        DelegatingStore::check_collection(self, namespace).await
     }
 
     async fn flush(&self) -> Result<()> {
-        Through::flush(self).await
+        DelegatingStore::flush(self).await
     }
 }
