@@ -113,12 +113,18 @@ async fn transactions_that_wait_together_take_one_sync() {
     // The collection of the records is made beforehand.
     transfer(database.clone(), 2 * CLIENTS).await;
     // The sync of the first one takes until all others wait.
+    let (begun, first) = mpsc::channel::<()>();
     let (go_on, gate) = mpsc::channel::<()>();
     engine.after_each_sync(move || {
+        let _ = begun.send(());
         let _ = gate.recv();
     });
     let before = store.costs();
-    let transfers: Vec<_> = (0..CLIENTS).map(|client| tokio::spawn(transfer(database.clone(), 2 * client))).collect();
+    let mut transfers = vec![tokio::spawn(transfer(database.clone(), 0))];
+    while first.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    transfers.extend((1..CLIENTS).map(|client| tokio::spawn(transfer(database.clone(), 2 * client))));
     let committer = &store.inner.committer;
     let places = committer.places_max as usize;
     while places - committer.places.available_permits() < CLIENTS as usize {
