@@ -14,6 +14,7 @@
 //! for it, or for a cursor that is dropped, ends soon, on whatever thread it is: that is all that a time limit needs.
 
 mod by_reading;
+pub(crate) mod operations;
 mod shared;
 
 use async_trait::async_trait;
@@ -82,15 +83,6 @@ pub trait DocumentStore: Send + Sync + 'static {
 
     /// Changes what `collMod` can change: the lifetime of a TTL index.
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf>;
-
-    /// Refuses what [`DocumentStore::rename_collection`] would refuse for the names alone, whatever is there: for who has
-    /// something to do before.
-    ///
-    /// # Errors
-    /// `CommandNotSupported` (115) for two names in stores of which neither knows of the other.
-    fn check_rename(&self, _from: &Namespace, _to: &Namespace) -> Result<()> {
-        Ok(())
-    }
 
     /// Gives a collection another name, in one step.
     async fn rename_collection(&self, request: RenameCollection) -> Result<()>;

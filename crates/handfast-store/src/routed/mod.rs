@@ -31,9 +31,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use handfast_mql::Code;
-
-use crate::{DocumentStore, Error, Namespace, Result, Sources};
+use crate::{DocumentStore, Namespace, Result, Sources};
 
 pub use alone::Alone;
 pub use record::{RECORD_COLLECTION, RECORD_DATABASE, ensure_alone};
@@ -133,18 +131,4 @@ impl Shared {
             Err(_) => self.routing.part_of_database(database) == part,
         }
     }
-}
-
-/// A collection cannot change its part.
-fn between_parts(routing: &Routing, from: &Namespace, to: &Namespace) -> Result<()> {
-    let [old, new] = [from, to].map(|namespace| routing.part(namespace));
-    if old == new {
-        return Ok(());
-    }
-    let text = format!(
-        "{from} is in the store '{}' and {to} in '{}': a routed store has no renaming across stores",
-        routing.name(old),
-        routing.name(new)
-    );
-    Err(Error::command(Code::CommandNotSupported, text))
 }

@@ -197,6 +197,23 @@ impl Routing {
         self.names.get(part).map_or("", String::as_str)
     }
 
+    /// Checks that a collection stays in its part when it is renamed.
+    ///
+    /// # Errors
+    /// `CommandNotSupported` (115) if the new name belongs to another part.
+    pub fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        let [old, new] = [from, to].map(|namespace| self.part(namespace));
+        if old == new {
+            return Ok(());
+        }
+        let text = format!(
+            "{from} is in the store '{}' and {to} in '{}': a routed store has no renaming across stores",
+            self.name(old),
+            self.name(new)
+        );
+        Err(Error::command(Code::CommandNotSupported, text))
+    }
+
     /// The routes, in one order whatever the order they came in.
     pub fn routes(&self) -> Vec<Route> {
         let route = |scope, part: usize| Route { scope, part: self.name(part).to_owned() };

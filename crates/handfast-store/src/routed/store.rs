@@ -7,7 +7,7 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_mql::pipeline::Pipeline;
 use handfast_mql::{Code, CompileOptions};
 
-use super::{Routed, between_parts};
+use super::Routed;
 use crate::*;
 
 /// Nothing here does a request and keeps its ticket in one step.
@@ -111,13 +111,8 @@ impl DocumentStore for Routed {
         self.of(&request.namespace).modify_collection(request).await
     }
 
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
-        between_parts(&self.shared.routing, from, to)?;
-        self.of(from).check_rename(from, to)
-    }
-
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
-        between_parts(&self.shared.routing, &request.from, &request.to)?;
+        self.shared.routing.check_rename(&request.from, &request.to)?;
         self.of(&request.from).rename_collection(request).await
     }
 

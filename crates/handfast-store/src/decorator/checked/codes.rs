@@ -18,7 +18,15 @@ const RESERVED: [(Code, &[Operation]); 10] = {
         (Code::WriteConflict, &[O::Insert, O::Update, O::FindAndModify, O::Delete, O::Aggregate, O::Commit]),
         (
             Code::NamespaceNotFound,
-            &[O::ListIndexes, O::DropIndexes, O::ModifyCollection, O::RenameCollection, O::Aggregate, O::CreateIndexes],
+            &[
+                O::ListIndexes,
+                O::DropIndexes,
+                O::ModifyCollection,
+                O::RenameCollection,
+                O::Aggregate,
+                O::CreateIndexes,
+                O::CheckCollection,
+            ],
         ),
         (Code::NamespaceExists, &[O::CreateCollection, O::RenameCollection, O::Aggregate]),
         (Code::IndexNotFound, &[O::DropIndexes, O::ModifyCollection]),

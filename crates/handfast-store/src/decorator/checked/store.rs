@@ -1,5 +1,6 @@
 //! Each operation of the contract, and what is checked of its answer.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,7 +10,7 @@ use handfast_mql::order;
 use super::cursor::{CheckedCursor, Expected};
 use super::outcome::{self, Asked, Shape};
 use super::{Breaches, Checked, require};
-use crate::decorator::Operation;
+use crate::decorator::{DelegatingStore, Operation};
 use crate::*;
 
 impl<S: DocumentStore> Checked<S> {
@@ -20,9 +21,20 @@ impl<S: DocumentStore> Checked<S> {
 }
 
 #[async_trait]
-impl<S: DocumentStore> DocumentStore for Checked<S> {
-    fn name(&self) -> &'static str {
-        self.store.name()
+impl<S: DocumentStore> DelegatingStore for Checked<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// Checks the error codes of the operations that have no check of their own.
+    fn run<T: Send>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> impl Future<Output = Result<T>> + Send {
+        async move { self.judge(operation, call.await, |_| Ok(())) }
     }
 
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
@@ -120,30 +132,6 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
         self.judge(Operation::ListIndexes, result, |indexes| outcome::indexes(indexes))
     }
 
-    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        let result = self.store.create_collection(namespace, options).await;
-        self.judge(Operation::CreateCollection, result, |()| Ok(()))
-    }
-
-    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
-        let result = self.store.modify_collection(request).await;
-        self.judge(Operation::ModifyCollection, result, |_| Ok(()))
-    }
-
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
-        self.store.check_rename(from, to)
-    }
-
-    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
-        let result = self.store.rename_collection(request).await;
-        self.judge(Operation::RenameCollection, result, |()| Ok(()))
-    }
-
-    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
-        let result = self.store.drop_collection(namespace).await;
-        self.judge(Operation::DropCollection, result, |_| Ok(()))
-    }
-
     async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
         let result = self.store.list_collections(database).await;
         self.judge(Operation::ListCollections, result, |infos| {
@@ -156,22 +144,9 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
         self.judge(Operation::ListDatabases, result, |names| outcome::names(names.iter().map(String::as_str)))
     }
 
-    async fn drop_database(&self, database: &str) -> Result<bool> {
-        let result = self.store.drop_database(database).await;
-        self.judge(Operation::DropDatabase, result, |_| Ok(()))
-    }
-
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
         let result = self.store.collection_stats(namespace).await;
         self.judge(Operation::CollectionStats, result, outcome::stats)
-    }
-
-    async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
-        self.store.check_collection(namespace).await
-    }
-
-    async fn flush(&self) -> Result<()> {
-        self.judge(Operation::Flush, self.store.flush().await, |()| Ok(()))
     }
 }
 
