@@ -71,7 +71,7 @@ async fn commit(s: &Subject, writes: Vec<BatchWrite>) -> Result<CommitTimestamp,
     Ok(s.atomic_store()?.commit(batch(read_at, writes)).await?)
 }
 
-/// A batch conflicts, whether it says what was there or not.
+/// Checks that a batch conflicts, whether or not it says which document its snapshot has.
 async fn conflicts_at(s: &Subject, read_at: CommitTimestamp, was: Before) -> Result<(), Failure> {
     let all = s.all().await?;
     for (nothing, was) in [(Before::Unread, Before::Unread), (Before::Nothing, was)] {

@@ -14,9 +14,9 @@ use super::source::Source;
 use super::{Environment, steps};
 use crate::*;
 
-/// Documents whose keys are looked up with one find.
+/// The number of documents whose keys are looked up with one find.
 const LOOKUP_DOCUMENTS: usize = 100;
-/// Bytes of results that a `$lookup` keeps for documents with the same key.
+/// The size of the results that a `$lookup` caches for documents with the same key.
 const LOOKUP_CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 /// `$lookup`.
@@ -26,7 +26,7 @@ pub(super) struct LookingUp<'p> {
     input: Box<dyn Documents + 'p>,
     context: &'p Context,
     waiting: Vec<RawDocumentBuf>,
-    /// Results by the filter that they were found with, where the filter says it all.
+    /// Cached results by their filter, where the result depends on the filter alone.
     known: HashMap<Vec<u8>, Arc<Collected>>,
     known_bytes: usize,
 }
@@ -63,7 +63,7 @@ impl<'p> LookingUp<'p> {
         Ok(attached)
     }
 
-    /// What belongs to one document.
+    /// Returns the foreign documents of one document.
     async fn found(&mut self, document: &RawDocument, filter: RawDocumentBuf) -> Result<Arc<Collected>> {
         if let Some(known) = self.known.get(filter.as_bytes()) {
             return Ok(Arc::clone(known));
@@ -102,7 +102,7 @@ impl<'p> LookingUp<'p> {
         }
     }
 
-    /// Finds with one request what belongs to several documents.
+    /// Finds the foreign documents of several documents with one request.
     async fn learn(&mut self, filters: &[RawDocumentBuf]) -> Result<()> {
         let (mut values, mut asked) = (RawArrayBuf::new(), Vec::<&RawDocumentBuf>::new());
         let Some(local) = &self.lookup.local else { return Ok(()) };
@@ -141,7 +141,7 @@ impl<'p> LookingUp<'p> {
     }
 }
 
-/// Adds the values that a filter of [`Lookup::filter`] asks for; `false` for one that asks for more than values.
+/// Adds the values that a filter of [`Lookup::filter`] compares with; returns `false` for a filter that does more.
 fn take_values(filter: &RawDocument, field: &str, values: &mut RawArrayBuf) -> bool {
     match filter.get(field) {
         Ok(Some(RawBsonRef::Document(condition))) => match condition.get("$eq") {

@@ -54,13 +54,13 @@ pub(super) async fn open(
     Ok(Box::new(cursor))
 }
 
-/// What a turn of the run gave.
+/// The result of polling the run once.
 enum Step {
     Batch(Vec<RawDocumentBuf>),
     End(Result<()>),
 }
 
-/// Where the run is.
+/// The state of the run.
 enum State {
     Here(Run),
     Away(Away),
@@ -75,7 +75,7 @@ struct PipelineCursor {
 }
 
 impl PipelineCursor {
-    /// Runs until there is a document, or none to come.
+    /// Runs until there is a document, or the run has ended.
     async fn fill(&mut self) -> Result<()> {
         while self.ready.is_empty() {
             let step = match &mut self.state {
@@ -110,21 +110,21 @@ impl PipelineCursor {
     }
 }
 
-/// A run that is polled on threads of its own, one poll at a time.
+/// A run that is polled on a blocking thread, one poll at a time.
 struct Away {
     turn: Turn,
     woken: Arc<Woken>,
 }
 
 enum Turn {
-    /// To be polled once it is woken.
+    /// The run waits to be woken.
     Waiting(Run),
-    /// On another thread.
+    /// The run is being polled on another thread.
     Polled(JoinHandle<(Run, Poll<Result<()>>)>),
     Ended,
 }
 
-/// Remembers that the run may go on.
+/// A waker that remembers that the run can continue.
 struct Woken(Notify);
 
 impl Wake for Woken {
@@ -140,7 +140,7 @@ impl Away {
         Away { turn: Turn::Waiting(run), woken }
     }
 
-    /// Returns when the run is at its end. If it is dropped before, nothing is lost: the next call goes on.
+    /// Returns when the run has ended. The future may be dropped: the next call continues the run.
     async fn end(&mut self) -> Result<()> {
         loop {
             match &mut self.turn {
