@@ -9,7 +9,7 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mongodb::{Capability, ConnectOptions, SELECTION_TIMEOUT, Server};
 use handfast_mql::Code;
 use handfast_store::decorator::{Checked, Resilient};
-use handfast_store::routed::{Alone, Part, Route, Routing, ensure_alone};
+use handfast_store::routed::{Part, Route, Routing, StandaloneStore, ensure_alone};
 use handfast_store::{AtomicStore, DocumentStore, Namespace, Routed, Sources};
 use handfast_txn::percolator::Unmanaged;
 use handfast_txn::{Database, PercolatorOptions};
@@ -296,7 +296,7 @@ async fn connect_with(
         // It knows which stores its documents are in.
         [(_, store)] if servers.routes.is_empty() && connected.iter().any(|of| of.server.is_front) => Arc::clone(store),
         [(named, store)] if servers.routes.is_empty() => {
-            let alone = Alone::open(Arc::clone(store)).await;
+            let alone = StandaloneStore::open(Arc::clone(store)).await;
             Arc::new(alone.map_err(|error| anyhow!("cannot use the store {}: {error}", named.uri))?)
         }
         _ => {

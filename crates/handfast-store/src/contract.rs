@@ -1,17 +1,17 @@
 //! The contract of a store ([`DocumentStore`]), and the second, optional one of a store that can also change several
 //! documents at once ([`AtomicStore`]).
 //!
-//! What is atomic: each inserted, updated, replaced or deleted document, together with its entries in every index. A
-//! request that names several documents is a sequence of such steps; after an error its outcome says how far it came.
-//! What a statement or a document of a request is refused for (a bad filter, a duplicate key) stands in the outcome's
-//! `errors`; an operation returns an error of its own if it could not carry out the request at all.
+//! Atomicity: each inserted, updated, replaced or deleted document, together with its entries in every index. A
+//! request that names several documents is a sequence of such steps; after an error its outcome says how many were applied.
+//! The outcome's `errors` hold the refusals of single statements and documents (a bad filter, a duplicate key); an operation returns
+//! an error of its own if it could not run the request at all.
 //!
-//! What an error means: [`Error::class`](crate::Error::class) says whether to retry,
+//! Errors: [`Error::class`](crate::Error::class) says whether to retry,
 //! [`Error::applied`](crate::Error::applied) whether the step that failed may have happened.
 //!
 //! Cancellation: a future that is dropped before it is ready leaves its request either wholly done, not done at all,
-//! or, when it names several documents, done for a prefix of them: the same as an answer that got lost. What was computed
-//! for it, or for a cursor that is dropped, ends soon, on whatever thread it is: that is all that a time limit needs.
+//! or, when it names several documents, done for a prefix of them: the same as a lost answer. A computation for it, or for a
+//! dropped cursor, ends soon, on whatever thread it runs, so that a caller can implement time limits by dropping.
 
 mod by_reading;
 pub(crate) mod operations;

@@ -63,4 +63,4 @@ pub use outcome::*;
 pub use request::*;
 pub use routed::Routed;
 pub use source::{Clock, CountingIds, IdSource, ManualClock, ObjectIds, Random, SeededRandom, Sources, SystemClock};
-pub use ticket::{Asked, Ticket};
+pub use ticket::{RequestedDocument, Ticket};

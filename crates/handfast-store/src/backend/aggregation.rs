@@ -1,17 +1,17 @@
 //! Aggregation pipelines over any store.
 //!
-//! The language has the stages (handfast-mql's `pipeline`); this module feeds them. The beginning of a pipeline is
-//! pushed down into a find, so that the backend's indexes serve it; stages that need other collections ask the store:
+//! handfast-mql implements the stages (its module `pipeline`); this module supplies their input. The first stages of a pipeline
+//! become a find, so that it uses the backend's indexes; stages that need other collections query the store:
 //!
 //! ```text
 //! [$match, $sort] -> find      [$unwind, $group] -> chain      $lookup -> finds, 100 keys at a time      ...
 //!      source   ──────────────>   documents   ──────────────>   documents   ──>   cursor, $out or $merge
 //! ```
 //!
-//! Each step is a [`documents::Documents`]: asked for a batch, it asks the one before it. So what is in memory is a few
-//! batches, and what single stages hold, which is bounded ([`Context::stage_bytes_max`]).
+//! Each step is a [`documents::Documents`], which pulls batches from the step before it. So the memory holds a few batches,
+//! and the documents that single stages keep, which are bounded ([`Context::stage_bytes_max`]).
 //!
-//! What is not a snapshot: a pipeline reads each collection as that find sees it. `$out` replaces its target in one
+//! A pipeline does not read one snapshot: each collection is read by a find of its own. `$out` replaces its target in one
 //! step; `$merge` writes document by document.
 
 mod cursor;
@@ -114,19 +114,19 @@ fn steps_after<'p>(
         if stage.is_pure() {
             continue;
         }
-        last = documents::piped(last, &rest[pure_from..place], context)?;
+        last = documents::with_pure_stages(last, &rest[pure_from..place], context)?;
         pure_from = place + 1;
         last = match stage {
-            Stage::Lookup(lookup) => Box::new(lookup::LookingUp::new(environment, lookup, last, context)),
-            Stage::GraphLookup(graph) => Box::new(lookup::Walking::new(environment, graph, last, context)),
-            Stage::UnionWith(union) => Box::new(lookup::Uniting::new(environment, union, last, context)),
-            Stage::Facet(facet) => Box::new(documents::Faceting::new(environment, facet, last, context)),
-            Stage::Out(out) => Box::new(write::Replacing::new(environment, out, last)),
-            Stage::Merge(merge) => Box::new(write::Merging::new(environment, merge, last, context)),
+            Stage::Lookup(lookup) => Box::new(lookup::LookupStep::new(environment, lookup, last, context)),
+            Stage::GraphLookup(graph) => Box::new(lookup::GraphLookupStep::new(environment, graph, last, context)),
+            Stage::UnionWith(union) => Box::new(lookup::UnionStep::new(environment, union, last, context)),
+            Stage::Facet(facet) => Box::new(documents::FacetStep::new(environment, facet, last, context)),
+            Stage::Out(out) => Box::new(write::OutStep::new(environment, out, last)),
+            Stage::Merge(merge) => Box::new(write::MergeStep::new(environment, merge, last, context)),
             _ => return Err(Error::command(Code::IllegalOperation, format!("{} may not stand here", stage.name()))),
         };
     }
-    documents::piped(last, &rest[pure_from..], context)
+    documents::with_pure_stages(last, &rest[pure_from..], context)
 }
 
 /// Checks that the source of a pipeline fits its first stage.

@@ -1,5 +1,5 @@
-//! Work that waits for a disk, or computes for as long as a stranger's expression asks for, on threads of its own: the few
-//! threads that serve everybody must not be held up by one.
+//! Runs work that waits for a disk, or evaluates an expression of unknown cost, on blocking threads, so that it does not hold up
+//! the few threads that run all tasks.
 
 use handfast_mql::Code;
 

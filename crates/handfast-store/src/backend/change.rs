@@ -1,7 +1,7 @@
-//! A change to documents, compiled: what an update statement or a find-and-modify does to one document.
+//! Compiled changes: the effect of an update statement or a find-and-modify on one document.
 //!
-//! [`Change::apply`] is a function from a document to a document. A backend runs it on the document as it is at the
-//! moment of the write: it matches the filter once more, so that a document that no longer matches is left alone.
+//! [`Change::apply`] is a function from a document to a document. A backend calls it with the document as it is at the
+//! moment of the write. It matches the filter again, so that a document that no longer matches is left unchanged.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! Many tasks at once: each document changes all or nothing, and no change is lost.
 //!
-//! Which interleavings come up is chance; what must hold, must hold in all of them.
+//! The interleavings are random; the cases check what must hold in all of them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Indexes: their definitions, what they enforce, and that they find what a scan finds.
+//! Indexes: their definitions, the constraints they enforce, and that they find what a scan finds.
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;

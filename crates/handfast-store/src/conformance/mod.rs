@@ -1,4 +1,4 @@
-//! What every backend must do, as cases that any backend can run.
+//! The suite of cases that every backend must pass.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -10,14 +10,14 @@
 //! # }
 //! ```
 //!
-//! The function that is given makes an empty store for each case. A case that fails is reported by its name and does
+//! The given function creates an empty store for each case. A case that fails is reported by its name and does
 //! not stop the others; one that panics or takes longer than [`CASE_TIME_MAX`] fails.
 //!
-//! Cases ask for nothing that the contract does not promise: no order where none was asked for, no snapshot of a
-//! backend that has none. Texts are compared only where users do (`E11000 duplicate key error ..`).
+//! Cases check nothing that the contract does not promise: no order where none was requested, no snapshot of a
+//! backend that has none. Messages are compared only where users rely on them (`E11000 duplicate key error ..`).
 //!
-//! A backend whose server lacks something says so ([`Subject::without`]), and refuses what needs it by name: a case that
-//! meets this refusal, and no other, counts as [refused](Report::refused), for the backend's test to compare with a list.
+//! A backend whose server lacks a feature declares this ([`Subject::without`]), and refuses requests that need it by name. A case
+//! that fails with this refusal counts as [refused](Report::refused), which the backend's test compares with a list.
 
 mod aggregation;
 mod atomic;
@@ -29,8 +29,8 @@ mod find;
 mod find_and_modify;
 mod index;
 mod insert;
+mod prefixed;
 mod reads;
-mod room;
 mod subject;
 mod tickets;
 mod update;
@@ -46,7 +46,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use room::Room;
+pub use prefixed::PrefixedStore;
 pub use subject::{Failure, Subject};
 
 /// A case that takes longer has failed. The limit is generous, because machines that run tests are busy.

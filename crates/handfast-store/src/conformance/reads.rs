@@ -1,4 +1,4 @@
-//! What a batch was decided from, and the collections that it makes.
+//! Batches with reads, and the collections that batches create.
 
 use std::sync::Arc;
 
@@ -274,7 +274,7 @@ async fn reads_prevent_write_skew(s: &Subject) -> Result<(), Failure> {
                 Err(error) => ensure_eq!(error.code(), Code::WriteConflict),
             }
         }
-        // Who came second may have read after the first one committed: then it saw one doctor, and took itself off.
+        // The second one may have read after the first one committed: then it saw one doctor, and took itself off.
         let left = s.matching(rawdoc! { "round": round, "on_call": true }).await?.len();
         ensure_eq!(left, 2 - gone);
         ensure!(gone >= 1, "both were refused");

@@ -1,4 +1,4 @@
-//! The store under test, with the short forms that cases are written in.
+//! The store under test, with short forms of requests for the cases.
 
 use std::any::Any;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Writes with tickets: sent twice, done once.
+//! Writes with tickets, which are sent twice and applied once.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ list_cases! { Atomic as BATCH_CASES:
 }
 
 fn ticket(number: i64) -> Ticket {
-    Ticket { session: [7; 16], number, statement: 0, asked: Asked::Nothing }
+    Ticket { session: [7; 16], number, statement: 0, requested: RequestedDocument::Nothing }
 }
 
 fn increment(filter: RawDocumentBuf) -> UpdateStatement {

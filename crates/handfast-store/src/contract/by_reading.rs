@@ -1,4 +1,4 @@
-//! What can be said of a collection by reading it.
+//! A check of a collection that reads its documents.
 
 use bson::rawdoc;
 

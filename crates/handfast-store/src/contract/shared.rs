@@ -1,4 +1,4 @@
-//! A shared store is a store: decorators can be put around an `Arc<dyn DocumentStore>`.
+//! An `Arc` of a store is a store, so that decorators can wrap an `Arc<dyn DocumentStore>`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Steps that hand documents on, batch by batch.
+//! Steps of a pipeline that pass documents on in batches.
 
 use std::collections::VecDeque;
 
@@ -70,7 +70,7 @@ pub(super) fn too_much(stage: &str, context: &Context) -> Error {
 }
 
 /// Appends pure stages to a step.
-pub(super) fn piped<'p>(
+pub(super) fn with_pure_stages<'p>(
     input: Box<dyn Documents + 'p>,
     stages: &'p [Stage],
     context: &'p Context,
@@ -78,10 +78,10 @@ pub(super) fn piped<'p>(
     if stages.is_empty() {
         return Ok(input);
     }
-    Ok(Box::new(Piped { input, waiting: VecDeque::new(), chain: chain(stages, context)?, state: State::Ready }))
+    Ok(Box::new(PureStages { input, waiting: VecDeque::new(), chain: chain(stages, context)?, state: State::Ready }))
 }
 
-struct Piped<'p> {
+struct PureStages<'p> {
     input: Box<dyn Documents + 'p>,
     /// Documents of the input that were not pushed yet.
     waiting: VecDeque<RawDocumentBuf>,
@@ -99,7 +99,7 @@ enum State {
     Ended,
 }
 
-impl Piped<'_> {
+impl PureStages<'_> {
     /// Runs the chain once.
     async fn turn(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<()> {
         let flow = match self.state {
@@ -136,7 +136,7 @@ impl Piped<'_> {
 }
 
 #[async_trait]
-impl Documents for Piped<'_> {
+impl Documents for PureStages<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let mut out: Vec<RawDocumentBuf> = Vec::new();
         let (mut counted, mut bytes, mut turns) = (0, 0, 0_usize);
@@ -159,26 +159,26 @@ impl Documents for Piped<'_> {
 }
 
 /// A `$facet` with stages that need other collections: it holds its input and runs each of its pipelines over it.
-pub(super) struct Faceting<'p> {
+pub(super) struct FacetStep<'p> {
     environment: &'p Environment,
     facet: &'p Facet,
     input: Option<Box<dyn Documents + 'p>>,
     context: &'p Context,
 }
 
-impl<'p> Faceting<'p> {
+impl<'p> FacetStep<'p> {
     pub(super) fn new(
         environment: &'p Environment,
         facet: &'p Facet,
         input: Box<dyn Documents + 'p>,
         context: &'p Context,
     ) -> Self {
-        Faceting { environment, facet, input: Some(input), context }
+        FacetStep { environment, facet, input: Some(input), context }
     }
 }
 
 #[async_trait]
-impl Documents for Faceting<'_> {
+impl Documents for FacetStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let documents = collect(&mut *input, "$facet", self.context).await?;

@@ -1,4 +1,4 @@
-//! Where a pipeline's documents come from, and what of it the store's find can do.
+//! The source of a pipeline's documents, and the stages that its find replaces.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::*;
 
 /// The first step of a pipeline.
 pub(super) enum Source {
-    /// Given documents.
+    /// BackendGuarantees documents.
     Literal(Vec<RawDocumentBuf>),
     /// A find that is opened when the first batch is needed.
     Find(Arc<dyn DocumentStore>, Box<Find>),

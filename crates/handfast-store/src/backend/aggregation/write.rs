@@ -42,16 +42,16 @@ fn digits(namespace: &Namespace) -> u64 {
 }
 
 /// `$out`: a new collection with the indexes of the old one is filled, and then takes its place in one step.
-pub(super) struct Replacing<'p> {
+pub(super) struct OutStep<'p> {
     environment: &'p Environment,
     out: &'p Out,
     /// `None` when the step has finished.
     input: Option<Box<dyn Documents + 'p>>,
 }
 
-impl<'p> Replacing<'p> {
+impl<'p> OutStep<'p> {
     pub(super) fn new(environment: &'p Environment, out: &'p Out, input: Box<dyn Documents + 'p>) -> Self {
-        Replacing { environment, out, input: Some(input) }
+        OutStep { environment, out, input: Some(input) }
     }
 
     async fn replace(&mut self, mut input: Box<dyn Documents + 'p>) -> Result<()> {
@@ -93,7 +93,7 @@ impl<'p> Replacing<'p> {
 }
 
 #[async_trait]
-impl Documents for Replacing<'_> {
+impl Documents for OutStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         if let Some(input) = self.input.take() {
             self.replace(input).await?;
@@ -134,21 +134,21 @@ async fn drop_quietly(store: &dyn DocumentStore, namespace: &Namespace) {
 }
 
 /// `$merge`: replaces, merges or inserts each result in one atomic step.
-pub(super) struct Merging<'p> {
+pub(super) struct MergeStep<'p> {
     environment: &'p Environment,
     merge: &'p Merge,
     input: Option<Box<dyn Documents + 'p>>,
     context: &'p Context,
 }
 
-impl<'p> Merging<'p> {
+impl<'p> MergeStep<'p> {
     pub(super) fn new(
         environment: &'p Environment,
         merge: &'p Merge,
         input: Box<dyn Documents + 'p>,
         context: &'p Context,
     ) -> Self {
-        Merging { environment, merge, input: Some(input), context }
+        MergeStep { environment, merge, input: Some(input), context }
     }
 
     async fn check_unique(&mut self, target: &Namespace) -> Result<()> {
@@ -256,7 +256,7 @@ impl<'p> Merging<'p> {
 }
 
 #[async_trait]
-impl Documents for Merging<'_> {
+impl Documents for MergeStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let target = self.merge.target.clone();

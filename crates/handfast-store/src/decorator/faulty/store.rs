@@ -1,4 +1,4 @@
-//! Each operation of the contract, through the plan of faults.
+//! The operations of the contract with injected faults.
 
 use std::borrow::Borrow;
 use std::convert::identity;

@@ -1,4 +1,4 @@
-//! Each operation of the contract, counted and timed.
+//! The operations of the contract, counted and timed.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Each operation of the contract, and what a second try of it needs.
+//! The operations of the contract, with the way in which each is repeated.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
             Operation::Update,
             || self.store.update(request.clone()),
             |outcome| broken_off(&outcome.errors),
-            || self.judge(&request.namespace, |is_unique| repeat::of_update(&request, is_unique)),
+            || self.repeat_effect(&request.namespace, |is_unique| repeat::of_update(&request, is_unique)),
             |outcome| outcome.matched > 0 || !outcome.upserted.is_empty(),
         )
         .await
@@ -36,7 +36,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
             Operation::FindAndModify,
             || self.store.find_and_modify(request.clone()),
             |_| None,
-            || self.judge(&request.namespace, |is_unique| repeat::of_find_and_modify(&request, is_unique)),
+            || self.repeat_effect(&request.namespace, |is_unique| repeat::of_find_and_modify(&request, is_unique)),
             |outcome| outcome.matched || outcome.upserted.is_some(),
         )
         .await
@@ -47,7 +47,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
             Operation::Delete,
             || self.store.delete(request.clone()),
             |outcome| broken_off(&outcome.errors),
-            || self.judge(&request.namespace, |is_unique| repeat::of_delete(&request, is_unique)),
+            || self.repeat_effect(&request.namespace, |is_unique| repeat::of_delete(&request, is_unique)),
             |outcome| outcome.deleted > 0,
         )
         .await
