@@ -9,7 +9,7 @@ use handfast_embedded::{EmbeddedStore, Options};
 use handfast_mongodb::{Capability, ConnectOptions, SELECTION_TIMEOUT, Server};
 use handfast_mql::Code;
 use handfast_store::decorator::{Checked, Resilient};
-use handfast_store::routed::{Alone, Part, Route, Routing, ensure_alone};
+use handfast_store::routed::{Part, Route, Routing, StandaloneStore, ensure_alone};
 use handfast_store::{AtomicStore, DocumentStore, Namespace, Routed, Sources};
 use handfast_txn::percolator::Unmanaged;
 use handfast_txn::{Database, PercolatorOptions};
@@ -100,6 +100,13 @@ impl Servers {
         Some(Servers { stores, routes, sole_writer: settings.sole_writer, timeout: settings.store_timeout.0 })
     }
 
+    /// Returns the rule by which several stores are one.
+    fn routing(&self) -> anyhow::Result<Option<Routing>> {
+        let names: Vec<&str> = self.stores.0.iter().map(|store| store.name.as_deref().unwrap_or_default()).collect();
+        let routing = (!self.routes.is_empty()).then(|| Routing::new(&names, &self.routes)).transpose();
+        routing.map_err(|error| anyhow!("cannot use these stores together: {error}"))
+    }
+
     /// Where the only one is.
     ///
     /// # Errors
@@ -128,14 +135,15 @@ impl Opened {
             let path = std::path::absolute(&settings.data).unwrap_or_else(|_| settings.data.clone());
             return Ok(Opened { database, place: Place::Directory { path, store } });
         };
-        let (store, servers) = connect(&servers, sources.clone(), Rule::Record).await?;
+        let (store, connected) = connect(&servers, sources.clone(), Rule::Record).await?;
+        let routing = servers.routing()?;
         let retention = PercolatorOptions::default().retention;
         // What is kept of a transaction is no less than what a late request of it may meet.
         let outcome_retention = settings.outcome_retention.0.max(retention);
         let lease_ttl = settings.snapshot_lease.0;
-        let options = PercolatorOptions { outcome_retention, lease_ttl, ..PercolatorOptions::default() };
+        let options = PercolatorOptions { outcome_retention, lease_ttl, routing, ..PercolatorOptions::default() };
         let database = Database::percolator(store, sources, options)?;
-        Ok(Opened { database, place: Place::Servers(servers) })
+        Ok(Opened { database, place: Place::Servers(connected) })
     }
 
     /// What makes backups while the documents are served, if a setting says where to.
@@ -288,7 +296,7 @@ async fn connect_with(
         // It knows which stores its documents are in.
         [(_, store)] if servers.routes.is_empty() && connected.iter().any(|of| of.server.is_front) => Arc::clone(store),
         [(named, store)] if servers.routes.is_empty() => {
-            let alone = Alone::open(Arc::clone(store)).await;
+            let alone = StandaloneStore::open(Arc::clone(store)).await;
             Arc::new(alone.map_err(|error| anyhow!("cannot use the store {}: {error}", named.uri))?)
         }
         _ => {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use futures_core::Stream;
 use handfast_mql::depth::{self, Limits};
-use handfast_store::page::Filling;
+use handfast_store::page::PageBuilder;
 use handfast_store::{BatchLimit, Cursor, Error, Page, Result};
 use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
 
@@ -95,23 +95,23 @@ fn is_last(reply: &RawDocument) -> bool {
 #[async_trait]
 impl Cursor for MongoCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
-        let mut filling = Filling::new(limit);
+        let mut page = PageBuilder::new(limit);
         let mut is_empty = true;
         loop {
             while let Some(document) = self.ready.front() {
-                if !filling.has_room_for(document) {
-                    return Ok(filling.full());
+                if !page.has_room_for(document) {
+                    return Ok(page.full());
                 }
-                filling.take(self.ready.pop_front());
+                page.take(self.ready.pop_front());
                 is_empty = false;
             }
             match self.failed.take() {
                 Some(error) if is_empty => return Err(error),
                 Some(error) => {
                     self.failed = Some(error);
-                    return Ok(filling.full());
+                    return Ok(page.full());
                 }
-                None if self.source.is_none() => return Ok(filling.last()),
+                None if self.source.is_none() => return Ok(page.last()),
                 None => self.failed = self.fetch().await.err(),
             }
         }

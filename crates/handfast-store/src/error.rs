@@ -1,32 +1,32 @@
-//! What a store's failure means for the caller: a class, whether it may have been applied, and MongoDB's code.
+//! The error of a store: its class, whether the operation may have been applied, and MongoDB's code.
 
 use bson::RawDocumentBuf;
 use handfast_mql::Code;
 
-/// What every operation of a store returns.
+/// The result of every operation of a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What to do about an error (spec: resilience).
+/// The class of an error, which says what the caller should do (spec: resilience).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// The network hiccuped or the primary changed: retry once, if the operation is idempotent.
+    /// A network failure or a change of the primary: retry once if the operation is idempotent.
     TransientNetwork,
-    /// Nobody answers: give up and report; each retry would wait for the full server selection again.
+    /// No server answers: do not retry, as each attempt would wait for the full server selection again.
     Outage,
-    /// The store understood and refused: never retry.
+    /// The store refused the request: never retry.
     Command,
 }
 
-/// Whether an operation that failed has changed anything.
+/// Whether a failed operation may have changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Applied {
-    /// It did not happen.
+    /// The operation was certainly not applied.
     No,
-    /// Nobody can tell from the error alone: the outcome is unknown.
+    /// The outcome is unknown.
     Maybe,
 }
 
-/// A failed operation.
+/// The error of a failed operation.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -40,12 +40,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// The store refused: class [`ErrorClass::Command`], not applied.
+    /// Creates a refusal: class [`ErrorClass::Command`], not applied.
     pub fn command(code: Code, message: impl Into<String>) -> Self {
         Error::new(ErrorClass::Command, Applied::No, code, message)
     }
 
-    /// An error of any class.
+    /// Creates an error of any class.
     pub fn new(class: ErrorClass, applied: Applied, code: Code, message: impl Into<String>) -> Self {
         Error { class, applied, code, message: message.into(), details: None, source: None }
     }
@@ -57,40 +57,40 @@ impl Error {
         self
     }
 
-    /// The same error of a request that has had an effect before, or may have had one.
+    /// Marks the error as maybe applied, for a request that had, or may have had, an effect before.
     #[must_use]
     pub fn in_doubt(self) -> Self {
         Error { applied: Applied::Maybe, ..self }
     }
 
-    /// Keeps what caused the error.
+    /// Adds the cause of the error.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(std::sync::Arc::new(source));
         self
     }
 
-    /// What to do about it.
+    /// Returns the class.
     pub fn class(&self) -> ErrorClass {
         self.class
     }
 
-    /// Whether it may have happened all the same.
+    /// Returns whether the operation may have been applied.
     pub fn applied(&self) -> Applied {
         self.applied
     }
 
-    /// MongoDB's code.
+    /// Returns MongoDB's error code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The text for people.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The fields beside code and message.
+    /// Returns the fields beside code and message.
     pub fn details(&self) -> Option<&RawDocumentBuf> {
         self.details.as_deref()
     }

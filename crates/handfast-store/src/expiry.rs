@@ -1,8 +1,8 @@
-//! TTL indexes at work: documents whose time has come are deleted.
+//! Deletes the documents that TTL indexes let expire.
 //!
-//! Nothing here runs by itself: whoever serves a store calls [`expire`] every so often (MongoDB: every 60 seconds). It
-//! needs no more than the contract, so it serves every backend; each document is judged again at the moment of its
-//! deletion, so one whose date was moved meanwhile stays.
+//! Nothing here runs by itself: the owner of a store calls [`expire`] periodically (MongoDB: every 60 seconds). It uses only the
+//! contract, so it works with every backend. Each deletion checks the date of its document again, so that a document whose date was
+//! moved in the meantime stays.
 
 use bson::raw::{CString, cstr};
 use bson::{DateTime, RawArrayBuf, RawBson, RawDocumentBuf};
@@ -13,13 +13,7 @@ use crate::{Delete, DeleteStatement, DocumentStore, Durability, IndexSpec, Names
 #[cfg(test)]
 mod tests;
 
-/// Deletes all documents that have expired by `now`; returns how many.
-///
-/// # Errors
-/// Those of the store. What was deleted before the error stays deleted.
-///
-/// # Cancellation
-/// Documents are deleted one by one; a future that is dropped has deleted some.
+/// Deletes all documents that have expired by `now`; returns how many. An error or a cancellation leaves some documents deleted.
 pub async fn expire(store: &dyn DocumentStore, now: DateTime) -> Result<u64> {
     let mut expired = 0;
     for database in store.list_databases().await? {
@@ -49,8 +43,8 @@ async fn delete(store: &dyn DocumentStore, namespace: &Namespace, filter: RawDoc
     }
 }
 
-/// The filter for what a TTL index lets expire by `now`: an array expires with its earliest date, and a field without
-/// a date never, as comparisons are within a type.
+/// Returns the filter for the documents that a TTL index lets expire by `now`. An array expires with its earliest date, and a
+/// field without a date never, as comparisons are within a type.
 fn expired_by(index: &IndexSpec, now: DateTime) -> Option<RawDocumentBuf> {
     let lifetime_millis = index.expire_after_seconds?.checked_mul(1000)?;
     let (field, _) = index.key.iter().flatten().next()?;

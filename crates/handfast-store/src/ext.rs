@@ -8,23 +8,19 @@ use crate::*;
 #[cfg(test)]
 mod tests;
 
-/// Requests for one document, and finds that are read to their end.
-///
-/// What the outcome of a request of several statements keeps as [`WriteError`], is here the error of the call.
+/// Short forms of requests for one statement, and finds that are read to their end. A [`WriteError`] of the outcome is returned
+/// as the error of the call.
 #[async_trait]
 pub trait StoreExt: DocumentStore {
-    /// Inserts one document, durably. Who may have to try again gives it an `_id` before.
+    /// Inserts one document, durably. A caller that may have to repeat the insert sets the `_id` before.
     ///
     /// # Errors
-    /// `DuplicateKey` (11000), and what [`insertion::prepare`] refuses.
+    /// `DuplicateKey` (11000), and the errors of [`insertion::prepare`].
     async fn insert_one(&self, namespace: &Namespace, document: RawDocumentBuf) -> Result<()> {
         only(self.insert(Insert::new(namespace.clone(), vec![document])).await?.errors)
     }
 
-    /// The documents that match, all of them at once: for results that are known to be small.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Returns all matching documents at once, for results that are known to be small.
     async fn find_all(&self, find: Find) -> Result<Vec<RawDocumentBuf>> {
         let mut cursor = self.find(find).await?;
         let mut documents = Vec::new();
@@ -37,19 +33,16 @@ pub trait StoreExt: DocumentStore {
         }
     }
 
-    /// The first document that matches.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Returns the first matching document.
     async fn find_one(&self, namespace: &Namespace, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
         let find = Find { limit: Some(1), ..Find::new(namespace.clone(), filter) };
         Ok(self.find_all(find).await?.into_iter().next())
     }
 
-    /// Changes the first document that matches, durably.
+    /// Changes the first matching document, durably.
     ///
     /// # Errors
-    /// Those of the language, and `DuplicateKey` (11000).
+    /// `DuplicateKey` (11000), and the errors of the language.
     async fn update_one(
         &self,
         namespace: &Namespace,
@@ -60,10 +53,8 @@ pub trait StoreExt: DocumentStore {
         run_update(self, namespace, statement).await
     }
 
-    /// Changes all documents that match, each atomically, durably.
-    ///
-    /// # Errors
-    /// As [`StoreExt::update_one`]; the documents before the one that failed stay changed.
+    /// Changes all matching documents, each atomically, durably. After an error, the documents before the one that failed stay
+    /// changed.
     async fn update_many(
         &self,
         namespace: &Namespace,
@@ -74,10 +65,7 @@ pub trait StoreExt: DocumentStore {
         run_update(self, namespace, UpdateStatement { multi: true, ..statement }).await
     }
 
-    /// Changes the first document that matches, or inserts one, durably.
-    ///
-    /// # Errors
-    /// As [`StoreExt::update_one`].
+    /// Changes the first matching document, or inserts one, durably.
     async fn upsert_one(
         &self,
         namespace: &Namespace,
@@ -88,38 +76,26 @@ pub trait StoreExt: DocumentStore {
         run_update(self, namespace, UpdateStatement { upsert: true, ..statement }).await
     }
 
-    /// Deletes the first document that matches, durably; says whether there was one.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Deletes the first matching document, durably; returns whether there was one.
     async fn delete_one(&self, namespace: &Namespace, filter: RawDocumentBuf) -> Result<bool> {
         let statement = DeleteStatement { filter, multi: false, hint: None };
         let outcome = self.delete(Delete::new(namespace.clone(), vec![statement])).await?;
         only(outcome.errors).map(|()| outcome.deleted > 0)
     }
 
-    /// Deletes all documents that match, each atomically, durably; says how many.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Deletes all matching documents, each atomically, durably; returns how many.
     async fn delete_many(&self, namespace: &Namespace, filter: RawDocumentBuf) -> Result<u64> {
         let statement = DeleteStatement { filter, multi: true, hint: None };
         let outcome = self.delete(Delete::new(namespace.clone(), vec![statement])).await?;
         only(outcome.errors).map(|()| outcome.deleted)
     }
 
-    /// How many documents match.
-    ///
-    /// # Errors
-    /// Those of the language.
+    /// Counts the matching documents.
     async fn count_matching(&self, namespace: &Namespace, filter: RawDocumentBuf) -> Result<u64> {
         self.count(Count::new(namespace.clone(), filter)).await
     }
 
     /// Creates an index.
-    ///
-    /// # Errors
-    /// Those of [`DocumentStore::create_indexes`].
     async fn create_index(&self, namespace: &Namespace, index: IndexSpec) -> Result<()> {
         self.create_indexes(CreateIndexes { namespace: namespace.clone(), indexes: vec![index] }).await.map(|_| ())
     }
@@ -136,7 +112,7 @@ async fn run_update<S: DocumentStore + ?Sized>(
     only(std::mem::take(&mut outcome.errors)).map(|()| outcome)
 }
 
-/// The error of the one statement, if it failed.
+/// Returns the error of the only statement, if it failed.
 fn only(errors: Vec<WriteError>) -> Result<()> {
     match errors.into_iter().next() {
         Some(refused) => Err(refused.error),

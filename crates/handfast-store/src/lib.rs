@@ -1,8 +1,8 @@
-//! The one contract that everything in Handfast stands on, and what belongs to it.
+//! The contract of a document store, and what belongs to it.
 //!
 //! A store promises that *an operation on one document is atomic*, and says of every failure what class it has and
-//! whether the operation may have been applied all the same. Nothing else is assumed, so that a directory on a disk, a
-//! standalone server and a sharded cluster all serve (spec: store).
+//! whether the operation may have been applied all the same. Handfast assumes nothing else, so that a directory on a disk, a
+//! standalone server and a sharded cluster can all be stores (spec: store).
 //!
 //! ```
 //! use bson::rawdoc;
@@ -25,44 +25,36 @@
 //! # }
 //! ```
 //!
-//! # What is here
+//! # Where to read
 //!
-//! | for | look at |
+//! | to | look at |
 //! | --- | --- |
-//! | whoever uses a store | [`contract`], then [`request`], [`outcome`], [`error`]; [`StoreExt`] for short forms |
-//! | whoever writes a backend | [`insertion`], [`index`], [`selection`], [`change`], [`distinct`], [`aggregation`]: what every backend does in the same way, as functions; [`page`]; and the suite of the module `conformance` (feature `conformance`), which every backend passes |
-//! | whoever tests what stands on a store | [`memory`], [`decorator::Faulty`], [`decorator::Checked`], [`Sources::seeded`] |
-//! | whoever runs one | [`decorator::Metered`], [`expiry`]; [`routed`] for several as one |
+//! | use a store | [`contract`], then [`request`], [`outcome`], [`error`]; [`StoreExt`] for short forms |
+//! | write a backend | [`backend`], the functions that all backends share, and the module `conformance` (feature `conformance`), the suite that every backend passes |
+//! | test what uses a store | [`memory`], [`decorator::Faulty`], [`decorator::Checked`], [`Sources::seeded`] |
+//! | run a store | [`decorator::Metered`], [`expiry`]; [`routed`] for several stores as one |
 //!
-//! # What is not
-//!
-//! No backend that keeps anything on a disk or reaches a network (those are crates of their own), no transactions (they
-//! stand on this), and no clock or chance but that of [`source`].
+//! The crate has no backend on a disk or a network (those are crates of their own), no transactions (they use this crate), and
+//! no clock or randomness but that of [`source`].
 
-pub mod aggregation;
-mod blocking;
-pub mod change;
+pub mod backend;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod contract;
 pub mod decorator;
-pub mod distinct;
 pub mod error;
 pub mod expiry;
 pub mod ext;
-pub mod index;
-pub mod insertion;
 pub mod memory;
 pub mod notation;
 pub mod outcome;
-pub mod page;
 pub mod request;
 pub mod routed;
-pub mod selection;
 pub mod source;
 pub mod ticket;
 
-pub use blocking::{blocking, blocking_if};
+pub use backend::blocking::{blocking, blocking_if};
+pub use backend::{aggregation, change, distinct, index, insertion, page, selection};
 pub use contract::{AtomicStore, Cursor, DocumentStore, Snapshot, check_by_reading};
 pub use error::{Applied, Error, ErrorClass, Result};
 pub use ext::StoreExt;
@@ -71,4 +63,4 @@ pub use outcome::*;
 pub use request::*;
 pub use routed::Routed;
 pub use source::{Clock, CountingIds, IdSource, ManualClock, ObjectIds, Random, SeededRandom, Sources, SystemClock};
-pub use ticket::{Asked, Ticket};
+pub use ticket::{RequestedDocument, Ticket};

@@ -1,7 +1,7 @@
-//! Documents as MongoDB writes them in its messages: `{ a: 1, b: "x", c: [ 1.0, null ] }`.
+//! Formats documents as MongoDB does in its messages: `{ a: 1, b: "x", c: [ 1.0, null ] }`.
 //!
-//! For people, and for the few texts that drivers and users compare (`dup key: { a: 1 }`). It is bounded in length and
-//! in depth, because it ends up in logs.
+//! The text is for people, and for the few messages that drivers and users compare (`dup key: { a: 1 }`). Its length and depth are
+//! bounded, because it ends up in logs.
 
 use std::fmt::Write;
 
@@ -13,19 +13,19 @@ pub use handfast_mql::text::type_name;
 #[cfg(test)]
 mod tests;
 
-/// Longer strings and binaries are cut in a message: 150 characters, as MongoDB does.
+/// The number of characters to which a message cuts strings and binaries, as MongoDB does.
 pub const MESSAGE_STRING_CHARS_MAX: usize = 150;
-/// Documents nested deeper than this are shown as `...`: nobody reads further.
+/// The number of levels of a document that a message shows; deeper ones are `...`.
 pub const MESSAGE_DEPTH_MAX: usize = 20;
 
-/// A document as text.
+/// Formats a document.
 pub fn document(document: &RawDocument) -> String {
     let mut text = String::new();
     write_document(&mut text, document, 0);
     text
 }
 
-/// A value as text.
+/// Formats a value.
 pub fn value(value: RawBsonRef<'_>) -> String {
     let mut text = String::new();
     write_value(&mut text, value, 0);
@@ -103,7 +103,7 @@ fn write_value(text: &mut String, value: RawBsonRef<'_>, depth: usize) {
     };
 }
 
-/// A whole double keeps its `.0`, so that it is not taken for an int.
+/// Writes a double; a whole one keeps its `.0` to differ from an int.
 fn write_double(text: &mut String, number: f64) -> std::fmt::Result {
     if number.is_nan() {
         write!(text, "nan.0")

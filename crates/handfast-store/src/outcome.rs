@@ -1,63 +1,63 @@
-//! What a store answers.
+//! The results of requests.
 
 use bson::{RawBson, RawDocumentBuf};
 
 use crate::{CollectionOptions, Error, IndexSpec};
 
-/// One statement of a request that failed, by its place in the request.
+/// The error of one statement or document of a request.
 #[derive(Clone, Debug)]
 pub struct WriteError {
-    /// The statement's or document's place in the request, from 0.
+    /// The index of the statement or document in the request, from 0.
     pub index: usize,
-    /// Why it failed.
+    /// The error.
     pub error: Error,
 }
 
-/// What an insert did.
+/// The outcome of an insert.
 #[derive(Clone, Debug, Default)]
 pub struct InsertOutcome {
-    /// How many documents are in.
+    /// The number of documents that were inserted.
     pub inserted: u64,
-    /// Those that are not. With `ordered`, at most one, and nothing after it was tried.
+    /// The errors of the others. An ordered request has at most one, and the documents after it were not tried.
     pub errors: Vec<WriteError>,
 }
 
-/// One document was inserted.
+/// The result of inserting one document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inserted;
 
-/// Whether one document was deleted.
+/// The result of deleting one document: whether there was one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deleted(pub bool);
 
-/// What became of one document of an update.
+/// The effect of an update statement on one document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Changed {
-    /// None matched.
+    /// No document matched.
     Nothing,
-    /// It matched, and is as it was.
+    /// The document matched and did not change.
     Same,
-    /// It is different now.
+    /// The document was changed.
     Modified,
-    /// None matched; one with this `_id` was inserted.
+    /// No document matched, and one with this `_id` was inserted.
     Upserted(RawBson),
 }
 
-/// What an update did, all its statements together.
+/// The outcome of an update, the sum of its statements.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateOutcome {
-    /// Documents that matched a filter; an upserted one does not count.
+    /// The number of documents that matched a filter, without upserted ones.
     pub matched: u64,
-    /// Documents that are different now.
+    /// The number of documents that were changed.
     pub modified: u64,
-    /// The `_id` of each document that was upserted, with its statement's place.
+    /// The `_id` of each upserted document, with the index of its statement.
     pub upserted: Vec<(usize, RawBson)>,
-    /// Statements that failed.
+    /// The errors of the statements that failed.
     pub errors: Vec<WriteError>,
 }
 
 impl UpdateOutcome {
-    /// Adds what became of one document of the statement at this place.
+    /// Adds the effect on one document of the statement at this index.
     pub fn count(&mut self, place: usize, changed: Changed) {
         match changed {
             Changed::Nothing => {}
@@ -71,93 +71,93 @@ impl UpdateOutcome {
     }
 }
 
-/// What a delete did, all its statements together.
+/// The outcome of a delete, the sum of its statements.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOutcome {
-    /// Documents that are gone.
+    /// The number of deleted documents.
     pub deleted: u64,
-    /// Statements that failed.
+    /// The errors of the statements that failed.
     pub errors: Vec<WriteError>,
 }
 
-/// What a find-and-modify did.
+/// The outcome of a find-and-modify.
 #[derive(Clone, Debug, Default)]
 pub struct FindAndModifyOutcome {
-    /// The document before or after the change, as asked for, projected; none if nothing matched (or if an upsert was
-    /// asked for the document before).
+    /// The projected document before or after the change, as requested; `None` if nothing matched, or if an upsert was to return
+    /// the document before.
     pub value: Option<RawDocumentBuf>,
-    /// Whether a document that existed was changed or removed.
+    /// Whether an existing document was changed or removed.
     pub matched: bool,
-    /// The `_id` of a document that was upserted.
+    /// The `_id` of the upserted document.
     pub upserted: Option<RawBson>,
 }
 
-/// Some results of a cursor.
+/// A page of the results of a cursor.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The documents, in order.
+    /// The documents in order.
     pub documents: Vec<RawDocumentBuf>,
-    /// No further page has documents.
+    /// Whether no further page has documents.
     pub exhausted: bool,
 }
 
-/// An index of a collection.
+/// An index of a collection as `listIndexes` shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexInfo {
-    /// Its definition.
+    /// The definition.
     pub spec: IndexSpec,
 }
 
 /// A collection as `listCollections` shows it.
 #[derive(Clone, Debug)]
 pub struct CollectionInfo {
-    /// Its name within the database.
+    /// The name without the database.
     pub name: String,
-    /// How it was created.
+    /// The options that it was created with.
     pub options: CollectionOptions,
-    /// An id that a collection of the same name created later does not share.
+    /// An id that no other collection has, also not a later one of the same name.
     pub uuid: [u8; 16],
 }
 
-/// Counts and sizes.
+/// The counts and sizes of a collection.
 #[derive(Clone, Debug, Default)]
 pub struct CollectionStats {
     /// Whether the collection exists.
     pub exists: bool,
-    /// Documents.
+    /// The number of documents.
     pub count: u64,
-    /// Bytes of BSON of all documents.
+    /// The size of all documents as BSON, in bytes.
     pub size_bytes: u64,
-    /// Bytes on disk, as far as the backend can tell.
+    /// The size on disk in bytes, as far as the backend knows.
     pub storage_bytes: u64,
-    /// Bytes of each index, by name.
+    /// The size of each index in bytes, by name.
     pub index_bytes: Vec<(String, u64)>,
 }
 
-/// Whether the documents of a collection and its indexes agree.
+/// The result of checking the documents of a collection against its indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectionCheck {
-    /// Documents that were read.
+    /// The number of documents that were read.
     pub documents: u64,
-    /// Its indexes, `_id_` first.
+    /// The results for the indexes, `_id_` first.
     pub indexes: Vec<IndexCheck>,
-    /// What is not as it should be, for people.
+    /// Descriptions of the errors.
     pub errors: Vec<String>,
-    /// How many of them are about documents.
+    /// The number of errors about documents.
     pub documents_damaged: u64,
 }
 
-/// What was found of one index.
+/// The result for one index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexCheck {
-    /// Its name.
+    /// The name of the index.
     pub name: String,
-    /// Keys that it holds.
+    /// The number of its keys.
     pub keys: u64,
-    /// Whether it holds the keys of all documents, and no others.
+    /// Whether it has the keys of all documents and no others.
     pub valid: bool,
 }
 
-/// A moment in the order of commits of one store: 0 is before the first.
+/// The position of a commit in the order of one store; 0 is before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitTimestamp(pub u64);

@@ -1,4 +1,4 @@
-//! What a store can be asked: one struct a request, `new` with what is needed, the rest at its default.
+//! The requests to a store: one struct each, with a `new` that takes the required fields and sets the others to defaults.
 
 mod atomic;
 mod namespace;
@@ -10,43 +10,43 @@ use bson::{RawBson, RawDocumentBuf, rawdoc};
 
 use crate::Ticket;
 
-/// When a write is acknowledged.
+/// The moment at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Once it is synced to disk. Concurrent writers share one sync.
+    /// After the write is synced to disk. Concurrent writers share one sync.
     #[default]
     Journaled,
-    /// Once it is applied, before the sync: a crash may take back the last moments.
+    /// After the write is applied, before the sync: a crash may undo the newest writes.
     Memory,
 }
 
 /// Inserts documents.
 #[derive(Clone, Debug)]
 pub struct Insert {
-    /// Where to.
+    /// The collection.
     pub namespace: Namespace,
-    /// What, in order.
+    /// The documents or statements, in order.
     pub documents: Vec<RawDocumentBuf>,
-    /// Stop at the first error.
+    /// Whether the request stops at its first error.
     pub ordered: bool,
-    /// When to acknowledge.
+    /// The moment of the acknowledgement.
     pub durability: Durability,
-    /// Makes the request exactly once, on a store that is an [`AtomicStore`](crate::AtomicStore). Its statements
-    /// change one document each.
+    /// A ticket for exactly-once execution by an [`AtomicStore`](crate::AtomicStore). Each statement must change one document
+    /// only.
     pub ticket: Option<Ticket>,
 }
 
 impl Insert {
-    /// An ordered, journaled insert.
+    /// Creates an ordered, journaled insert.
     pub fn new(namespace: Namespace, documents: Vec<RawDocumentBuf>) -> Self {
         Insert { namespace, documents, ordered: true, durability: Durability::default(), ticket: None }
     }
 }
 
-/// How a query may use indexes.
+/// The index that a query must use.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Hint {
-    /// The index of this name.
+    /// The index with this name.
     Name(String),
     /// The index with this key; `{$natural: 1}` scans the collection, `{$natural: -1}` backwards.
     Key(RawDocumentBuf),
@@ -55,34 +55,34 @@ pub enum Hint {
 /// Finds documents.
 #[derive(Clone, Debug)]
 pub struct Find {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
-    /// Which; empty for all.
+    /// The filter; empty for all documents.
     pub filter: RawDocumentBuf,
-    /// Which fields; empty for all.
+    /// The projection; empty for whole documents.
     pub projection: RawDocumentBuf,
-    /// In which order; empty for the store's own.
+    /// The sort; empty for the order of the store.
     pub sort: RawDocumentBuf,
-    /// How many to pass over.
+    /// The number of documents to skip.
     pub skip: u64,
-    /// How many at most; `None` for all.
+    /// The maximum number of documents; `None` for all.
     pub limit: Option<u64>,
-    /// Which index.
+    /// The index to use.
     pub hint: Option<Hint>,
-    /// Bounds on the hinted index: from `min` (inclusive) to `max` (exclusive).
+    /// The inclusive lower bound on the hinted index.
     pub min: Option<RawDocumentBuf>,
-    /// See `min`.
+    /// The exclusive upper bound on the hinted index.
     pub max: Option<RawDocumentBuf>,
-    /// Return only the index keys.
+    /// Whether only the index keys are returned.
     pub return_key: bool,
-    /// Add the store's own record id as `$recordId`; not to keys, which are all that `return_key` shows.
+    /// Whether the record id of the store is added as `$recordId`; it has no effect with `return_key`.
     pub show_record_id: bool,
     /// The variables of `let`, for `$expr`: values ([`Sources::evaluate`](crate::Sources::evaluate)), not expressions.
     pub variables: RawDocumentBuf,
 }
 
 impl Find {
-    /// Finds all that match.
+    /// Creates a find of all matching documents.
     pub fn new(namespace: Namespace, filter: RawDocumentBuf) -> Self {
         Find {
             namespace,
@@ -101,24 +101,24 @@ impl Find {
     }
 }
 
-/// How much a page may hold.
+/// The limits of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimit {
-    /// Documents at most.
+    /// The maximum number of documents.
     pub documents: usize,
-    /// Bytes of BSON at most; the first document is returned whatever its size.
+    /// The maximum size in bytes; the first document is returned whatever its size.
     pub bytes: usize,
 }
 
 impl BatchLimit {
-    /// No bound but the bytes of one protocol reply: 16 MiB.
+    /// The size of one reply of the protocol, 16 MiB, and any number of documents.
     pub const REPLY: BatchLimit = BatchLimit { documents: usize::MAX, bytes: 16 * 1024 * 1024 };
 }
 
 /// A change to a document: operators, a whole new document, or an aggregation pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UpdateSpec {
-    /// `{$set: ..}` or a replacement: the first field's name tells.
+    /// Update operators such as `{$set: ..}`, or a replacement, depending on the name of the first field.
     Document(RawDocumentBuf),
     /// Stages `$set`, `$unset`, `$project`, `$replaceRoot` and their aliases.
     Pipeline(Vec<RawDocumentBuf>),
@@ -127,26 +127,26 @@ pub enum UpdateSpec {
 /// One update statement.
 #[derive(Clone, Debug)]
 pub struct UpdateStatement {
-    /// Which documents.
+    /// The filter.
     pub filter: RawDocumentBuf,
     /// The change.
     pub update: UpdateSpec,
-    /// All that match instead of the first.
+    /// Whether all matching documents are affected, not only the first.
     pub multi: bool,
-    /// Insert if none matches.
+    /// Whether a document is inserted if none matches.
     pub upsert: bool,
-    /// The conditions behind `$[name]`.
+    /// The conditions of `$[name]`.
     pub array_filters: Vec<RawDocumentBuf>,
-    /// Which of several matching documents is the first; only without `multi`.
+    /// The order that decides which matching document is the first; only without `multi`.
     pub sort: RawDocumentBuf,
-    /// Which index.
+    /// The index to use.
     pub hint: Option<Hint>,
     /// The variables of `c`, for pipelines.
     pub constants: RawDocumentBuf,
 }
 
 impl UpdateStatement {
-    /// Changes the first document that matches.
+    /// Creates a statement that changes the first matching document.
     pub fn one(filter: RawDocumentBuf, update: UpdateSpec) -> Self {
         UpdateStatement {
             filter,
@@ -164,23 +164,23 @@ impl UpdateStatement {
 /// Runs update statements.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
-    /// What, in order.
+    /// The documents or statements, in order.
     pub statements: Vec<UpdateStatement>,
-    /// Stop at the first error.
+    /// Whether the request stops at its first error.
     pub ordered: bool,
-    /// When to acknowledge.
+    /// The moment of the acknowledgement.
     pub durability: Durability,
     /// The variables of `let`, for `$expr` and pipelines.
     pub variables: RawDocumentBuf,
-    /// Makes the request exactly once, on a store that is an [`AtomicStore`](crate::AtomicStore). Its statements
-    /// change one document each.
+    /// A ticket for exactly-once execution by an [`AtomicStore`](crate::AtomicStore). Each statement must change one document
+    /// only.
     pub ticket: Option<Ticket>,
 }
 
 impl Update {
-    /// Ordered, journaled.
+    /// Creates an ordered, journaled request.
     pub fn new(namespace: Namespace, statements: Vec<UpdateStatement>) -> Self {
         Update {
             namespace,
@@ -193,17 +193,17 @@ impl Update {
     }
 }
 
-/// Which form of the document a find-and-modify returns.
+/// The version of the document that a find-and-modify returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReturnDocument {
-    /// As it was.
+    /// The document before the change.
     #[default]
     Before,
-    /// As it became.
+    /// The document after the change.
     After,
 }
 
-/// What a find-and-modify does with the document it finds.
+/// The effect of a find-and-modify on the document that it finds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Modification {
     /// Removes it.
@@ -212,11 +212,11 @@ pub enum Modification {
     Update {
         /// The change.
         update: UpdateSpec,
-        /// Insert if none matches.
+        /// Whether a document is inserted if none matches.
         upsert: bool,
-        /// Which form to return.
+        /// The version to return.
         returns: ReturnDocument,
-        /// The conditions behind `$[name]`.
+        /// The conditions of `$[name]`.
         array_filters: Vec<RawDocumentBuf>,
     },
 }
@@ -224,29 +224,29 @@ pub enum Modification {
 /// Changes or removes one document and returns it.
 #[derive(Clone, Debug)]
 pub struct FindAndModify {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
-    /// Which document.
+    /// The filter.
     pub filter: RawDocumentBuf,
-    /// Which of several matching documents.
+    /// The order that decides which matching document is taken.
     pub sort: RawDocumentBuf,
-    /// Which fields to return.
+    /// The projection of the returned document.
     pub projection: RawDocumentBuf,
-    /// What to do with it.
+    /// The change or removal.
     pub modification: Modification,
-    /// Which index.
+    /// The index to use.
     pub hint: Option<Hint>,
-    /// When to acknowledge.
+    /// The moment of the acknowledgement.
     pub durability: Durability,
     /// The variables of `let`.
     pub variables: RawDocumentBuf,
-    /// Makes the request exactly once, on a store that is an [`AtomicStore`](crate::AtomicStore). Its statements
-    /// change one document each.
+    /// A ticket for exactly-once execution by an [`AtomicStore`](crate::AtomicStore). Each statement must change one document
+    /// only.
     pub ticket: Option<Ticket>,
 }
 
 impl FindAndModify {
-    /// Journaled, any one document that matches.
+    /// Creates a journaled request for any one matching document.
     pub fn new(namespace: Namespace, filter: RawDocumentBuf, modification: Modification) -> Self {
         FindAndModify {
             namespace,
@@ -265,34 +265,34 @@ impl FindAndModify {
 /// One delete statement.
 #[derive(Clone, Debug)]
 pub struct DeleteStatement {
-    /// Which documents.
+    /// The filter.
     pub filter: RawDocumentBuf,
-    /// All that match instead of the first.
+    /// Whether all matching documents are affected, not only the first.
     pub multi: bool,
-    /// Which index.
+    /// The index to use.
     pub hint: Option<Hint>,
 }
 
 /// Runs delete statements.
 #[derive(Clone, Debug)]
 pub struct Delete {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
-    /// What, in order.
+    /// The documents or statements, in order.
     pub statements: Vec<DeleteStatement>,
-    /// Stop at the first error.
+    /// Whether the request stops at its first error.
     pub ordered: bool,
-    /// When to acknowledge.
+    /// The moment of the acknowledgement.
     pub durability: Durability,
     /// The variables of `let`.
     pub variables: RawDocumentBuf,
-    /// Makes the request exactly once, on a store that is an [`AtomicStore`](crate::AtomicStore). Its statements
-    /// change one document each.
+    /// A ticket for exactly-once execution by an [`AtomicStore`](crate::AtomicStore). Each statement must change one document
+    /// only.
     pub ticket: Option<Ticket>,
 }
 
 impl Delete {
-    /// Ordered, journaled.
+    /// Creates an ordered, journaled request.
     pub fn new(namespace: Namespace, statements: Vec<DeleteStatement>) -> Self {
         Delete {
             namespace,
@@ -305,32 +305,32 @@ impl Delete {
     }
 }
 
-/// What an aggregation reads.
+/// The input of an aggregation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AggregateSource {
     /// The documents of a collection.
     Collection(Namespace),
-    /// Nothing but what its first stage makes (`aggregate: 1`, with `$documents`).
+    /// The output of the first stage, such as `$documents` (`aggregate: 1`), in this database.
     Database(String),
 }
 
 /// Runs an aggregation pipeline.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// What it reads.
+    /// The input.
     pub source: AggregateSource,
     /// The stages.
     pub pipeline: Vec<RawDocumentBuf>,
-    /// Which index the first stages use.
+    /// The index that the first stages use.
     pub hint: Option<Hint>,
     /// The variables of `let`.
     pub variables: RawDocumentBuf,
-    /// When `$out` and `$merge` acknowledge.
+    /// The moment of the acknowledgement of `$out` and `$merge`.
     pub durability: Durability,
 }
 
 impl Aggregate {
-    /// Over a collection.
+    /// Creates an aggregation over a collection.
     pub fn new(namespace: Namespace, pipeline: Vec<RawDocumentBuf>) -> Self {
         Aggregate {
             source: AggregateSource::Collection(namespace),
@@ -345,20 +345,20 @@ impl Aggregate {
 /// Counts documents.
 #[derive(Clone, Debug)]
 pub struct Count {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
-    /// Which.
+    /// The selected items.
     pub filter: RawDocumentBuf,
-    /// How many to pass over.
+    /// The number of documents to skip.
     pub skip: u64,
-    /// Where to stop counting.
+    /// The number at which counting stops.
     pub limit: Option<u64>,
-    /// Which index.
+    /// The index to use.
     pub hint: Option<Hint>,
 }
 
 impl Count {
-    /// All that match.
+    /// Creates a count of all matching documents.
     pub fn new(namespace: Namespace, filter: RawDocumentBuf) -> Self {
         Count { namespace, filter, skip: 0, limit: None, hint: None }
     }
@@ -367,30 +367,30 @@ impl Count {
 /// Lists distinct values.
 #[derive(Clone, Debug)]
 pub struct Distinct {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
     /// The dotted path.
     pub key: String,
-    /// Of which documents.
+    /// The filter.
     pub filter: RawDocumentBuf,
-    /// Which index.
+    /// The index to use.
     pub hint: Option<Hint>,
 }
 
-/// How much an explain does.
+/// The depth of an explanation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbosity {
-    /// Plans only.
+    /// Explains the plan.
     #[default]
     QueryPlanner,
-    /// Runs the query (a write is judged, not applied) and counts what it examined.
+    /// Runs the query, without applying writes, and counts the keys and documents that it examined.
     ExecutionStats,
 }
 
-/// What to explain.
+/// The request to explain.
 #[derive(Clone, Debug)]
 pub enum Explained {
-    /// A find; also what an update, a delete, a count or a distinct looks for.
+    /// A find, or the query of an update, a delete, a count or a distinct.
     Find(Find),
     /// An aggregation.
     Aggregate(Aggregate),
@@ -399,33 +399,33 @@ pub enum Explained {
 /// Explains a request.
 #[derive(Clone, Debug)]
 pub struct Explain {
-    /// What.
+    /// The request to explain.
     pub explained: Explained,
-    /// How far.
+    /// The depth of the explanation.
     pub verbosity: Verbosity,
 }
 
 /// The definition of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexSpec {
-    /// Its name, unique in the collection.
+    /// The name, unique in the collection.
     pub name: String,
     /// Fields and directions, in order: `{a: 1, "b.c": -1}`.
     pub key: RawDocumentBuf,
-    /// No two documents share a key.
+    /// Whether two documents may not share a key.
     pub unique: bool,
-    /// Only documents that have one of the fields.
+    /// Whether the index omits documents that have none of the fields.
     pub sparse: bool,
-    /// Only documents that match.
+    /// The filter of the documents in the index.
     pub partial_filter: Option<RawDocumentBuf>,
-    /// Documents expire this many seconds after the date in the (only) field.
+    /// The lifetime of documents in seconds after the date in the only field.
     pub expire_after_seconds: Option<i64>,
-    /// Kept and ignored by the planner.
+    /// Whether the planner ignores the index.
     pub hidden: bool,
 }
 
 impl IndexSpec {
-    /// An index with MongoDB's default name: `a_1_b.c_-1`.
+    /// Creates a definition with MongoDB's default name: `a_1_b.c_-1`.
     pub fn new(key: RawDocumentBuf) -> Self {
         let name = default_index_name(&key);
         IndexSpec {
@@ -440,7 +440,7 @@ impl IndexSpec {
     }
 }
 
-/// The name that MongoDB's drivers give an index: fields and directions joined by `_`.
+/// Returns the name that MongoDB's drivers give an index: fields and directions joined by `_`.
 pub fn default_index_name(key: &bson::RawDocument) -> String {
     let mut name = String::new();
     for element in key.iter().flatten() {
@@ -463,63 +463,63 @@ pub fn default_index_name(key: &bson::RawDocument) -> String {
 /// Creates indexes.
 #[derive(Clone, Debug)]
 pub struct CreateIndexes {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
-    /// Which.
+    /// The selected items.
     pub indexes: Vec<IndexSpec>,
 }
 
-/// Which indexes to drop.
+/// A choice of indexes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IndexSelector {
-    /// All but `_id_`.
+    /// All indexes except `_id_`.
     All,
-    /// Those of these names.
+    /// The indexes with these names.
     Names(Vec<String>),
-    /// The one with this key.
+    /// The index with this key.
     Key(RawDocumentBuf),
 }
 
 /// Drops indexes.
 #[derive(Clone, Debug)]
 pub struct DropIndexes {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
-    /// Which.
+    /// The selected items.
     pub selector: IndexSelector,
 }
 
-/// How a collection was created. Handfast's collections have no options yet; an unknown one is refused by name.
+/// The options of a collection. There are none yet; an unknown option is refused by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CollectionOptions {}
 
 /// Changes an index of a collection (`collMod`).
 #[derive(Clone, Debug)]
 pub struct ModifyCollection {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
-    /// Which index, and its new settings; none to check that the collection is there.
+    /// The new settings of an index; `None` only checks that the collection exists.
     pub index: Option<ModifyIndex>,
 }
 
 /// New settings of an index.
 #[derive(Clone, Debug)]
 pub struct ModifyIndex {
-    /// By name or key.
+    /// The index, by name or key.
     pub selector: IndexSelector,
-    /// A new lifetime.
+    /// The new lifetime of a TTL index, in seconds.
     pub expire_after_seconds: Option<i64>,
-    /// Hide from the planner, or show.
+    /// Whether the planner ignores the index from now on.
     pub hidden: Option<bool>,
 }
 
 /// Gives a collection another name.
 #[derive(Clone, Debug)]
 pub struct RenameCollection {
-    /// From.
+    /// The old name.
     pub from: Namespace,
-    /// To.
+    /// The new name.
     pub to: Namespace,
-    /// Drop a collection that is in the way.
+    /// Whether a collection with the new name is dropped.
     pub drop_target: bool,
 }

@@ -1,8 +1,8 @@
-//! Time, chance and fresh ids as arguments, so that a run can be replayed.
+//! Time, randomness and new ids as arguments, so that a run can be replayed.
 //!
-//! A program takes [`Sources::system`] once, at its start, and hands it down; nothing below asks the operating system.
-//! A test takes [`Sources::seeded`]: its clock stands still until it is told to move, and the same seed gives the same
-//! numbers and the same ids.
+//! A program creates [`Sources::system`] once at its start and passes it down; no other code asks the operating system.
+//! A test uses [`Sources::seeded`]: its clock stands still until the test moves it, and the same seed gives the same
+//! numbers and ids.
 //!
 //! ```
 //! use handfast_store::Sources;
@@ -33,50 +33,50 @@ pub use manual::{CountingIds, ManualClock, SeededRandom};
 pub use object_ids::ObjectIds;
 pub use system::{SystemClock, os_random_bytes};
 
-/// Where time comes from.
+/// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// The time of day, in milliseconds since 1970. It may jump; never compare those of two machines.
+    /// Returns the time of day, in milliseconds since 1970. It may jump; never compare the times of two machines.
     fn now(&self) -> DateTime;
 
-    /// Time since some fixed moment, which never goes back: for durations and deadlines.
+    /// Returns the time since some fixed moment, which never goes back, for durations and deadlines.
     fn elapsed(&self) -> Duration;
 }
 
-/// Where chance comes from.
+/// A source of random numbers.
 pub trait Random: Send + Sync + 'static {
-    /// 64 random bits.
+    /// Returns 64 random bits.
     fn next_u64(&self) -> u64;
 }
 
-/// Where fresh document ids come from.
+/// A source of new document ids.
 pub trait IdSource: Send + Sync + 'static {
-    /// An ObjectId that no other call anywhere returns.
+    /// Returns an ObjectId that no other call anywhere returns.
     fn object_id(&self) -> ObjectId;
 }
 
-/// The three sources that a store is given at its start, and the bound that all of its evaluations have.
+/// The sources of time, randomness and ids of a store, and the memory limits of its evaluations.
 #[derive(Clone)]
 pub struct Sources {
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Chance.
+    /// The random number generator.
     pub random: Arc<dyn Random>,
-    /// Fresh ids.
+    /// The generator of new document ids.
     pub ids: Arc<dyn IdSource>,
-    /// Bytes that one stage of a query (a sort, a group, what a lookup finds) may hold in memory.
+    /// The memory limit of one stage of a query (a sort, a group, the results of a lookup), in bytes.
     pub stage_bytes_max: usize,
-    /// What the stages of all queries may hold together; copies of these sources share it.
+    /// The memory limit of the stages of all queries together, which clones of these sources share.
     pub stage_total: StageTotal,
-    /// The time of day at the clock's start, as it was thought to be when these sources were made: for
+    /// The time of day at the start of the clock, as these sources assumed it when they were created, for
     /// [`Sources::steady_now`].
     pub start: DateTime,
 }
 
 impl Sources {
-    /// The machine's clock, randomness of the operating system, ids made from both.
+    /// Creates sources with the clock of the machine and the randomness of the operating system.
     ///
     /// # Errors
-    /// The operating system gives no randomness.
+    /// The operating system returns no randomness.
     pub fn system() -> std::io::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let random: Arc<dyn Random> = Arc::new(SeededRandom::from_state(system::os_random_state()?));
@@ -96,13 +96,13 @@ impl Sources {
         }
     }
 
-    /// A clock that stands at [`ManualClock::START`], and chance and ids that follow from the seed alone. Whoever opens a store
-    /// again that is kept takes another seed: documents without an `_id` would get those of the run before.
+    /// Creates sources with a clock that stands at [`ManualClock::START`], and random numbers and ids that depend on the seed
+    /// alone. Use another seed when a store is opened again: documents without an `_id` would get ids of the previous run.
     pub fn seeded(seed: u64) -> Self {
         Sources::manual(seed).0
     }
 
-    /// The same as [`Sources::seeded`], with the clock to move.
+    /// Creates sources as [`Sources::seeded`] does, and returns their clock too.
     pub fn manual(seed: u64) -> (Self, Arc<ManualClock>) {
         let manual = Arc::new(ManualClock::new(ManualClock::START));
         let clock: Arc<dyn Clock> = manual.clone();
@@ -113,7 +113,7 @@ impl Sources {
 }
 
 impl Sources {
-    /// A random UUID (version 4).
+    /// Returns a random UUID (version 4).
     pub fn uuid(&self) -> [u8; 16] {
         let mut uuid = [0; 16];
         uuid[..8].copy_from_slice(&self.random.next_u64().to_be_bytes());
@@ -123,33 +123,30 @@ impl Sources {
         uuid
     }
 
-    /// The values of a command's `let`, whose fields are expressions without a document. Requests carry values: who
-    /// reads a command calls this once for it.
-    ///
-    /// # Errors
-    /// Those of the expressions.
+    /// Evaluates the `let` of a command, whose fields are expressions without a document. Requests carry values, so the front
+    /// calls this once for each command.
     ///
     /// # Cancellation
-    /// Loops run on a thread where they are in nobody's way, and end when the future is dropped.
+    /// Loops run on a blocking thread and end when the future is dropped.
     pub async fn evaluate(&self, variables: RawDocumentBuf) -> Result<RawDocumentBuf> {
         let context = self.context(&RawDocumentBuf::new());
         let _stop = context.interrupt.stop_on_drop();
         blocking_if(may_take_long(&variables), move || evaluate(&variables, &context)).await
     }
 
-    /// With another bound on what one stage of a query may hold, in bytes.
+    /// Sets the memory limit of one stage of a query, in bytes.
     #[must_use]
     pub fn with_stage_bytes(self, stage_bytes_max: usize) -> Self {
         Sources { stage_bytes_max, ..self }
     }
 
-    /// With another bound on what the stages of all queries may hold together, in bytes.
+    /// Sets the memory limit of the stages of all queries together, in bytes.
     #[must_use]
     pub fn with_stage_total_bytes(self, bytes_max: usize) -> Self {
         Sources { stage_total: StageTotal::new(bytes_max), ..self }
     }
 
-    /// What the language needs for one request: its time, its chance, its bound, and the values of its variables.
+    /// Creates the evaluation context of one request: time, randomness, memory limit and variables.
     pub fn context(&self, variables: &RawDocument) -> Context {
         let now = self.clock.now();
         Context::new(now, cluster_time(now), self.random.next_u64())
@@ -158,13 +155,13 @@ impl Sources {
             .with_variables(variables.to_owned())
     }
 
-    /// The time of day that never jumps: as it was when these sources were made, and what has passed since. Two of these
-    /// are as far apart as it took, whatever was done to the clock meanwhile. It may be wrong all the same.
+    /// Returns a time of day that never jumps: the time when these sources were created plus the time since. The difference of
+    /// two of these is the elapsed time, even if the clock was set in between; the time itself may be wrong.
     pub fn steady_now(&self) -> DateTime {
         moved(self.start, millis(self.clock.elapsed()))
     }
 
-    /// What stands for an empty timestamp in a document that is inserted.
+    /// Returns the value of an empty timestamp in an inserted document.
     pub fn cluster_time(&self) -> Timestamp {
         cluster_time(self.clock.now())
     }
@@ -178,7 +175,7 @@ fn moved(time: DateTime, millis: i64) -> DateTime {
     DateTime::from_millis(time.timestamp_millis().saturating_add(millis))
 }
 
-/// A standalone store's cluster time is its own clock's second.
+/// Returns the cluster time of a standalone store: the second of its clock.
 fn cluster_time(now: DateTime) -> Timestamp {
     Timestamp { time: u32::try_from(now.timestamp_millis() / 1000).unwrap_or(0), increment: 1 }
 }

@@ -1,9 +1,9 @@
-//! Exactly once: a write that carries a ticket is done once, however often it is sent.
+//! Exactly-once writes: a write with a ticket is applied once, however often it is sent.
 //!
-//! Who sends a write and does not hear of it cannot know whether it was done. A [`Ticket`] names the write: session,
-//! number of the session's request, place of the statement in it. The store keeps the result under that name *in the same
-//! atomic step as the write itself*, and looks for it, in that step, before it writes. So a write that is sent again
-//! answers what it answered first, also after a crash, and whichever of two attempts arrives first.
+//! A client that gets no answer to a write cannot know whether it was applied. A [`Ticket`] names the write: session,
+//! number of the request in the session, index of the statement in the request. The store records the result under that name *in
+//! the same atomic step as the write itself*, and looks for it, in that step, before it writes. So a repeated write returns the
+//! first result, also after a crash, and whichever of two attempts arrives first.
 //!
 //! ```text
 //! session 7f.., request 12:   {update: .., updates: [A, B]}          tickets (7f.., 12, 0) and (7f.., 12, 1)
@@ -11,24 +11,24 @@
 //!   second attempt            A: result of A, nothing written       B: write B + result of B
 //! ```
 //!
-//! Results are documents of the collection [`TICKETS_COLLECTION`] of the database [`TICKETS_DATABASE`], which is where
-//! MongoDB has them. A session's next request takes the place of the one before, so a session leaves one record, or one
+//! Records are documents of the collection [`TICKETS_COLLECTION`] of the database [`TICKETS_DATABASE`], where MongoDB has
+//! them too. The next request of a session replaces the record of the one before, so a session leaves one record, or one
 //! per [`STATEMENTS_PER_RECORD`] statements of its largest request:
 //!
 //! ```text
 //! {_id: {session: UUID, part: 0}, number: 12, at: <date>, results: [{statement: 0, result: {..}}, ..]}
 //! ```
 //!
-//! An entry of a find-and-modify says also which document it `asked` for: a repetition that asks for another one is refused.
+//! An entry of a find-and-modify also says which document it `asked` for; a repetition that asks for another one is refused.
 //!
-//! `at` is the writing process's [`steady_now`](crate::Sources::steady_now): how old records of one run are can be told
-//! from it, whatever was done to the clock meanwhile.
+//! `at` is the [`steady_now`](crate::Sources::steady_now) of the writing process, which gives the age of the records of one run
+//! even if the clock was set in between.
 //!
-//! What has no effect (no document matched, a duplicate key) leaves no record: to do it again is to do it once.
+//! A write without effect (no document matched, a duplicate key) leaves no record, as it may be repeated.
 //!
-//! The result of a find-and-modify holds the document that it returned. So a record may be larger than the 16 MiB of a
-//! document, and nested deeper, by the frame that is put around the value: a few hundred bytes and [`NESTING_OF_RECORD`] levels, as
-//! MongoDB allows its own documents. Stores write records without asking [`check_size`](crate::insertion::check_size).
+//! The result of a find-and-modify contains the document that it returned. So a record may exceed the 16 MiB of a document, and its
+//! depth, by the frame around the value: a few hundred bytes and [`NESTING_OF_RECORD`] levels, as MongoDB allows for internal
+//! documents. Stores write records without [`check_size`](crate::insertion::check_size).
 //!
 //! Source: the seeds' question of the lost answer (seed 4), MongoDB's retryable writes (spec: server).
 
@@ -48,67 +48,69 @@ mod tests;
 pub const TICKETS_DATABASE: &str = "config";
 /// The collection of the records.
 pub const TICKETS_COLLECTION: &str = "transactions";
-/// Levels of documents and arrays that a record puts around a result.
+/// The number of levels of documents and arrays that a record puts around a result.
 pub const NESTING_OF_RECORD: usize = 5;
-/// Statements whose results share a record: a statement writes its record anew, so that a request of many statements
+/// The number of statements whose results share a record. Each statement rewrites its record, so a request of many statements
 /// must not keep all results in one.
 pub const STATEMENTS_PER_RECORD: u32 = 64;
 
-/// Names one write of one session.
+/// The name of one write of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// Whose; a UUID.
+    /// The UUID of the session.
     pub session: [u8; 16],
-    /// Which of the session's requests; they count up. MongoDB's `txnNumber`.
+    /// The ascending number of the request in the session, MongoDB's `txnNumber`.
     pub number: i64,
-    /// Which statement of the request, from 0. MongoDB's `stmtId`.
+    /// The index of the statement in the request, from 0, MongoDB's `stmtId`.
     pub statement: u32,
-    /// What is asked for, as far as whoever sends it again has to ask for the same.
-    pub asked: Asked,
+    /// The document that the request returns, which must be the same in a repetition.
+    pub requested: RequestedDocument,
 }
 
-/// What a request with a ticket asks for.
+/// The document that a request with a ticket returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Asked {
-    /// No document: whatever writes and commits answer fits every request of their kind.
+pub enum RequestedDocument {
+    /// No document: the result of a write or a commit fits every request of its kind.
     #[default]
     Nothing,
     /// The document that a find-and-modify removes.
     Removed,
-    /// A document that a find-and-modify changes, as it was before, or as it is after.
+    /// The document that a find-and-modify changes.
     Changed {
-        /// Which of the two.
+        /// The version of the document.
         returns: ReturnDocument,
-        /// Whether it may be inserted.
+        /// Whether the document may be inserted.
         upsert: bool,
     },
 }
 
-impl Asked {
-    /// As the record has it.
+impl RequestedDocument {
+    /// Returns the name in the record.
     fn name(self) -> Option<&'static str> {
         match self {
-            Asked::Nothing => None,
-            Asked::Removed => Some("removed"),
-            Asked::Changed { returns: ReturnDocument::Before, .. } => Some("before"),
-            Asked::Changed { returns: ReturnDocument::After, .. } => Some("after"),
+            RequestedDocument::Nothing => None,
+            RequestedDocument::Removed => Some("removed"),
+            RequestedDocument::Changed { returns: ReturnDocument::Before, .. } => Some("before"),
+            RequestedDocument::Changed { returns: ReturnDocument::After, .. } => Some("after"),
         }
     }
 
-    /// Refuses a repetition that asks for something else than what was found first: with MongoDB's codes, which compares that
-    /// and nothing more of the request.
+    /// Refuses a repetition that asks for another document than the recorded one, with the codes of MongoDB, which compares
+    /// nothing else.
     fn check(self, entry: &RawDocument, result: &RawDocument) -> Result<()> {
         // Nothing is there if another kind of request was first: then its result is of another kind.
         let Ok(first) = entry.get_str("asked") else { return Ok(()) };
         let is_insert = result.get_document("found").is_ok_and(|found| matches!(found.get("upserted"), Ok(Some(_))));
         let (code, why) = match (first, self) {
-            (_, Asked::Nothing) => return Ok(()),
-            ("removed", Asked::Removed) => return Ok(()),
-            ("removed", Asked::Changed { .. }) => (40_606, "a document was removed, and this one asks for a change"),
-            (_, Asked::Changed { upsert: false, .. }) if is_insert => {
+            (_, RequestedDocument::Nothing) => return Ok(()),
+            ("removed", RequestedDocument::Removed) => return Ok(()),
+            ("removed", RequestedDocument::Changed { .. }) => {
+                (40_606, "a document was removed, and this one asks for a change")
+            }
+            (_, RequestedDocument::Changed { upsert: false, .. }) if is_insert => {
                 (40_608, "a document was inserted, and this one asks for a change only")
             }
-            (_, Asked::Removed) => (40_609, "a document was changed, and this one asks for a removal"),
+            (_, RequestedDocument::Removed) => (40_609, "a document was changed, and this one asks for a removal"),
             (first, asked) if Some(first) == asked.name() => return Ok(()),
             ("before", _) => (40_611, "it wants the document after the change, and the one before is stored"),
             (_, _) => (40_612, "it wants the document before the change, and the one after is stored"),
@@ -120,39 +122,36 @@ impl Asked {
 }
 
 impl Ticket {
-    /// The ticket of a statement further on in the same request.
+    /// Returns the ticket of a later statement of the same request.
     #[must_use]
     pub fn of_statement(self, places_on: usize) -> Self {
         let places_on = u32::try_from(places_on).unwrap_or(u32::MAX);
         Ticket { statement: self.statement.saturating_add(places_on), ..self }
     }
 
-    /// The ticket of a request that asks for this.
+    /// Returns the ticket with another requested document.
     #[must_use]
-    pub fn asking(self, asked: Asked) -> Self {
-        Ticket { asked, ..self }
+    pub fn requesting(self, requested: RequestedDocument) -> Self {
+        Ticket { requested, ..self }
     }
 
-    /// Where records are.
-    ///
-    /// # Errors
-    /// None: the name is valid.
+    /// Returns the collection of the records. It does not fail, as the name is valid.
     pub fn namespace() -> Result<Namespace> {
         Namespace::new(TICKETS_DATABASE, TICKETS_COLLECTION)
     }
 
-    /// The `_id` of the record that holds the result, if there is one.
+    /// Returns the `_id` of the record that has the result, if there is one.
     pub fn record_id(&self) -> RawBson {
         let session = Binary { subtype: BinarySubtype::Uuid, bytes: self.session.to_vec() };
         let part = i64::from(self.statement / STATEMENTS_PER_RECORD);
         RawBson::Document(rawdoc! { "session": session, "part": part })
     }
 
-    /// The result that a record holds for this ticket.
+    /// Returns the result that a record has for this ticket.
     ///
     /// # Errors
-    /// `TransactionTooOld` (225) if the session has gone on to a later request; 40606, 40608, 40609, 40611 or 40612 if the result is
-    /// that of a find-and-modify that asked for something else.
+    /// `TransactionTooOld` (225) if the record is of a later request of the session; 40606, 40608, 40609, 40611 or 40612 if the
+    /// result is that of a find-and-modify that asked for another document.
     pub fn result(&self, record: &RawDocument) -> Result<Option<RawDocumentBuf>> {
         let number = number_of(record)?;
         if number > self.number {
@@ -169,37 +168,37 @@ impl Ticket {
             let Ok(RawBsonRef::Document(entry)) = element else { return Err(damaged("a result is no document")) };
             if entry.get_i64("statement").map_err(damaged)? == i64::from(self.statement) {
                 let result = entry.get_document("result").map_err(damaged)?;
-                self.asked.check(entry, result)?;
+                self.requested.check(entry, result)?;
                 return Ok(Some(result.to_owned()));
             }
         }
         Ok(None)
     }
 
-    /// The record with one more result, to be stored in the same step as the write.
+    /// Returns the record with one more result, to be stored in the same step as the write.
     ///
     /// # Errors
-    /// That the record is damaged.
+    /// The record is damaged.
     pub fn record(&self, before: Option<&RawDocument>, result: &RawDocument, now: DateTime) -> Result<RawDocumentBuf> {
         let mut results = self.results_before(before)?;
         let mut entry = rawdoc! { "statement": i64::from(self.statement), "result": result.to_owned() };
-        if let Some(asked) = self.asked.name() {
+        if let Some(asked) = self.requested.name() {
             entry.append(cstr!("asked"), asked);
         }
         results.push(entry);
         Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
     }
 
-    /// The record without a further result: the session has come to this request, and that is all.
+    /// Returns the record of a request that has no further result.
     ///
     /// # Errors
-    /// That the record is damaged.
+    /// The record is damaged.
     pub fn begun(&self, before: Option<&RawDocument>, now: DateTime) -> Result<RawDocumentBuf> {
         let results = self.results_before(before)?;
         Ok(rawdoc! { "_id": self.record_id(), "number": self.number, "at": now, "results": results })
     }
 
-    /// The results of the same request that are there already.
+    /// Returns the recorded results of the same request.
     fn results_before(&self, before: Option<&RawDocument>) -> Result<RawArrayBuf> {
         let mut results = RawArrayBuf::new();
         if let Some(before) = before
@@ -213,11 +212,11 @@ impl Ticket {
     }
 }
 
-/// Whether a record tells of more than another with the same `_id`: of a later request of the session, or of more
-/// statements of the same. For who brings records together, such as a restore: the lesser one may go.
+/// Returns whether a record is newer than another with the same `_id`: it is of a later request of the session, or has more
+/// statements of the same one. A restore that merges records keeps the newer one.
 ///
 /// # Errors
-/// That one of them is damaged.
+/// One of the records is damaged.
 pub fn tells_more(record: &RawDocument, than: &RawDocument) -> Result<bool> {
     let extent = |record: &RawDocument| -> Result<(i64, usize)> {
         Ok((number_of(record)?, record.get_array("results").map_err(damaged)?.into_iter().count()))
@@ -235,22 +234,22 @@ pub fn forgotten_id() -> RawBson {
     RawBson::Document(rawdoc! { "session": "forgotten", "part": 0_i64 })
 }
 
-/// The change that notes that the outcome of this commit, and of older ones, is going to be forgotten.
+/// Returns the update that records that the outcomes up to this commit are going to be forgotten.
 pub fn forgotten(newest: CommitTimestamp) -> RawDocumentBuf {
     let newest = i64::try_from(newest.0).unwrap_or(i64::MAX);
     rawdoc! { "$max": { "number": newest }, "$setOnInsert": { "results": [] } }
 }
 
-/// How far outcomes were forgotten, says their record.
+/// Returns the newest forgotten outcome of the record.
 ///
 /// # Errors
-/// That the record is damaged.
+/// The record is damaged.
 pub fn forgotten_up_to(record: &RawDocument) -> Result<CommitTimestamp> {
     Ok(CommitTimestamp(u64::try_from(number_of(record)?).map_err(damaged)?))
 }
 
-/// Checks that a request with a ticket has no statement that changes several documents: such a statement is many
-/// steps, and there would be no one step to store its result in.
+/// Checks that a request with a ticket has no statement that changes several documents, as there would be no single step to store
+/// its result in.
 ///
 /// # Errors
 /// `InvalidOptions` (72).
@@ -261,15 +260,15 @@ pub fn check_statements(ticket: Option<Ticket>, multi: impl IntoIterator<Item = 
     Ok(())
 }
 
-/// What a write did, as its record keeps it.
+/// The result of a write in the form of its record.
 pub trait Recorded: Sized {
-    /// The result; none if the write had no effect, so that to do it again is to do it once.
+    /// Returns the result; `None` if the write had no effect, so that it may be repeated.
     fn to_result(&self) -> Option<RawDocumentBuf>;
 
-    /// What [`Recorded::to_result`] was made from.
+    /// Restores the value from its result.
     ///
     /// # Errors
-    /// That the result is damaged; `IncompleteTransactionHistory` (217) if it is that of another kind of write.
+    /// The result is damaged; `IncompleteTransactionHistory` (217) for the result of another kind of write.
     fn from_result(result: &RawDocument) -> Result<Self>;
 }
 
@@ -284,7 +283,7 @@ impl Recorded for CommitTimestamp {
     }
 }
 
-/// What a commit leaves where the store itself knows when a document was written: it has committed when its record was.
+/// The result of a commit in a store that knows when its record was written, which is when it committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed;
 
@@ -361,8 +360,7 @@ impl Recorded for FindAndModifyOutcome {
     }
 }
 
-/// The session has used the number for something else: what this request would have been answered is not known. How the field of
-/// its result is missed is nobody's concern.
+/// Returns the error for a number that the session has used for another kind of request. The cause is not shown.
 fn other_kind(_: impl std::fmt::Display) -> Error {
     let text = "the number of this request was used for another kind of request in the same session";
     Error::command(Code::IncompleteTransactionHistory, text)

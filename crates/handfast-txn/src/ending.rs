@@ -7,7 +7,7 @@ use bson::RawDocumentBuf;
 use handfast_mql::Code;
 use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_take_long;
-use handfast_store::page::Filling;
+use handfast_store::page::PageBuilder;
 use handfast_store::selection::{Candidate, Selection};
 use handfast_store::{BatchLimit, Cursor, Error as StoreError, Find, Page, Result as StoreResult, blocking_if};
 
@@ -71,14 +71,14 @@ impl<M: Matches> Ending<M> {
     }
 
     async fn page(&mut self, limit: BatchLimit) -> StoreResult<Page> {
-        let mut filling = Filling::new(limit);
+        let mut page = PageBuilder::new(limit);
         while let Some(document) = self.peek().await? {
-            if !filling.has_room_for(document) {
-                return Ok(filling.full());
+            if !page.has_room_for(document) {
+                return Ok(page.full());
             }
-            filling.take(self.next.take());
+            page.take(self.next.take());
         }
-        Ok(filling.last())
+        Ok(page.last())
     }
 }
 

@@ -123,9 +123,6 @@ pub trait Catalog: Send + Sync {
     /// As [`DocumentStore::create_collection`].
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()>;
 
-    /// As [`DocumentStore::check_rename`].
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()>;
-
     /// As [`DocumentStore::rename_collection`].
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()>;
 
@@ -191,10 +188,6 @@ impl Catalog for StoreCatalog {
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> StoreResult<()> {
         self.0.create_collection(namespace, options).await
-    }
-
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
-        self.0.check_rename(from, to)
     }
 
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use handfast_mql::Code;
-use handfast_store::{Asked, CommitTimestamp, Error as StoreError, Ticket};
+use handfast_store::{CommitTimestamp, Error as StoreError, RequestedDocument, Ticket};
 
 /// Names a transaction: a session and the number of a request in it. Written `0f9c..e1:12`.
 ///
@@ -65,7 +65,7 @@ impl TransactionId {
 
     /// The ticket that the transaction's commit carries.
     pub fn ticket(self) -> Ticket {
-        Ticket { session: self.session, number: self.number, statement: 0, asked: Asked::Nothing }
+        Ticket { session: self.session, number: self.number, statement: 0, requested: RequestedDocument::Nothing }
     }
 }
 

@@ -291,10 +291,6 @@ impl Catalog for Percolator {
         self.core.create_collection(namespace).await
     }
 
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
-        self.core.rows.store.check_rename(from, to)
-    }
-
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
         self.core.rename_collection(request).await
     }

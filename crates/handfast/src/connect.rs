@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handfast_mongodb::ConnectOptions;
 use handfast_store::decorator::Resilient;
-use handfast_store::routed::{Alone, ensure_alone};
+use handfast_store::routed::{StandaloneStore, ensure_alone};
 use handfast_store::{DocumentStore, Sources};
 use handfast_txn::PercolatorOptions;
 use handfast_txn::percolator::Unmanaged;
@@ -38,7 +38,7 @@ impl Database {
         percolator: PercolatorOptions,
     ) -> Result<Self> {
         let connection = handfast_mongodb::connect(uri, sources.clone(), options).await?;
-        let store = Arc::new(Alone::open(connection.store).await?);
+        let store = Arc::new(StandaloneStore::open(connection.store).await?);
         let database = handfast_txn::Database::percolator(store, sources, percolator)?;
         Ok(Database { database, _housekeeping: None })
     }

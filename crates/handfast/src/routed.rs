@@ -34,6 +34,7 @@ impl Database {
     ) -> Result<Self> {
         let routes = routes.iter().map(|route| route.parse()).collect::<Result<Vec<Route>, StoreError>>()?;
         let store = Routed::open(parts, &routes, sources.clone()).await?;
+        let percolator = PercolatorOptions { routing: Some(store.routing().clone()), ..percolator };
         let database = handfast_txn::Database::percolator(Arc::new(store), sources, percolator)?;
         Ok(Database { database, _housekeeping: None })
     }

@@ -154,8 +154,8 @@ mod with_a_store {
     use bson::{RawDocumentBuf, rawdoc};
     use handfast_mql::Code;
     use handfast_store::{
-        Asked, BatchLimit, DocumentStore, Find, Insert, MemoryStore, Namespace, Sources, StoreExt, Ticket, Update,
-        UpdateSpec, UpdateStatement,
+        BatchLimit, DocumentStore, Find, Insert, MemoryStore, Namespace, RequestedDocument, Sources, StoreExt, Ticket,
+        Update, UpdateSpec, UpdateStatement,
     };
     use indicatif::ProgressBar;
 
@@ -345,7 +345,7 @@ mod with_a_store {
     async fn send(store: &MemoryStore, number: i64) -> handfast_store::Result<()> {
         let change = UpdateSpec::Document(rawdoc! { "$inc": { "n": 1 } });
         let statement = UpdateStatement::one(rawdoc! { "_id": 0 }, change);
-        let ticket = Some(Ticket { session: [7; 16], number, statement: 0, asked: Asked::Nothing });
+        let ticket = Some(Ticket { session: [7; 16], number, statement: 0, requested: RequestedDocument::Nothing });
         let outcome = store.update(Update { ticket, ..Update::new(namespace(), vec![statement]) }).await?;
         outcome.errors.into_iter().next().map_or(Ok(()), |refused| Err(refused.error))
     }

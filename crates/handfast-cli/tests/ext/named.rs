@@ -9,7 +9,7 @@ use std::time::Duration;
 use bson::rawdoc;
 use handfast_history::Expectation;
 use handfast_sim::{DatabaseClient, Floors, Isolation, Order, RunOptions, Workload, WorkloadKind, run};
-use handfast_store::conformance::Room;
+use handfast_store::conformance::PrefixedStore;
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, Durability, Namespace, Sources, StoreExt};
 use handfast_txn::percolator::Percolator;
@@ -114,7 +114,7 @@ async fn balance(database: &Database, accounts: &Namespace, name: &str) -> i32 {
     found.get_i32("balance").expect("a balance")
 }
 
-fn process(room: &Room, sources: &Sources) -> Database {
+fn process(room: &PrefixedStore, sources: &Sources) -> Database {
     Database::percolator(Arc::new(room.clone()), sources.clone(), options()).expect("a database")
 }
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use handfast_mongodb::{ConnectOptions, Connection, Server, connect};
-use handfast_store::conformance::Room;
+use handfast_store::conformance::PrefixedStore;
 use handfast_store::{DocumentStore, Error, Sources};
 
 use crate::support::skipped;
@@ -23,7 +23,7 @@ pub(crate) fn named() -> Option<String> {
 /// What a test finds in its room.
 pub(crate) struct Guest {
     /// The room as a store.
-    pub(crate) room: Room,
+    pub(crate) room: PrefixedStore,
     /// All of the server.
     pub(crate) whole: Arc<dyn DocumentStore>,
     pub(crate) server: Arc<Server>,
@@ -37,7 +37,7 @@ pub(crate) fn in_a_room<T, F: Future<Output = T>>(uri: &str, test: impl FnOnce(G
     let sources = Sources::system().expect("randomness");
     let prefix = format!("handfast_test_{:08x}_", sources.random.next_u64() as u32);
     let Connection { store, server } = runtime.block_on(enter(uri, &sources, &prefix)).expect("a connection");
-    let room = Room::new(Arc::clone(&store), &prefix);
+    let room = PrefixedStore::new(Arc::clone(&store), &prefix);
     println!("{} at {}, databases {prefix}*", server.product, server.address);
     let guest = Guest { room: room.clone(), whole: store, server, sources };
     let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(test(guest))));

@@ -8,8 +8,8 @@ use handfast_mql::Code;
 use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_take_long;
 use handfast_store::distinct::DistinctValues;
-use handfast_store::page::Paged;
-use handfast_store::selection::{Documents, Given, Selection};
+use handfast_store::page::IteratorCursor;
+use handfast_store::selection::{BackendGuarantees, Documents, Selection};
 use handfast_store::{
     BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Namespace, Page, Result as StoreResult, blocking,
 };
@@ -70,17 +70,17 @@ impl EmbeddedStore {
     pub(crate) fn find_at(&self, snapshot: Snapshot, request: &Find) -> StoreResult<Box<dyn Cursor>> {
         if let Some(id) = request.id_alone() {
             let document = self.get_at(&snapshot, &request.namespace, id)?;
-            return Ok(Box::new(Paged::new(document.map(Ok).into_iter())));
+            return Ok(Box::new(IteratorCursor::new(document.map(Ok).into_iter())));
         }
         let prepared = self.prepare(&snapshot, request)?;
         if prepared.collection.is_none() {
-            return Ok(Box::new(Paged::new(std::iter::empty())));
+            return Ok(Box::new(IteratorCursor::new(std::iter::empty())));
         }
         let stop = prepared.stop_on_drop();
         let few = matches!(&prepared.plan.access, Access::Points(keys) if keys.len() <= INLINE_POINTS_MAX);
         let inline = few && !may_take_long(&request.filter) && !may_take_long(&request.projection);
         let documents = self.documents(snapshot, request, prepared, Arc::default())?;
-        Ok(Box::new(FindCursor { state: State::Ready(Box::new(Paged::new(documents))), inline, _stop: stop }))
+        Ok(Box::new(FindCursor { state: State::Ready(Box::new(IteratorCursor::new(documents))), inline, _stop: stop }))
     }
 
     /// The documents of a find, as an iterator that reads from the disk.
@@ -100,7 +100,7 @@ impl EmbeddedStore {
             .showing(shown)
             .counting(looked)
             .stopped_by(selection.context().interrupt.clone());
-        Ok(selection.documents(candidates, Given { sorted: plan.sorted, filtered: false }))
+        Ok(selection.documents(candidates, BackendGuarantees { sorted: plan.sorted, filtered: false }))
     }
 
     pub(crate) async fn count_at(&self, snapshot: Snapshot, request: Count) -> StoreResult<u64> {
@@ -159,7 +159,7 @@ struct FindCursor {
 }
 
 enum State {
-    Ready(Box<Paged<Documents<Candidates>>>),
+    Ready(Box<IteratorCursor<Documents<Candidates>>>),
     /// A page is being read. If it is still so when the next one is asked for, whoever asked had gone away, and what
     /// was read went with it.
     Reading,

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_sim::directory::copy;
 use handfast_store::{
-    Applied, Asked, AtomicBatch, AtomicStore, BatchWrite, CreateIndexes, Delete, DeleteStatement, DocumentStore,
-    DocumentWrite, Find, FindAndModify, IndexSpec, Insert, Modification, Namespace, ReturnDocument, Sources, StoreExt,
-    Ticket, Update, UpdateSpec, UpdateStatement,
+    Applied, AtomicBatch, AtomicStore, BatchWrite, CreateIndexes, Delete, DeleteStatement, DocumentStore,
+    DocumentWrite, Find, FindAndModify, IndexSpec, Insert, Modification, Namespace, RequestedDocument, ReturnDocument,
+    Sources, StoreExt, Ticket, Update, UpdateSpec, UpdateStatement,
 };
 use handfast_txn::{Database, Outcome, TransactionId, TransactionOptions};
 
@@ -45,7 +45,8 @@ fn increment(filter: RawDocumentBuf, by: i32) -> UpdateStatement {
 
 /// Does a write of the scenario and tells its answer.
 async fn write(store: &EmbeddedStore, session: u8, kind: Option<u8>) -> handfast_store::Result<String> {
-    let ticket = Some(Ticket { session: [session; 16], number: 1, statement: 0, asked: Asked::Nothing });
+    let ticket =
+        Some(Ticket { session: [session; 16], number: 1, statement: 0, requested: RequestedDocument::Nothing });
     let update = |statement| Update { ticket, ..Update::new(namespace(), vec![statement]) };
     let checked = checked(store);
     Ok(match kind.unwrap_or(session) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::{
-    Asked, AtomicBatch, AtomicStore, BatchWrite, Before, Delete, DeleteStatement, DocumentStore, DocumentWrite,
-    FindAndModify, Insert, Modification, Read, Sources, Ticket, Update, UpdateSpec, UpdateStatement,
+    AtomicBatch, AtomicStore, BatchWrite, Before, Delete, DeleteStatement, DocumentStore, DocumentWrite, FindAndModify,
+    Insert, Modification, Read, RequestedDocument, Sources, Ticket, Update, UpdateSpec, UpdateStatement,
 };
 
 use crate::store::EmbeddedStore;
@@ -15,7 +15,7 @@ use crate::store::tests::{all, find_all, namespace, open};
 use crate::{Costs, Options};
 
 fn ticket(number: i64) -> Option<Ticket> {
-    Some(Ticket { session: [1; 16], number, statement: 0, asked: Asked::Nothing })
+    Some(Ticket { session: [1; 16], number, statement: 0, requested: RequestedDocument::Nothing })
 }
 
 fn increment(filter: RawDocumentBuf) -> UpdateStatement {
@@ -82,7 +82,8 @@ async fn records_that_are_removed_by_age_are_those_that_nobody_renewed() {
     let store = EmbeddedStore::open(directory.path(), sources.clone(), options).await.unwrap();
     store.insert(Insert::new(namespace(), vec![rawdoc! { "_id": 1, "n": 0 }])).await.unwrap();
     let write = async |session: u8, number: i64| {
-        let ticket = Some(Ticket { session: [session; 16], number, statement: 0, asked: Asked::Nothing });
+        let ticket =
+            Some(Ticket { session: [session; 16], number, statement: 0, requested: RequestedDocument::Nothing });
         let update = Update { ticket, ..Update::new(namespace(), vec![increment(rawdoc! { "_id": 1 })]) };
         assert_eq!(store.update(update).await.unwrap().modified, 1);
     };

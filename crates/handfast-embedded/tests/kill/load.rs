@@ -7,8 +7,8 @@ use bson::rawdoc;
 use handfast_embedded::EmbeddedStore;
 use handfast_store::decorator::Checked;
 use handfast_store::{
-    Asked, CollectionOptions, DocumentStore, DropIndexes, FindAndModify, IndexSelector, IndexSpec, Insert,
-    Modification, Namespace, Result, ReturnDocument, StoreExt, Ticket, UpdateSpec,
+    CollectionOptions, DocumentStore, DropIndexes, FindAndModify, IndexSelector, IndexSpec, Insert, Modification,
+    Namespace, RequestedDocument, Result, ReturnDocument, StoreExt, Ticket, UpdateSpec,
 };
 use tokio::task::JoinSet;
 
@@ -173,7 +173,8 @@ pub(crate) async fn counter(store: &CheckedStore, writer: u64) -> i64 {
 
 /// Adds one to the counter of a task, in this request of its session; tells what it is then.
 pub(crate) async fn increment(store: &CheckedStore, writer: u64, number: i64) -> Result<i64> {
-    let ticket = Some(Ticket { session: [writer as u8; 16], number, statement: 0, asked: Asked::Nothing });
+    let ticket =
+        Some(Ticket { session: [writer as u8; 16], number, statement: 0, requested: RequestedDocument::Nothing });
     let id = counter_id(writer);
     let modification = Modification::Update {
         update: UpdateSpec::Document(rawdoc! { "$inc": { "n": 1_i64 }, "$set": { "u": id.as_str() } }),

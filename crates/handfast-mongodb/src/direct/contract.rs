@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bson::raw::cstr;
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use handfast_mql::{Code, order};
-use handfast_store::page::Paged;
+use handfast_store::page::IteratorCursor;
 use handfast_store::{
     Aggregate, AggregateSource, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
     Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Explain, Explained, Find, FindAndModify,
@@ -36,7 +36,7 @@ impl DocumentStore for DirectStore {
         let database = request.namespace.database();
         let cursor = self.remote.open(database, command, Effect::Nothing, Patience::Bounded).await?;
         if request.limit == Some(0) {
-            return Ok(Box::new(Paged::new(std::iter::empty())));
+            return Ok(Box::new(IteratorCursor::new(std::iter::empty())));
         }
         Ok(Box::new(cursor))
     }

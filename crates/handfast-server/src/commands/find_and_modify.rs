@@ -1,7 +1,7 @@
 //! `findAndModify`: changes or removes one document and returns it.
 
 use handfast_mql::Code;
-use handfast_store::{Asked, FindAndModify, Modification, ReturnDocument};
+use handfast_store::{FindAndModify, Modification, RequestedDocument, ReturnDocument};
 
 use super::write::update_spec;
 use super::{Access, Call, Command, hint, natural_order};
@@ -35,7 +35,7 @@ pub(super) async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
     let projection = arguments.document("fields")?.map(ToOwned::to_owned).unwrap_or_default();
     let (sort, hint) = natural_order(arguments.document_or_empty("sort")?, hint(&mut arguments)?)?;
     let request = FindAndModify {
-        ticket: call.ticket().map(|ticket| ticket.asking(asked(&modification))),
+        ticket: call.ticket().map(|ticket| ticket.requesting(requested_document(&modification))),
         namespace,
         filter: arguments.document_or_empty("query")?,
         sort,
@@ -80,10 +80,12 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
 }
 
 /// What a repetition has to ask for as well.
-fn asked(modification: &Modification) -> Asked {
+fn requested_document(modification: &Modification) -> RequestedDocument {
     match modification {
-        Modification::Remove => Asked::Removed,
-        Modification::Update { upsert, returns, .. } => Asked::Changed { returns: *returns, upsert: *upsert },
+        Modification::Remove => RequestedDocument::Removed,
+        Modification::Update { upsert, returns, .. } => {
+            RequestedDocument::Changed { returns: *returns, upsert: *upsert }
+        }
     }
 }
 

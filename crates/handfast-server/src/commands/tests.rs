@@ -148,7 +148,7 @@ async fn write_errors_by_their_place() {
     let reply = client.run_with("d", rawdoc! { "insert": "c" }, &[("documents", &documents)]).await;
     let error = rawdoc! {
         "index": 1, "code": 11000, "keyPattern": { "_id": 1 }, "keyValue": { "_id": 0 },
-        "errmsg": "E11000 duplicate key error collection: d.c index: _id_",
+        "errmsg": "E11000 duplicate key error collection: d.c index: _id_ dup key: { _id: 0 }",
     };
     assert_eq!(reply, rawdoc! { "n": 1, "writeErrors": [error], "ok": 1.0 });
     let unordered = rawdoc! { "insert": "c", "ordered": false };

@@ -10,7 +10,7 @@ use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
 use handfast_mql::{CompileOptions, Filter};
 use handfast_sim::{Isolation, Tally, WorkloadKind};
 use handfast_store::decorator::DelegatingStore;
-use handfast_store::page::Paged;
+use handfast_store::page::IteratorCursor;
 use handfast_store::{
     AtomicBatch, AtomicStore, Before, CommitTimestamp, Cursor, DocumentStore, Find, MemoryStore, Namespace, Result,
     Snapshot, Sources, StoreExt, insertion,
@@ -217,13 +217,13 @@ impl Snapshot for BrokenSnapshot {
                 filter.matches(&rawdoc! { "_id": 0 }, &Sources::seeded(1).context(&rawdoc! {}))?;
             }
             Mutant::NewestCatalog if self.is_gone(&request.namespace).await? => {
-                return Ok(Box::new(Paged::new(std::iter::empty())));
+                return Ok(Box::new(IteratorCursor::new(std::iter::empty())));
             }
             _ => {}
         }
         let found = self.read(request.clone()).await?;
         let shown = self.shown(&request, found).await?;
-        Ok(Box::new(Paged::new(shown.into_iter().map(Ok))))
+        Ok(Box::new(IteratorCursor::new(shown.into_iter().map(Ok))))
     }
 }
 

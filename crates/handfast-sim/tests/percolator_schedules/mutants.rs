@@ -8,7 +8,7 @@ use bson::raw::cstr;
 use bson::{DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_sim::WorkloadKind;
 use handfast_store::decorator::DelegatingStore;
-use handfast_store::page::Paged;
+use handfast_store::page::IteratorCursor;
 use handfast_store::*;
 
 use crate::conductor::Weather;
@@ -192,7 +192,7 @@ impl DelegatingStore for Broken {
             self.store.find_all(request.clone()).await?
         };
         let shown: Vec<_> = found.into_iter().map(|row| Ok(self.shown(&request, row))).collect();
-        Ok(Box::new(Paged::new(shown.into_iter())))
+        Ok(Box::new(IteratorCursor::new(shown.into_iter())))
     }
 
     async fn insert(&self, mut request: Insert) -> Result<InsertOutcome> {

@@ -71,7 +71,7 @@ async fn commit(s: &Subject, writes: Vec<BatchWrite>) -> Result<CommitTimestamp,
     Ok(s.atomic_store()?.commit(batch(read_at, writes)).await?)
 }
 
-/// A batch conflicts, whether it says what was there or not.
+/// Checks that a batch conflicts, whether or not it says which document its snapshot has.
 async fn conflicts_at(s: &Subject, read_at: CommitTimestamp, was: Before) -> Result<(), Failure> {
     let all = s.all().await?;
     for (nothing, was) in [(Before::Unread, Before::Unread), (Before::Nothing, was)] {
@@ -334,7 +334,7 @@ async fn commit_refuses_a_taken_unique_key(s: &Subject) -> Result<(), Failure> {
 async fn commit_conflicts_if_a_unique_key_was_taken_after_the_snapshot(s: &Subject) -> Result<(), Failure> {
     with_unique_index(s).await?;
     let read_at = now(s).await?;
-    // Who had read later would have seen it, and perhaps have taken another one.
+    // A later reader would have seen it, and perhaps have taken another one.
     s.fill([rawdoc! { "_id": 8, "n": 80 }]).await?;
     let writes = |n: i32| vec![put(rawdoc! { "_id": 9, "n": n }), remove(0)];
     refused(s.atomic_store()?.commit(batch(read_at, writes(80))).await, Code::WriteConflict)?;

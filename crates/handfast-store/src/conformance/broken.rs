@@ -467,9 +467,9 @@ impl AtomicStore for Broken {
         let snapshot = self.store.snapshot().await?;
         match self.defect {
             Defect::SnapshotIsNotStable => {
-                Ok(Box::new(Unstable { store: self.store.clone(), timestamp: snapshot.timestamp() }))
+                Ok(Box::new(UnstableSnapshot { store: self.store.clone(), timestamp: snapshot.timestamp() }))
             }
-            Defect::SnapshotKnowsNoChanges => Ok(Box::new(Careless(snapshot))),
+            Defect::SnapshotKnowsNoChanges => Ok(Box::new(UncheckedSnapshot(snapshot))),
             _ => Ok(snapshot),
         }
     }
@@ -514,13 +514,13 @@ impl AtomicStore for Broken {
     }
 }
 
-struct Unstable {
+struct UnstableSnapshot {
     store: MemoryStore,
     timestamp: CommitTimestamp,
 }
 
 #[async_trait]
-impl Snapshot for Unstable {
+impl Snapshot for UnstableSnapshot {
     fn timestamp(&self) -> CommitTimestamp {
         self.timestamp
     }
@@ -534,10 +534,10 @@ impl Snapshot for Unstable {
     }
 }
 
-struct Careless(Box<dyn Snapshot>);
+struct UncheckedSnapshot(Box<dyn Snapshot>);
 
 #[async_trait]
-impl Snapshot for Careless {
+impl Snapshot for UncheckedSnapshot {
     fn timestamp(&self) -> CommitTimestamp {
         self.0.timestamp()
     }

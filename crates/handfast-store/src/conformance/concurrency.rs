@@ -1,6 +1,6 @@
 //! Many tasks at once: each document changes all or nothing, and no change is lost.
 //!
-//! Which interleavings come up is chance; what must hold, must hold in all of them.
+//! The interleavings are random; the cases check what must hold in all of them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::subject::{Failure, Subject, c, drain, id, ids, ints, named, numbered}
 use super::{ensure, ensure_eq, list_cases};
 use crate::*;
 
-/// Tasks of a case. More than a test machine has cores.
+/// The number of tasks of a case, more than a test machine has cores.
 const TASKS: i32 = 8;
 
 list_cases! { Nothing:
@@ -45,7 +45,7 @@ fn one(filter: RawDocumentBuf, change: RawDocumentBuf) -> Update {
     Update::new(c(), vec![UpdateStatement::one(filter, UpdateSpec::Document(change))])
 }
 
-/// Runs the function in so many tasks, and returns what they return.
+/// Runs the function in several tasks and returns their results.
 async fn tasks<T: Send + 'static, F>(
     s: &Subject,
     count: i32,
@@ -65,7 +65,7 @@ where
     Ok(results)
 }
 
-/// Retries a refused step that only lost a race: a store without its own queue for a document may say so.
+/// Retries an update that was refused with a write conflict, which a store without a queue per document may return.
 async fn update_or_lose(store: &Arc<dyn DocumentStore>, update: Update) -> Result<UpdateOutcome, Failure> {
     loop {
         let outcome = match store.update(update.clone()).await {
@@ -168,7 +168,7 @@ async fn concurrent_pushes_are_all_there(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Inserts the documents that the function gives for task and round; how many went in.
+/// Inserts the documents that the function returns for task and round; returns how many were inserted.
 async fn race_inserts(s: &Subject, document: fn(i32, i32) -> RawDocumentBuf) -> Result<u64, Failure> {
     let won = tasks(s, TASKS, |store, task| async move {
         let mut won = 0;
@@ -404,7 +404,7 @@ async fn concurrent_index_creation_holds_all_documents(s: &Subject) -> Result<()
     index_agrees(s, "n_1", "n").await
 }
 
-/// By the index there are the same documents as by a scan, with the same values.
+/// Checks that a query by the index finds the same documents as a scan, with the same values.
 async fn index_agrees(s: &Subject, index: &str, field: &str) -> Result<(), Failure> {
     let read = async |hint| {
         let sort = rawdoc! { "_id": 1 };

@@ -80,7 +80,7 @@ async fn delete_statements_run_in_order(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The error of a request with one statement, whether the statement or the whole request was refused.
+/// Returns the error of a request with one statement, whether the statement or the whole request was refused.
 async fn error_of(s: &Subject, statement: DeleteStatement) -> Result<Error, Failure> {
     match s.store.delete(Delete::new(c(), vec![statement])).await {
         Err(error) => Ok(error),

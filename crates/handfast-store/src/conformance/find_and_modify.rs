@@ -1,4 +1,4 @@
-//! Changing or removing one document and seeing it, in one step.
+//! Changing or removing one document and returning it, in one step.
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;

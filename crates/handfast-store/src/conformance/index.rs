@@ -1,4 +1,4 @@
-//! Indexes: their definitions, what they enforce, and that they find what a scan finds.
+//! Indexes: their definitions, the constraints they enforce, and that they find what a scan finds.
 
 use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
@@ -411,7 +411,7 @@ async fn index_of_long_values(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Values that bring out the differences between types, arrays and nothing.
+/// Returns a random value; the choice shows the differences between types, arrays and missing fields.
 fn any_value(random: &SeededRandom) -> Option<RawBson> {
     let small = || i32::try_from(random.next_u64() % 5).unwrap_or(0);
     Some(match random.next_u64() % 9 {
@@ -426,7 +426,7 @@ fn any_value(random: &SeededRandom) -> Option<RawBson> {
     })
 }
 
-/// For documents and filters by chance (always the same), every way gives the same documents.
+/// For pseudo-random documents and filters, every index finds the same documents as a scan.
 async fn index_finds_what_a_scan_finds(s: &Subject) -> Result<(), Failure> {
     let random = SeededRandom::new(2);
     let documents: Vec<_> = (0..150)

@@ -97,7 +97,7 @@ async fn insert_keeps_the_order_of_fields(s: &Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A value of every type that a document may hold today.
+/// Returns a value of every type that a document may have.
 fn every_type() -> Vec<RawBson> {
     let mut values: Vec<RawBson> = vec![
         RawBson::MinKey,

@@ -1,4 +1,4 @@
-//! What every backend must do, as cases that any backend can run.
+//! The suite of cases that every backend must pass.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -10,14 +10,14 @@
 //! # }
 //! ```
 //!
-//! The function that is given makes an empty store for each case. A case that fails is reported by its name and does
+//! The given function creates an empty store for each case. A case that fails is reported by its name and does
 //! not stop the others; one that panics or takes longer than [`CASE_TIME_MAX`] fails.
 //!
-//! Cases ask for nothing that the contract does not promise: no order where none was asked for, no snapshot of a
-//! backend that has none. Texts are compared only where users do (`E11000 duplicate key error ..`).
+//! Cases check nothing that the contract does not promise: no order where none was requested, no snapshot of a
+//! backend that has none. Messages are compared only where users rely on them (`E11000 duplicate key error ..`).
 //!
-//! A backend whose server lacks something says so ([`Subject::without`]), and refuses what needs it by name: a case that
-//! meets this refusal, and no other, counts as [refused](Report::refused), for the backend's test to compare with a list.
+//! A backend whose server lacks a feature declares this ([`Subject::without`]), and refuses requests that need it by name. A case
+//! that fails with this refusal counts as [refused](Report::refused), which the backend's test compares with a list.
 
 mod aggregation;
 mod atomic;
@@ -29,8 +29,8 @@ mod find;
 mod find_and_modify;
 mod index;
 mod insert;
+mod prefixed;
 mod reads;
-mod room;
 mod subject;
 mod tickets;
 mod update;
@@ -46,18 +46,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use room::Room;
+pub use prefixed::PrefixedStore;
 pub use subject::{Failure, Subject};
 
-/// A case that is not done by then is taken to hang. Generous, because machines that run tests are busy.
+/// A case that takes longer has failed. The limit is generous, because machines that run tests are busy.
 pub const CASE_TIME_MAX: Duration = Duration::from_secs(120);
 
 type CaseFuture = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
-/// One thing that a backend must do.
+/// A test of one thing that a backend must do.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Says what.
+    /// The name of the case, which says what the backend must do.
     pub name: &'static str,
     needs: Needs,
     run: fn(Arc<Subject>) -> CaseFuture,
@@ -69,7 +69,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// What a case needs beyond [`DocumentStore`](crate::DocumentStore).
+/// A requirement of a case beyond [`DocumentStore`](crate::DocumentStore).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -126,7 +126,7 @@ macro_rules! ensure_eq {
 }
 use ensure_eq;
 
-/// All cases.
+/// Returns all cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     [
         insert::CASES,
@@ -149,21 +149,21 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
     .flatten()
 }
 
-/// What became of the cases.
+/// The results of the cases.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Those that passed.
+    /// Cases that passed.
     pub passed: Vec<&'static str>,
-    /// Those that did not, and why.
+    /// Cases that failed, with the reason.
     pub failed: Vec<(&'static str, String)>,
-    /// Those that met what the backend says it lacks, and its name.
+    /// Cases that were refused because of a feature that the backend lacks, with its name.
     pub refused: Vec<(&'static str, &'static str)>,
-    /// Those that the backend cannot run, and why.
+    /// Cases that the backend cannot run, with the reason.
     pub skipped: Vec<(&'static str, &'static str)>,
 }
 
 impl Report {
-    /// Whether some cases passed and none failed.
+    /// Returns whether some cases passed and none failed.
     pub fn is_clean(&self) -> bool {
         self.failed.is_empty() && !self.passed.is_empty()
     }
@@ -195,7 +195,7 @@ pub async fn run(make: impl AsyncFn() -> Subject) -> Report {
     run_matching(make, |_| true).await
 }
 
-/// Runs the cases whose name the function picks.
+/// Runs the cases for whose names the function returns `true`.
 pub async fn run_matching(make: impl AsyncFn() -> Subject, pick: impl Fn(&str) -> bool) -> Report {
     let mut report = Report::default();
     for case in cases().filter(|case| pick(case.name)) {

@@ -1,4 +1,4 @@
-//! What a batch was decided from, and the collections that it makes.
+//! Batches with reads, and the collections that batches create.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn put(document: RawDocumentBuf) -> BatchWrite {
     BatchWrite::new(c(), id, DocumentWrite::Put(document))
 }
 
-/// A batch that writes a document which nobody else knows.
+/// Returns a batch that writes a document which no other case uses.
 fn batch(read_at: CommitTimestamp, reads: Vec<Read>) -> AtomicBatch {
     AtomicBatch { reads, writes: vec![put(rawdoc! { "_id": "mine" })], ..AtomicBatch::new(read_at) }
 }
@@ -55,7 +55,7 @@ fn range(filter: RawDocumentBuf) -> Vec<Read> {
     vec![Read::Matching { namespace: c(), filter, variables: rawdoc! {} }]
 }
 
-/// `n` from 10 to 19.
+/// Returns the read of the range `n` from 10 to 19.
 fn tens() -> Vec<Read> {
     range(rawdoc! { "n": { "$gte": 10, "$lt": 20 } })
 }
@@ -65,7 +65,7 @@ async fn filled(s: &Subject) -> Result<Box<dyn Snapshot>, Failure> {
     known(s).await
 }
 
-/// A snapshot of a store that has seen a batch with a search before: from then on it has to remember what changes.
+/// Opens a snapshot after a batch with a range read: from then on the store has to remember changes.
 async fn known(s: &Subject) -> Result<Box<dyn Snapshot>, Failure> {
     let store = s.atomic_store()?;
     let read_at = store.snapshot().await?.timestamp();
@@ -274,7 +274,7 @@ async fn reads_prevent_write_skew(s: &Subject) -> Result<(), Failure> {
                 Err(error) => ensure_eq!(error.code(), Code::WriteConflict),
             }
         }
-        // Who came second may have read after the first one committed: then it saw one doctor, and took itself off.
+        // The second one may have read after the first one committed: then it saw one doctor, and took itself off.
         let left = s.matching(rawdoc! { "round": round, "on_call": true }).await?.len();
         ensure_eq!(left, 2 - gone);
         ensure!(gone >= 1, "both were refused");

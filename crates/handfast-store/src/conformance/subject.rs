@@ -1,4 +1,4 @@
-//! The store under test, with the short forms that cases are written in.
+//! The store under test, with short forms of requests for the cases.
 
 use std::any::Any;
 use std::fmt;
@@ -10,9 +10,9 @@ use handfast_mql::Code;
 use super::Needs;
 use crate::*;
 
-/// A store under test, empty.
+/// An empty store under test, and its capabilities.
 pub struct Subject {
-    /// The store.
+    /// The store under test.
     pub store: Arc<dyn DocumentStore>,
     atomic: Option<Arc<dyn AtomicStore>>,
     snapshot_cursors: bool,
@@ -22,12 +22,12 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A store that is atomic one document at a time, and no more.
+    /// Creates a subject whose store is atomic one document at a time, and no more.
     pub fn new(store: Arc<dyn DocumentStore>) -> Self {
         Subject { store, atomic: None, snapshot_cursors: false, tickets: false, lacks: Vec::new(), _keep: None }
     }
 
-    /// A store that also commits batches, and whose cursors read one snapshot.
+    /// Creates a subject whose store also commits batches and has cursors that read one snapshot.
     pub fn atomic(store: Arc<dyn AtomicStore>) -> Self {
         let document_store: Arc<dyn DocumentStore> = store.clone();
         Subject {
@@ -40,27 +40,27 @@ impl Subject {
         }
     }
 
-    /// One that does a request with a ticket once, although it is no [`AtomicStore`].
+    /// Declares that the store honours tickets, although it is no [`AtomicStore`].
     #[must_use]
     pub fn with_tickets(self) -> Self {
         Subject { tickets: true, ..self }
     }
 
-    /// One whose cursors read one snapshot, although it is no [`AtomicStore`].
+    /// Declares that each cursor reads one snapshot, although the store is no [`AtomicStore`].
     #[must_use]
     pub fn with_snapshot_cursors(self) -> Self {
         Subject { snapshot_cursors: true, ..self }
     }
 
-    /// Keeps something until the case is done: the directory that the store lives in.
+    /// Keeps a value alive until the case has ended, such as the directory of the store.
     #[must_use]
     pub fn keeping(mut self, keep: impl Any + Send + Sync) -> Self {
         self._keep = Some(Box::new(keep));
         self
     }
 
-    /// Says what the backend lacks. It refuses requests that need it with `CommandNotSupported` (115) and a text that ends
-    /// with "has no" and one of these names.
+    /// Declares features that the backend lacks. It refuses requests that need them with `CommandNotSupported` (115) and a
+    /// message that ends with "has no" and one of these names.
     #[must_use]
     pub fn without(mut self, lacks: impl IntoIterator<Item = &'static str>) -> Self {
         self.lacks.extend(lacks);
@@ -84,7 +84,7 @@ impl Subject {
         self.atomic.as_ref().ok_or_else(|| Failure::new(line!(), "the backend is no AtomicStore".to_owned()))
     }
 
-    /// Inserts into `conformance.c`; every document must go in.
+    /// Inserts documents into `conformance.c`; fails if one is refused.
     pub(super) async fn fill(&self, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Result<(), Failure> {
         self.fill_in(&c(), documents).await
     }
@@ -103,7 +103,7 @@ impl Subject {
         Err(Failure::new(line!(), format!("inserted {} of {wanted}: {:?}", outcome.inserted, outcome.errors)))
     }
 
-    /// Inserts one document, and returns the error if it was refused.
+    /// Inserts one document; returns the error if it was refused.
     pub(super) async fn insert_one(&self, document: RawDocumentBuf) -> Result<Option<Error>, Failure> {
         let outcome = self.store.insert(Insert::new(c(), vec![document])).await?;
         match (outcome.inserted, outcome.errors.as_slice()) {
@@ -113,22 +113,22 @@ impl Subject {
         }
     }
 
-    /// All results of a find.
+    /// Returns all results of a find.
     pub(super) async fn find(&self, find: Find) -> Result<Vec<RawDocumentBuf>, Failure> {
         drain(self.store.find(find).await?).await
     }
 
-    /// All documents of `conformance.c` that match, by `_id`.
+    /// Returns the matching documents of `conformance.c`, ordered by `_id`.
     pub(super) async fn matching(&self, filter: RawDocumentBuf) -> Result<Vec<RawDocumentBuf>, Failure> {
         self.find(Find { sort: rawdoc! { "_id": 1 }, ..Find::new(c(), filter) }).await
     }
 
-    /// All documents of `conformance.c`, by `_id`.
+    /// Returns all documents of `conformance.c`, ordered by `_id`.
     pub(super) async fn all(&self) -> Result<Vec<RawDocumentBuf>, Failure> {
         self.matching(rawdoc! {}).await
     }
 
-    /// The int32 `_id`s of the documents that match, in order.
+    /// Returns the int32 `_id`s of the matching documents, in order.
     pub(super) async fn ids(&self, filter: RawDocumentBuf) -> Result<Vec<i32>, Failure> {
         ids(&self.matching(filter).await?)
     }
@@ -137,7 +137,7 @@ impl Subject {
         Ok(self.store.update(Update::new(c(), vec![statement])).await?)
     }
 
-    /// Updates one document, which must not fail.
+    /// Updates one document; fails if the update is refused.
     pub(super) async fn update_one(
         &self,
         filter: RawDocumentBuf,
@@ -190,7 +190,7 @@ impl Subject {
     }
 }
 
-/// Why a case failed.
+/// The reason why a case failed.
 #[derive(Debug)]
 pub struct Failure {
     line: u32,
@@ -202,7 +202,7 @@ impl Failure {
         Failure { line, text }
     }
 
-    /// What of this the case was refused for. Cases keep the errors that they did not expect in their text.
+    /// Returns the feature of `lacks` because of which the case was refused, found in the text of the failure.
     pub(super) fn refused_for(&self, lacks: &[&'static str]) -> Option<&'static str> {
         let refused = self.text.contains("CommandNotSupported(115)");
         lacks.iter().copied().find(|lack| refused && self.text.contains(&format!("has no {lack}")))
@@ -242,17 +242,17 @@ impl From<tokio::task::JoinError> for Failure {
     }
 }
 
-/// The collection that most cases use.
+/// Returns the collection that most cases use.
 pub(super) fn c() -> Namespace {
     named("c")
 }
 
-/// A collection of the database `conformance`.
+/// Returns a collection of the database `conformance`.
 pub(super) fn named(collection: &str) -> Namespace {
     Namespace::valid("conformance", collection)
 }
 
-/// The error of a call that must be refused with this code, for certain not applied.
+/// Returns the error of a call that must be refused with this code and certainly not applied.
 #[track_caller]
 pub(super) fn refused<T>(result: Result<T>, code: Code) -> Result<Error, Failure> {
     let line = std::panic::Location::caller().line();
@@ -262,7 +262,7 @@ pub(super) fn refused<T>(result: Result<T>, code: Code) -> Result<Error, Failure
     }
 }
 
-/// Checks that an error is a refusal with this code, for certain not applied.
+/// Checks that an error is a refusal with this code that was certainly not applied.
 #[track_caller]
 pub(super) fn refusal(error: Error, code: Code) -> Result<Error, Failure> {
     let line = std::panic::Location::caller().line();
@@ -275,7 +275,7 @@ pub(super) fn refusal(error: Error, code: Code) -> Result<Error, Failure> {
     Ok(error)
 }
 
-/// A cursor to its end.
+/// Reads a cursor to its end.
 pub(super) async fn drain(mut cursor: Box<dyn Cursor>) -> Result<Vec<RawDocumentBuf>, Failure> {
     let mut documents = Vec::new();
     loop {
@@ -290,22 +290,22 @@ pub(super) async fn drain(mut cursor: Box<dyn Cursor>) -> Result<Vec<RawDocument
     }
 }
 
-/// The `_id`s, all int32.
+/// Returns the `_id`s, all of which are int32.
 pub(super) fn ids(documents: &[RawDocumentBuf]) -> Result<Vec<i32>, Failure> {
     documents.iter().map(|document| Ok(document.get_i32("_id")?)).collect()
 }
 
-/// The values of an int32 field.
+/// Returns the values of an int32 field.
 pub(super) fn ints(documents: &[RawDocumentBuf], field: &str) -> Result<Vec<i32>, Failure> {
     documents.iter().map(|document| Ok(document.get_i32(field)?)).collect()
 }
 
-/// Documents `{_id: 0, n: 0}`, `{_id: 1, n: 1}`, ..
+/// Returns documents `{_id: 0, n: 0}`, `{_id: 1, n: 1}`, ..
 pub(super) fn numbered(count: i32) -> impl Iterator<Item = RawDocumentBuf> {
     (0..count).map(|n| rawdoc! { "_id": n, "n": n })
 }
 
-/// A filter that names one `_id`.
+/// Returns a filter for one `_id`.
 pub(super) fn id(id: impl Into<RawBson>) -> RawDocumentBuf {
     rawdoc! { "_id": id.into() }
 }

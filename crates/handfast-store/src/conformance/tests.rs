@@ -3,7 +3,7 @@ use std::sync::Arc;
 use bson::rawdoc;
 
 use super::broken::{self, Defect};
-use super::{Report, Room, Subject, cases, run, run_matching};
+use super::{PrefixedStore, Report, Subject, cases, run, run_matching};
 use crate::decorator::{Checked, Faulty, Metered, Plan, Resilient};
 use crate::{DocumentStore, MemoryStore, Namespace, Sources, StoreExt};
 
@@ -70,24 +70,24 @@ fn decorators_around_each_other_and_around_a_shared_store_conform() {
 }
 
 #[test]
-fn a_room_of_a_store_that_others_use_conforms_and_leaves_the_rest_alone() {
+fn databases_with_a_prefix_conform_and_leave_the_others_unchanged() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("runtime");
     runtime.block_on(async {
         let store = Arc::new(memory());
-        // Names that cases use, and one that begins as the room's do.
-        let others = ["conformance", "zoo", "room"].map(|database| Namespace::valid(database, "c"));
+        // Names that cases use, and one that begins like the prefix.
+        let others = ["conformance", "zoo", "suite"].map(|database| Namespace::valid(database, "c"));
         for namespace in &others {
             store.insert_one(namespace, rawdoc! { "_id": 1 }).await.expect("inserted");
         }
-        let room = Room::new(store.clone(), "room_");
+        let prefixed = PrefixedStore::new(store.clone(), "suite_");
         let report = run(async || {
-            room.clear().await.expect("cleared");
-            Subject::new(Arc::new(room.clone()))
+            prefixed.clear().await.expect("cleared");
+            Subject::new(Arc::new(prefixed.clone()))
         })
         .await;
         assert!(report.is_clean() && report.passed.len() >= 270, "{report}");
-        room.clear().await.expect("cleared");
-        assert_eq!(store.list_databases().await.expect("listed"), ["conformance", "room", "zoo"]);
+        prefixed.clear().await.expect("cleared");
+        assert_eq!(store.list_databases().await.expect("listed"), ["conformance", "suite", "zoo"]);
         for namespace in &others {
             assert_eq!(store.count_matching(namespace, rawdoc! {}).await.expect("counted"), 1, "{namespace}");
         }

@@ -1,4 +1,4 @@
-//! Writes with tickets: sent twice, done once.
+//! Writes with tickets, which are sent twice and applied once.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ list_cases! { Atomic as BATCH_CASES:
 }
 
 fn ticket(number: i64) -> Ticket {
-    Ticket { session: [7; 16], number, statement: 0, asked: Asked::Nothing }
+    Ticket { session: [7; 16], number, statement: 0, requested: RequestedDocument::Nothing }
 }
 
 fn increment(filter: RawDocumentBuf) -> UpdateStatement {
@@ -55,7 +55,7 @@ async fn update(s: &Subject, number: i64, statements: Vec<UpdateStatement>) -> R
     Ok(s.store.update(Update { ticket: Some(ticket(number)), ..Update::new(c(), statements) }).await?)
 }
 
-/// What the caller of one update statement sees: matched, modified, the `_id` that was upserted.
+/// Runs one update statement and returns matched, modified and the upserted `_id`.
 async fn updated(s: &Subject, number: i64, statement: UpdateStatement) -> Result<(u64, u64, Vec<RawBson>), Failure> {
     let outcome = update(s, number, vec![statement]).await?;
     ensure!(outcome.errors.is_empty(), "refused: {:?}", outcome.errors);
@@ -485,7 +485,7 @@ async fn ticket_has_its_record_in_the_same_step(s: &Subject) -> Result<(), Failu
     Ok(())
 }
 
-/// Whoever keeps the records deletes those of sessions that are long gone, beside writes that renew others.
+/// A cleaner deletes the records of old sessions while writes renew others.
 async fn ticket_records_can_be_removed_by_age(s: &Subject) -> Result<(), Failure> {
     s.fill([rawdoc! { "_id": 1, "n": 0 }]).await?;
     updated(s, 1, increment(id(1))).await?;

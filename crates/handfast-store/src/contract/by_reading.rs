@@ -1,4 +1,4 @@
-//! What can be said of a collection by reading it.
+//! A check of a collection that reads its documents.
 
 use bson::rawdoc;
 
@@ -6,13 +6,12 @@ use super::DocumentStore;
 use crate::index::{ID_INDEX_NAME, Index};
 use crate::{BatchLimit, CollectionCheck, Find, IndexCheck, Namespace, Result};
 
-/// Documents that are read at once.
 const PAGE: BatchLimit = BatchLimit { documents: 1_000, bytes: 1024 * 1024 };
 
-/// Reads a whole collection: that every document can be read, and how many keys each index should hold.
+/// Reads a whole collection, checks that every document can be read, and counts the keys that each index should hold.
 ///
 /// # Errors
-/// `NamespaceNotFound` (26); a collection that cannot be read any further is told in the result.
+/// `NamespaceNotFound` (26). A page that cannot be read ends the check and is reported in the result.
 pub async fn check_by_reading<S: DocumentStore + ?Sized>(store: &S, namespace: &Namespace) -> Result<CollectionCheck> {
     let mut indexes = Vec::new();
     let mut check = CollectionCheck::default();

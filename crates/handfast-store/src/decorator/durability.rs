@@ -1,4 +1,4 @@
-//! A store that acknowledges writes at another moment than they ask for.
+//! A decorator that changes the durability of writes.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct WithDurability<S: ?Sized> {
 }
 
 impl<S: DocumentStore + ?Sized> WithDurability<S> {
-    /// Around a store.
+    /// Wraps a store.
     pub fn new(store: Arc<S>, durability: Durability) -> Self {
         WithDurability { store, durability }
     }
@@ -78,20 +78,20 @@ mod tests {
 
     use super::*;
 
-    /// Notes how durable each write is to be.
-    struct Noting {
+    /// Records the durability of each write.
+    struct RecordingStore {
         store: MemoryStore,
         asked: Mutex<Vec<Durability>>,
     }
 
-    impl Noting {
+    impl RecordingStore {
         fn note(&self, durability: Durability) {
             self.asked.lock().expect("no panic").push(durability);
         }
     }
 
     #[async_trait]
-    impl DelegatingStore for Noting {
+    impl DelegatingStore for RecordingStore {
         type Inner = MemoryStore;
 
         fn inner(&self) -> &MemoryStore {
@@ -127,10 +127,10 @@ mod tests {
     #[tokio::test]
     async fn every_write_has_the_durability_of_the_store() {
         let store = MemoryStore::new(Sources::seeded(1));
-        let noting = Arc::new(Noting { store, asked: Mutex::default() });
+        let recording = Arc::new(RecordingStore { store, asked: Mutex::default() });
         let c = Namespace::valid("d", "c");
         for durability in [Durability::Memory, Durability::Journaled] {
-            let store: &dyn DocumentStore = &WithDurability::new(Arc::clone(&noting), durability);
+            let store: &dyn DocumentStore = &WithDurability::new(Arc::clone(&recording), durability);
             store.insert_one(&c, rawdoc! { "_id": 1 }).await.expect("inserted");
             let updated = store.update_one(&c, rawdoc! { "_id": 1 }, rawdoc! { "$set": { "a": 1 } }).await;
             assert_eq!(updated.expect("updated").modified, 1);
@@ -139,7 +139,7 @@ mod tests {
             store.delete_many(&c, rawdoc! {}).await.expect("deleted");
             let out = vec![rawdoc! { "$out": "copies" }];
             store.aggregate(Aggregate::new(c.clone(), out)).await.expect("written");
-            assert_eq!(std::mem::take(&mut *noting.asked.lock().expect("no panic")), [durability; 5]);
+            assert_eq!(std::mem::take(&mut *recording.asked.lock().expect("no panic")), [durability; 5]);
         }
     }
 }

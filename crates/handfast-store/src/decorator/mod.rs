@@ -1,13 +1,13 @@
-//! Stores around stores: each does one thing to every operation and hands it on.
+//! Decorators: stores that wrap another store and add one thing to its operations.
 //!
-//! | decorator | what it does | for |
+//! | decorator | effect | for |
 //! | --- | --- | --- |
-//! | [`Faulty`] | loses, delays, repeats or freezes chosen operations | tests of what stands on a store |
-//! | [`Checked`] | looks whether each answer keeps the contract | tests, and the program `handfast` in a debug build |
-//! | [`Metered`] | counts operations and measures how long they take | operators |
-//! | [`Resilient`] | tries once more what failed on the network and does no harm twice | stores on a network |
-//! | [`WithDurability`] | acknowledges writes at another moment than they ask for | patterns that need not wait for syncs |
-//! | [`DelegatingStore`] | hands everything on, but for what it is told to do otherwise | stores of tests that misbehave in one way |
+//! | [`Faulty`] | loses, delays, repeats or freezes chosen operations | tests of code that uses a store |
+//! | [`Checked`] | checks whether each result keeps the contract | tests, and the program `handfast` in a debug build |
+//! | [`Metered`] | counts operations and measures their latency | operators |
+//! | [`Resilient`] | retries requests after a network failure where that is safe | stores on a network |
+//! | [`WithDurability`] | changes the durability of writes | patterns that need not wait for syncs |
+//! | [`DelegatingStore`] | delegates every operation that is not overridden | decorators of your own, such as stores of tests with one defect |
 
 mod checked;
 mod delegating;

@@ -13,7 +13,7 @@ fn at(millis: i64) -> DateTime {
     DateTime::from_millis(millis)
 }
 
-/// What is left, by `_id`, of these documents under this index at 100 seconds.
+/// Returns the `_id`s of the documents that are left under this index at 100 seconds.
 async fn left(index: IndexSpec, documents: Vec<RawDocumentBuf>) -> (u64, Vec<i32>) {
     let store = MemoryStore::new(Sources::seeded(1));
     store.create_indexes(CreateIndexes { namespace: c(), indexes: vec![index] }).await.expect("created");

@@ -24,7 +24,7 @@ impl AtomicStore for MemoryStore {
 }
 
 impl MemoryStore {
-    /// All of a batch, or an error.
+    /// Applies a whole batch to a state; the caller discards the state after an error.
     fn apply(&self, state: &mut State, batch: AtomicBatch) -> Result<CommitTimestamp> {
         for read in &batch.reads {
             self.check_read(state, batch.read_at, read)?;
@@ -100,7 +100,7 @@ fn create(state: &mut State, creation: Creation) -> Result<()> {
     Ok(())
 }
 
-/// A document of a batch, under the `_id` that the batch says.
+/// Prepares a document of a batch and checks that it has the `_id` of its write.
 fn checked(document: RawDocumentBuf, id: RawBsonRef<'_>) -> Result<RawDocumentBuf> {
     insertion::check_id(id)?;
     insertion::check_structure(&document)?;

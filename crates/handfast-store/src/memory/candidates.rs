@@ -1,4 +1,4 @@
-//! Which documents a find looks at, and in which order.
+//! The access paths of a find: which documents it reads, and in which order.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Bound;
@@ -10,42 +10,42 @@ use super::state::{Collection, Hinted, IdKey, IndexState, Stored};
 use crate::selection::{Candidate, check_bounds, named_keys};
 use crate::{Error, Find, Hint, Result};
 
-/// Documents taken from a map at a time: each time costs a search.
+/// The number of documents that one search of a map reads.
 const CHUNK_DOCUMENTS: usize = 64;
 
-/// The way to the documents that may match.
-pub(super) enum Way {
-    /// All, by `_id`.
+/// How a query reads the documents that may match.
+pub(super) enum AccessPath {
+    /// All documents in the order of `_id`.
     Scan { collection: Collection, after: Option<IdKey>, backwards: bool, done: bool },
-    /// Those with these `_id`s.
+    /// The documents with these `_id`s.
     Ids { collection: Collection, ids: VecDeque<IdKey> },
-    /// Those of an index, by their keys.
-    Index(Box<IndexWay>),
+    /// The documents of an index in the order of their keys.
+    Index(Box<IndexScan>),
 }
 
-pub(super) struct IndexWay {
+pub(super) struct IndexScan {
     collection: Collection,
     index: IndexState,
     after: Bound<(Arc<[u8]>, IdKey)>,
-    /// The first key that is not wanted any more.
+    /// The first key behind the range.
     end: Option<Vec<u8>>,
-    /// A document with several keys comes once.
+    /// Documents that were returned, as a document may have several keys.
     seen: HashSet<IdKey>,
 }
 
-/// A document on the way, with the key that led to it.
-pub(super) type Step = (Arc<Stored>, Option<Arc<[u8]>>);
+/// A document, with the index key that led to it.
+pub(super) type FoundDocument = (Arc<Stored>, Option<Arc<[u8]>>);
 
-impl Way {
-    /// The way that a filter allows and a hint wants.
-    pub(super) fn choose(collection: &Collection, filter: &Filter, hint: Option<&Hint>) -> Result<Way> {
-        Way::between(collection, filter, hint, None, None)
+impl AccessPath {
+    /// Chooses the access path for a filter and a hint.
+    pub(super) fn choose(collection: &Collection, filter: &Filter, hint: Option<&Hint>) -> Result<AccessPath> {
+        AccessPath::between(collection, filter, hint, None, None)
     }
 
-    /// The way of a find, whose bounds are checked.
-    pub(super) fn of_find(collection: &Collection, filter: &Filter, find: &Find) -> Result<Way> {
+    /// Chooses the access path for a find and checks its bounds.
+    pub(super) fn for_find(collection: &Collection, filter: &Filter, find: &Find) -> Result<AccessPath> {
         check_bounds(find)?;
-        Way::between(collection, filter, find.hint.as_ref(), find.min.as_deref(), find.max.as_deref())
+        AccessPath::between(collection, filter, find.hint.as_ref(), find.min.as_deref(), find.max.as_deref())
     }
 
     fn between(
@@ -54,7 +54,7 @@ impl Way {
         hint: Option<&Hint>,
         min: Option<&bson::RawDocument>,
         max: Option<&bson::RawDocument>,
-    ) -> Result<Way> {
+    ) -> Result<AccessPath> {
         let collection = collection.clone();
         match hint.map(|hint| collection.hinted(hint)).transpose()? {
             Some(Hinted::Index(index)) => {
@@ -64,22 +64,24 @@ impl Way {
                     None => Bound::Unbounded,
                 };
                 let end = max.map(|max| index.index.bound(max)).transpose()?;
-                Ok(Way::Index(Box::new(IndexWay { collection, index, after, end, seen: HashSet::new() })))
+                Ok(AccessPath::Index(Box::new(IndexScan { collection, index, after, end, seen: HashSet::new() })))
             }
             Some(_) if min.is_some() || max.is_some() => {
                 let text = "the store in memory takes min and max on an index other than the one on _id";
                 Err(Error::command(Code::BadValue, text))
             }
-            Some(Hinted::Natural { backwards }) => Ok(Way::Scan { collection, after: None, backwards, done: false }),
+            Some(Hinted::Natural { backwards }) => {
+                Ok(AccessPath::Scan { collection, after: None, backwards, done: false })
+            }
             Some(Hinted::Id) | None => Ok(match named_keys(filter) {
-                Some(ids) => Way::Ids { collection, ids: ids.into_iter().map(IdKey::from).collect() },
-                None => Way::Scan { collection, after: None, backwards: false, done: false },
+                Some(ids) => AccessPath::Ids { collection, ids: ids.into_iter().map(IdKey::from).collect() },
+                None => AccessPath::Scan { collection, after: None, backwards: false, done: false },
             }),
         }
     }
 
-    /// All documents on the way.
-    pub(super) fn steps(mut self) -> impl Iterator<Item = Step> + Send {
+    /// Iterates over the documents.
+    pub(super) fn documents(mut self) -> impl Iterator<Item = FoundDocument> + Send {
         let mut chunk = VecDeque::new();
         std::iter::from_fn(move || {
             if chunk.is_empty() {
@@ -89,14 +91,14 @@ impl Way {
         })
     }
 
-    /// All documents on the way, with what a find wants to know of them.
+    /// Iterates over the documents with the keys and record ids that the find asks for.
     pub(super) fn candidates(self, find: &Find) -> impl Iterator<Item = Result<Candidate>> + Send + use<> {
         let index = match &self {
-            Way::Index(way) if find.return_key => Some(Arc::clone(&way.index.index)),
+            AccessPath::Index(path) if find.return_key => Some(Arc::clone(&path.index.index)),
             _ => None,
         };
         let show_record = find.show_record_id;
-        self.steps().map(move |(stored, key)| {
+        self.documents().map(move |(stored, key)| {
             let document = stored.document.clone();
             let key = match (&index, key) {
                 (Some(index), Some(key)) => index.shown(&document, &key)?,
@@ -106,16 +108,16 @@ impl Way {
         })
     }
 
-    fn fill(&mut self, chunk: &mut VecDeque<Step>) {
+    fn fill(&mut self, chunk: &mut VecDeque<FoundDocument>) {
         match self {
-            Way::Ids { collection, ids } => {
+            AccessPath::Ids { collection, ids } => {
                 while let Some(id) = ids.pop_front() {
                     if let Some(stored) = collection.documents.get(&id) {
                         return chunk.push_back((Arc::clone(stored), None));
                     }
                 }
             }
-            Way::Scan { collection, after, backwards, done } => {
+            AccessPath::Scan { collection, after, backwards, done } => {
                 let documents = &collection.documents;
                 let taken: Vec<_> = match (after.as_ref(), *backwards) {
                     _ if *done => Vec::new(),
@@ -134,13 +136,13 @@ impl Way {
                 *after = taken.last().map(|(id, _)| Arc::clone(id)).or(after.take());
                 chunk.extend(taken.into_iter().map(|(_, stored)| (Arc::clone(stored), None)));
             }
-            Way::Index(way) => way.fill(chunk),
+            AccessPath::Index(path) => path.fill(chunk),
         }
     }
 }
 
-impl IndexWay {
-    fn fill(&mut self, chunk: &mut VecDeque<Step>) {
+impl IndexScan {
+    fn fill(&mut self, chunk: &mut VecDeque<FoundDocument>) {
         let mut last = None;
         for entry in self.index.entries.range((self.after.clone(), Bound::Unbounded)) {
             if self.end.as_ref().is_some_and(|end| *entry.0 >= **end) || chunk.len() >= CHUNK_DOCUMENTS {

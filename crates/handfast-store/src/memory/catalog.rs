@@ -105,7 +105,7 @@ impl MemoryStore {
         }
     }
 
-    /// The collections of a database, in order of their names.
+    /// Returns the collections of a database, ordered by name.
     pub(super) fn collections_of(&self, state: &State, database: &str) -> Vec<Namespace> {
         let of = |namespace: &&Namespace| namespace.database() == database;
         state.collections.keys().filter(of).cloned().collect()
@@ -120,7 +120,7 @@ pub(super) fn no_namespace(text: &str) -> Error {
     Error::command(Code::NamespaceNotFound, text)
 }
 
-/// All indexes, the one on `_id` included.
+/// Counts the indexes, including the one on `_id`.
 fn count(collection: &Collection) -> u32 {
     1 + u32::try_from(collection.indexes.len()).unwrap_or(u32::MAX)
 }

@@ -1,18 +1,16 @@
-//! A store in memory: simple and exact. It is the model that other backends are compared with, and the store for tests.
+//! A simple and exact store in memory. It is the model that other backends are compared with, and the store for tests.
 //!
 //! The whole state is one value made of persistent maps: a copy costs a few pointers. A snapshot is such a copy. A write
-//! copies the state, changes its copy, and puts it in place of the old one if nothing was refused:
+//! copies the state, changes the copy, and replaces the state with it if nothing was refused:
 //!
 //! ```text
 //! state ── copy ──> changed ── all checks passed? ──> state      (else the copy is dropped, and nothing happened)
-//!   `──── snapshot, cursor: keep theirs for as long as they like
+//!   `──── snapshots and cursors keep their copy
 //! ```
 //!
-//! Writes hold one lock, so that they happen one after the other; reads hold it while they copy. There is no planner:
-//! besides `_id`, an index is used only under a hint, and to enforce what it promises. Documents are in the order of
-//! their `_id`.
-//!
-//! What it is not: fast with many documents, or durable.
+//! Writes hold one lock and so run one after the other; reads hold it while they copy. There is no planner:
+//! besides `_id`, an index is used only for a hint, and to enforce uniqueness. Documents are in the order of
+//! their `_id`. The store is neither durable nor fast with many documents.
 
 mod atomic;
 mod candidates;
@@ -31,13 +29,13 @@ use handfast_mql::Code;
 use self::state::State;
 use crate::{Error, Result, Sources};
 
-/// Bytes of documents that a store holds unless told otherwise: a test that leaks should fail, not the machine.
+/// The default limit on the size of all documents, so that a test that leaks documents fails instead of using up the memory.
 pub const DOCUMENT_BYTES_TOTAL_MAX: u64 = 1 << 30;
-/// Deletions that a store remembers to find conflicts with them. Beyond, a commit whose snapshot is older than what was
-/// forgotten conflicts, to be on the safe side.
+/// The number of deletions that a store remembers to find conflicts. A commit whose snapshot is older than a forgotten one
+/// conflicts.
 pub const DELETIONS_KEPT_MAX: usize = 100_000;
-/// States of documents that a store remembers to tell whether a query would answer differently now. Beyond, a batch with
-/// such a query whose snapshot is older than what was forgotten conflicts.
+/// The number of document versions that a store remembers to find out whether a query of a batch would have another result now. A
+/// batch whose snapshot is older than a forgotten one conflicts.
 pub const IMAGES_KEPT_MAX: usize = 10_000;
 
 /// A store in memory. Clones share their documents.
@@ -53,12 +51,12 @@ struct Shared {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(sources: Sources) -> Self {
         MemoryStore::with_bytes_max(sources, DOCUMENT_BYTES_TOTAL_MAX)
     }
 
-    /// An empty store that refuses to hold more bytes of documents than this.
+    /// Creates an empty store that holds at most this many bytes of documents.
     pub fn with_bytes_max(sources: Sources, bytes_max: u64) -> Self {
         MemoryStore { shared: Arc::new(Shared { sources, bytes_max, state: RwLock::default() }) }
     }
@@ -67,12 +65,12 @@ impl MemoryStore {
         &self.shared.sources
     }
 
-    /// The state as it is now. A panic of another thread cannot have left it half changed: it is replaced as a whole.
+    /// Returns the current state. A panic of another thread cannot leave it half changed, as it is replaced as a whole.
     fn state(&self) -> State {
         self.shared.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the state in one step: all that the function does, or nothing if it fails.
+    /// Applies all changes of a function to the state in one step, or none if it fails.
     fn write<T>(&self, change: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut current = self.shared.state.write().unwrap_or_else(PoisonError::into_inner);
         let mut changed = current.clone();

@@ -1,4 +1,4 @@
-//! The state as a value: collections, their documents and index entries, and what is needed to find conflicts.
+//! The state as a value: collections, their documents and index entries, and the history that finds conflicts.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::{DELETIONS_KEPT_MAX, IMAGES_KEPT_MAX};
 use crate::index::Index;
 use crate::{CollectionOptions, Error, Hint, IndexSpec, Namespace, Result, insertion};
 
-/// The key of an `_id`: its order is that of the values.
+/// The encoded key of an `_id`, in the order of the values.
 pub(super) type IdKey = Arc<[u8]>;
 
-/// The key of a value as an `_id`.
+/// Encodes an `_id`.
 pub(super) fn id_key(id: RawBsonRef<'_>) -> IdKey {
     key::encoded(id).into()
 }
@@ -21,20 +21,20 @@ pub(super) fn id_key(id: RawBsonRef<'_>) -> IdKey {
 #[derive(Clone, Default)]
 pub(super) struct State {
     pub(super) collections: OrdMap<Namespace, Collection>,
-    /// The commit that this state is.
+    /// The number of the commit that made this state.
     pub(super) commit: u64,
-    /// Bytes of all documents.
+    /// The size of all documents in bytes.
     pub(super) bytes: u64,
     last_record: i64,
-    /// When a document was deleted last, as long as it is remembered.
+    /// The last deletion of each document that is still remembered, as the number of its commit.
     deleted: OrdMap<(Namespace, IdKey), u64>,
-    /// Deletions up to this commit may be forgotten.
+    /// The last commit of which a deletion was forgotten.
     deleted_forgotten: u64,
-    /// When a collection was dropped, or renamed away, last.
+    /// The commit that last dropped or renamed each collection.
     dropped: OrdMap<Namespace, u64>,
-    /// Documents as they came and as they went, oldest first.
+    /// Versions of documents when they were written and when they were replaced, oldest first.
     images: Vector<(u64, Namespace, Arc<Stored>)>,
-    /// Images up to this commit may be forgotten.
+    /// The last commit of which a version was forgotten.
     images_forgotten: u64,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct Collection {
     pub(super) options: CollectionOptions,
     pub(super) documents: OrdMap<IdKey, Arc<Stored>>,
     pub(super) size_bytes: u64,
-    /// Those besides `_id_`, which is the map of documents itself.
+    /// The indexes besides `_id_`, which is the map of documents itself.
     pub(super) indexes: Vec<IndexState>,
 }
 
 pub(super) struct Stored {
     pub(super) document: RawDocumentBuf,
-    /// The commit that made it.
+    /// The commit that wrote this version.
     pub(super) commit: u64,
     pub(super) record: i64,
 }
@@ -58,12 +58,12 @@ pub(super) struct Stored {
 #[derive(Clone)]
 pub(super) struct IndexState {
     pub(super) index: Arc<Index>,
-    /// A key, and the document that has it.
+    /// The keys, each with the `_id` of its document.
     pub(super) entries: OrdSet<(Arc<[u8]>, IdKey)>,
     pub(super) bytes: u64,
 }
 
-/// The index that a hint names.
+/// Returns the index that a hint names.
 pub(super) enum Hinted<'a> {
     Id,
     Natural { backwards: bool },
@@ -71,12 +71,12 @@ pub(super) enum Hinted<'a> {
 }
 
 impl State {
-    /// A write begins: it makes the next commit.
+    /// Begins a write, which makes the next commit.
     pub(super) fn begin(&mut self) {
         self.commit += 1;
     }
 
-    /// When a document last came, changed or went, as far as it matters for a commit that read at `read_at`.
+    /// Returns the commit that last wrote or deleted a document, as far as it matters for a commit that read at `read_at`.
     pub(super) fn changed_at(&self, namespace: &Namespace, id: &IdKey) -> u64 {
         let stored = self.collections.get(namespace).and_then(|collection| collection.documents.get(id));
         let here = stored.map_or(0, |stored| stored.commit);
@@ -85,7 +85,7 @@ impl State {
         here.max(gone).max(self.dropped.get(namespace).copied().unwrap_or(0))
     }
 
-    /// Whether a collection holds, or held, another set of documents for this question than at `read_at`.
+    /// Returns whether the result of a query has changed at any time since `read_at`.
     pub(super) fn answers_differently(
         &self,
         namespace: &Namespace,
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// The collection, made if it is not there.
+    /// Returns a collection, and creates it if it does not exist.
     pub(super) fn collection_or_new(&mut self, namespace: &Namespace, uuid: impl FnOnce() -> [u8; 16]) {
         if !self.collections.contains_key(namespace) {
             let collection = Collection {
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// Takes a collection out, with its documents.
+    /// Removes a collection with its documents and returns it.
     pub(super) fn take(&mut self, namespace: &Namespace) -> Option<Collection> {
         let collection = self.collections.remove(namespace)?;
         self.dropped.insert(namespace.clone(), self.commit);
@@ -137,14 +137,14 @@ impl State {
         Some(collection)
     }
 
-    /// Puts a collection that was taken out, under a name that is free.
+    /// Adds a removed collection under a name that is free.
     pub(super) fn give(&mut self, namespace: &Namespace, collection: Collection) {
         self.bytes += collection.size_bytes;
         self.dropped.insert(namespace.clone(), self.commit);
         self.collections.insert(namespace.clone(), collection);
     }
 
-    /// Takes a document out of its collection and its indexes.
+    /// Removes a document from its collection and its indexes.
     pub(super) fn remove(&mut self, namespace: &Namespace, id: &IdKey) -> Result<Option<Arc<Stored>>> {
         let Some(collection) = self.collections.get_mut(namespace) else { return Ok(None) };
         let Some(stored) = collection.documents.remove(id) else { return Ok(None) };
@@ -159,7 +159,7 @@ impl State {
         Ok(Some(stored))
     }
 
-    /// The document was deleted, whether or not it was there for others.
+    /// Records the deletion of a document, whether or not it was visible to others.
     pub(super) fn note_deletion(&mut self, namespace: &Namespace, id: &IdKey) {
         self.deleted.insert((namespace.clone(), Arc::clone(id)), self.commit);
         if self.deleted.len() > DELETIONS_KEPT_MAX {
@@ -168,8 +168,8 @@ impl State {
         }
     }
 
-    /// Whether every unique key of a document that another one has was taken, or its holder changed, by another write than this
-    /// one, after a commit.
+    /// Returns whether every unique key that the document shares with another one was written after a commit by another write
+    /// than this one.
     pub(super) fn keys_were_taken_since(
         &self,
         namespace: &Namespace,
@@ -190,7 +190,7 @@ impl State {
         Ok(true)
     }
 
-    /// Puts a document into a collection that is there, under an `_id` that is free, and into its indexes.
+    /// Adds a document with a new `_id` to an existing collection and its indexes.
     pub(super) fn add(&mut self, namespace: &Namespace, document: RawDocumentBuf, record: Option<i64>) -> Result<()> {
         let Some(collection) = self.collections.get_mut(namespace) else {
             return Err(Error::command(Code::NamespaceNotFound, format!("ns does not exist: {namespace}")));
@@ -218,13 +218,13 @@ impl State {
 }
 
 impl Collection {
-    /// The definitions of all indexes, `_id_` first.
+    /// Returns the definitions of all indexes, `_id_` first.
     pub(super) fn specs(&self) -> Vec<IndexSpec> {
         let others = self.indexes.iter().map(|index| index.index.spec().clone());
         std::iter::once(IndexSpec::id()).chain(others).collect()
     }
 
-    /// The index that a hint names.
+    /// Returns the index that a hint names.
     pub(super) fn hinted(&self, hint: &Hint) -> Result<Hinted<'_>> {
         let found = match hint {
             Hint::Name(name) if name == crate::index::ID_INDEX_NAME => Some(Hinted::Id),
@@ -256,7 +256,7 @@ impl IndexState {
         IndexState { index: Arc::new(index), entries: OrdSet::new(), bytes: 0 }
     }
 
-    /// Enters a document.
+    /// Adds the keys of a document.
     pub(super) fn add(&mut self, namespace: &Namespace, id: &IdKey, document: &RawDocumentBuf) -> Result<()> {
         for key in self.index.keys(document)?.keys {
             let key: Arc<[u8]> = key.into();
@@ -279,7 +279,7 @@ impl IndexState {
         Ok(())
     }
 
-    /// The first document that has a key.
+    /// Returns the `_id` of the first document that has a key.
     fn holder(&self, key: &Arc<[u8]>) -> Option<IdKey> {
         let from = (Arc::clone(key), IdKey::from([]));
         let (found, id) = self.entries.range(from..).next()?;

@@ -1,4 +1,4 @@
-//! The store in memory under the contract.
+//! The contract on the store in memory.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use bson::{RawBson, RawDocumentBuf, rawdoc};
 use handfast_mql::{CompileOptions, Filter};
 
 use super::MemoryStore;
-use super::candidates::Way;
+use super::candidates::AccessPath;
 use super::catalog::no_namespace;
 use super::state::State;
 use super::write::no_collection;
 use crate::distinct::DistinctValues;
-use crate::page::Paged;
-use crate::selection::{Given, Selection};
+use crate::page::IteratorCursor;
+use crate::selection::{BackendGuarantees, Selection};
 use crate::*;
 
 impl MemoryStore {
@@ -22,13 +22,13 @@ impl MemoryStore {
         let selection = Selection::compile(find, self.sources())?;
         let Some(collection) = state.collections.get(&find.namespace) else {
             no_collection::<()>(find.hint.as_ref())?;
-            return Ok(Box::new(Paged::new(std::iter::empty())));
+            return Ok(Box::new(IteratorCursor::new(std::iter::empty())));
         };
-        let way = Way::of_find(collection, selection.filter(), find)?;
-        Ok(selection.cursor(way.candidates(find), Given::default()))
+        let path = AccessPath::for_find(collection, selection.filter(), find)?;
+        Ok(selection.cursor(path.candidates(find), BackendGuarantees::default()))
     }
 
-    /// Calls a function with each document that matches, until it says that this is enough.
+    /// Calls a function with each matching document until it returns `false`.
     fn each(&self, find: &Find, mut visit: impl FnMut(RawDocumentBuf) -> Result<bool>) -> Result<()> {
         let filter = Filter::compile(&find.filter, &CompileOptions::default())?;
         let context = self.sources().context(&find.variables);
@@ -36,7 +36,7 @@ impl MemoryStore {
         let Some(collection) = state.collections.get(&find.namespace) else {
             return no_collection(find.hint.as_ref());
         };
-        for (stored, _) in Way::choose(collection, &filter, find.hint.as_ref())?.steps() {
+        for (stored, _) in AccessPath::choose(collection, &filter, find.hint.as_ref())?.documents() {
             if filter.matches(&stored.document, &context)? && !visit(stored.document.clone())? {
                 break;
             }
@@ -141,13 +141,13 @@ impl DocumentStore for MemoryStore {
         let (stage, examined) = match state.collections.get(&find.namespace) {
             None => ("EOF", 0),
             Some(collection) => {
-                let way = Way::of_find(collection, selection.filter(), &find)?;
-                let stage = match &way {
-                    Way::Scan { .. } => "COLLSCAN",
-                    Way::Ids { .. } => "IDHACK",
-                    Way::Index(_) => "IXSCAN",
+                let path = AccessPath::for_find(collection, selection.filter(), &find)?;
+                let stage = match &path {
+                    AccessPath::Scan { .. } => "COLLSCAN",
+                    AccessPath::Ids { .. } => "IDHACK",
+                    AccessPath::Index(_) => "IXSCAN",
                 };
-                (stage, way.steps().count() as i64)
+                (stage, path.documents().count() as i64)
             }
         };
         let mut plan = rawdoc! { "stage": stage };

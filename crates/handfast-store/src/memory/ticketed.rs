@@ -7,7 +7,7 @@ use super::state::{State, id_key};
 use crate::ticket::Recorded;
 use crate::{Error, Namespace, Result, Ticket};
 
-/// Does a write, unless its ticket was used: then it is answered as it was.
+/// Runs a write, or returns the recorded result if its ticket was used.
 pub(super) fn once<T: Recorded>(
     state: &mut State,
     ticket: Option<Ticket>,

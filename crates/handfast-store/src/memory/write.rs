@@ -6,7 +6,7 @@ use bson::{RawBson, RawDocument, RawDocumentBuf};
 use handfast_mql::sort::Sorter;
 use handfast_mql::{CompileOptions, Context, Filter, Sort};
 
-use super::candidates::Way;
+use super::candidates::AccessPath;
 use super::state::{IdKey, State, Stored, hint_to_no_index, id_key};
 use super::{MemoryStore, ticketed};
 use crate::change::{Change, CompiledFindAndModify, joined};
@@ -25,7 +25,7 @@ impl MemoryStore {
         self.write_once(ticket, |state| self.add(state, namespace, document).map(|()| Inserted))
     }
 
-    /// Changes the state in one step, unless the ticket was used.
+    /// Changes the state in one step, or returns the recorded result if the ticket was used.
     fn write_once<T: Recorded>(
         &self,
         ticket: Option<Ticket>,
@@ -40,7 +40,7 @@ impl MemoryStore {
         state.add(namespace, document, None)
     }
 
-    /// Runs one update statement, and adds what it did to the outcome.
+    /// Runs one update statement and adds its effect to the outcome.
     pub(super) async fn update_statement(
         &self,
         request: &Update,
@@ -119,7 +119,7 @@ impl MemoryStore {
         })
     }
 
-    /// Runs one delete statement, and adds what it did to the count.
+    /// Runs one delete statement and adds the deleted documents to the count.
     pub(super) async fn delete_statement(&self, request: &Delete, place: usize, deleted: &mut u64) -> Result<()> {
         let statement = &request.statements[place];
         let namespace = &request.namespace;
@@ -178,13 +178,13 @@ fn find(state: &State, namespace: &Namespace, id: &IdKey) -> Option<Arc<Stored>>
     state.collections.get(namespace)?.documents.get(id).cloned()
 }
 
-/// Puts the new form of a document in the place of the old one.
+/// Replaces a document.
 fn replace(state: &mut State, namespace: &Namespace, id: &IdKey, document: RawDocumentBuf) -> Result<()> {
     let record = state.remove(namespace, id)?.map(|stored| stored.record);
     state.add(namespace, document, record)
 }
 
-/// The first document that matches.
+/// Returns the first matching document.
 fn first(
     state: &State,
     namespace: &Namespace,
@@ -195,7 +195,7 @@ fn first(
 ) -> Result<Option<(IdKey, Arc<Stored>)>> {
     let Some(collection) = state.collections.get(namespace) else { return no_collection(hint) };
     let mut sorter = Sorter::new(Some(1), context);
-    for (stored, _) in Way::choose(collection, filter, hint)?.steps() {
+    for (stored, _) in AccessPath::choose(collection, filter, hint)?.documents() {
         if filter.matches(&stored.document, context)? {
             let id = id_key(insertion::id(&stored.document)?);
             if sort.is_empty() {
@@ -208,7 +208,7 @@ fn first(
     Ok(sorter.into_sorted().next())
 }
 
-/// All documents that match.
+/// Returns all matching documents.
 fn all(
     state: &State,
     namespace: &Namespace,
@@ -218,7 +218,7 @@ fn all(
 ) -> Result<Vec<IdKey>> {
     let Some(collection) = state.collections.get(namespace) else { return no_collection(hint) };
     let mut found = Vec::new();
-    for (stored, _) in Way::choose(collection, filter, hint)?.steps() {
+    for (stored, _) in AccessPath::choose(collection, filter, hint)?.documents() {
         if filter.matches(&stored.document, context)? {
             found.push(id_key(insertion::id(&stored.document)?));
         }
@@ -226,7 +226,8 @@ fn all(
     Ok(found)
 }
 
-/// What there is in a collection that is not: nothing, not even an index but the one on `_id`.
+/// Returns the empty result for a collection that does not exist, or an error if the hint names an index other than the one on
+/// `_id`.
 pub(super) fn no_collection<T: Default>(hint: Option<&Hint>) -> Result<T> {
     match hint {
         Some(Hint::Name(name)) if name != index::ID_INDEX_NAME => Err(hint_to_no_index()),

@@ -1,4 +1,4 @@
-//! What an [`AtomicStore`](crate::AtomicStore) commits at once.
+//! The batches that an [`AtomicStore`](crate::AtomicStore) commits.
 
 use std::sync::Arc;
 
@@ -10,105 +10,106 @@ use crate::{CommitTimestamp, Ticket};
 /// The new state of one document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DocumentWrite {
-    /// The document, with its `_id`.
+    /// The document with its `_id`.
     Put(RawDocumentBuf),
-    /// No document.
+    /// There is no document.
     Delete,
 }
 
-/// What the snapshot has in the place of a write.
+/// The version of a written document in the snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Before {
-    /// The writer has not read it, or does not say.
+    /// The version is not known.
     #[default]
     Unread,
-    /// No document.
+    /// There is no document.
     Nothing,
-    /// This document.
+    /// The document.
     Document(Arc<RawDocumentBuf>),
 }
 
 /// A write of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchWrite {
-    /// Where.
+    /// The collection.
     pub namespace: Namespace,
     /// The `_id` of the document.
     pub id: RawBson,
-    /// Its new state.
+    /// The new state of the document.
     pub write: DocumentWrite,
-    /// What the snapshot has in its place, as the snapshot's `get` answered. A store that knows that nobody has written there since
+    /// The version in the snapshot, as `Snapshot::get` returned it. A store that knows that the document has not changed since
     /// need not read it again.
     pub before: Before,
 }
 
 impl BatchWrite {
-    /// A write that does not say what was there before.
+    /// Creates a write that does not say which version the snapshot has.
     pub fn new(namespace: Namespace, id: impl Into<RawBson>, write: DocumentWrite) -> Self {
         BatchWrite { namespace, id: id.into(), write, before: Before::Unread }
     }
 
-    /// The same, with what the snapshot has in its place.
+    /// Adds the version in the snapshot.
     #[must_use]
     pub fn after(self, before: Before) -> Self {
         BatchWrite { before, ..self }
     }
 
-    /// Whether no document is left.
+    /// Returns whether the write deletes the document.
     pub fn is_delete(&self) -> bool {
         self.write == DocumentWrite::Delete
     }
 }
 
-/// What a batch was decided from, beside the documents that it writes.
+/// A read that a batch depends on, beside the documents that it writes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read {
-    /// One document, there or not.
+    /// One document, or its absence.
     Document(Namespace, RawBson),
-    /// All documents that match, and that there are no others. The filter is asked again at the commit, so it is one
-    /// whose answer depends on the documents alone, not on time or chance.
+    /// The set of matching documents. The commit evaluates the filter again, so its result may depend on the documents alone, not
+    /// on time or randomness.
     Matching {
-        /// Where.
+        /// The collection.
         namespace: Namespace,
-        /// Which.
+        /// The filter.
         filter: RawDocumentBuf,
         /// The variables of `let`, for `$expr`.
         variables: RawDocumentBuf,
     },
 }
 
-/// A collection that a batch makes, with its indexes.
+/// A collection that a batch creates, with its indexes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Creation {
-    /// Where; nothing may be there yet.
+    /// The collection, which must not exist.
     pub namespace: Namespace,
-    /// How.
+    /// The options.
     pub options: CollectionOptions,
-    /// Those besides `_id_`.
+    /// The indexes besides `_id_`.
     pub indexes: Vec<IndexSpec>,
-    /// Its id, which no other collection has.
+    /// The id of the collection, which no other one has.
     pub uuid: [u8; 16],
 }
 
-/// Writes to apply all or not at all.
+/// A batch of writes, which is applied as a whole or not at all.
 #[derive(Clone, Debug)]
 pub struct AtomicBatch {
-    /// The snapshot that the writes were made from.
+    /// The timestamp of the snapshot that the batch has read.
     pub read_at: CommitTimestamp,
-    /// What must not have changed since then. What the batch writes is looked at without being listed.
+    /// The reads that must not have changed since then. The written documents are checked without being listed.
     pub reads: Vec<Read>,
-    /// Collections to make first.
+    /// The collections to create first.
     pub creations: Vec<Creation>,
-    /// What it writes. An `_id` comes up at most once in a namespace.
+    /// The writes, at most one for each document.
     pub writes: Vec<BatchWrite>,
-    /// A batch whose ticket was used is not applied again: it answers the timestamp of the first commit.
+    /// A ticket for exactly-once execution. A batch whose ticket was used is not applied again and returns the timestamp of the
+    /// first commit.
     pub ticket: Option<Ticket>,
-    /// When to acknowledge.
+    /// The moment of the acknowledgement.
     pub durability: Durability,
 }
 
 impl AtomicBatch {
-    /// Nothing, made from a snapshot of this timestamp.
+    /// Creates an empty batch that has read the snapshot of this timestamp.
     pub fn new(read_at: CommitTimestamp) -> Self {
         AtomicBatch {
             read_at,

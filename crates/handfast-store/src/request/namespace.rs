@@ -7,27 +7,27 @@ use handfast_mql::Code;
 
 use crate::{Error, Result};
 
-/// A database and a collection in it. Cheap to clone; in order of the database, then of the collection.
+/// The name of a database and of a collection in it. It is cheap to clone, and ordered by database, then by collection.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Namespace {
-    /// `database.collection`; there is no dot in the name of a database.
+    /// `database.collection`. The name of a database has no dot.
     name: Arc<str>,
     dot: usize,
 }
 
-/// MongoDB's bound on `database.collection`, in bytes.
+/// MongoDB's limit on `database.collection`, in bytes.
 pub const NAMESPACE_BYTES_MAX: usize = 255;
-/// MongoDB's bound on a database name, in bytes.
+/// MongoDB's limit on the name of a database, in bytes.
 pub const DATABASE_NAME_BYTES_MAX: usize = 63;
 
-/// What stands between the name of a collection and the number of its generation.
+/// The separator between the name of a collection and the number of its generation.
 const GENERATION: &str = "~hf";
 
 impl Namespace {
-    /// Checks the names against MongoDB's rules.
+    /// Checks two names against MongoDB's rules and joins them.
     ///
     /// # Errors
-    /// `InvalidNamespace` (73) that says which rule is broken.
+    /// `InvalidNamespace` (73), which names the rule.
     pub fn new(database: impl AsRef<str>, collection: impl AsRef<str>) -> Result<Self> {
         let (database, collection) = (database.as_ref(), collection.as_ref());
         check_database_name(database)?;
@@ -49,35 +49,35 @@ impl Namespace {
         Ok(Namespace { name: format!("{database}.{collection}").into(), dot: database.len() })
     }
 
-    /// Names that are known to be valid.
+    /// Joins names that are known to be valid.
     #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn valid(database: &str, collection: &str) -> Self {
         debug_assert!(Namespace::new(database, collection).is_ok());
         Namespace { name: format!("{database}.{collection}").into(), dot: database.len() }
     }
 
-    /// The name under which a store keeps a collection that was made after another one of this name was dropped:
-    /// `items~hf7` for generation 7 of `items`.
+    /// Returns the stored name of a collection that was created after another one of this name was dropped: `items~hf7` for
+    /// generation 7 of `items`.
     ///
     /// # Errors
-    /// `InvalidNamespace` (73) if that is longer than a name may be.
+    /// `InvalidNamespace` (73) if the name is too long.
     pub fn of_generation(&self, generation: u64) -> Result<Self> {
         Namespace::new(self.database(), format!("{}{GENERATION}{generation}", self.collection()))
     }
 
-    /// The name without the number of a generation; none if it has none.
+    /// Returns the name without the number of the generation; `None` if it has none.
     pub fn without_generation(&self) -> Option<Self> {
         let (collection, generation) = self.collection().rsplit_once(GENERATION)?;
         let is_number = !generation.is_empty() && generation.bytes().all(|byte| byte.is_ascii_digit());
         Namespace::new(self.database(), collection).ok().filter(|_| is_number)
     }
 
-    /// The database.
+    /// Returns the name of the database.
     pub fn database(&self) -> &str {
         &self.name[..self.dot]
     }
 
-    /// The collection.
+    /// Returns the name of the collection.
     pub fn collection(&self) -> &str {
         &self.name[self.dot + 1..]
     }
@@ -107,7 +107,7 @@ impl PartialOrd for Namespace {
     }
 }
 
-/// Checks a database name against MongoDB's rules.
+/// Checks the name of a database against MongoDB's rules.
 ///
 /// # Errors
 /// `InvalidNamespace` (73).

@@ -1,4 +1,4 @@
-//! One store of several: each collection is kept in one of them, and a rule says in which.
+//! Several stores as one: a rule says which of them keeps each collection.
 //!
 //! ```text
 //!                   ┌ * = main              -> main:   shop.items, handfast.oracle, ..
@@ -6,56 +6,54 @@
 //!                   └ shop.orders = orders  -> orders: shop.orders
 //! ```
 //!
-//! It keeps the contract: an operation on one document is one operation of the part that the document is in, and its errors
-//! are that part's. What it adds is that a transaction over it (`handfast-txn`, engine `Percolator`) has its documents in
-//! several stores: a lock names its primary by collection and `_id`, and the rule finds it from there.
+//! It keeps the contract: an operation on one document is one operation of the part that has the document, with its errors.
+//! A transaction over it (`handfast-txn`, engine `Percolator`) may have documents in several stores: a lock names its primary by
+//! collection and `_id`, and the rule finds the store of both.
 //!
-//! | request | what becomes of it |
+//! | request | effect |
 //! | --- | --- |
-//! | on one collection | it goes to the collection's part as it is |
-//! | an aggregation with stages that read or write other collections | each collection is asked where it is; the stages are carried out here |
-//! | lists of collections and databases | those of all parts. What a part has that is another's by the rule is not seen |
-//! | a database that is dropped | is dropped in one part after the other: not in one step |
-//! | a collection that is renamed | within its part; to another one it is refused by name |
-//! | a ticket | is refused: no part knows of a session's requests to the others. Transactions keep tickets themselves |
+//! | on one collection | is sent to the collection's part unchanged |
+//! | aggregation with stages that read or write other collections | the stages run here, and each collection is read from its part |
+//! | lists of collections and databases | join the lists of all parts, without collections that the rule has in another part |
+//! | drop of a database | drops it in one part after the other, not in one step |
+//! | rename of a collection | works within a part, and is refused between two parts |
+//! | with a ticket | is refused: no part knows a session's requests to the others. Transactions keep tickets themselves |
 //!
-//! The rule must stay the same for as long as there are documents, and all who use them must use them through it: a part on
+//! The rule must not change while there are documents, and every process must use the stores through it: a part on
 //! its own shows locks whose primary it does not have. So the rule is [recorded](Routed::open) in the stores.
 
-mod alone;
 mod record;
 mod routing;
+mod standalone;
 mod store;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use handfast_mql::Code;
+use crate::{DocumentStore, Namespace, Result, Sources};
 
-use crate::{DocumentStore, Error, Namespace, Result, Sources};
-
-pub use alone::Alone;
 pub use record::{RECORD_COLLECTION, RECORD_DATABASE, ensure_alone};
 pub use routing::{KEPT_TOGETHER, Route, Routing, Scope, check_part_name};
+pub use standalone::StandaloneStore;
 
-/// A store that others are part of.
+/// One of the stores of a routed store.
 #[derive(Clone)]
 pub struct Part {
-    /// What routes call it.
+    /// The name in routes.
     pub name: String,
     /// The store.
     pub store: Arc<dyn DocumentStore>,
 }
 
 impl Part {
-    /// A store under a name.
+    /// Creates a part.
     pub fn new(name: impl Into<String>, store: Arc<dyn DocumentStore>) -> Self {
         Part { name: name.into(), store }
     }
 }
 
-/// Several stores as one. Clones are the same store.
+/// Several stores as one. Clones share the same stores.
 #[derive(Clone)]
 pub struct Routed {
     shared: Arc<Shared>,
@@ -63,7 +61,7 @@ pub struct Routed {
 
 struct Shared {
     routing: Routing,
-    /// As the routing names them.
+    /// The stores, in the order of the routing's names.
     stores: Vec<Arc<dyn DocumentStore>>,
     sources: Sources,
 }
@@ -75,10 +73,7 @@ impl std::fmt::Debug for Routed {
 }
 
 impl Routed {
-    /// Puts stores together, whatever is in them. For stores whose documents outlive the process: [`Routed::open`].
-    ///
-    /// # Errors
-    /// Those of [`Routing::new`].
+    /// Joins stores without looking at their content. Use [`Routed::open`] for stores whose documents outlive the process.
     pub fn new(parts: Vec<Part>, routes: &[Route], sources: Sources) -> Result<Self> {
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
         let routing = Routing::new(&names, routes)?;
@@ -86,46 +81,43 @@ impl Routed {
         Ok(Routed { shared: Arc::new(Shared { routing, stores, sources }) })
     }
 
-    /// Puts stores together, and sees that they are the same ones, by the same rule, as the last time; the first time, that
-    /// each collection that is there already is where the rule has it. What it found is recorded in all parts.
+    /// Joins stores after checking that they are the same stores with the same rule as the last time, or, the first time, that
+    /// every existing collection is where the rule has it. The rule is recorded in all parts.
     ///
     /// # Errors
-    /// Those of [`Routing::new`]; `IllegalOperation` (20) that says what is otherwise than the rule has it; those of the
-    /// stores, all of which must be in reach.
+    /// The errors of [`Routing::new`]; `IllegalOperation` (20), which names the difference; the errors of the stores, all of
+    /// which must be reachable.
     pub async fn open(parts: Vec<Part>, routes: &[Route], sources: Sources) -> Result<Self> {
         let routed = Routed::new(parts, routes, sources)?;
         record::check(&routed.shared).await?;
         Ok(routed)
     }
 
-    /// The same for whoever only looks: nothing is recorded, and stores that were not put together before are refused.
-    ///
-    /// # Errors
-    /// As [`Routed::open`].
+    /// Joins stores as [`Routed::open`] does, but records nothing, and refuses stores that were not joined before.
     pub async fn open_recorded(parts: Vec<Part>, routes: &[Route], sources: Sources) -> Result<Self> {
         let routed = Routed::new(parts, routes, sources)?;
         record::check_recorded(&routed.shared).await?;
         Ok(routed)
     }
 
-    /// The rule.
+    /// Returns the rule.
     pub fn routing(&self) -> &Routing {
         &self.shared.routing
     }
 
-    /// The part that a collection is in.
+    /// Returns the store of a collection.
     fn of(&self, namespace: &Namespace) -> &Arc<dyn DocumentStore> {
         self.shared.at(self.shared.routing.part(namespace))
     }
 }
 
 impl Shared {
-    /// The store of a part. There are as many stores as parts.
+    /// Returns the store of a part.
     fn at(&self, part: usize) -> &Arc<dyn DocumentStore> {
         &self.stores[part]
     }
 
-    /// Whether the rule has a collection, of this name in a part's list, in this part.
+    /// Returns whether the rule has a listed collection in this part.
     fn is_here(&self, part: usize, database: &str, collection: &str) -> bool {
         match Namespace::new(database, collection) {
             Ok(namespace) => self.routing.part(&namespace) == part,
@@ -133,18 +125,4 @@ impl Shared {
             Err(_) => self.routing.part_of_database(database) == part,
         }
     }
-}
-
-/// A collection cannot change its part.
-fn between_parts(routing: &Routing, from: &Namespace, to: &Namespace) -> Result<()> {
-    let [old, new] = [from, to].map(|namespace| routing.part(namespace));
-    if old == new {
-        return Ok(());
-    }
-    let text = format!(
-        "{from} is in the store '{}' and {to} in '{}': a routed store has no renaming across stores",
-        routing.name(old),
-        routing.name(new)
-    );
-    Err(Error::command(Code::CommandNotSupported, text))
 }

@@ -1,4 +1,4 @@
-//! The rule, written down in the stores that it is about.
+//! The record of the rule in the stores that it joins.
 //!
 //! ```text
 //! in the part of the rest   handfast.routing  { _id: "routing", set: "65f..", part: "main",
@@ -6,17 +6,17 @@
 //! in each of the others     handfast.routing  { _id: "routing", set: "65f..", part: "orders" }
 //! ```
 //!
-//! The first line is what makes a rule: it is written once, and whoever comes with another rule is refused, as documents
-//! that are there would be looked for elsewhere, and of two processes with different rules each would write where the other
-//! does not look. The other lines say that a store is no whole one: whoever opens it on its own
-//! ([`ensure_alone`]) would take a lock, whose primary is in another store, for one that nobody holds.
+//! The first line holds the rule. It is written once, and a process with another rule is refused: it would look for existing
+//! documents in the wrong store, and two processes with different rules would each write where the other does not read. The other
+//! lines say that a store is only a part: a process that opened it on its own ([`ensure_alone`]) would take a lock whose primary is
+//! in another store for an abandoned one.
 //!
-//! Two who put stores together for the first time at the same moment may have different stores for the rest. So the first write
-//! of all is a claim, `{ _id: "claim", set, part, routes }`, in the part whose name comes first, which is the same one for
-//! both: who finds another rule claimed there has written nothing yet, and is refused.
+//! Two processes that join stores for the first time at the same moment may have different stores for the rest. So the first write
+//! of all is a claim, `{ _id: "claim", set, part, routes }`, in the part whose name sorts first, which is the same one for
+//! both. A process that finds another rule claimed there has written nothing yet, and is refused.
 //!
-//! To change a rule: nobody uses the stores, the documents of what changes its place are moved (dump and restore), these
-//! records are deleted, and the stores opened with the new rule, which looks at all collections again.
+//! To change a rule, stop all processes, move the documents of the collections that change their part (dump and restore), delete
+//! these records, and open the stores with the new rule, which checks all collections again.
 
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
@@ -24,36 +24,36 @@ use handfast_mql::Code;
 use super::Shared;
 use crate::{DocumentStore, Error, Namespace, Result, StoreExt};
 
-/// The database of the records, which is the one of what transactions keep for themselves.
+/// The database of the records, which is also that of the transactions' own collections.
 pub const RECORD_DATABASE: &str = "handfast";
 /// The collection of the records.
 pub const RECORD_COLLECTION: &str = "routing";
-/// The oracle of timestamps of the engine for single documents: its collection, and its `_id`.
+/// The collection and the `_id` of the timestamp oracle of the engine `Percolator`.
 pub(super) const ORACLE: &str = "oracle";
-/// The field of the oracle's document with the name of the set that the store was taken into.
+/// The field of the oracle's document with the name of the set that the store belongs to.
 pub(super) const SET: &str = "set";
 /// The record's `_id`.
 const ID: &str = "routing";
 /// The `_id` of the claim.
 const CLAIM: &str = "claim";
-/// How the names of collections begin in which a server's abilities are tried, and which are dropped again.
+/// The prefix of the temporary collections that test the capabilities of a server.
 const TRIED: &str = "handfast_probe_";
 
-/// What a store says of itself.
+/// The record of a store about its place in a set.
 #[derive(Debug, PartialEq, Eq)]
 struct Record {
-    /// Tells the stores that belong together from all others.
+    /// The id of the set of stores that belong together.
     set: String,
-    /// What the store is called among them.
+    /// The name of the store in the set.
     part: String,
-    /// The rule, in the part of the rest.
+    /// The rule, recorded in the part of the rest only.
     routes: Option<Vec<String>>,
 }
 
-/// Sees that a store is no part of several.
+/// Checks that a store is no part of a routed store.
 ///
 /// # Errors
-/// `IllegalOperation` (20) if it is; those of the store.
+/// `IllegalOperation` (20) if it is one.
 pub async fn ensure_alone(store: &dyn DocumentStore) -> Result<()> {
     let Some(record) = Record::of(store, ID).await? else { return Ok(()) };
     let text = format!(
@@ -64,18 +64,19 @@ pub async fn ensure_alone(store: &dyn DocumentStore) -> Result<()> {
     Err(Error::command(Code::IllegalOperation, text))
 }
 
-/// Whether a store is one of several, or is about to be.
+/// Returns whether a store is part of a routed store, or is about to be.
 pub(super) async fn is_taken(store: &dyn DocumentStore) -> Result<bool> {
     Ok(Record::of(store, ID).await?.is_some() || Record::of(store, CLAIM).await?.is_some())
 }
 
-/// Leaves the name of the set in the oracle's document, if there is one: who uses the store on its own gets no timestamp from now on.
+/// Writes the name of the set into the oracle's document, if there is one: a process that uses the store on its own gets no more
+/// timestamps.
 async fn name_set(shared: &Shared, change: RawDocumentBuf) -> Result<()> {
     let oracle = Namespace::new(RECORD_DATABASE, ORACLE)?;
     shared.at(shared.routing.rest()).update_one(&oracle, rawdoc! { "_id": ORACLE }, change).await.map(drop)
 }
 
-/// Sees that the stores are what was recorded; records what is not yet.
+/// Checks the stores against their records, and writes the records that are missing.
 pub(super) async fn check(shared: &Shared) -> Result<()> {
     let rest = shared.routing.rest();
     let mut records = all(shared).await?;
@@ -113,7 +114,7 @@ pub(super) async fn check(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Sees that the stores are what was recorded, and writes nothing: who has never been put together is refused.
+/// Checks the stores against their records without writing; stores that were never joined are refused.
 pub(super) async fn check_recorded(shared: &Shared) -> Result<()> {
     let rest = shared.routing.rest();
     let mut records = all(shared).await?;
@@ -134,7 +135,7 @@ pub(super) async fn check_recorded(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// What each part says of itself.
+/// Reads the record of each part.
 async fn all(shared: &Shared) -> Result<Vec<Option<Record>>> {
     let mut records = Vec::new();
     for store in &shared.stores {
@@ -143,7 +144,7 @@ async fn all(shared: &Shared) -> Result<Vec<Option<Record>>> {
     Ok(records)
 }
 
-/// Sees that no part is one of another set.
+/// Checks that no part belongs to another set.
 fn ensure_unused(shared: &Shared, records: &[Option<Record>]) -> Result<()> {
     match records.iter().enumerate().find_map(|(part, record)| Some((part, record.as_ref()?))) {
         None => Ok(()),
@@ -173,7 +174,7 @@ async fn claim(shared: &Shared) -> Result<String> {
     Ok(claim.set)
 }
 
-/// The rule as it is recorded.
+/// Returns the rule in its recorded form.
 fn routes(shared: &Shared) -> Vec<String> {
     shared.routing.routes().iter().map(ToString::to_string).collect()
 }
@@ -199,8 +200,8 @@ fn ensure_same_routes(shared: &Shared, recorded: &[String]) -> Result<()> {
     Err(refused(text))
 }
 
-/// Sees that no part has a collection that is another's by the rule. In a part that is not the one of the rest, the clock of
-/// transactions would be one: that store was used on its own.
+/// Checks that every collection is in the part that the rule has it in. The timestamp oracle in a part other than that of the
+/// rest shows that the store was used on its own.
 async fn ensure_in_place(shared: &Shared) -> Result<()> {
     for (part, store) in shared.stores.iter().enumerate() {
         for database in store.list_databases().await? {
@@ -242,7 +243,7 @@ fn namespace() -> Result<Namespace> {
 }
 
 impl Record {
-    /// Of a part that is not the one of the rest.
+    /// Creates the record of a part other than that of the rest.
     fn of_part(shared: &Shared, part: usize, first: &Record) -> Self {
         Record { set: first.set.clone(), part: shared.routing.name(part).to_owned(), routes: None }
     }
@@ -256,7 +257,7 @@ impl Record {
         found.map(|document| Record::read(&document)).transpose()
     }
 
-    /// Writes it, unless there is one; returns the one that is there then.
+    /// Writes the record unless there is one; returns the stored one.
     async fn put(&self, store: &dyn DocumentStore, id: &str) -> Result<Self> {
         match store.insert_one(&namespace()?, self.document(id)).await {
             Err(error) if error.code() == Code::DuplicateKey => {}

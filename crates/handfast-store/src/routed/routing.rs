@@ -1,4 +1,4 @@
-//! Which part a collection is kept in: a closed rule, checked when it is made.
+//! The rule that assigns every collection to a part. It is complete, and checked when it is created.
 //!
 //! ```text
 //! parts: main, orders, logs          *           = main        all that no other route names
@@ -6,7 +6,7 @@
 //!                                    logs        = logs        a database
 //! ```
 //!
-//! The narrowest route counts: a collection's before its database's before the rest.
+//! The most specific route applies: that of the collection, else that of its database, else that of the rest.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,18 +19,18 @@ use crate::aggregation::is_temporary_of;
 use crate::request::check_database_name;
 use crate::{Error, Namespace, Result};
 
-/// Databases in which this project keeps what is its own (clock, unique keys, records of requests), or a server of
-/// MongoDB's kind what is its own: they stay together, where the rest is.
+/// Databases with internal collections of Handfast (clock, unique keys, records of requests) or of a MongoDB server. They stay in
+/// the part of the rest.
 pub const KEPT_TOGETHER: [&str; 4] = ["handfast", "admin", "config", "local"];
-/// What a route for the rest names.
+/// The scope of the route for the rest.
 const REST: &str = "*";
-/// Letters of a part's name.
+/// The maximum length of a part's name.
 const NAME_BYTES_MAX: usize = 63;
 
-/// What a route is about.
+/// The collections that a route applies to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// All that no other route names.
+    /// All collections that no other route names.
     Rest,
     /// The collections of a database that have no route themselves.
     Database(String),
@@ -38,10 +38,10 @@ pub enum Scope {
     Collection(Namespace),
 }
 
-/// Says which part something is kept in: `shop.orders=orders`, `logs=logs`, `*=main`.
+/// A route says which part keeps some collections: `shop.orders=orders`, `logs=logs`, `*=main`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
-    /// What.
+    /// The collections.
     pub scope: Scope,
     /// The name of the part.
     pub part: String,
@@ -103,7 +103,7 @@ pub fn check_part_name(name: &str) -> Result<()> {
     Err(bad(format!("'{name}' is no name of a store: letters, digits, '-' and '_' are, at most {NAME_BYTES_MAX}")))
 }
 
-/// The rule: every collection is in one part.
+/// The rule, which assigns every collection to one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routing {
     names: Vec<String>,
@@ -113,11 +113,11 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// From the names of the parts and the routes, in any order.
+    /// Creates the rule from the names of the parts and the routes, in any order.
     ///
     /// # Errors
-    /// `BadValue` (2) that names what is wrong: two parts of one name, a route to a part that is not there, two routes for
-    /// the same, none for the rest, a part without a route, a route for what stays with the rest.
+    /// `BadValue` (2) for two parts of one name, a route to an unknown part, two routes for the same collections, no route for
+    /// the rest, a part without a route, and a route for a database that stays in the part of the rest.
     pub fn new(names: &[&str], routes: &[Route]) -> Result<Self> {
         for (place, name) in names.iter().enumerate() {
             check_part_name(name)?;
@@ -155,8 +155,8 @@ impl Routing {
         }
     }
 
-    /// The part that a collection is kept in. One that `$out` fills is where the collection is whose place it takes, and all
-    /// generations of a name ([`Namespace::of_generation`]) are in one part.
+    /// Returns the part of a collection. A temporary collection of `$out` is in the part of its target, and all generations of a
+    /// name ([`Namespace::of_generation`]) are in one part.
     pub fn part(&self, namespace: &Namespace) -> usize {
         if let Some(part) = self.collections.get(namespace) {
             return *part;
@@ -171,33 +171,50 @@ impl Routing {
         }
     }
 
-    /// The part of a database's collections that have no route themselves.
+    /// Returns the part of the collections of a database that have no route of their own.
     pub fn part_of_database(&self, database: &str) -> usize {
         self.databases.get(database).copied().unwrap_or(self.rest)
     }
 
-    /// The parts that collections of a database may be in.
+    /// Returns the parts that may have collections of a database.
     pub fn parts(&self, database: &str) -> BTreeSet<usize> {
         let of = self.collections.iter().filter(|(namespace, _)| namespace.database() == database);
         of.map(|(_, part)| *part).chain([self.part_of_database(database)]).collect()
     }
 
-    /// The part of all that no other route names.
+    /// Returns the part of the rest.
     pub fn rest(&self) -> usize {
         self.rest
     }
 
-    /// The names of the parts, in the order given.
+    /// Returns the names of the parts, in the order given.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The name of a part.
+    /// Returns the name of a part.
     pub fn name(&self, part: usize) -> &str {
         self.names.get(part).map_or("", String::as_str)
     }
 
-    /// The routes, in one order whatever the order they came in.
+    /// Checks that a collection stays in its part when it is renamed.
+    ///
+    /// # Errors
+    /// `CommandNotSupported` (115) if the new name belongs to another part.
+    pub fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
+        let [old, new] = [from, to].map(|namespace| self.part(namespace));
+        if old == new {
+            return Ok(());
+        }
+        let text = format!(
+            "{from} is in the store '{}' and {to} in '{}': a routed store has no renaming across stores",
+            self.name(old),
+            self.name(new)
+        );
+        Err(Error::command(Code::CommandNotSupported, text))
+    }
+
+    /// Returns the routes in a canonical order.
     pub fn routes(&self) -> Vec<Route> {
         let route = |scope, part: usize| Route { scope, part: self.name(part).to_owned() };
         let databases = self.databases.iter().map(|(name, part)| route(Scope::Database(name.clone()), *part));
@@ -216,7 +233,7 @@ fn put<K: Ord>(routes: &mut BTreeMap<K, usize>, scope: K, part: usize) -> bool {
     }
 }
 
-/// What must stay together has no route.
+/// Checks that a route does not name a database that stays in the part of the rest.
 fn check_free(route: &Route) -> Result<()> {
     let database = match &route.scope {
         Scope::Rest => return Ok(()),

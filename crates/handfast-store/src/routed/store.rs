@@ -1,4 +1,4 @@
-//! The contract over several stores.
+//! The contract on several stores.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use bson::{RawBson, RawDocumentBuf};
 use handfast_mql::pipeline::Pipeline;
 use handfast_mql::{Code, CompileOptions};
 
-use super::{Routed, between_parts};
+use super::Routed;
 use crate::*;
 
-/// Nothing here does a request and keeps its ticket in one step.
+/// Refuses a request with a ticket, as no part can record it in the same step.
 fn refuse_ticket(ticket: Option<Ticket>) -> Result<()> {
     let text = "stores that are atomic one document at a time keep no tickets: a transaction can";
     ticket.map_or(Ok(()), |_| Err(Error::command(Code::CommandNotSupported, text)))
 }
 
-/// Whether a pipeline reads and writes nothing but the collection that it is on.
+/// Returns whether a pipeline reads and writes no other collection than its source.
 fn is_of_one_collection(request: &Aggregate) -> Result<bool> {
     let options = CompileOptions::with_variables(&request.variables)?;
     Ok(Pipeline::compile(&request.pipeline, &options)?.is_pure())
 }
 
 impl Routed {
-    /// The part that can carry out the whole of a pipeline.
+    /// Returns the store that can run a whole pipeline, if there is one.
     fn of_pipeline(&self, request: &Aggregate) -> Result<Option<&Arc<dyn DocumentStore>>> {
         match &request.source {
             AggregateSource::Collection(namespace) if is_of_one_collection(request)? => Ok(Some(self.of(namespace))),
@@ -111,13 +111,8 @@ impl DocumentStore for Routed {
         self.of(&request.namespace).modify_collection(request).await
     }
 
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
-        between_parts(&self.shared.routing, from, to)?;
-        self.of(from).check_rename(from, to)
-    }
-
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
-        between_parts(&self.shared.routing, &request.from, &request.to)?;
+        self.shared.routing.check_rename(&request.from, &request.to)?;
         self.of(&request.from).rename_collection(request).await
     }
 
@@ -166,7 +161,7 @@ impl DocumentStore for Routed {
         self.of(namespace).check_collection(namespace).await
     }
 
-    /// All parts are asked, also behind one that fails.
+    /// Flushes all parts, also after one has failed.
     async fn flush(&self) -> Result<()> {
         let mut flushed = Ok(());
         for store in &self.shared.stores {
@@ -177,7 +172,7 @@ impl DocumentStore for Routed {
 }
 
 impl super::Shared {
-    /// Whether a part has a collection of a database that is its own by the rule.
+    /// Returns whether a part has a collection of a database that the rule assigns to it.
     async fn has_any(&self, part: usize, database: &str) -> Result<bool> {
         let parts = self.routing.parts(database);
         if !parts.contains(&part) || parts.len() == 1 {

@@ -52,7 +52,7 @@ fn conforms(texts: &'static [&'static str], lacks: &[&'static str]) -> Report {
     }))
 }
 
-/// What the suite reads and writes beside its first collection is in the other store.
+/// The routes put all collections of the suite but the first one into the other store.
 #[test]
 fn stores_with_different_collections_of_one_database_conform() {
     let report = conforms(
@@ -138,7 +138,8 @@ async fn out_and_lookup_reach_into_the_other_store() {
 #[tokio::test]
 async fn a_ticket_is_refused() {
     let store = Two::new().routed(&["*=main", "shop=side"]);
-    let ticket = Some(Ticket { session: [1; 16], number: 1, statement: 0, asked: crate::Asked::Nothing });
+    let ticket =
+        Some(Ticket { session: [1; 16], number: 1, statement: 0, requested: crate::RequestedDocument::Nothing });
     let insert = Insert { ticket, ..Insert::new(named("shop.orders"), vec![rawdoc! { "_id": 1 }]) };
     assert_eq!(store.insert(insert).await.expect_err("refused").code(), Code::CommandNotSupported);
 }

@@ -1,4 +1,4 @@
-//! Sources for tests: they do what they are told.
+//! Sources that a test controls.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use bson::oid::ObjectId;
 
 use super::{Clock, IdSource, Random};
 
-/// A clock that stands still until it is moved.
+/// A clock that stands still until a test moves it.
 #[derive(Debug)]
 pub struct ManualClock {
     now_millis: AtomicI64,
@@ -20,18 +20,18 @@ impl ManualClock {
     /// 2020-01-01T00:00:00Z: some day that is neither 1970 nor today.
     pub const START: DateTime = DateTime::from_millis(1_577_836_800_000);
 
-    /// A clock that shows `now`, and no time gone by.
+    /// Creates a clock that shows `now`, with no time elapsed.
     pub fn new(now: DateTime) -> Self {
         ManualClock { now_millis: AtomicI64::new(now.timestamp_millis()), elapsed_nanos: AtomicU64::new(0) }
     }
 
-    /// Lets time go by, on the day's clock too.
+    /// Advances both the elapsed time and the time of day.
     pub fn advance(&self, by: Duration) {
         self.now_millis.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
         self.elapsed_nanos.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// Sets the day's clock, forward or back, without time going by: what an administrator or NTP does.
+    /// Sets the time of day, forward or back, without changing the elapsed time, as an administrator or NTP does.
     pub fn set(&self, now: DateTime) {
         self.now_millis.store(now.timestamp_millis(), Ordering::SeqCst);
     }
@@ -47,21 +47,21 @@ impl Clock for ManualClock {
     }
 }
 
-/// The generator xoshiro256++ (Blackman and Vigna, 2019): fast, well spread, and the same numbers for the same seed.
-/// Not for secrets: who sees enough of its output can go on with it.
+/// The generator xoshiro256++ (Blackman and Vigna, 2019), which returns the same numbers for the same seed. It is not for
+/// secrets: its output can be predicted from earlier output.
 #[derive(Debug)]
 pub struct SeededRandom {
     state: Mutex<[u64; 4]>,
 }
 
 impl SeededRandom {
-    /// Numbers that follow from the seed. SplitMix64 spreads it over the state, as the generator's authors advise.
+    /// Creates a generator from a seed. SplitMix64 spreads the seed over the state, as the generator's authors advise.
     pub fn new(seed: u64) -> Self {
         let mut seed = seed;
         SeededRandom::from_state([(); 4].map(|()| split_mix(&mut seed)))
     }
 
-    /// Starts from a whole state. All zeros, where the generator would stay for ever, are replaced.
+    /// Creates a generator from a whole state. A state of zeros, which would never change, is replaced.
     pub(super) fn from_state(state: [u64; 4]) -> Self {
         if state == [0; 4] { SeededRandom::new(0) } else { SeededRandom { state: Mutex::new(state) } }
     }
@@ -93,7 +93,7 @@ pub struct CountingIds {
 }
 
 impl CountingIds {
-    /// Begins at `000000000000000000000001`.
+    /// Creates a source whose first id is `000000000000000000000001`.
     pub fn new() -> Self {
         CountingIds::default()
     }

@@ -1,8 +1,8 @@
-//! ObjectIds as the BSON specification makes them: 4 bytes of seconds, 5 random bytes of this process, a counter of 3.
+//! ObjectIds by the BSON specification: 4 bytes of seconds, 5 random bytes of this process, a counter of 3.
 //!
 //! Seconds and counter are kept as one number that only grows: if the counter runs over within a second, or the clock
-//! is set back, the seconds run ahead instead. So no id comes twice, and ids of one process sort in the order they were
-//! made in.
+//! is set back, the seconds run ahead instead. So no id occurs twice, and ids of one process sort in the order of their
+//! creation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +18,12 @@ pub(super) const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
 pub struct ObjectIds {
     clock: Arc<dyn Clock>,
     process: [u8; 5],
-    /// Seconds and counter of the id made last.
+    /// The seconds and the counter of the last id.
     pub(super) last: AtomicU64,
 }
 
 impl ObjectIds {
-    /// Takes its process bytes and the counter's start from `random`.
+    /// Creates a generator with random process bytes and a random start of the counter.
     pub fn new(clock: Arc<dyn Clock>, random: &dyn Random) -> Self {
         let [a, b, c, d, e, ..] = random.next_u64().to_le_bytes();
         ObjectIds { clock, process: [a, b, c, d, e], last: AtomicU64::new(random.next_u64() & COUNTER_MASK) }

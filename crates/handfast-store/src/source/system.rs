@@ -1,4 +1,4 @@
-//! The one place that asks the machine for time and randomness.
+//! The only module that asks the machine for time and randomness.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,14 @@ use bson::DateTime;
 
 use super::Clock;
 
-/// The machine's clocks.
+/// The clock of the machine.
 #[derive(Debug)]
 pub struct SystemClock {
     started: Instant,
 }
 
 impl SystemClock {
-    /// Durations count from now.
+    /// Creates a clock whose elapsed time starts now.
     #[expect(clippy::disallowed_methods, reason = "this is the source that everything else takes its time from")]
     pub fn new() -> Self {
         SystemClock { started: Instant::now() }
@@ -37,16 +37,16 @@ impl Clock for SystemClock {
     }
 }
 
-/// Fills a buffer with randomness of the operating system: fit for secrets, which [`Random`](super::Random) is not.
+/// Fills a buffer with randomness of the operating system, which is fit for secrets, unlike [`Random`](super::Random).
 ///
 /// # Errors
-/// The operating system gives none.
+/// The operating system returns no randomness.
 #[expect(clippy::disallowed_methods, reason = "this is the source that everything else takes its randomness from")]
 pub fn os_random_bytes(buffer: &mut [u8]) -> std::io::Result<()> {
     getrandom::fill(buffer).map_err(std::io::Error::from)
 }
 
-/// The start of a generator that nobody can guess.
+/// Returns an unpredictable state for a generator.
 pub(super) fn os_random_state() -> std::io::Result<[u64; 4]> {
     let mut state = [0_u64; 4];
     for word in &mut state {

@@ -1,6 +1,6 @@
 use super::*;
 
-const FIRST: Ticket = Ticket { session: [7; 16], number: 12, statement: 0, asked: Asked::Nothing };
+const FIRST: Ticket = Ticket { session: [7; 16], number: 12, statement: 0, requested: RequestedDocument::Nothing };
 
 fn now() -> DateTime {
     DateTime::from_millis(1000)
@@ -56,31 +56,31 @@ fn a_damaged_record_is_an_error() {
     }
 }
 
-/// What may be asked for again, by what was asked for first: the code of the refusal, 0 for none.
+/// A repetition must ask for the document of the first attempt; the table has the code of the refusal, 0 for none.
 #[test]
 fn a_repetition_asks_for_the_same_document() {
-    let changed = |returns, upsert| Asked::Changed { returns, upsert };
+    let changed = |returns, upsert| RequestedDocument::Changed { returns, upsert };
     let (before, after) = (changed(ReturnDocument::Before, false), changed(ReturnDocument::After, false));
     let found = rawdoc! { "found": { "value": { "_id": 1 } } };
     let inserted = rawdoc! { "found": { "upserted": 1 } };
     for (first, result, again, code) in [
-        (Asked::Removed, &found, Asked::Removed, 0),
-        (Asked::Removed, &found, before, 40_606),
-        (Asked::Removed, &found, after, 40_606),
+        (RequestedDocument::Removed, &found, RequestedDocument::Removed, 0),
+        (RequestedDocument::Removed, &found, before, 40_606),
+        (RequestedDocument::Removed, &found, after, 40_606),
         (before, &found, before, 0),
         (before, &found, changed(ReturnDocument::Before, true), 0),
         (before, &found, after, 40_611),
-        (before, &found, Asked::Removed, 40_609),
+        (before, &found, RequestedDocument::Removed, 40_609),
         (after, &found, after, 0),
         (after, &found, before, 40_612),
         (changed(ReturnDocument::Before, true), &inserted, changed(ReturnDocument::Before, true), 0),
         (changed(ReturnDocument::Before, true), &inserted, before, 40_608),
         // A record from before this was told, and another kind of request: see its result.
-        (Asked::Nothing, &found, after, 0),
-        (before, &found, Asked::Nothing, 0),
+        (RequestedDocument::Nothing, &found, after, 0),
+        (before, &found, RequestedDocument::Nothing, 0),
     ] {
-        let record = FIRST.asking(first).record(None, result, now()).unwrap();
-        let answer = FIRST.asking(again).result(&record);
+        let record = FIRST.requesting(first).record(None, result, now()).unwrap();
+        let answer = FIRST.requesting(again).result(&record);
         match answer {
             Ok(answer) => assert_eq!((answer.as_deref(), code), (Some(&**result), 0), "{first:?} {again:?}"),
             Err(error) => assert_eq!(error.code().0, code, "{first:?} {again:?}"),

@@ -106,10 +106,6 @@ impl DocumentStore for Database {
         self.catalog().modify_collection(request).await
     }
 
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> StoreResult<()> {
-        self.catalog().check_rename(from, to)
-    }
-
     async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
         self.shared.check_not_own(request.from.database())?;
         self.shared.check_not_own(request.to.database())?;

@@ -171,7 +171,7 @@ impl Core {
     /// Gives a collection another name.
     pub(super) async fn rename_collection(&self, request: RenameCollection) -> StoreResult<()> {
         let RenameCollection { from, to, drop_target } = &request;
-        self.rows.store.check_rename(from, to)?;
+        self.options.routing.iter().try_for_each(|routing| routing.check_rename(from, to))?;
         [from, to].into_iter().try_for_each(check_not_fixed)?;
         for _ in 0..ATTEMPTS_MAX {
             let (source, target) = (self.found(from).await?, self.found(to).await?);

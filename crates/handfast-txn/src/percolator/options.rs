@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use handfast_store::routed::Routing;
+
 /// How long a lock is respected without a sign of life from its transaction.
 pub const LOCK_TTL: Duration = Duration::from_secs(5);
 /// How long history is kept, and what became of transactions.
@@ -42,6 +44,9 @@ pub struct PercolatorOptions {
     pub requests_max: usize,
     /// How often a process looks for what dead ones left behind; none for never.
     pub cleaning_interval: Option<Duration>,
+    /// The rule of a routed store. The engine renames a collection without moving its documents, so it must know which names
+    /// belong to the same part.
+    pub routing: Option<Routing>,
 }
 
 impl Default for PercolatorOptions {
@@ -55,6 +60,7 @@ impl Default for PercolatorOptions {
             seen_bytes_max: SEEN_BYTES_MAX,
             requests_max: REQUESTS_MAX,
             cleaning_interval,
+            routing: None,
         }
     }
 }

@@ -33,7 +33,7 @@
 //! further request.
 //!
 //! Where the store is one of several, their [`Routed`](handfast_store::Routed) keeps the name of the set in the document, too: a
-//! process that uses the store on its own learns by it that it may not any more ([`Alone`](handfast_store::routed::Alone)).
+//! process that uses the store on its own learns by it that it may not any more ([`StandaloneStore`](handfast_store::routed::StandaloneStore)).
 //!
 //! Invariants: no timestamp is given out twice; of two requests, one made after the other was answered, the later gets
 //! the larger one. Assumes that the store's document survives a restart of the store (its write is journaled).

@@ -33,7 +33,7 @@ use handfast_mql::context::StopOnDrop;
 use handfast_mql::expression::may_take_long;
 use handfast_mql::sort::Sorter;
 use handfast_mql::{Code, CompileOptions, Filter};
-use handfast_store::page::Paged;
+use handfast_store::page::IteratorCursor;
 use handfast_store::selection::{Candidate, Selection, check_bounds, named_ids};
 use handfast_store::{
     BatchLimit, CommitTimestamp, Cursor, Error as StoreError, Find, Namespace, Result as StoreResult, Snapshot,
@@ -72,7 +72,7 @@ impl Snapshot for Reader {
             None => {
                 check_bounds(&request)?;
                 Selection::compile(&request, &self.0.core.sources)?;
-                return Ok(Box::new(Paged::new(std::iter::empty())));
+                return Ok(Box::new(IteratorCursor::new(std::iter::empty())));
             }
         }
         let hinted = self.hinted(&request).await?;

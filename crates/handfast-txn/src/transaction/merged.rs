@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bson::{RawBsonRef, RawDocumentBuf};
 use handfast_mql::Code;
 use handfast_mql::expression::may_take_long;
-use handfast_store::page::Paged;
+use handfast_store::page::IteratorCursor;
 use handfast_store::selection::{Candidate, Selection, named_keys};
 use handfast_store::{
     BatchLimit, Cursor, Error as StoreError, Find, Hint, IndexSpec, Page, Result as StoreResult, Snapshot, Sources,
@@ -63,7 +63,7 @@ pub(super) async fn open(
     };
     let cursor: Box<dyn Cursor> = match snapshot {
         Some(snapshot) => snapshot.find(base).await?,
-        None => Box::new(Paged::new(std::iter::empty())),
+        None => Box::new(IteratorCursor::new(std::iter::empty())),
     };
     let base = Base { cursor, ready: VecDeque::new(), exhausted: false };
     let own_first = is_backwards(&request);

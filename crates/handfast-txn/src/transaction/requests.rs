@@ -8,7 +8,7 @@ use handfast_mql::expression::may_vary;
 use handfast_mql::pipeline::{Pipeline, Stage};
 use handfast_mql::{Code, CompileOptions};
 use handfast_store::distinct::DistinctValues;
-use handfast_store::page::Paged;
+use handfast_store::page::IteratorCursor;
 use handfast_store::selection::id_alone;
 use handfast_store::{
     Aggregate, BatchLimit, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor, Delete,
@@ -26,7 +26,7 @@ impl Inner {
     pub(super) async fn find(self: &Arc<Self>, request: Find) -> Result<Box<dyn Cursor>> {
         if let Some(id) = request.id_alone() {
             let document = self.judge(self.get(&request.namespace, id).await)?;
-            let cursor = Box::new(Paged::new(document.map(Ok).into_iter()));
+            let cursor = Box::new(IteratorCursor::new(document.map(Ok).into_iter()));
             return Ok(Box::new(Watched { cursor, transaction: Arc::clone(self) }));
         }
         let (snapshot, writes, is_made) = self.open(|open| {

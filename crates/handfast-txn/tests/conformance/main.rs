@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use handfast_embedded::{EmbeddedStore, Options};
 use handfast_store::conformance::{self, Subject};
-use handfast_store::routed::{Part, Route};
+use handfast_store::routed::{Part, Route, Routing};
 use handfast_store::{AtomicStore, DocumentStore, MemoryStore, Routed, Sources};
 use handfast_txn::{Database, PercolatorOptions, TransactionOptions};
 
@@ -33,13 +33,13 @@ async fn embedded() -> (EmbeddedStore, tempfile::TempDir) {
 /// The engine Percolator.
 fn percolator() -> Database {
     let sources = Sources::system().expect("sources");
-    percolator_over(Arc::new(MemoryStore::new(sources.clone())), sources)
+    percolator_over(Arc::new(MemoryStore::new(sources.clone())), sources, None)
 }
 
 /// Time goes by: a collection that is renamed leaves locks behind that have to expire.
-fn percolator_over(store: Arc<dyn DocumentStore>, sources: Sources) -> Database {
+fn percolator_over(store: Arc<dyn DocumentStore>, sources: Sources, routing: Option<Routing>) -> Database {
     let lock_ttl = Duration::from_millis(300);
-    let options = PercolatorOptions { lock_ttl, cleaning_interval: None, ..PercolatorOptions::default() };
+    let options = PercolatorOptions { lock_ttl, cleaning_interval: None, routing, ..PercolatorOptions::default() };
     Database::percolator(store, sources, options).expect("a database")
 }
 
@@ -54,7 +54,8 @@ fn routed(routes: &[&str]) -> Database {
     let part = |name: &str| Part::new(name, Arc::new(MemoryStore::new(sources.clone())));
     let routes: Vec<Route> = routes.iter().map(|route| route.parse().expect("a route")).collect();
     let store = Routed::new(vec![part("main"), part("side")], &routes, sources.clone()).expect("a rule");
-    percolator_over(Arc::new(store), sources)
+    let routing = store.routing().clone();
+    percolator_over(Arc::new(store), sources, Some(routing))
 }
 
 fn local(store: impl AtomicStore) -> Database {

@@ -11,7 +11,7 @@ use bson::{DateTime, Document, RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 use handfast_store::decorator::{DelegatingStore, Fault, Faulty, Plan};
 use handfast_store::{
-    Asked, Clock, DocumentStore, Find, FindAndModify, FindAndModifyOutcome, ManualClock, MemoryStore,
+    Clock, DocumentStore, Find, FindAndModify, FindAndModifyOutcome, ManualClock, MemoryStore, RequestedDocument,
     Result as StoreResult, Sources, StoreExt, Ticket, Update, UpdateSpec, UpdateStatement,
 };
 use handfast_txn::percolator::row::Timestamp;
@@ -254,7 +254,7 @@ async fn a_late_lock_on_the_primary_does_not_commit() {
 
 /// Ann's bonus, as a driver sends it: once, however often it is sent.
 async fn add_once(database: &Database) {
-    let ticket = Some(Ticket { session: [3; 16], number: 1, statement: 0, asked: Asked::Nothing });
+    let ticket = Some(Ticket { session: [3; 16], number: 1, statement: 0, requested: RequestedDocument::Nothing });
     let bonus = UpdateSpec::Document(rawdoc! { "$inc": { "balance": 7 } });
     let statement = UpdateStatement::one(rawdoc! { "_id": "Bob" }, bonus);
     let outcome = database.update(Update { ticket, ..Update::new(accounts(), vec![statement]) }).await.unwrap();
@@ -460,7 +460,7 @@ impl DelegatingStore for ByTimeOfDay {
         };
         let shown = found.into_iter().map(move |document| Ok(if is_of_ages { aged(document) } else { document }));
         let shown: Vec<_> = shown.collect();
-        Ok(Box::new(handfast_store::page::Paged::new(shown.into_iter())))
+        Ok(Box::new(handfast_store::page::IteratorCursor::new(shown.into_iter())))
     }
 }
 

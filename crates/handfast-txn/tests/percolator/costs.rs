@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bson::{Document, rawdoc};
 use handfast_store::decorator::{Fault, Faulty, Metered, Operation, Plan};
-use handfast_store::{Asked, DocumentStore, Find, MemoryStore, StoreExt, Ticket, Update, UpdateSpec, UpdateStatement};
+use handfast_store::{
+    DocumentStore, Find, MemoryStore, RequestedDocument, StoreExt, Ticket, Update, UpdateSpec, UpdateStatement,
+};
 use handfast_txn::{Database, Result};
 
 use crate::support::*;
@@ -115,7 +117,7 @@ async fn an_update_with_a_ticket_takes_six_round_trips() {
     let database = bank.process_over(store.clone());
     let updates = tokio::spawn(async move {
         for number in 1..=3 {
-            let ticket = Some(Ticket { session: [3; 16], number, statement: 0, asked: Asked::Nothing });
+            let ticket = Some(Ticket { session: [3; 16], number, statement: 0, requested: RequestedDocument::Nothing });
             let bonus = UpdateSpec::Document(rawdoc! { "$inc": { "balance": 7 } });
             let statement = UpdateStatement::one(rawdoc! { "_id": "Bob" }, bonus);
             database.update(Update { ticket, ..Update::new(accounts(), vec![statement]) }).await?;

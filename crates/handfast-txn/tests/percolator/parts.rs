@@ -21,7 +21,7 @@ use handfast_store::{
     DocumentStore, ErrorClass, Find, IndexSpec, Insert, ManualClock, MemoryStore, Namespace, RenameCollection, Sources,
     StoreExt,
 };
-use handfast_txn::{Database, Error, Outcome, Percolator, Result};
+use handfast_txn::{Database, Error, Outcome, Percolator, PercolatorOptions, Result};
 
 use crate::crash_points::{FAULTS, Late, answer_holds};
 use crate::support::{LOCK_TIME, options};
@@ -91,7 +91,8 @@ impl World {
     }
 
     fn over(&self, store: Arc<dyn DocumentStore>) -> Database {
-        Database::percolator(store, self.sources.clone(), options()).unwrap()
+        let options = PercolatorOptions { routing: Some(self.both().routing().clone()), ..options() };
+        Database::percolator(store, self.sources.clone(), options).unwrap()
     }
 
     /// A process that meets no faults.

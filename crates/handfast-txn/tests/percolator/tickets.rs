@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{
-    Asked, Delete, DeleteStatement, DocumentStore, FindAndModify, Insert, Modification, ReturnDocument, StoreExt,
-    Ticket, Update, UpdateSpec, UpdateStatement,
+    Delete, DeleteStatement, DocumentStore, FindAndModify, Insert, Modification, RequestedDocument, ReturnDocument,
+    StoreExt, Ticket, Update, UpdateSpec, UpdateStatement,
 };
 use handfast_txn::Database;
 
@@ -32,7 +32,7 @@ fn increment() -> UpdateSpec {
 impl Request {
     /// Sends it, and tells the answer. An error of a statement is one of the request here.
     async fn send(self, database: &Database) -> handfast_store::Result<String> {
-        let ticket = Some(Ticket { session: [3; 16], number: 1, statement: 0, asked: Asked::Nothing });
+        let ticket = Some(Ticket { session: [3; 16], number: 1, statement: 0, requested: RequestedDocument::Nothing });
         let first =
             |errors: Vec<handfast_store::WriteError>| errors.into_iter().next().map_or(Ok(()), |e| Err(e.error));
         Ok(match self {

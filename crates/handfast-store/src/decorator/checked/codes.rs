@@ -1,16 +1,16 @@
-//! Which errors an operation may give.
+//! The errors that each operation may return.
 //!
-//! Errors of the network and of the machine may come from anywhere; those of the machine keep their cause. Of the refusals, each operation has those that its
-//! documentation names; a refusal is for certain not applied. Codes of the language are many (each operator has its
-//! own), so operations that evaluate something may give any code but those that belong to other operations.
+//! Errors of the network and of the machine may come from any operation; those of the machine have a cause. A refusal must be one
+//! that the operation documents, and is certainly not applied. The language has many codes (each operator has its own), so
+//! operations that evaluate expressions may return any code that is not reserved for other operations.
 
 use handfast_mql::Code;
 
-use super::{Verdict, require};
+use super::{CheckResult, require};
 use crate::decorator::Operation;
 use crate::{Applied, Error, ErrorClass};
 
-/// What belongs to certain operations only.
+/// Codes that only certain operations may return.
 const RESERVED: [(Code, &[Operation]); 10] = {
     use Operation as O;
     [
@@ -18,7 +18,15 @@ const RESERVED: [(Code, &[Operation]); 10] = {
         (Code::WriteConflict, &[O::Insert, O::Update, O::FindAndModify, O::Delete, O::Aggregate, O::Commit]),
         (
             Code::NamespaceNotFound,
-            &[O::ListIndexes, O::DropIndexes, O::ModifyCollection, O::RenameCollection, O::Aggregate, O::CreateIndexes],
+            &[
+                O::ListIndexes,
+                O::DropIndexes,
+                O::ModifyCollection,
+                O::RenameCollection,
+                O::Aggregate,
+                O::CreateIndexes,
+                O::CheckCollection,
+            ],
         ),
         (Code::NamespaceExists, &[O::CreateCollection, O::RenameCollection, O::Aggregate]),
         (Code::IndexNotFound, &[O::DropIndexes, O::ModifyCollection]),
@@ -46,7 +54,7 @@ const PLAIN: [Operation; 9] = [
     Operation::SnapshotGet,
 ];
 
-/// What any operation may meet: a damaged, full, closing or busy store.
+/// Codes that any operation may return: those of a damaged, full, closing or busy store.
 const ANYWHERE: [Code; 12] = [
     Code::DataCorruptionDetected,
     Code::OutOfDiskSpace,
@@ -62,8 +70,8 @@ const ANYWHERE: [Code; 12] = [
     Code::Unauthorized,
 ];
 
-/// Whether an operation may give this error.
-pub(super) fn error(operation: Operation, error: &Error) -> Verdict {
+/// Checks that an operation may return this error.
+pub(super) fn error(operation: Operation, error: &Error) -> CheckResult {
     require!(!error.message().is_empty(), "an error without a message");
     if error.class() != ErrorClass::Command {
         return Ok(());

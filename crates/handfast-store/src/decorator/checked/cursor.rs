@@ -1,4 +1,4 @@
-//! Whether a cursor gives what its request asked for, page by page.
+//! Checks the pages of a cursor against its request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use bson::RawDocumentBuf;
 use handfast_mql::expression::{may_take_long, may_vary};
 use handfast_mql::{CompileOptions, Context, Filter, Sort, depth, key};
 
-use super::{Breaches, Verdict, require};
+use super::{Breaches, CheckResult, require};
 use crate::decorator::Operation;
 use crate::*;
 
-/// `_id`s that a cursor remembers, to notice when one comes again: some megabytes.
+/// The number of `_id`s that a cursor remembers to find duplicates; they take some megabytes.
 const IDS_KEPT_MAX: usize = 100_000;
 
 pub(super) struct CheckedCursor {
@@ -22,34 +22,38 @@ pub(super) struct CheckedCursor {
     pub(super) expected: Expected,
 }
 
-/// What the documents of a cursor must be like.
+/// The requirements on the pages of a cursor.
 #[derive(Default)]
 pub(super) struct Expected {
-    /// Documents that may still come.
+    /// The number of documents that the limit still allows.
     left: Option<u64>,
     ended: bool,
-    whole: Option<Whole>,
+    documents: Option<DocumentCheck>,
 }
 
-/// The documents come as they are stored: they can be judged by the request.
-struct Whole {
-    /// None if another evaluation may find something else, or may take any time.
+/// Checks documents that are returned as they are stored against the request.
+struct DocumentCheck {
+    /// `None` if a second evaluation may have another result, or may take long.
     filter: Option<Filter>,
     sort: Sort,
     context: Context,
     last: Option<RawDocumentBuf>,
-    /// The `_id`s that came, the first ones.
+    /// The first `_id`s that the cursor returned.
     seen: HashSet<Vec<u8>>,
 }
 
 impl Expected {
-    /// What a find must give. A request that does not compile is the store's to refuse.
+    /// Derives the requirements from a find. A request that does not compile has none: the store refuses it.
     pub(super) fn of_find(find: &Find, sources: &Sources) -> Self {
-        let whole = find.projection.is_empty() && !find.return_key;
-        Expected { left: find.limit, ended: false, whole: if whole { Whole::new(find, sources) } else { None } }
+        let is_stored_form = find.projection.is_empty() && !find.return_key;
+        Expected {
+            left: find.limit,
+            ended: false,
+            documents: if is_stored_form { DocumentCheck::new(find, sources) } else { None },
+        }
     }
 
-    fn check(&mut self, limit: BatchLimit, page: &Page) -> Verdict {
+    fn check(&mut self, limit: BatchLimit, page: &Page) -> CheckResult {
         let documents = &page.documents;
         require!(!self.ended || documents.is_empty(), "{} documents after the last page", documents.len());
         require!(!self.ended || page.exhausted, "a page after the last that is not the last");
@@ -68,20 +72,20 @@ impl Expected {
         for document in documents {
             depth::check(document.as_bytes(), depth::Limits { bytes_max: usize::MAX, ..depth::Limits::default() })
                 .map_err(|error| format!("a document that is no BSON: {error}"))?;
-            if let Some(whole) = &mut self.whole {
-                whole.check(document)?;
+            if let Some(check) = &mut self.documents {
+                check.check(document)?;
             }
         }
         Ok(())
     }
 }
 
-impl Whole {
+impl DocumentCheck {
     fn new(find: &Find, sources: &Sources) -> Option<Self> {
         let options = CompileOptions::with_variables(&find.variables).ok()?;
         let filter = Filter::compile(&find.filter, &options).ok()?;
         let is_repeatable = !may_vary(&find.filter) && !may_take_long(&find.filter);
-        Some(Whole {
+        Some(DocumentCheck {
             filter: is_repeatable.then_some(filter),
             sort: Sort::compile(&find.sort).ok()?,
             context: sources.context(&find.variables),
@@ -90,7 +94,7 @@ impl Whole {
         })
     }
 
-    fn check(&mut self, document: &RawDocumentBuf) -> Verdict {
+    fn check(&mut self, document: &RawDocumentBuf) -> CheckResult {
         let id = insertion::id(document).map_err(|error| error.to_string())?;
         let encoded = key::encoded(id);
         let is_new =
@@ -116,6 +120,6 @@ impl Cursor for CheckedCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
         let page = self.cursor.next_page(limit).await;
         let expected = &mut self.expected;
-        self.breaches.judge(self.store, Operation::NextPage, page, |page| expected.check(limit, page))
+        self.breaches.check(self.store, Operation::NextPage, page, |page| expected.check(limit, page))
     }
 }

@@ -1,12 +1,11 @@
-//! A store that watches whether the store behind it keeps the contract.
+//! A decorator that checks whether a store keeps the contract.
 //!
-//! For tests, and for the data directory of the program `handfast` in a debug build. It looks at each answer: error codes that an operation may not give, pages over their
-//! limit, documents that do not match the filter or are out of order (the language is the judge, whatever the planner
-//! thought), counts that do not add up. A breach is logged, kept ([`Checked::breaches`]) and given to the caller as
-//! `InternalError` in place of the answer, so that no test passes over it.
+//! It is for tests, and for the data directory of the program `handfast` in a debug build. It checks each result: error codes that
+//! an operation may not return, pages over their limit, documents that do not match the filter or are out of order, counts that
+//! are inconsistent. A breach is logged, kept ([`Checked::breaches`]) and returned to the caller as `InternalError` in place of the
+//! result, so that no test overlooks it.
 //!
-//! What it cannot see is what only shows between operations: that is for the
-//! [conformance suite](crate::conformance).
+//! It cannot see breaches that only show between operations; the [conformance suite](crate::conformance) tests those.
 
 mod codes;
 mod cursor;
@@ -22,10 +21,10 @@ use handfast_mql::Code;
 use super::Operation;
 use crate::{Applied, DocumentStore, Error, ErrorClass, Result, Sources};
 
-/// Breaches kept for [`Checked::breaches`]; the first ones tell most.
+/// The number of breaches that [`Checked::breaches`] returns at most, the first ones.
 const BREACHES_KEPT_MAX: usize = 100;
 
-/// A store whose answers are checked. See the module's documentation.
+/// A decorator that checks the results of a store. See the module's documentation.
 pub struct Checked<S> {
     store: S,
     sources: Sources,
@@ -33,34 +32,34 @@ pub struct Checked<S> {
 }
 
 impl<S: DocumentStore> Checked<S> {
-    /// Checks a store. The sources are for evaluating filters once more.
+    /// Wraps a store. Filters are evaluated a second time with `sources`.
     pub fn new(store: S, sources: Sources) -> Self {
         Checked { store, sources, breaches: Arc::default() }
     }
 
-    /// The store behind it.
+    /// Returns the inner store.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
-    /// The store behind it, no longer checked.
+    /// Unwraps the inner store.
     pub fn into_inner(self) -> S {
         self.store
     }
 
-    /// The breaches of the contract so far.
+    /// Returns the breaches of the contract so far.
     pub fn breaches(&self) -> Vec<String> {
         self.breaches.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The answer, if it keeps the contract.
-    fn judge<T>(&self, operation: Operation, result: Result<T>, check: impl FnOnce(&T) -> Verdict) -> Result<T> {
-        self.breaches.judge(self.store.name(), operation, result, check)
+    /// Returns the result if it keeps the contract, and an error if not.
+    fn check<T>(&self, operation: Operation, result: Result<T>, check: impl FnOnce(&T) -> CheckResult) -> Result<T> {
+        self.breaches.check(self.store.name(), operation, result, check)
     }
 }
 
-/// Ok, or what is wrong.
-type Verdict = std::result::Result<(), String>;
+/// Ok, or a description of the breach.
+type CheckResult = std::result::Result<(), String>;
 
 #[derive(Default)]
 struct Breaches {
@@ -68,18 +67,18 @@ struct Breaches {
 }
 
 impl Breaches {
-    fn judge<T>(
+    fn check<T>(
         &self,
         store: &str,
         operation: Operation,
         result: Result<T>,
-        check: impl FnOnce(&T) -> Verdict,
+        check: impl FnOnce(&T) -> CheckResult,
     ) -> Result<T> {
-        let verdict = match &result {
+        let checked = match &result {
             Ok(answer) => check(answer),
             Err(error) => codes::error(operation, error),
         };
-        match verdict {
+        match checked {
             Ok(()) => result,
             Err(what) => {
                 let text = format!("the store '{store}' broke its contract in {operation}: {what}");
@@ -94,7 +93,7 @@ impl Breaches {
     }
 }
 
-/// Ends the check with what is wrong.
+/// Returns from a check with a description of the breach unless the condition holds.
 macro_rules! require {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {

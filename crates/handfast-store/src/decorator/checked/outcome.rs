@@ -1,11 +1,11 @@
-//! Whether the numbers of an outcome fit the request and each other.
+//! Checks that the numbers of an outcome fit the request and each other.
 
-use super::{Verdict, codes, require};
+use super::{CheckResult, codes, require};
 use crate::decorator::Operation;
 use crate::*;
 
-/// Errors lie at places of the request, one each, in order; with `ordered`, at most one.
-fn errors(operation: Operation, errors: &[WriteError], ordered: bool, count: usize) -> Verdict {
+/// Checks that the errors have ascending indexes within the request, and that an ordered request has at most one.
+fn errors(operation: Operation, errors: &[WriteError], ordered: bool, count: usize) -> CheckResult {
     require!(!ordered || errors.len() <= 1, "{} errors of an ordered request", errors.len());
     require!(errors.windows(2).all(|pair| pair[0].index < pair[1].index), "the places of errors do not ascend");
     for error in errors {
@@ -15,7 +15,7 @@ fn errors(operation: Operation, errors: &[WriteError], ordered: bool, count: usi
     Ok(())
 }
 
-/// How many statements were tried.
+/// Returns how many statements were tried.
 fn tried(errors: &[WriteError], ordered: bool, count: usize) -> usize {
     match errors.first() {
         Some(error) if ordered => error.index + 1,
@@ -23,7 +23,7 @@ fn tried(errors: &[WriteError], ordered: bool, count: usize) -> usize {
     }
 }
 
-pub(super) fn insert(count: usize, ordered: bool, outcome: &InsertOutcome) -> Verdict {
+pub(super) fn insert(count: usize, ordered: bool, outcome: &InsertOutcome) -> CheckResult {
     errors(Operation::Insert, &outcome.errors, ordered, count)?;
     let tried = tried(&outcome.errors, ordered, count);
     let (inserted, failed) = (outcome.inserted, outcome.errors.len());
@@ -31,14 +31,14 @@ pub(super) fn insert(count: usize, ordered: bool, outcome: &InsertOutcome) -> Ve
     Ok(())
 }
 
-/// What is known of a statement: whether it may change many, and whether it may insert.
+/// The settings of an update statement that bound its outcome.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) multi: bool,
     pub(super) upsert: bool,
 }
 
-pub(super) fn update(shapes: &[Shape], ordered: bool, outcome: &UpdateOutcome) -> Verdict {
+pub(super) fn update(shapes: &[Shape], ordered: bool, outcome: &UpdateOutcome) -> CheckResult {
     errors(Operation::Update, &outcome.errors, ordered, shapes.len())?;
     let tried = tried(&outcome.errors, ordered, shapes.len());
     let UpdateOutcome { matched, modified, upserted, .. } = outcome;
@@ -61,7 +61,7 @@ pub(super) fn update(shapes: &[Shape], ordered: bool, outcome: &UpdateOutcome) -
     Ok(())
 }
 
-pub(super) fn delete(multi: &[bool], ordered: bool, outcome: &DeleteOutcome) -> Verdict {
+pub(super) fn delete(multi: &[bool], ordered: bool, outcome: &DeleteOutcome) -> CheckResult {
     errors(Operation::Delete, &outcome.errors, ordered, multi.len())?;
     let tried = tried(&outcome.errors, ordered, multi.len());
     if multi[..tried].iter().all(|multi| !multi) {
@@ -71,15 +71,15 @@ pub(super) fn delete(multi: &[bool], ordered: bool, outcome: &DeleteOutcome) -> 
     Ok(())
 }
 
-/// What a find-and-modify was asked for.
+/// The settings of a find-and-modify that bound its outcome.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct FindAndModifyShape {
     pub(super) remove: bool,
     pub(super) upsert: bool,
     pub(super) after: bool,
 }
 
-pub(super) fn find_and_modify(asked: Asked, outcome: &FindAndModifyOutcome) -> Verdict {
+pub(super) fn find_and_modify(asked: FindAndModifyShape, outcome: &FindAndModifyOutcome) -> CheckResult {
     let FindAndModifyOutcome { value, matched, upserted } = outcome;
     require!(!(*matched && upserted.is_some()), "something matched, and was upserted all the same");
     require!(upserted.is_none() || asked.upsert, "no upsert was asked for");
@@ -89,7 +89,7 @@ pub(super) fn find_and_modify(asked: Asked, outcome: &FindAndModifyOutcome) -> V
     Ok(())
 }
 
-pub(super) fn indexes(indexes: &[IndexInfo]) -> Verdict {
+pub(super) fn indexes(indexes: &[IndexInfo]) -> CheckResult {
     let first = indexes.first().ok_or("no index at all")?;
     require!(first.spec.name == index::ID_INDEX_NAME, "the first index is '{}'", first.spec.name);
     for (place, info) in indexes.iter().enumerate() {
@@ -100,8 +100,8 @@ pub(super) fn indexes(indexes: &[IndexInfo]) -> Verdict {
     Ok(())
 }
 
-/// Names come in order, each once.
-pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Verdict {
+/// Checks that names are in ascending order without duplicates.
+pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> CheckResult {
     let mut last: Option<&str> = None;
     for name in names {
         require!(last.is_none_or(|last| last < name), "'{name}' after '{}'", last.unwrap_or_default());
@@ -110,7 +110,7 @@ pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Verdict {
     Ok(())
 }
 
-pub(super) fn stats(stats: &CollectionStats) -> Verdict {
+pub(super) fn stats(stats: &CollectionStats) -> CheckResult {
     if !stats.exists {
         let zeros = stats.count == 0 && stats.size_bytes == 0 && stats.index_bytes.is_empty();
         require!(zeros, "a collection that does not exist has {stats:?}");

@@ -1,5 +1,6 @@
-//! Each operation of the contract, and what is checked of its answer.
+//! The operations whose results have a check beyond the error codes.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,9 +8,9 @@ use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 use handfast_mql::order;
 
 use super::cursor::{CheckedCursor, Expected};
-use super::outcome::{self, Asked, Shape};
+use super::outcome::{self, FindAndModifyShape, Shape};
 use super::{Breaches, Checked, require};
-use crate::decorator::Operation;
+use crate::decorator::{DelegatingStore, Operation};
 use crate::*;
 
 impl<S: DocumentStore> Checked<S> {
@@ -20,20 +21,32 @@ impl<S: DocumentStore> Checked<S> {
 }
 
 #[async_trait]
-impl<S: DocumentStore> DocumentStore for Checked<S> {
-    fn name(&self) -> &'static str {
-        self.store.name()
+impl<S: DocumentStore> DelegatingStore for Checked<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// Checks the error codes of the operations that have no check of their own.
+    #[allow(clippy::manual_async_fn, reason = "async_trait would make it another signature")]
+    fn run<T: Send>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> impl Future<Output = Result<T>> + Send {
+        async move { self.check(operation, call.await, |_| Ok(())) }
     }
 
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
         let (count, ordered) = (request.documents.len(), request.ordered);
         let result = self.store.insert(request).await;
-        self.judge(Operation::Insert, result, |answer| outcome::insert(count, ordered, answer))
+        self.check(Operation::Insert, result, |answer| outcome::insert(count, ordered, answer))
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         let expected = Expected::of_find(&request, &self.sources);
-        let cursor = self.judge(Operation::Find, self.store.find(request).await, |_| Ok(()))?;
+        let cursor = self.check(Operation::Find, self.store.find(request).await, |_| Ok(()))?;
         Ok(self.watch(cursor, expected))
     }
 
@@ -42,36 +55,36 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
         let shapes: Vec<_> = request.statements.iter().map(shape).collect();
         let ordered = request.ordered;
         let result = self.store.update(request).await;
-        self.judge(Operation::Update, result, |answer| outcome::update(&shapes, ordered, answer))
+        self.check(Operation::Update, result, |answer| outcome::update(&shapes, ordered, answer))
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
         let asked = match &request.modification {
-            Modification::Remove => Asked { remove: true, upsert: false, after: false },
+            Modification::Remove => FindAndModifyShape { remove: true, upsert: false, after: false },
             Modification::Update { upsert, returns, .. } => {
-                Asked { remove: false, upsert: *upsert, after: *returns == ReturnDocument::After }
+                FindAndModifyShape { remove: false, upsert: *upsert, after: *returns == ReturnDocument::After }
             }
         };
         let result = self.store.find_and_modify(request).await;
-        self.judge(Operation::FindAndModify, result, |answer| outcome::find_and_modify(asked, answer))
+        self.check(Operation::FindAndModify, result, |answer| outcome::find_and_modify(asked, answer))
     }
 
     async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
         let multi: Vec<_> = request.statements.iter().map(|statement| statement.multi).collect();
         let ordered = request.ordered;
         let result = self.store.delete(request).await;
-        self.judge(Operation::Delete, result, |answer| outcome::delete(&multi, ordered, answer))
+        self.check(Operation::Delete, result, |answer| outcome::delete(&multi, ordered, answer))
     }
 
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
-        let cursor = self.judge(Operation::Aggregate, self.store.aggregate(request).await, |_| Ok(()))?;
+        let cursor = self.check(Operation::Aggregate, self.store.aggregate(request).await, |_| Ok(()))?;
         Ok(self.watch(cursor, Expected::default()))
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
         let limit = request.limit;
         let result = self.store.count(request).await;
-        self.judge(Operation::Count, result, |count| {
+        self.check(Operation::Count, result, |count| {
             require!(limit.is_none_or(|limit| *count <= limit), "{count} with a limit of {limit:?}");
             Ok(())
         })
@@ -79,7 +92,7 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
         let result = self.store.distinct(request).await;
-        self.judge(Operation::Distinct, result, |values| {
+        self.check(Operation::Distinct, result, |values| {
             for pair in values.windows(2) {
                 let order = order::compare(pair[0].as_raw_bson_ref(), pair[1].as_raw_bson_ref());
                 require!(order.is_lt(), "{:?} after {:?}", pair[1], pair[0]);
@@ -90,7 +103,7 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
 
     async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
         let result = self.store.explain(request).await;
-        self.judge(Operation::Explain, result, |shown| {
+        self.check(Operation::Explain, result, |shown| {
             require!(!shown.is_empty(), "an empty explanation");
             Ok(())
         })
@@ -99,7 +112,7 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
     async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
         let wanted = request.indexes.len();
         let result = self.store.create_indexes(request).await;
-        self.judge(Operation::CreateIndexes, result, |(before, after)| {
+        self.check(Operation::CreateIndexes, result, |(before, after)| {
             require!(before <= after, "{after} indexes where {before} were");
             require!((after - before) as usize <= wanted + 1, "{} more for {wanted} asked for", after - before);
             require!(*after >= 1 && *after as usize <= index::INDEXES_MAX, "{after} indexes");
@@ -109,7 +122,7 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
 
     async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
         let result = self.store.drop_indexes(request).await;
-        self.judge(Operation::DropIndexes, result, |before| {
+        self.check(Operation::DropIndexes, result, |before| {
             require!(*before >= 1, "there was not even the index on _id");
             Ok(())
         })
@@ -117,68 +130,31 @@ impl<S: DocumentStore> DocumentStore for Checked<S> {
 
     async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
         let result = self.store.list_indexes(namespace).await;
-        self.judge(Operation::ListIndexes, result, |indexes| outcome::indexes(indexes))
-    }
-
-    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        let result = self.store.create_collection(namespace, options).await;
-        self.judge(Operation::CreateCollection, result, |()| Ok(()))
-    }
-
-    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
-        let result = self.store.modify_collection(request).await;
-        self.judge(Operation::ModifyCollection, result, |_| Ok(()))
-    }
-
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
-        self.store.check_rename(from, to)
-    }
-
-    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
-        let result = self.store.rename_collection(request).await;
-        self.judge(Operation::RenameCollection, result, |()| Ok(()))
-    }
-
-    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
-        let result = self.store.drop_collection(namespace).await;
-        self.judge(Operation::DropCollection, result, |_| Ok(()))
+        self.check(Operation::ListIndexes, result, |indexes| outcome::indexes(indexes))
     }
 
     async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
         let result = self.store.list_collections(database).await;
-        self.judge(Operation::ListCollections, result, |infos| {
+        self.check(Operation::ListCollections, result, |infos| {
             outcome::names(infos.iter().map(|info| info.name.as_str()))
         })
     }
 
     async fn list_databases(&self) -> Result<Vec<String>> {
         let result = self.store.list_databases().await;
-        self.judge(Operation::ListDatabases, result, |names| outcome::names(names.iter().map(String::as_str)))
-    }
-
-    async fn drop_database(&self, database: &str) -> Result<bool> {
-        let result = self.store.drop_database(database).await;
-        self.judge(Operation::DropDatabase, result, |_| Ok(()))
+        self.check(Operation::ListDatabases, result, |names| outcome::names(names.iter().map(String::as_str)))
     }
 
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
         let result = self.store.collection_stats(namespace).await;
-        self.judge(Operation::CollectionStats, result, outcome::stats)
-    }
-
-    async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
-        self.store.check_collection(namespace).await
-    }
-
-    async fn flush(&self) -> Result<()> {
-        self.judge(Operation::Flush, self.store.flush().await, |()| Ok(()))
+        self.check(Operation::CollectionStats, result, outcome::stats)
     }
 }
 
 #[async_trait]
 impl<S: AtomicStore> AtomicStore for Checked<S> {
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        let snapshot = self.judge(Operation::Snapshot, self.store.snapshot().await, |_| Ok(()))?;
+        let snapshot = self.check(Operation::Snapshot, self.store.snapshot().await, |_| Ok(()))?;
         let (breaches, sources) = (Arc::clone(&self.breaches), self.sources.clone());
         Ok(Box::new(CheckedSnapshot { snapshot, breaches, sources, store: self.store.name() }))
     }
@@ -186,9 +162,9 @@ impl<S: AtomicStore> AtomicStore for Checked<S> {
     async fn commit(&self, batch: AtomicBatch) -> Result<CommitTimestamp> {
         let (read_at, writes, ticket) = (batch.read_at, batch.writes.len(), batch.ticket);
         let result = self.store.commit(batch).await;
-        self.judge(Operation::Commit, result, |at| {
+        self.check(Operation::Commit, result, |at| {
             let later = *at > read_at || (writes == 0 && *at >= read_at);
-            // With a ticket it may have been done before: then it is told when.
+            // A batch whose ticket was used returns its first timestamp.
             require!(later || ticket.is_some(), "committed at {at:?}, read at {read_at:?}");
             Ok(())
         })
@@ -210,7 +186,7 @@ impl Snapshot for CheckedSnapshot {
 
     async fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> Result<Option<RawDocumentBuf>> {
         let result = self.snapshot.get(namespace, id).await;
-        self.breaches.judge(self.store, Operation::SnapshotGet, result, |document| {
+        self.breaches.check(self.store, Operation::SnapshotGet, result, |document| {
             let Some(document) = document else { return Ok(()) };
             let found = insertion::id(document).map_err(|error| error.to_string())?;
             require!(order::compare(found, id).is_eq(), "_id {id:?} was asked for, {found:?} came");
@@ -221,7 +197,7 @@ impl Snapshot for CheckedSnapshot {
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
         let expected = Expected::of_find(&request, &self.sources);
         let result = self.snapshot.find(request).await;
-        let cursor = self.breaches.judge(self.store, Operation::SnapshotFind, result, |_| Ok(()))?;
+        let cursor = self.breaches.check(self.store, Operation::SnapshotFind, result, |_| Ok(()))?;
         let breaches = Arc::clone(&self.breaches);
         Ok(Box::new(CheckedCursor { cursor, breaches, store: self.store, expected }))
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use bson::rawdoc;
 use handfast_mql::Code;
 
-use super::outcome::{self, Asked, Shape};
+use super::outcome::{self, FindAndModifyShape, Shape};
 use super::{Checked, codes};
 use crate::conformance::broken::{Broken, Defect};
 use crate::decorator::Operation;
@@ -87,19 +87,19 @@ fn numbers_of_an_update_add_up() {
 
 #[test]
 fn parts_of_a_find_and_modify_fit() {
-    let after = Asked { remove: false, upsert: true, after: true };
+    let after = FindAndModifyShape { remove: false, upsert: true, after: true };
     let document = || Some(rawdoc! { "_id": 1 });
     let answer = |value, matched, upserted| FindAndModifyOutcome { value, matched, upserted };
     assert!(outcome::find_and_modify(after, &answer(document(), false, Some(1.into()))).is_ok());
     assert!(outcome::find_and_modify(after, &answer(None, false, Some(1.into()))).is_err());
     assert!(outcome::find_and_modify(after, &answer(document(), true, Some(1.into()))).is_err());
-    let remove = Asked { remove: true, upsert: false, after: false };
+    let remove = FindAndModifyShape { remove: true, upsert: false, after: false };
     assert!(outcome::find_and_modify(remove, &answer(None, false, None)).is_ok());
     assert!(outcome::find_and_modify(remove, &answer(None, true, None)).is_err());
     assert!(outcome::find_and_modify(remove, &answer(document(), false, None)).is_err());
 }
 
-/// Whether a defect of a store shows in its answers.
+/// Returns whether a defect of a store shows in its results.
 async fn notices(defect: Defect) -> bool {
     let store = Checked::new(Arc::new(Broken::new(defect)), Sources::seeded(1));
     let documents = (0..100).map(|n| rawdoc! { "_id": n, "n": 100 - n }).collect();
@@ -148,9 +148,9 @@ async fn a_breach_takes_the_place_of_the_answer() {
     assert_eq!(store.breaches(), [text]);
 }
 
-/// What is so at one moment, or by chance, need not be so again when the answer is judged.
+/// A filter that depends on time or randomness may have another result when the page is checked.
 #[tokio::test]
-async fn a_filter_over_time_or_chance_is_the_stores_to_judge() {
+async fn a_filter_over_time_or_randomness_is_not_evaluated_again() {
     let (sources, clock) = Sources::manual(1);
     let store = Checked::new(MemoryStore::new(sources), Sources::seeded(2));
     clock.advance(std::time::Duration::from_secs(60));
@@ -169,7 +169,8 @@ async fn a_filter_over_time_or_chance_is_the_stores_to_judge() {
 #[tokio::test]
 async fn a_commit_that_was_done_before_may_be_older_than_its_snapshot() {
     let store = Checked::new(MemoryStore::new(Sources::seeded(1)), Sources::seeded(2));
-    let ticket = Some(Ticket { session: [1; 16], number: 1, statement: 0, asked: crate::Asked::Nothing });
+    let ticket =
+        Some(Ticket { session: [1; 16], number: 1, statement: 0, requested: crate::RequestedDocument::Nothing });
     let mut answers = Vec::new();
     for _ in 0..2 {
         let read_at = store.snapshot().await.expect("a snapshot").timestamp();

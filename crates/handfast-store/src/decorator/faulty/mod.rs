@@ -44,82 +44,82 @@ pub use self::plan::{Fault, Plan};
 use super::Operation;
 use crate::{Applied, Cursor, DocumentStore, Error, ErrorClass, Result};
 
-/// Faults kept for [`Faulty::injected`]; a run that injects more keeps the first ones.
+/// The number of faults that [`Faulty::injected`] returns at most, the first ones.
 const INJECTED_KEPT_MAX: usize = 100_000;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// A request that is still under way.
-type Late<S> = Box<dyn Fn(Arc<S>) -> BoxFuture<Result<()>> + Send + Sync>;
+/// A request that the network still delays.
+type LateRequest<S> = Box<dyn Fn(Arc<S>) -> BoxFuture<Result<()>> + Send + Sync>;
 
 /// A fault that was injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InjectedFault {
-    /// The operation's number.
+    /// The number of the operation.
     pub number: u64,
-    /// Which operation it hit.
+    /// The operation that met the fault.
     pub operation: Operation,
-    /// What happened to it.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// A store that fails as planned. See the module's documentation.
+/// A decorator that injects faults by a plan. See the module's documentation.
 pub struct Faulty<S: ?Sized> {
     store: Arc<S>,
     injector: Arc<Injector>,
-    late: Mutex<Vec<Late<S>>>,
+    late: Mutex<Vec<LateRequest<S>>>,
 }
 
 impl<S: DocumentStore + ?Sized> Faulty<S> {
-    /// Puts the plan between the caller and the store.
+    /// Wraps a store.
     pub fn new(store: Arc<S>, plan: Plan) -> Self {
         Faulty { store, injector: Arc::new(Injector::new(plan)), late: Mutex::default() }
     }
 
-    /// The store behind it, without faults: to look at what really happened.
+    /// Returns the inner store, which has no faults, to see its true state.
     pub fn inner(&self) -> &Arc<S> {
         &self.store
     }
 
-    /// How many operations have been started.
+    /// Returns how many operations were started.
     pub fn operations(&self) -> u64 {
         self.injector.next.load(Ordering::SeqCst)
     }
 
-    /// The faults injected so far.
+    /// Returns the faults injected so far.
     pub fn injected(&self) -> Vec<InjectedFault> {
         lock(&self.injector.injected).clone()
     }
 
-    /// How many operations are frozen now.
+    /// Returns how many operations are frozen now.
     pub fn frozen(&self) -> usize {
         self.injector.frozen.operations().len()
     }
 
-    /// Which operations are frozen now, by their numbers.
+    /// Returns the operations that are frozen now, with their numbers.
     pub fn frozen_operations(&self) -> Vec<(u64, Operation)> {
         self.injector.frozen.operations()
     }
 
-    /// Lets all frozen operations go on.
+    /// Continues all frozen operations.
     pub fn release(&self) {
         for (number, _) in self.frozen_operations() {
             self.release_one(number, None);
         }
     }
 
-    /// Lets one frozen operation go on, into a fault if one is given and it is frozen before it is done; `false` if it is
+    /// Continues one frozen operation, with a fault if one is given and the operation did not run yet; returns `false` if it is
     /// not frozen.
     pub fn release_one(&self, number: u64, fault: Option<Fault>) -> bool {
         self.injector.frozen.release(number, fault)
     }
 
-    /// Brings a crashed store back.
+    /// Restarts a crashed store.
     pub fn restart(&self) {
         self.injector.crashed.store(false, Ordering::SeqCst);
     }
 
-    /// Lets requests arrive that were delayed ([`Fault::DeliverLate`]) or are to arrive twice
-    /// ([`Fault::RepeatLater`]); returns what each led to.
+    /// Delivers the requests that were delayed ([`Fault::DeliverLate`]) or duplicated ([`Fault::RepeatLater`]); returns the
+    /// result of each.
     pub async fn deliver_late(&self) -> Vec<Result<()>> {
         let late = std::mem::take(&mut *lock(&self.late));
         let mut results = Vec::with_capacity(late.len());
@@ -150,7 +150,7 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
     }
 
     fn later<T: Send + 'static>(&self, call: impl Fn(Arc<S>) -> BoxFuture<Result<T>> + Send + Sync + 'static) {
-        let call: Late<S> = Box::new(move |store| {
+        let call: LateRequest<S> = Box::new(move |store| {
             let call = call(store);
             Box::pin(async move { call.await.map(|_| ()) })
         });
@@ -162,7 +162,7 @@ impl<S: DocumentStore + ?Sized> Faulty<S> {
     }
 }
 
-/// Numbers the operations and decides what happens to each.
+/// Numbers the operations and decides which fault each one meets.
 struct Injector {
     plan: Plan,
     next: AtomicU64,
@@ -182,7 +182,7 @@ impl Injector {
         }
     }
 
-    /// The number of an operation that starts now, and its fault.
+    /// Returns the number and the fault of an operation that starts now.
     fn start(&self, operation: Operation) -> Result<(u64, Option<Fault>)> {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         if self.crashed.load(Ordering::SeqCst) {
@@ -199,14 +199,14 @@ impl Injector {
         Ok((number, fault))
     }
 
-    /// An operation that changes nothing: it cannot arrive late to any effect.
+    /// Runs an operation that changes nothing, so that a late delivery would have no effect.
     async fn read<T>(&self, operation: Operation, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let (number, fault) = self.start(operation)?;
         let fault = self.thawed(number, operation, fault).await;
         self.perform(number, operation, fault, call).await
     }
 
-    /// The fault of an operation that is not, or no longer, frozen before it is done.
+    /// Waits while the operation is frozen before it runs; returns the fault to continue with.
     async fn thawed(&self, number: u64, operation: Operation, mut fault: Option<Fault>) -> Option<Fault> {
         while fault == Some(Fault::FreezeBefore) {
             fault = self.frozen.freeze(number, operation).await;

@@ -1,4 +1,4 @@
-//! Which operation fails, and how.
+//! The faults, and the plan that says which operation meets which one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,39 +7,37 @@ use crate::Random;
 use crate::decorator::Operation;
 use crate::source::SeededRandom;
 
-/// What happens to an operation.
+/// A fault that an operation meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No server can be reached: an outage, and nothing was applied for certain.
+    /// No server can be reached: an outage, certainly not applied.
     Refuse,
-    /// The server says that it is not the primary any more: a failure of the network, and nothing was applied for certain.
+    /// The server is not the primary any more: a network failure, certainly not applied.
     StepDown,
-    /// The connection breaks before the store has the request: not applied, but the caller cannot know.
+    /// The connection breaks before the request arrives: not applied, but the caller cannot know.
     LoseRequest,
-    /// The connection breaks after the store has done it: applied, but the caller cannot know.
+    /// The connection breaks after the request was applied: the caller cannot know.
     LoseReply,
-    /// The request is slow to arrive.
+    /// The request arrives after this delay.
     Delay(Duration),
-    /// Nothing happens until [`Faulty::release`](super::Faulty::release), or
-    /// [`Faulty::release_one`](super::Faulty::release_one), which may name another fault to go on with.
+    /// The request waits for [`Faulty::release`](super::Faulty::release) or [`Faulty::release_one`](super::Faulty::release_one),
+    /// which may name another fault to continue with.
     FreezeBefore,
-    /// The store does it; the answer waits for [`Faulty::release`](super::Faulty::release).
+    /// The request is applied; the answer waits for [`Faulty::release`](super::Faulty::release).
     FreezeAfter,
-    /// The caller sees a broken connection; the request arrives at
-    /// [`Faulty::deliver_late`](super::Faulty::deliver_late), perhaps long after somebody has cleaned up.
+    /// The connection breaks; the request arrives at [`Faulty::deliver_late`](super::Faulty::deliver_late), possibly long after a
+    /// recovery.
     DeliverLate,
-    /// All is well, but the network keeps a copy, which arrives at
-    /// [`Faulty::deliver_late`](super::Faulty::deliver_late).
+    /// The request succeeds; a copy of it arrives at [`Faulty::deliver_late`](super::Faulty::deliver_late).
     RepeatLater,
-    /// The request is lost, and every later operation meets an outage until
-    /// [`Faulty::restart`](super::Faulty::restart).
+    /// The request is lost, and every later operation meets an outage until [`Faulty::restart`](super::Faulty::restart).
     CrashBefore,
-    /// The request is done, its reply lost, and every later operation meets an outage until
+    /// The request is applied, its reply is lost, and every later operation meets an outage until
     /// [`Faulty::restart`](super::Faulty::restart).
     CrashAfter,
 }
 
-/// Which operations meet a fault. The same plan gives the same faults to the same sequence of operations.
+/// A plan that says which operations meet a fault. The same plan gives the same faults to the same sequence of operations.
 #[derive(Clone, Debug)]
 pub struct Plan(Kind);
 
@@ -51,40 +49,40 @@ enum Kind {
 }
 
 impl Plan {
-    /// No faults: operations are only counted.
+    /// Creates a plan without faults, to count operations.
     pub fn none() -> Self {
         Plan(Kind::Explicit(BTreeMap::new()))
     }
 
-    /// The same fault at every operation.
+    /// Creates a plan with the same fault at every operation.
     pub fn always(fault: Fault) -> Self {
         Plan(Kind::Always(fault))
     }
 
-    /// One fault, at the operation of this number.
+    /// Creates a plan with one fault, at the operation of this number.
     pub fn at(number: u64, fault: Fault) -> Self {
         Plan::explicit([(number, fault)])
     }
 
-    /// A fault for each of these numbers.
+    /// Creates a plan with a fault at the operation of each number.
     pub fn explicit(faults: impl IntoIterator<Item = (u64, Fault)>) -> Self {
         Plan(Kind::Explicit(faults.into_iter().collect()))
     }
 
-    /// So many of a thousand operations meet one of the faults; which ones, and which fault, follows from the seed and
-    /// the operation's number alone.
+    /// Creates a plan in which `per_thousand` of a thousand operations meet one of the faults. The seed and the number of an
+    /// operation alone decide.
     pub fn seeded(seed: u64, per_thousand: u16, faults: impl IntoIterator<Item = Fault>) -> Self {
         let faults = faults.into_iter().collect();
         Plan(Kind::Seeded { seed, per_thousand, faults, hits: |_| true })
     }
 
-    /// Spares the operations that change nothing. (An explicit plan is left as it is.)
+    /// Restricts a seeded plan to writes; other plans stay as they are.
     #[must_use]
     pub fn writes_only(self) -> Self {
         self.only(Operation::is_write)
     }
 
-    /// Spares the operations of which this is not true. (An explicit plan is left as it is.)
+    /// Restricts a seeded plan to the operations for which `hit` is true; other plans stay as they are.
     #[must_use]
     pub fn only(mut self, hit: fn(Operation) -> bool) -> Self {
         if let Kind::Seeded { hits, .. } = &mut self.0 {

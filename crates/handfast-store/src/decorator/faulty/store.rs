@@ -1,200 +1,63 @@
-//! Each operation of the contract, through the plan of faults.
+//! The operations of the contract with injected faults.
 
+use std::borrow::Borrow;
+use std::convert::identity;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 
-use super::{Faulty, Injector};
+use super::{BoxFuture, Faulty, Injector};
+use crate::contract::operations::operations;
 use crate::decorator::Operation;
 use crate::*;
 
-#[async_trait]
-impl<S: DocumentStore + ?Sized> DocumentStore for Faulty<S> {
-    fn name(&self) -> &'static str {
-        self.store.name()
-    }
-
-    async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
-        self.run(Operation::Insert, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.insert(request).await })
-        })
-        .await
-    }
-
-    async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
-        let cursor = self
-            .run(Operation::Find, move |store: Arc<S>| {
-                let request = request.clone();
-                Box::pin(async move { store.find(request).await })
-            })
-            .await?;
-        Ok(self.wrap(cursor))
-    }
-
-    async fn update(&self, request: Update) -> Result<UpdateOutcome> {
-        self.run(Operation::Update, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.update(request).await })
-        })
-        .await
-    }
-
-    async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
-        self.run(Operation::FindAndModify, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.find_and_modify(request).await })
-        })
-        .await
-    }
-
-    async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
-        self.run(Operation::Delete, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.delete(request).await })
-        })
-        .await
-    }
-
-    async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
-        let cursor = self
-            .run(Operation::Aggregate, move |store: Arc<S>| {
-                let request = request.clone();
-                Box::pin(async move { store.aggregate(request).await })
-            })
-            .await?;
-        Ok(self.wrap(cursor))
-    }
-
-    async fn count(&self, request: Count) -> Result<u64> {
-        self.run(Operation::Count, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.count(request).await })
-        })
-        .await
-    }
-
-    async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
-        self.run(Operation::Distinct, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.distinct(request).await })
-        })
-        .await
-    }
-
-    async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
-        self.run(Operation::Explain, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.explain(request).await })
-        })
-        .await
-    }
-
-    async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
-        self.run(Operation::CreateIndexes, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.create_indexes(request).await })
-        })
-        .await
-    }
-
-    async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
-        self.run(Operation::DropIndexes, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.drop_indexes(request).await })
-        })
-        .await
-    }
-
-    async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
-        let namespace = namespace.clone();
-        self.run(Operation::ListIndexes, move |store: Arc<S>| {
-            let namespace = namespace.clone();
-            Box::pin(async move { store.list_indexes(&namespace).await })
-        })
-        .await
-    }
-
-    async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        let namespace = namespace.clone();
-        self.run(Operation::CreateCollection, move |store: Arc<S>| {
-            let namespace = namespace.clone();
-            let options = options.clone();
-            Box::pin(async move { store.create_collection(&namespace, options).await })
-        })
-        .await
-    }
-
-    async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
-        self.run(Operation::ModifyCollection, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.modify_collection(request).await })
-        })
-        .await
-    }
-
-    fn check_rename(&self, from: &Namespace, to: &Namespace) -> Result<()> {
-        self.store.check_rename(from, to)
-    }
-
-    async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
-        self.run(Operation::RenameCollection, move |store: Arc<S>| {
-            let request = request.clone();
-            Box::pin(async move { store.rename_collection(request).await })
-        })
-        .await
-    }
-
-    async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
-        let namespace = namespace.clone();
-        self.run(Operation::DropCollection, move |store: Arc<S>| {
-            let namespace = namespace.clone();
-            Box::pin(async move { store.drop_collection(&namespace).await })
-        })
-        .await
-    }
-
-    async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
-        let database = database.to_owned();
-        self.run(Operation::ListCollections, move |store: Arc<S>| {
-            let database = database.clone();
-            Box::pin(async move { store.list_collections(&database).await })
-        })
-        .await
-    }
-
-    async fn list_databases(&self) -> Result<Vec<String>> {
-        self.run(Operation::ListDatabases, |store: Arc<S>| Box::pin(async move { store.list_databases().await })).await
-    }
-
-    async fn drop_database(&self, database: &str) -> Result<bool> {
-        let database = database.to_owned();
-        self.run(Operation::DropDatabase, move |store: Arc<S>| {
-            let database = database.clone();
-            Box::pin(async move { store.drop_database(&database).await })
-        })
-        .await
-    }
-
-    async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
-        let namespace = namespace.clone();
-        self.run(Operation::CollectionStats, move |store: Arc<S>| {
-            let namespace = namespace.clone();
-            Box::pin(async move { store.collection_stats(&namespace).await })
-        })
-        .await
-    }
-
-    async fn flush(&self) -> Result<()> {
-        self.run(Operation::Flush, |store: Arc<S>| Box::pin(async move { store.flush().await })).await
-    }
+macro_rules! faulty_store {
+    ($(
+        $variant:ident $method:ident($($argument:ident: $(&$borrowed:ident)? $($owned:ident)?),*) -> $result:ty, $effect:ident;
+    )*) => {
+        #[async_trait]
+        impl<S: DocumentStore + ?Sized> DocumentStore for Faulty<S> {
+            fn name(&self) -> &'static str {
+                self.store.name()
+            }
+            $(
+                async fn $method(&self, $($argument: $(&$borrowed)? $($owned)?),*) -> Result<$result> {
+                    // The request may be sent again, or later than this call returns: so it owns its arguments.
+                    $($(let $argument = <$borrowed as ToOwned>::to_owned($argument);)?)*
+                    let call = move |store: Arc<S>| -> BoxFuture<Result<$result>> {
+                        $(let $argument = $argument.clone();)*
+                        Box::pin(async move {
+                            store.$method($($(Borrow::<$borrowed>::borrow(&$argument))? $(identity::<$owned>($argument))?),*).await
+                        })
+                    };
+                    let result = self.run(Operation::$variant, call).await?;
+                    Ok(wrapped!($method self, result))
+                }
+            )*
+        }
+    };
 }
+
+/// The result of an operation, with faults in the pages of a cursor.
+macro_rules! wrapped {
+    (find $store:expr, $cursor:expr) => {
+        $store.wrap($cursor)
+    };
+    (aggregate $store:expr, $cursor:expr) => {
+        $store.wrap($cursor)
+    };
+    ($method:ident $store:expr, $result:expr) => {
+        $result
+    };
+}
+
+operations!(faulty_store);
 
 #[async_trait]
 impl<S: AtomicStore + ?Sized> AtomicStore for Faulty<S> {
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        let call = |store: Arc<S>| -> super::BoxFuture<_> { Box::pin(async move { store.snapshot().await }) };
+        let call = |store: Arc<S>| -> BoxFuture<_> { Box::pin(async move { store.snapshot().await }) };
         let snapshot = self.run(Operation::Snapshot, call).await?;
         Ok(Box::new(FaultySnapshot { snapshot, injector: Arc::clone(&self.injector) }))
     }

@@ -26,7 +26,7 @@ fn increment() -> Update {
     Update::new(c(), vec![UpdateStatement { upsert: true, ..UpdateStatement::one(rawdoc! { "_id": 1 }, change) }])
 }
 
-/// What is really in the store, without faults.
+/// Reads the true content of the store, without faults.
 async fn truth(store: &Store) -> Vec<RawDocumentBuf> {
     let mut cursor = store.inner().find(Find::new(c(), rawdoc! {})).await.expect("no fault");
     cursor.next_page(BatchLimit::REPLY).await.expect("no fault").documents

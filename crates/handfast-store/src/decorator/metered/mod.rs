@@ -1,7 +1,7 @@
-//! A store that counts its operations and measures how long each takes.
+//! A decorator that counts operations and measures their latency.
 //!
 //! Latencies go into histograms with two significant digits (hdrhistogram), so that p99.9 is a measured value and not
-//! an average of averages. A histogram takes about 25 kB, and there is one only for operations that came up.
+//! an average of averages. A histogram takes about 25 kB, and only operations that were called have one.
 
 mod store;
 #[cfg(test)]
@@ -19,28 +19,28 @@ use crate::{Clock, Cursor, DocumentStore, ErrorClass, Result};
 
 /// Latencies are kept in microseconds up to an hour; longer ones count as an hour.
 const LATENCY_MICROS_MAX: u64 = 3_600_000_000;
-/// 1 part in 100.
+/// Two significant digits: a precision of 1 %.
 const LATENCY_DIGITS: u8 = 2;
 
-/// A store that is counted and timed. See the module's documentation.
+/// A decorator that counts and times operations. See the module's documentation.
 pub struct Metered<S> {
     store: S,
     meters: Arc<Meters>,
 }
 
 impl<S: DocumentStore> Metered<S> {
-    /// Measures with this clock.
+    /// Wraps a store and measures with this clock.
     pub fn new(store: S, clock: Arc<dyn Clock>) -> Self {
         let meters = Operation::ALL.map(|_| Meter::default());
         Metered { store, meters: Arc::new(Meters { clock, meters }) }
     }
 
-    /// The store behind it.
+    /// Returns the inner store.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
-    /// The counts of all operations that came up, in the order of [`Operation::ALL`].
+    /// Returns the counts of all operations that were called, in the order of [`Operation::ALL`].
     pub fn report(&self) -> Vec<OperationReport> {
         let reports = Operation::ALL.into_iter().map(|operation| self.meters.meter(operation).report(operation));
         reports.filter(|report| report.started > 0).collect()
@@ -51,14 +51,14 @@ impl<S: DocumentStore> Metered<S> {
     }
 }
 
-/// What is known of one operation.
+/// The counts and latencies of one operation.
 #[derive(Clone, Debug)]
 pub struct OperationReport {
-    /// Which.
+    /// The operation.
     pub operation: Operation,
-    /// How often it was called.
+    /// The number of calls.
     pub started: u64,
-    /// How often it returned a result.
+    /// The number of calls that succeeded.
     pub succeeded: u64,
     /// Failures of class [`ErrorClass::TransientNetwork`].
     pub failed_transient: u64,
@@ -66,22 +66,22 @@ pub struct OperationReport {
     pub failed_outage: u64,
     /// Failures of class [`ErrorClass::Command`].
     pub failed_command: u64,
-    /// How often the caller gave up.
+    /// Calls that the caller cancelled.
     pub cancelled: u64,
-    /// How long the calls took that returned, well or not.
+    /// The latencies of the calls that returned, with a result or an error.
     pub latency: Latency,
 }
 
-/// How long calls took.
+/// Percentiles of the latency of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Half took at most this long.
+    /// The median.
     pub p50: Duration,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: Duration,
-    /// 999 of 1000.
+    /// The 99.9th percentile.
     pub p999: Duration,
-    /// The longest.
+    /// The maximum.
     pub max: Duration,
 }
 
@@ -160,7 +160,7 @@ impl Meter {
     }
 }
 
-/// Dropped only if the caller gives up before the call returns.
+/// Counts a cancelled call when it is dropped, which happens only if the caller cancels.
 struct Unfinished<'a> {
     meter: &'a Meter,
 }

@@ -1,4 +1,4 @@
-//! A cursor that is opened again if it breaks before it has shown anything.
+//! A cursor that is opened again if it fails before its first page.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{is_repeated_by_caller, is_transient};
 use crate::{Aggregate, BatchLimit, Cursor, DocumentStore, Find, Page, Result};
 
-/// What a cursor was opened for.
+/// The request that opened a cursor.
 pub(super) enum Opening {
     Find(Find),
     Aggregate(Aggregate),
@@ -22,12 +22,12 @@ impl Opening {
     }
 }
 
-/// See the module's documentation.
+/// A cursor that is opened again after an error. See the module's documentation.
 pub(super) struct ResilientCursor<S: ?Sized> {
     pub(super) store: Arc<S>,
     pub(super) opening: Opening,
     pub(super) cursor: Box<dyn Cursor>,
-    /// It has shown something, or was opened again.
+    /// The cursor has returned a page, or was opened again.
     pub(super) settled: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Inserts that are sent again: what is there already, is in.
+//! Repeated inserts: documents that the first attempt has stored count as inserted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,24 +10,24 @@ use super::{Resilient, broken_off, failure};
 use crate::insertion::{id, prepare};
 use crate::{Applied, DocumentStore, Find, IdSource, Insert, InsertOutcome, Result, StoreExt, WriteError};
 
-/// A document of the request, and where it stands there.
+/// A document of the request, with its index there.
 #[derive(Clone)]
-struct Placed {
+struct SentDocument {
     place: usize,
     document: RawDocumentBuf,
-    /// Its `_id` was made for it, so that whatever has it is this document.
+    /// The `_id` was generated for this request, so that a stored document with it is this one.
     id_is_ours: bool,
-    /// The first try may have put it in.
+    /// The first attempt may have inserted the document.
     may_be_in: bool,
 }
 
 impl<S: DocumentStore + ?Sized> Resilient<S> {
-    /// Inserts documents, and sends once more what may not be in.
+    /// Inserts documents, and sends those again that may not be stored.
     pub(super) async fn insert_twice(&self, request: Insert) -> Result<InsertOutcome> {
         let Insert { documents, .. } = request;
         let frame = Insert { documents: Vec::new(), ..request };
         let placed = documents.into_iter().enumerate().map(|(place, document)| identified(place, document, &*self.ids));
-        let placed: Vec<Placed> = placed.collect();
+        let placed: Vec<SentDocument> = placed.collect();
         let first = self.send(&frame, &placed).await;
         match failure(&first, |outcome| broken_off(&outcome.errors)) {
             None => first,
@@ -40,14 +40,19 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         }
     }
 
-    async fn send(&self, frame: &Insert, placed: &[Placed]) -> Result<InsertOutcome> {
+    async fn send(&self, frame: &Insert, placed: &[SentDocument]) -> Result<InsertOutcome> {
         let documents = placed.iter().map(|placed| placed.document.clone()).collect();
         self.store.insert(Insert { documents, ..frame.clone() }).await
     }
 
-    /// Inserts what is not there yet: of documents with the same `_id`, the first may have been. A first try that is still on its way may come in between: so each duplicate is looked
-    /// at once more.
-    async fn insert_the_rest(&self, frame: &Insert, mut rest: Vec<Placed>, in_doubt: bool) -> Result<InsertOutcome> {
+    /// Inserts the documents that are not stored yet. Of several documents with the same `_id`, only the first may be stored. The
+    /// first attempt may still be under way and arrive in between, so each duplicate is read again.
+    async fn insert_the_rest(
+        &self,
+        frame: &Insert,
+        mut rest: Vec<SentDocument>,
+        in_doubt: bool,
+    ) -> Result<InsertOutcome> {
         let mut outcome = InsertOutcome::default();
         if in_doubt {
             let mut ids = HashSet::new();
@@ -82,8 +87,8 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         Ok(outcome)
     }
 
-    /// The places of those documents that are there because of the first try.
-    async fn ours<'p>(&self, frame: &Insert, placed: impl Iterator<Item = &'p Placed>) -> Result<HashSet<usize>> {
+    /// Returns the indexes of the documents that the first attempt has stored.
+    async fn ours<'p>(&self, frame: &Insert, placed: impl Iterator<Item = &'p SentDocument>) -> Result<HashSet<usize>> {
         let mut sought = HashMap::new();
         let mut ids = RawArrayBuf::new();
         for placed in placed.filter(|placed| placed.may_be_in) {
@@ -106,16 +111,16 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
     }
 }
 
-/// An `_id` as bytes that are the same for the same value of the same type.
+/// Encodes an `_id` as bytes that are equal for equal values of the same type.
 fn key(id: RawBsonRef<'_>) -> Vec<u8> {
     let mut key = RawDocumentBuf::new();
     key.append(cstr!("_id"), id);
     key.into_bytes()
 }
 
-/// The document as it is sent both times. One that the store refuses is left for it to refuse.
-fn identified(place: usize, document: RawDocumentBuf, ids: &dyn IdSource) -> Placed {
+/// Prepares a document for both attempts. The store itself refuses an invalid one.
+fn identified(place: usize, document: RawDocumentBuf, ids: &dyn IdSource) -> SentDocument {
     let id_is_ours = matches!(document.get("_id"), Ok(None));
     let document = prepare(document.clone(), ids).unwrap_or(document);
-    Placed { place, document, id_is_ours, may_be_in: false }
+    SentDocument { place, document, id_is_ours, may_be_in: false }
 }

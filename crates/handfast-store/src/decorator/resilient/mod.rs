@@ -1,34 +1,34 @@
-//! A store that tries again what may be tried again: once, and never so that something counts twice.
+//! A decorator that retries requests once, and only where nothing can be applied twice.
 //!
-//! What to do follows from the error's [class](ErrorClass) and from whether the request
-//! [may have been applied](Applied), never from a text (spec: resilience; seed 4):
+//! The decision depends on the [class](ErrorClass) of the error and on whether the request
+//! [may have been applied](Applied), never on a message (spec: resilience; seed 4):
 //!
-//! | the first try | what happens |
+//! | the first attempt | effect |
 //! | --- | --- |
-//! | an outage, or the store refused | the error goes to the caller: a retry would wait, or be refused, again |
-//! | the network failed, and the request was not applied | every request is sent once more |
-//! | the network failed, and it may have been applied | once more, if that does no harm: see below; otherwise the error goes to the caller |
+//! | met an outage, or was refused | the caller gets the error, as a retry would wait, or be refused, again |
+//! | met a network failure, and was not applied | the request is repeated |
+//! | met a network failure, and may have been applied | the request is repeated if that is safe (see below); otherwise the caller gets the error |
 //!
-//! | request | the second try |
+//! | request | repeated |
 //! | --- | --- |
-//! | reads | always; a cursor until it has shown something |
-//! | insert | always. Documents without an `_id` get one before the first try; what is there already is in. Of a document whose `_id` the caller chose, that is so if the one that is there is equal; of another, nobody can tell whose it is: `DuplicateKey`, which says `maybe applied` |
-//! | update | if [`is_idempotent`], and the filter chooses one document by its `_id` or another unique key, or the statement is for all that match |
-//! | delete | by a unique key, or of all that match. It says how many the second try has deleted |
-//! | find and modify | as an update, if it asks for the document after it; a removal by a unique key |
-//! | with a ticket | always: the store does it once |
-//! | indexes, collections | creating and changing, not dropping, not renaming |
-//! | `$out`, `$merge` | no |
+//! | reads | always; a cursor until its first page |
+//! | insert | always. Documents without an `_id` get one before the first attempt, and those that it has stored count as inserted. If the caller chose the `_id` and the stored document differs, its origin is unknown: the error is `DuplicateKey` with `maybe applied` |
+//! | update | if [`is_idempotent`], and the filter selects one document by its `_id` or another unique key, or all that match |
+//! | delete | by a unique key, or of all that match. The outcome counts the deletions of the second attempt |
+//! | find and modify | as an update, if it returns the document after the change; a removal by a unique key |
+//! | with a ticket | always: the store applies it once |
+//! | indexes, collections | creations and changes, not drops, not renames |
+//! | `$out`, `$merge` | never |
 //!
-//! A filter that asks for more than the key finds nothing if the first try changed what it asks for. So when the second
-//! try finds nothing, the caller gets the first error, which says `maybe applied`.
+//! A filter with more conditions than the key finds nothing if the first attempt changed the fields of these conditions. So when
+//! the second attempt finds nothing, the caller gets the first error, which says `maybe applied`.
 //!
-//! A caller that sends its requests again itself, because it knows better which of them may be sent again, says so
-//! ([`repeated_by_caller`]): one of the two does it, and so each request is sent twice at most. The patterns do.
+//! A caller that repeats requests itself, because it knows better which of them are safe, declares this
+//! ([`repeated_by_caller`]), so that each request is sent twice at most. The patterns do.
 //!
-//! The second try does not wait: that is for the store's own selection of a server (30 s with MongoDB's drivers,
-//! `serverSelectionTimeoutMS`), after which it is an outage. It may meet what others have written meanwhile, as every request
-//! may that is late. Where that matters, or the update counts, use exactly-once updates or a transaction.
+//! The second attempt does not wait: the store's own server selection waits (30 s with MongoDB's drivers,
+//! `serverSelectionTimeoutMS`) and then reports an outage. As every late request, it may meet newer writes of others. Where that
+//! matters, or the update counts, use exactly-once updates or a transaction.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -72,34 +72,34 @@ use crate::{Applied, DocumentStore, Error, ErrorClass, IdSource, Namespace, Resu
 pub use self::repeat::is_idempotent;
 
 tokio::task_local! {
-    /// Set within an attempt of a caller that makes the second one itself.
+    /// Set within an attempt of a caller that repeats requests itself.
     static REPEATED_BY_CALLER: ();
 }
 
-/// Runs an attempt of a caller that makes the second one itself: a [`Resilient`] store sends each request of it once. What the attempt
-/// leaves to other tasks is not meant.
+/// Runs an attempt of a caller that repeats requests itself: a [`Resilient`] store sends each request of it once. This does not
+/// extend to other tasks that the attempt spawns.
 pub async fn repeated_by_caller<F: Future>(attempt: F) -> F::Output {
     REPEATED_BY_CALLER.scope((), attempt).await
 }
 
-/// Whether the caller of this request sends it again itself.
+/// Returns whether the caller of this request repeats it itself.
 fn is_repeated_by_caller() -> bool {
     REPEATED_BY_CALLER.try_with(|()| ()).is_ok()
 }
 
-/// A store that tries again what may be tried again. See the module's documentation.
+/// A decorator that retries requests where that is safe. See the module's documentation.
 pub struct Resilient<S: ?Sized> {
     store: Arc<S>,
     ids: Arc<dyn IdSource>,
 }
 
 impl<S: DocumentStore + ?Sized> Resilient<S> {
-    /// Around a store; documents without an `_id` get one of these.
+    /// Wraps a store. Inserted documents without an `_id` get one from `ids`.
     pub fn new(store: Arc<S>, ids: Arc<dyn IdSource>) -> Self {
         Resilient { store, ids }
     }
 
-    /// Runs a request, and once more what does no harm when it is done twice.
+    /// Runs a request, and repeats it once after a network failure.
     async fn always<T, F>(&self, operation: Operation, call: impl Fn() -> F + Send + Sync) -> Result<T>
     where
         T: Send,
@@ -109,7 +109,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         self.run(operation, call, |_| None, always, |_| true).await
     }
 
-    /// Runs a request, and once more only if the first try was not applied for certain.
+    /// Runs a request, and repeats it once if the first attempt was certainly not applied.
     async fn unless_applied<T, F>(&self, operation: Operation, call: impl Fn() -> F + Send + Sync) -> Result<T>
     where
         T: Send,
@@ -119,10 +119,10 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         self.run(operation, call, |_| None, never, |_| true).await
     }
 
-    /// Runs a request, and once more if it is told that this does no harm.
+    /// Runs a request, and repeats it once if `repeat` allows it.
     ///
-    /// `broken_off` is the failure of the network within an outcome, `repeat` what a second try would do, `found` whether an
-    /// outcome says that a document was there to be changed.
+    /// `broken_off` returns the network failure within an outcome, `repeat` the effect of a second attempt, and `found` whether
+    /// an outcome has found a document to change.
     async fn run<T, F, R>(
         &self,
         operation: Operation,
@@ -154,8 +154,12 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
         }
     }
 
-    /// What a second try would do, where it matters which fields are unique: the store is only asked if that is so.
-    async fn judge(&self, namespace: &Namespace, of: impl Fn(&dyn Fn(&str) -> bool) -> Repeat + Send) -> Repeat {
+    /// Returns the effect of a second attempt. It reads the unique indexes from the store only if they matter.
+    async fn repeat_effect(
+        &self,
+        namespace: &Namespace,
+        of: impl Fn(&dyn Fn(&str) -> bool) -> Repeat + Send,
+    ) -> Repeat {
         let by_id = of(&|field| field == "_id");
         if by_id != Repeat::Never || of(&|_| true) == Repeat::Never {
             return by_id;
@@ -166,7 +170,7 @@ impl<S: DocumentStore + ?Sized> Resilient<S> {
     }
 }
 
-/// What a first try failed of on the network, as a whole or, as `broken_off` says, within its outcome.
+/// Returns the network failure of a first attempt, as a whole or within its outcome (`broken_off`).
 fn failure<T>(first: &Result<T>, broken_off: impl FnOnce(&T) -> Option<Error>) -> Option<Error> {
     let error = match first {
         Ok(outcome) => broken_off(outcome),
@@ -179,7 +183,7 @@ fn is_transient(error: &Error) -> bool {
     error.class() == ErrorClass::TransientNetwork
 }
 
-/// The failure of the network that broke off a request of several statements: those before it are done.
+/// Returns the network failure that stopped a request of several statements; those before it were applied.
 fn broken_off(errors: &[WriteError]) -> Option<Error> {
     errors.iter().map(|refused| &refused.error).find(|error| is_transient(error)).map(|error| error.clone().in_doubt())
 }

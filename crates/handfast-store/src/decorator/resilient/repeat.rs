@@ -1,4 +1,4 @@
-//! Whether a request may be sent a second time when nobody knows what became of the first (spec: resilience; seed 4).
+//! Decides whether a request may be repeated when the outcome of the first attempt is unknown (spec: resilience; seed 4).
 
 use bson::raw::CStr;
 use bson::{RawBsonRef, RawDocument};
@@ -11,25 +11,25 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The update operators that leave a document as it is when they meet it a second time.
+/// The update operators whose second application changes nothing.
 const IDEMPOTENT: [&str; 9] =
     ["$addToSet", "$max", "$min", "$pull", "$pullAll", "$rename", "$set", "$setOnInsert", "$unset"];
 
-/// What a second try would do.
+/// The effect of a second attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Repeat {
-    /// Harm: it would count twice, or meet another document.
+    /// The attempt may count twice or change another document.
     Never,
-    /// No harm. Its answer tells what became of the request only if it found what it looked for: where the first try
-    /// has changed what the filter asks for, the second finds nothing.
+    /// The attempt is safe, but its outcome is that of the request only if a document matched: the first attempt may have changed
+    /// the fields of the filter, and then the second one finds nothing.
     IfMatched,
-    /// No harm, and its answer is as good as the first.
+    /// The attempt is safe, and its outcome is as good as the first one.
     Always,
 }
 
-/// Whether an update leaves a document that it has changed as it is when it is applied again: replacements, and documents
-/// of `$set`, `$unset`, `$addToSet`, `$pull`, `$pullAll`, `$min`, `$max`, `$rename` and `$setOnInsert`. Not `$inc`, `$mul`,
-/// `$push`, `$pop`, `$bit` and `$currentDate`, not pipelines, and not the positional `$`, which may choose another element.
+/// Returns whether a second application of an update changes nothing: replacements, and `$set`, `$unset`, `$addToSet`, `$pull`,
+/// `$pullAll`, `$min`, `$max`, `$rename` and `$setOnInsert`. Not `$inc`, `$mul`, `$push`, `$pop`, `$bit` and `$currentDate`, not
+/// pipelines, and not the positional `$`, which may choose another element.
 pub fn is_idempotent(update: &UpdateSpec) -> bool {
     let UpdateSpec::Document(update) = update else { return false };
     update.iter().all(|field| match field {
@@ -42,12 +42,12 @@ pub fn is_idempotent(update: &UpdateSpec) -> bool {
     })
 }
 
-/// Whether a path of an operator has the positional `$`, which stands for the element that the filter met.
+/// Returns whether a path of an operator has the positional `$`.
 fn is_positional(paths: &RawDocument) -> bool {
     paths.iter().flatten().any(|(path, _)| path.as_str().split('.').any(|part| part == "$"))
 }
 
-/// Of update statements, when no two documents have the same value in fields of which `is_unique` is true.
+/// Returns the effect of repeating an update. `is_unique` says which fields have a different value in every document.
 pub(super) fn of_update(request: &Update, is_unique: &dyn Fn(&str) -> bool) -> Repeat {
     let each = |statement: &UpdateStatement| match is_idempotent(&statement.update) {
         true if statement.multi => Repeat::Always,
@@ -62,7 +62,7 @@ pub(super) fn of_update(request: &Update, is_unique: &dyn Fn(&str) -> bool) -> R
     }
 }
 
-/// Of delete statements: what is gone stays gone, so that only a statement that takes any one of several does harm.
+/// Returns the effect of repeating a delete: only a statement that deletes any one of several documents is unsafe.
 pub(super) fn of_delete(request: &Delete, is_unique: &dyn Fn(&str) -> bool) -> Repeat {
     let each = |statement: &DeleteStatement| match statement.multi {
         true => Repeat::Always,
@@ -75,7 +75,8 @@ pub(super) fn of_delete(request: &Delete, is_unique: &dyn Fn(&str) -> bool) -> R
     }
 }
 
-/// Of a find-and-modify: the document after an idempotent change is the same after the second. The one before is lost.
+/// Returns the effect of repeating a find-and-modify. The document after an idempotent change is the same after the second
+/// attempt; the one before it is lost.
 pub(super) fn of_find_and_modify(request: &FindAndModify, is_unique: &dyn Fn(&str) -> bool) -> Repeat {
     let pinned = || of_filter(&request.filter, is_unique).min(Repeat::IfMatched);
     match &request.modification {
@@ -86,7 +87,7 @@ pub(super) fn of_find_and_modify(request: &FindAndModify, is_unique: &dyn Fn(&st
     }
 }
 
-/// Of an aggregation: one that writes a collection does it once.
+/// Returns the effect of repeating an aggregation: only one that writes is unsafe.
 pub(super) fn of_aggregate(request: &Aggregate) -> Repeat {
     let writes = |(name, _): (&CStr, RawBsonRef<'_>)| matches!(name.as_str(), "$out" | "$merge");
     let writes = request.pipeline.iter().any(|stage| stage.iter().flatten().any(writes));
@@ -97,7 +98,7 @@ fn all_or_never(mut each: impl Iterator<Item = Repeat>) -> Repeat {
     if each.all(|repeat| repeat == Repeat::Always) { Repeat::Always } else { Repeat::Never }
 }
 
-/// Of a change of one document that this filter chooses.
+/// Returns the effect of repeating a change of the one document that a filter selects.
 fn of_filter(filter: &RawDocument, is_unique: &dyn Fn(&str) -> bool) -> Repeat {
     let mut conditions = filter.iter().flatten();
     let pinned = conditions.any(|(field, value)| is_unique(field.as_str()) && is_one_value(value));
@@ -108,7 +109,8 @@ fn of_filter(filter: &RawDocument, is_unique: &dyn Fn(&str) -> bool) -> Repeat {
     }
 }
 
-/// Whether a condition asks for one value. Several documents under a unique index may meet an array, or have no value.
+/// Returns whether a condition compares with one value. An array or a missing value may match several documents under a unique
+/// index.
 fn is_one_value(condition: RawBsonRef<'_>) -> bool {
     let value = match condition {
         RawBsonRef::Document(document) => {
@@ -125,8 +127,8 @@ fn is_one_value(condition: RawBsonRef<'_>) -> bool {
     !matches!(value, V::Array(_) | V::RegularExpression(_) | V::Null | V::Undefined)
 }
 
-/// The field of which a unique index holds the values of all documents. One of several fields does not choose one document
-/// where there are arrays.
+/// Returns the field of a unique index on one field that covers all documents. With several fields and arrays, one field does not
+/// identify a document.
 pub(super) fn unique_field(index: &IndexSpec) -> Option<String> {
     let mut fields = index.key.iter().flatten();
     let (Some((field, _)), None) = (fields.next(), fields.next()) else { return None };

@@ -81,7 +81,7 @@ const REQUESTS: [Request; 14] = {
 };
 
 impl Request {
-    /// How many documents the store said it has changed.
+    /// The number of documents that the outcome says were changed.
     async fn send(self, store: &dyn DocumentStore) -> Result<u64> {
         let set = || rawdoc! { "$set": { "n": 7 } };
         let modify = |update: RawDocumentBuf, returns| {
@@ -124,12 +124,12 @@ impl Request {
         }
     }
 
-    /// Whether the caller has an answer also if the one to the first try is lost.
+    /// Returns whether the caller gets an outcome although the answer to the first attempt is lost.
     fn survives_a_lost_reply(self) -> bool {
         !matches!(self, Request::Guarded | Request::Increment | Request::Take | Request::Before)
     }
 
-    /// Whether the caller has an answer also if the first try is lost.
+    /// Returns whether the caller gets an outcome although the first attempt is lost.
     fn survives_a_lost_request(self) -> bool {
         !matches!(self, Request::Increment | Request::Before)
     }

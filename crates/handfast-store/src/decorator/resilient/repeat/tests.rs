@@ -31,7 +31,7 @@ fn set() -> UpdateSpec {
     UpdateSpec::Document(rawdoc! { "$set": { "a": 1 } })
 }
 
-/// With `k` as a unique key beside `_id`.
+/// Returns the effect of repeating an update when `k` is a unique key beside `_id`.
 fn of(statements: Vec<UpdateStatement>) -> Repeat {
     of_update(&Update::new(Namespace::valid("d", "c"), statements), &|field| matches!(field, "_id" | "k"))
 }

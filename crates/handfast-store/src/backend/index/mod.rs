@@ -1,8 +1,7 @@
-//! Indexes as every backend understands them: which definitions are accepted, what an index holds of a document, and
-//! the error that a second document under a unique key gets.
+//! Indexes as all backends implement them: the accepted definitions, the keys of a document, and the error of a duplicate key.
 //!
-//! A backend keeps, for each document, the keys that [`Index::keys`] gives, in an ordered map; the bytes of two keys
-//! compare as their values do. Whether a new key is taken is for the backend to see, atomically with the write.
+//! A backend keeps the keys that [`Index::keys`] returns for each document in an ordered map; the bytes of two keys
+//! compare as their values do. The backend itself finds out, atomically with the write, whether a unique key exists.
 
 mod catalog;
 mod duplicate;

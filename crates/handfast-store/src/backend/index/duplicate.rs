@@ -30,14 +30,14 @@ pub fn duplicate_key(namespace: &Namespace, index: &IndexSpec, values: &[Option<
     Error::command(Code::DuplicateKey, message).with_details(details)
 }
 
-/// `WriteConflict` (112) for a batch that met a duplicate key which its snapshot does not have: run again it may find another
-/// one, or sees what has this one.
+/// Returns `WriteConflict` (112) for a duplicate key that the snapshot of the batch does not show: a new attempt sees the
+/// document that has the key.
 pub fn key_conflict(duplicate: &Error) -> Error {
     let text = format!("write conflict: a unique key was taken after the snapshot: {}", duplicate.message());
     Error::command(Code::WriteConflict, text)
 }
 
-/// The fields of a key pattern with the values of one key.
+/// Returns the fields of a key pattern with the values of one key.
 pub(super) fn key_document(pattern: &RawDocument, values: &[Option<RawBsonRef<'_>>]) -> RawDocumentBuf {
     let mut document = RawDocumentBuf::new();
     for ((name, _), value) in pattern.iter().flatten().zip(values) {

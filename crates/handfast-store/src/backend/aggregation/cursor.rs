@@ -1,12 +1,11 @@
 //! The cursor over a pipeline's output.
 //!
-//! The steps borrow from the pipeline and from each other, so they live in one future, which the cursor owns and runs
-//! as far as it needs the next batch; what comes out goes through a channel of one place between the two.
+//! The steps borrow from the pipeline and from each other, so they live in one future, which the cursor owns and polls
+//! until it has the next batch; the batches go through a channel of capacity 1.
 //!
-//! Most pipelines run where they are asked: what they do between two waits is little. One with a loop in an expression
-//! may compute for years before it waits, and then everybody whose turn it is on the same thread would wait as well. Such
-//! a run is polled on a thread of its own, from one wait to the next. Dropping the cursor turns the interrupt, which ends
-//! the computation wherever it is.
+//! Most pipelines run on the task of the caller, as they compute little between two awaits. A loop in an expression may compute
+//! for years before it awaits, and would block all other tasks of the thread. Such a run is polled on a blocking thread. Dropping
+//! the cursor sets the interrupt, which ends the computation.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -24,7 +23,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::{Environment, source, steps};
-use crate::page::Filling;
+use crate::page::PageBuilder;
 use crate::*;
 
 type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
@@ -48,22 +47,22 @@ pub(super) async fn open(
         }
         Ok(())
     });
-    let state = if loops { State::Away(Away::new(run)) } else { State::Here(run) };
+    let state = if loops { State::OffThread(OffThread::new(run)) } else { State::Here(run) };
     let mut cursor = PipelineCursor { state, receiver, ready: VecDeque::new(), _stop: stop };
     cursor.fill().await?;
     Ok(Box::new(cursor))
 }
 
-/// What a turn of the run gave.
+/// The result of polling the run once.
 enum Step {
     Batch(Vec<RawDocumentBuf>),
     End(Result<()>),
 }
 
-/// Where the run is.
+/// The state of the run.
 enum State {
     Here(Run),
-    Away(Away),
+    OffThread(OffThread),
     Ended,
 }
 
@@ -75,7 +74,7 @@ struct PipelineCursor {
 }
 
 impl PipelineCursor {
-    /// Runs until there is a document, or none to come.
+    /// Runs until there is a document, or the run has ended.
     async fn fill(&mut self) -> Result<()> {
         while self.ready.is_empty() {
             let step = match &mut self.state {
@@ -92,10 +91,10 @@ impl PipelineCursor {
                     });
                     step.await
                 }
-                State::Away(away) => tokio::select! {
+                State::OffThread(run) => tokio::select! {
                     biased;
                     Some(batch) = self.receiver.recv() => Step::Batch(batch),
-                    result = away.end() => Step::End(result),
+                    result = run.end() => Step::End(result),
                 },
             };
             match step {
@@ -110,57 +109,58 @@ impl PipelineCursor {
     }
 }
 
-/// A run that is polled on threads of its own, one poll at a time.
-struct Away {
-    turn: Turn,
-    woken: Arc<Woken>,
+/// A run that is polled on a blocking thread, one poll at a time.
+struct OffThread {
+    state: OffThreadState,
+    woken: Arc<WakeFlag>,
 }
 
-enum Turn {
-    /// To be polled once it is woken.
+enum OffThreadState {
+    /// The run waits to be woken.
     Waiting(Run),
-    /// On another thread.
+    /// The run is being polled on another thread.
     Polled(JoinHandle<(Run, Poll<Result<()>>)>),
     Ended,
 }
 
-/// Remembers that the run may go on.
-struct Woken(Notify);
+/// A waker that remembers that the run can continue.
+struct WakeFlag(Notify);
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.notify_one();
     }
 }
 
-impl Away {
+impl OffThread {
     fn new(run: Run) -> Self {
-        let woken = Arc::new(Woken(Notify::new()));
+        let woken = Arc::new(WakeFlag(Notify::new()));
         woken.0.notify_one();
-        Away { turn: Turn::Waiting(run), woken }
+        OffThread { state: OffThreadState::Waiting(run), woken }
     }
 
-    /// Returns when the run is at its end. If it is dropped before, nothing is lost: the next call goes on.
+    /// Returns when the run has ended. The future may be dropped: the next call continues the run.
     async fn end(&mut self) -> Result<()> {
         loop {
-            match &mut self.turn {
-                Turn::Ended => return Ok(()),
-                Turn::Waiting(_) => {
+            match &mut self.state {
+                OffThreadState::Ended => return Ok(()),
+                OffThreadState::Waiting(_) => {
                     self.woken.0.notified().await;
-                    if let Turn::Waiting(mut run) = std::mem::replace(&mut self.turn, Turn::Ended) {
+                    if let OffThreadState::Waiting(mut run) = std::mem::replace(&mut self.state, OffThreadState::Ended)
+                    {
                         let waker = Waker::from(Arc::clone(&self.woken));
-                        self.turn = Turn::Polled(tokio::task::spawn_blocking(move || {
+                        self.state = OffThreadState::Polled(tokio::task::spawn_blocking(move || {
                             let polled = run.as_mut().poll(&mut TaskContext::from_waker(&waker));
                             (run, polled)
                         }));
                     }
                 }
-                Turn::Polled(thread) => {
+                OffThreadState::Polled(thread) => {
                     let polled = thread.await;
-                    self.turn = Turn::Ended;
+                    self.state = OffThreadState::Ended;
                     match polled {
                         Ok((_, Poll::Ready(result))) => return result,
-                        Ok((run, Poll::Pending)) => self.turn = Turn::Waiting(run),
+                        Ok((run, Poll::Pending)) => self.state = OffThreadState::Waiting(run),
                         Err(error) => {
                             let text = format!("the pipeline was broken off: {error}");
                             return Err(Error::command(Code::InternalError, text));
@@ -175,14 +175,14 @@ impl Away {
 #[async_trait]
 impl Cursor for PipelineCursor {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
-        let mut filling = Filling::new(limit);
+        let mut page = PageBuilder::new(limit);
         loop {
             self.fill().await?;
-            let Some(next) = self.ready.front() else { return Ok(filling.last()) };
-            if !filling.has_room_for(next) {
-                return Ok(filling.full());
+            let Some(next) = self.ready.front() else { return Ok(page.last()) };
+            if !page.has_room_for(next) {
+                return Ok(page.full());
             }
-            filling.take(self.ready.pop_front());
+            page.take(self.ready.pop_front());
         }
     }
 }

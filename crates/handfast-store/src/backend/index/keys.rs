@@ -1,4 +1,4 @@
-//! An index, compiled from its definition: the keys that it holds of a document.
+//! A compiled index, which computes the keys of a document.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ use super::specification::{cannot_create, direction};
 use super::values::{self, Path, Tuple, Tuples};
 use crate::{Error, IndexSpec, Namespace, Result, notation};
 
-/// What an index holds of one document.
+/// The keys of one document in an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexKeys {
     /// The keys, whose byte order is the index's order.
     pub keys: BTreeSet<Vec<u8>>,
-    /// Bit n: field n came through an array.
+    /// Bit n is set if field n has values from an array.
     pub multikey: u32,
 }
 
-/// An index of a collection, ready to look at documents.
+/// A compiled index of a collection.
 #[derive(Clone, Debug)]
 pub struct Index {
     spec: IndexSpec,
@@ -31,10 +31,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Checks a definition and prepares it.
-    ///
-    /// # Errors
-    /// Those of [`IndexSpec::validate`].
+    /// Validates and compiles a definition.
     pub fn compile(spec: IndexSpec) -> Result<Self> {
         spec.validate()?;
         let (mut paths, mut directions) = (Vec::new(), Vec::new());
@@ -53,27 +50,27 @@ impl Index {
         Ok(Index { spec, paths, directions, descending, partial })
     }
 
-    /// The definition.
+    /// Returns the definition.
     pub fn spec(&self) -> &IndexSpec {
         &self.spec
     }
 
-    /// Which way each field goes.
+    /// Returns the direction of each field.
     pub fn directions(&self) -> &[Direction] {
         &self.directions
     }
 
-    /// Which fields go from high to low.
+    /// Returns for each field whether it is descending.
     pub fn descending(&self) -> &[bool] {
         &self.descending
     }
 
-    /// The filter of a partial index.
+    /// Returns the filter of a partial index.
     pub fn partial(&self) -> Option<&Filter> {
         self.partial.as_ref()
     }
 
-    /// The keys of a document: what the index holds of it.
+    /// Returns the keys of a document.
     ///
     /// # Errors
     /// `CannotIndexParallelArrays` (171), `InvalidBSON` (22).
@@ -89,10 +86,7 @@ impl Index {
         Ok(held)
     }
 
-    /// Whether a document matches the partial filter, if there is one.
-    ///
-    /// # Errors
-    /// `InvalidBSON` (22).
+    /// Returns whether a document matches the partial filter, if there is one.
     pub fn holds(&self, document: &RawDocument) -> Result<bool> {
         let Some(filter) = &self.partial else { return Ok(true) };
         // The operators of a partial filter know neither time nor chance.
@@ -100,7 +94,7 @@ impl Index {
         Ok(filter.matches(document, &context)?)
     }
 
-    /// The key of a tuple.
+    /// Encodes the key of a tuple.
     pub fn encode(&self, tuple: &Tuple<'_>) -> Vec<u8> {
         let mut encoded = Vec::with_capacity(16 * tuple.len());
         for (value, direction) in tuple.iter().zip(&self.directions) {
@@ -112,7 +106,7 @@ impl Index {
         encoded
     }
 
-    /// The key that a bound (`min` or `max` of a find) stands for.
+    /// Encodes a bound of a find (`min` or `max`).
     ///
     /// # Errors
     /// 51174 if its fields are not those of the index.
@@ -136,30 +130,27 @@ impl Index {
         Error::command(Code(51174), format!("the fields of the bound {bound} are not those of the index {pattern}"))
     }
 
-    /// A key of a document as a document, as `returnKey` shows it; none if the document does not have the key.
-    ///
-    /// # Errors
-    /// See [`Index::keys`].
+    /// Returns a key of a document in the form that `returnKey` shows; `None` if the document does not have the key.
     pub fn shown(&self, document: &RawDocument, key: &[u8]) -> Result<Option<RawDocumentBuf>> {
         let found = self.tuples(document)?;
         let tuple = found.tuples.iter().find(|tuple| self.encode(tuple) == key);
         Ok(tuple.map(|tuple| key_document(&self.spec.key, tuple)))
     }
 
-    /// The error of a document one of whose keys, this one, is taken.
+    /// Returns the duplicate key error of a document for one of its keys.
     pub fn duplicate(&self, namespace: &Namespace, document: &RawDocument, key: &[u8]) -> Error {
         let tuples = self.tuples(document).map(|found| found.tuples).unwrap_or_default();
         let tuple = tuples.into_iter().find(|tuple| self.encode(tuple) == key).unwrap_or_default();
         super::duplicate_key(namespace, &self.spec, &tuple)
     }
 
-    /// Whether a path of this field may name an array's element by its number. A planner must not take bounds from
-    /// such a field: a query for `a.0` also looks into documents in the array, the index holds only one of the two.
+    /// Returns whether the path of a field may name an array's element by its number. A planner must not derive bounds from such
+    /// a field: a query for `a.0` also matches fields `0` of documents in the array, and the index holds only one of the two.
     pub fn is_positional(&self, field: usize) -> bool {
         self.paths.get(field).is_some_and(|path| path.iter().any(|part| values::position(part).is_some()))
     }
 
-    /// The tuples of a document, before `sparse` and the partial filter have their say.
+    /// Returns the tuples of a document, before `sparse` and the partial filter are applied.
     ///
     /// # Errors
     /// `CannotIndexParallelArrays` (171), `InvalidBSON` (22).
@@ -167,8 +158,8 @@ impl Index {
         values::tuples(&self.paths, document)
     }
 
-    /// When a TTL index lets a document expire: the earliest date of the field, and the index's lifetime later. A
-    /// document without a date does not expire.
+    /// Returns when a TTL index lets a document expire: the earliest date of the field plus the lifetime. A document without a
+    /// date does not expire.
     pub fn expires_at(&self, document: &RawDocument) -> Option<DateTime> {
         let lifetime_millis = self.spec.expire_after_seconds?.checked_mul(1000)?;
         let tuples = self.tuples(document).ok()?.tuples;
@@ -179,7 +170,7 @@ impl Index {
         Some(DateTime::from_millis(dates.min()?.checked_add(lifetime_millis)?))
     }
 
-    /// Whether `sparse` leaves a tuple out: all its fields are missing.
+    /// Returns whether `sparse` leaves a tuple out, which has no field at all.
     pub fn leaves_out(&self, tuple: &Tuple<'_>) -> bool {
         self.spec.sparse && tuple.iter().all(Option::is_none)
     }

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// MongoDB's `CannotIndexParallelArrays`.
 pub const CANNOT_INDEX_PARALLEL_ARRAYS: Code = Code(171);
-/// MongoDB's code for a number that names an array's element and a field in the array's documents.
+/// MongoDB's code for a number that names both an element of an array and a field of its documents.
 const AMBIGUOUS_ARRAY_FIELD: Code = Code(16746);
 
 /// A dotted path, split.
@@ -29,12 +29,12 @@ pub type Path = Box<[Box<str>]>;
 /// The values of one key, in the order of the index's fields; `None` is a field that is missing.
 pub type Tuple<'d> = Vec<Option<RawBsonRef<'d>>>;
 
-/// The tuples of a document, and which fields came through an array.
+/// The tuples of a document, and the fields that have values from an array.
 #[derive(Debug, Default)]
 pub struct Tuples<'d> {
-    /// In the order of the arrays; the same tuple may come up twice.
+    /// Tuples in the order of the arrays, possibly with duplicates.
     pub tuples: Vec<Tuple<'d>>,
-    /// Bit n: field n came through an array.
+    /// Bit n is set if field n has values from an array.
     pub multikey: u32,
 }
 
@@ -49,14 +49,14 @@ pub fn tuples<'d>(paths: &[Path], document: &'d RawDocument) -> Result<Tuples<'d
     Ok(found)
 }
 
-/// How far one path has been walked.
+/// The state of the walk along one path.
 #[derive(Clone, Copy)]
 enum Field<'d, 'p> {
-    /// At its end.
+    /// The path has ended.
     At(Option<RawBsonRef<'d>>),
-    /// The rest of the path is to be looked up in this document, or by position in this array.
+    /// The rest of the path continues in this document, or at a position of this array.
     Below(RawBsonRef<'d>, &'p [Box<str>]),
-    /// At an array that stands for each of its elements, with the rest of the path.
+    /// The path has reached an array that counts as its elements, with the rest of the path.
     Array(&'d RawArray, &'p [Box<str>]),
 }
 
@@ -94,7 +94,7 @@ fn expand<'d>(paths: &[Path], mut fields: Vec<Field<'d, '_>>, found: &mut Tuples
     Ok(())
 }
 
-/// Where a field that is at an array stands for one of the array's elements.
+/// Returns the state for one element of the array that a path has reached.
 fn of_element<'d, 'p>(field: Field<'d, 'p>, element: RawBsonRef<'d>) -> Field<'d, 'p> {
     match field {
         Field::Array(_, []) => at(element),
@@ -108,12 +108,12 @@ fn of_element<'d, 'p>(field: Field<'d, 'p>, element: RawBsonRef<'d>) -> Field<'d
     }
 }
 
-/// At the end of a path. Undefined in a document counts as null, which leaves the value undefined to empty arrays.
+/// Returns the state at the end of a path. `undefined` in a document counts as null, as `undefined` stands for empty arrays.
 fn at<'d, 'p>(value: RawBsonRef<'d>) -> Field<'d, 'p> {
     Field::At(Some(if value == RawBsonRef::Undefined { RawBsonRef::Null } else { value }))
 }
 
-/// Where a field that is at an empty array stands.
+/// Returns the state for an empty array.
 fn of_nothing<'d, 'p>(field: Field<'d, 'p>) -> Field<'d, 'p> {
     match field {
         Field::Array(_, []) => Field::At(Some(RawBsonRef::Undefined)),
@@ -167,7 +167,7 @@ fn by_position<'d>(array: &'d RawArray, name: &str) -> Result<Option<RawBsonRef<
     Ok(Some(element))
 }
 
-/// The place that a part of a path names in an array: `0`, `12`, not `01`.
+/// Returns the position in an array that a part of a path names: `0`, `12`, not `01`.
 pub(super) fn position(name: &str) -> Option<usize> {
     let plain = name == "0" || !name.starts_with(['0', '+']);
     if plain { name.parse().ok() } else { None }

@@ -1,7 +1,7 @@
-//! A change to documents, compiled: what an update statement or a find-and-modify does to one document.
+//! Compiled changes: the effect of an update statement or a find-and-modify on one document.
 //!
-//! [`Change::apply`] is a function from a document to a document. A backend runs it on the document as it is at the
-//! moment of the write: it matches the filter once more, so that a document that no longer matches is left alone.
+//! [`Change::apply`] is a function from a document to a document. A backend calls it with the document as it is at the
+//! moment of the write. It matches the filter again, so that a document that no longer matches is left unchanged.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// MongoDB's code of constants without a pipeline.
+/// MongoDB's code for constants (`c`) without a pipeline.
 const CONSTANTS_WITHOUT_PIPELINE: Code = Code(51_198);
 
-/// A filter and what happens to the documents that match it.
+/// A compiled filter, and the change to the documents that match it.
 #[derive(Debug)]
 pub struct Change {
     filter: Filter,
@@ -34,8 +34,8 @@ impl Change {
     /// Compiles a statement of an update with these variables of `let`.
     ///
     /// # Errors
-    /// Those of the language; `FailedToParse` (9) for a replacement of many documents, or a sort of many; 51198 for
-    /// constants of a change that has no use for them.
+    /// `FailedToParse` (9) for a replacement or a sort with `multi`; 51198 for constants without a pipeline; the errors of the
+    /// language.
     pub fn of_statement(statement: &UpdateStatement, variables: &RawDocument) -> Result<Self> {
         if matches!(statement.update, UpdateSpec::Document(_)) && !statement.constants.is_empty() {
             let text = "Constant values may only be specified for pipeline updates";
@@ -61,31 +61,31 @@ impl Change {
         Ok(change)
     }
 
-    /// Which documents.
+    /// Returns the filter.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// Which of several is the first.
+    /// Returns the order that decides which of several matching documents is changed.
     pub fn sort(&self) -> &Sort {
         &self.sort
     }
 
-    /// All that match instead of the first.
+    /// Returns whether all matching documents are changed, not only the first.
     pub fn is_multi(&self) -> bool {
         self.multi
     }
 
-    /// Insert if none matches.
+    /// Returns whether a document is inserted if none matches.
     pub fn is_upsert(&self) -> bool {
         self.upsert
     }
 
-    /// What becomes of a document; none if it does not match.
+    /// Applies the change to a document; returns `None` if the document does not match.
     ///
     /// # Errors
-    /// Those of the operators, `ImmutableField` (66), 17419 for a document that would be too large, `Overflow` (15) for
-    /// one that would be nested too deeply. It stays as it was.
+    /// `ImmutableField` (66), 17419 for a result that is too large, `Overflow` (15) for one that is nested too deeply, and the
+    /// errors of the operators.
     pub fn apply(&self, document: &RawDocument, context: &Context) -> Result<Option<Applied>> {
         let Some(position) = self.filter.matches_position(document, context)? else { return Ok(None) };
         let applied = self.update.apply(document, position, context)?;
@@ -100,19 +100,13 @@ impl Change {
         Ok(Some(applied))
     }
 
-    /// The document to insert if none matches: ready to be stored.
-    ///
-    /// # Errors
-    /// Those of the operators and of [`insertion::prepare`].
+    /// Returns the document to insert if none matches, ready to be stored.
     pub fn insertion(&self, ids: &dyn IdSource, context: &Context) -> Result<RawDocumentBuf> {
         insertion::prepare(self.update.upsert(&self.filter, context)?, ids)
     }
 }
 
-/// The values of `let`, and of `c` before them.
-///
-/// # Errors
-/// `InvalidBSON` (22).
+/// Returns the variables of `c` followed by those of `let`.
 pub fn joined<'d>(variables: &'d RawDocument, constants: &RawDocument) -> Result<Cow<'d, RawDocument>> {
     if constants.is_empty() {
         return Ok(Cow::Borrowed(variables));
@@ -139,22 +133,19 @@ fn failed_to_parse(text: &str) -> Error {
     Error::command(Code::FailedToParse, text)
 }
 
-/// A find-and-modify, compiled.
+/// A compiled find-and-modify.
 #[derive(Debug)]
 pub struct CompiledFindAndModify {
     filter: Filter,
     sort: Sort,
     projection: Projection,
-    /// None removes.
+    /// `None` for a removal.
     change: Option<Change>,
     returns: ReturnDocument,
 }
 
 impl CompiledFindAndModify {
     /// Compiles a find-and-modify.
-    ///
-    /// # Errors
-    /// Those of the language.
     pub fn compile(request: &FindAndModify) -> Result<Self> {
         let options = CompileOptions::with_variables(&request.variables)?;
         let filter = Filter::compile(&request.filter, &options)?;
@@ -174,25 +165,22 @@ impl CompiledFindAndModify {
         Ok(CompiledFindAndModify { filter, sort, projection, change, returns })
     }
 
-    /// Which documents.
+    /// Returns the filter.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// Which of several.
+    /// Returns the order that decides which of several matching documents is taken.
     pub fn sort(&self) -> &Sort {
         &self.sort
     }
 
-    /// The change; none if the document is removed.
+    /// Returns the change; `None` if the document is removed.
     pub fn change(&self) -> Option<&Change> {
         self.change.as_ref()
     }
 
-    /// What the caller gets for a document that was changed, or removed (no `after`).
-    ///
-    /// # Errors
-    /// Those of the projection.
+    /// Returns the outcome for a document that was changed, or removed if `after` is `None`.
     pub fn changed(
         &self,
         before: RawDocumentBuf,
@@ -209,10 +197,7 @@ impl CompiledFindAndModify {
         Ok(FindAndModifyOutcome { value: Some(value), matched: true, upserted: None })
     }
 
-    /// What the caller gets for a document that was inserted because none matched.
-    ///
-    /// # Errors
-    /// Those of the projection.
+    /// Returns the outcome for a document that was inserted because none matched.
     pub fn upserted(&self, inserted: &RawDocument, context: &Context) -> Result<FindAndModifyOutcome> {
         let value = match self.returns {
             ReturnDocument::Before => None,

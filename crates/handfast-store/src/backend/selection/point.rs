@@ -1,15 +1,14 @@
-//! A request for one `_id` and nothing else: what applications ask for most.
+//! Recognises a request for one `_id` without any other condition, the most frequent request of applications.
 //!
-//! A store may answer it by reading one key: no filter compiled, no plan chosen. That is what the long way would answer:
-//! values that a filter compares by equality alone have equal keys exactly if they are equal, and no other document can
-//! have that `_id`.
+//! A store may answer it by reading one key, without compiling a filter or choosing a plan. The result is the same: values that
+//! a filter compares by equality alone have equal keys exactly if they are equal, and no other document can have that `_id`.
 
 use bson::{RawBsonRef, RawDocument};
 
 use crate::Find;
 
 impl Find {
-    /// The `_id` that it asks for, if it asks for nothing else.
+    /// Returns the `_id` that the find compares with, if it has no other condition.
     pub fn id_alone(&self) -> Option<RawBsonRef<'_>> {
         let plain = self.projection.is_empty()
             && self.sort.is_empty()
@@ -25,15 +24,15 @@ impl Find {
     }
 }
 
-/// The `_id` that a filter asks for, if it asks for nothing else.
+/// Returns the `_id` that a filter compares with, if it has no other condition.
 pub fn id_alone(filter: &RawDocument) -> Option<RawBsonRef<'_>> {
     let mut fields = filter.iter();
     let (name, value) = fields.next()?.ok()?;
     (name == "_id" && is_compared_whole(value) && fields.next().is_none()).then_some(value)
 }
 
-/// Whether a filter compares a value of this type for equality and does nothing else with it: a document may hold
-/// operators, an array is also looked for among elements, a pattern is matched, null also means missing.
+/// Returns whether a filter with this value is a plain comparison. A document may hold operators, an array also matches elements,
+/// a regular expression is matched, and null also matches a missing field.
 fn is_compared_whole(value: RawBsonRef<'_>) -> bool {
     matches!(
         value,

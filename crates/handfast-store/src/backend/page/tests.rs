@@ -1,16 +1,16 @@
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
-use super::Paged;
+use super::IteratorCursor;
 use crate::{BatchLimit, Error, Result};
 
 fn numbered(count: i32) -> impl Iterator<Item = Result<RawDocumentBuf>> {
     (0..count).map(|n| Ok(rawdoc! { "_id": n }))
 }
 
-/// How many documents each page has, until the one that is the last.
+/// Returns the number of documents of each page.
 fn pages(count: i32, limit: BatchLimit) -> Vec<usize> {
-    let mut paged = Paged::new(numbered(count));
+    let mut paged = IteratorCursor::new(numbered(count));
     let mut sizes = Vec::new();
     loop {
         let page = paged.page(limit).expect("no error");
@@ -39,7 +39,7 @@ fn pages_are_full_and_the_last_one_says_so() {
 #[test]
 fn after_an_error_there_is_nothing() {
     let failing = numbered(1).chain([Err(Error::command(Code::BadValue, "no")), Ok(rawdoc! { "_id": 9 })]);
-    let mut paged = Paged::new(failing);
+    let mut paged = IteratorCursor::new(failing);
     paged.page(BatchLimit::REPLY).expect_err("the error");
     let mut rest = Vec::new();
     for _ in 0..3 {

@@ -3,14 +3,14 @@ use std::cell::Cell;
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
 
-use super::{Candidate, Given, Selection, check_bounds};
+use super::{BackendGuarantees, Candidate, Selection, check_bounds};
 use crate::*;
 
 fn find(filter: RawDocumentBuf) -> Find {
     Find::new(Namespace::valid("d", "c"), filter)
 }
 
-fn select(find: &Find, given: Given, documents: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
+fn select(find: &Find, given: BackendGuarantees, documents: Vec<RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
     let candidates = documents.into_iter().map(|document| Ok(Candidate::from(document)));
     Selection::compile(find, &Sources::seeded(1))?.documents(candidates, given).collect()
 }
@@ -28,16 +28,16 @@ fn candidates_are_filtered_sorted_skipped_limited_and_projected() {
         projection: rawdoc! { "n": 1, "_id": 0 },
         ..find(rawdoc! { "n": { "$lt": 9 } })
     };
-    let selected = select(&whole, Given::default(), numbered(&[3, 9, 1, 4, 2])).expect("selected");
+    let selected = select(&whole, BackendGuarantees::default(), numbered(&[3, 9, 1, 4, 2])).expect("selected");
     assert_eq!(selected, [rawdoc! { "n": 3 }, rawdoc! { "n": 2 }]);
 }
 
 #[test]
 fn what_is_given_is_not_done_again() {
     let sorted = Find { sort: rawdoc! { "n": 1 }, ..find(rawdoc! { "n": 1 }) };
-    let given = Given { sorted: true, filtered: true };
+    let given = BackendGuarantees { sorted: true, filtered: true };
     assert_eq!(select(&sorted, given, numbered(&[3, 1])).expect("selected"), numbered(&[3, 1]));
-    assert_eq!(select(&sorted, Given::default(), numbered(&[3, 1])).expect("selected"), numbered(&[1]));
+    assert_eq!(select(&sorted, BackendGuarantees::default(), numbered(&[3, 1])).expect("selected"), numbered(&[1]));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_limit_ends_the_asking() {
     });
     let limited = Find { skip: 2, limit: Some(3), ..find(rawdoc! {}) };
     let selection = Selection::compile(&limited, &Sources::seeded(1)).expect("valid");
-    assert_eq!(selection.documents(candidates, Given::default()).count(), 3);
+    assert_eq!(selection.documents(candidates, BackendGuarantees::default()).count(), 3);
     assert_eq!(asked.get(), 5);
 }
 
@@ -59,7 +59,7 @@ fn an_error_among_candidates_is_the_last_thing_that_comes() {
         let broken = Err(Error::command(Code::DataCorruptionDetected, "damaged"));
         let candidates = vec![Ok(Candidate::from(rawdoc! { "_id": 1 })), broken, Ok(rawdoc! { "_id": 2 }.into())];
         let selection = Selection::compile(&Find { sort, ..find(rawdoc! {}) }, &Sources::seeded(1)).expect("valid");
-        let results: Vec<_> = selection.documents(candidates.into_iter(), Given::default()).collect();
+        let results: Vec<_> = selection.documents(candidates.into_iter(), BackendGuarantees::default()).collect();
         assert!(results.iter().rev().skip(1).all(Result::is_ok), "{results:?}");
         assert!(results.last().is_some_and(Result::is_err), "{results:?}");
     }
@@ -71,7 +71,7 @@ fn keys_and_record_ids_are_shown_when_asked_for() {
         Candidate { document: rawdoc! { "_id": 1, "a": 2 }, key: Some(rawdoc! { "a": 2 }), record: Some(7) };
     let show = |find: Find| {
         let selection = Selection::compile(&find, &Sources::seeded(1)).expect("valid");
-        let mut documents = selection.documents(std::iter::once(Ok(candidate.clone())), Given::default());
+        let mut documents = selection.documents(std::iter::once(Ok(candidate.clone())), BackendGuarantees::default());
         documents.next().expect("one").expect("no error")
     };
     let keyed = Find { return_key: true, ..find(rawdoc! {}) };

@@ -1,5 +1,4 @@
-//! What becomes of a document before it is stored: it gets an `_id` if it has none, `_id` goes first, and what no
-//! store may hold is refused.
+//! Prepares documents for storage: gives them an `_id`, moves it to the front, and refuses documents that no store may hold.
 //!
 //! Every backend calls [`prepare`], so that the same document is accepted, or refused with the same code, everywhere.
 
@@ -14,12 +13,12 @@ mod tests;
 
 pub use handfast_mql::depth::DOCUMENT_BYTES_MAX;
 
-/// A document ready to be stored: with an `_id`, as its first field.
+/// Prepares a document for storage: `_id` becomes its first field, and is generated if it is missing.
 ///
 /// # Errors
-/// `InvalidIdField` (53) for an `_id` that is an array, a regular expression or undefined; `DollarPrefixedFieldName`
-/// (52) for one that is a document with a field `$..`; `BadValue` (2) for two of them; `BSONObjectTooLarge` (10334);
-/// `InvalidBSON` (22) for bytes that are none; that of [`depth::check`] for too many levels.
+/// `InvalidIdField` (53) for an `_id` that is an array, a regular expression or undefined; `DollarPrefixedFieldName` (52) for an
+/// `_id` that is a document with a field `$..`; `BadValue` (2) for two `_id`s; `BSONObjectTooLarge` (10334); `InvalidBSON` (22);
+/// the error of [`depth::check`] for too many levels.
 pub fn prepare(document: RawDocumentBuf, ids: &dyn IdSource) -> Result<RawDocumentBuf> {
     check_structure(&document)?;
     let mut id = None;
@@ -43,7 +42,7 @@ pub fn prepare(document: RawDocumentBuf, ids: &dyn IdSource) -> Result<RawDocume
     Ok(prepared)
 }
 
-/// The `_id` of a document, which every stored one has.
+/// Returns the `_id` of a stored document.
 ///
 /// # Errors
 /// `InvalidBSON` (22); `InternalError` (1) if there is none.
@@ -54,7 +53,7 @@ pub fn id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
         .ok_or_else(|| Error::command(Code::InternalError, "a stored document has no _id"))
 }
 
-/// Whether two `_id`s are the same value of the same type. `NaN` is: it is one `_id`, though it equals nothing.
+/// Returns whether two `_id`s are the same value of the same type. `NaN` is the same as `NaN` here.
 pub fn same_id(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> bool {
     match (a, b) {
         (RawBsonRef::Double(a), RawBsonRef::Double(b)) => a == b || a.is_nan() && b.is_nan(),
@@ -62,10 +61,7 @@ pub fn same_id(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// Whether a value may be an `_id`.
-///
-/// # Errors
-/// See [`prepare`].
+/// Checks that a value may be an `_id`; [`prepare`] lists the errors.
 pub fn check_id(id: RawBsonRef<'_>) -> Result<()> {
     let kind = match id {
         RawBsonRef::Array(_) => "array",
@@ -90,17 +86,14 @@ fn check_id_fields(id: &RawDocument) -> Result<()> {
     Ok(())
 }
 
-/// Whether a document's bytes are BSON throughout, of no more levels than everything else may recurse into.
-///
-/// # Errors
-/// Those of [`depth::check`].
+/// Checks that a document is valid BSON and not nested too deeply to recurse into ([`depth::check`]).
 pub fn check_structure(document: &RawDocument) -> Result<()> {
     // How large it may be is for `check_size` to say, of the document with its `_id`.
     let limits = depth::Limits { bytes_max: usize::MAX, ..depth::Limits::default() };
     Ok(depth::check(document.as_bytes(), limits)?)
 }
 
-/// Whether a document is small enough to be stored.
+/// Checks that a document is small enough to be stored.
 ///
 /// # Errors
 /// `BSONObjectTooLarge` (10334).
@@ -115,7 +108,7 @@ pub fn check_size(document: &RawDocument) -> Result<()> {
     Ok(())
 }
 
-/// The document with this `_id` as its first field.
+/// Returns the document with this `_id` as its first field.
 ///
 /// # Errors
 /// `InvalidBSON` (22).

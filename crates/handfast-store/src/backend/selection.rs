@@ -1,8 +1,8 @@
-//! What a find asks for, compiled: which documents, in which order, how many of them, which of their fields.
+//! A compiled find: filter, sort, skip, limit and projection.
 //!
-//! A backend finds documents that may match, in any way it likes, and hands them in as [`Candidate`]s;
-//! [`Selection::cursor`] does the rest. What the backend's planner already did (an index gave the order, the bounds were
-//! the whole filter) it says in [`Given`], and it is not done again.
+//! A backend finds documents that may match, in any way it likes, and passes them as [`Candidate`]s;
+//! [`Selection::cursor`] does the rest. With [`BackendGuarantees`] the backend says what its planner has done already (an index
+//! gave the order, the bounds were the whole filter), so that it is not done again.
 
 mod point;
 
@@ -14,20 +14,20 @@ use handfast_mql::filter::{Comparison, Predicate};
 use handfast_mql::sort::Sorter;
 use handfast_mql::{Code, CompileOptions, Context, Filter, MatchPosition, Projection, Sort, key};
 
-use crate::page::Paged;
+use crate::page::IteratorCursor;
 use crate::{Cursor, Error, Find, Result, Sources};
 
 #[cfg(test)]
 mod tests;
 
-/// A document that may match, and what only the backend knows of it.
+/// A document that may match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The document.
     pub document: RawDocumentBuf,
-    /// The key of the index that it was found by, if `return_key` was asked for.
+    /// The index key that led to it, if the find has `return_key`.
     pub key: Option<RawDocumentBuf>,
-    /// The store's own id of the record, if `show_record_id` was asked for.
+    /// The record id of the store, if the find has `show_record_id`.
     pub record: Option<i64>,
 }
 
@@ -37,10 +37,10 @@ impl From<RawDocumentBuf> for Candidate {
     }
 }
 
-/// What the backend has done already.
+/// Properties of the candidates that the backend guarantees, so that they are not established again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Given {
-    /// The candidates come in the order that was asked for.
+pub struct BackendGuarantees {
+    /// The candidates are in the requested order.
     pub sorted: bool,
     /// All candidates match.
     pub filtered: bool,
@@ -59,11 +59,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Compiles a find.
-    ///
-    /// # Errors
-    /// Those of the language; `BadValue` (2) for a find with `min` or `max` but no hint is the backend's, see
-    /// [`check_bounds`].
+    /// Compiles a find. The backend checks `min` and `max` itself ([`check_bounds`]).
     pub fn compile(find: &Find, sources: &Sources) -> Result<Self> {
         let options = CompileOptions::with_variables(&find.variables)?;
         Ok(Selection {
@@ -77,32 +73,36 @@ impl Selection {
         })
     }
 
-    /// Which documents.
+    /// Returns the filter.
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// In which order.
+    /// Returns the sort.
     pub fn sort(&self) -> &Sort {
         &self.sort
     }
 
-    /// Time, chance and variables of this find.
+    /// Returns the context of this find: time, randomness and variables.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// A cursor over the candidates that are wanted. The iterator is asked for no more than that needs.
+    /// Returns a cursor over the selected candidates, which advances the iterator no further than necessary.
     pub fn cursor(
         self,
         candidates: impl Iterator<Item = Result<Candidate>> + Send + 'static,
-        given: Given,
+        given: BackendGuarantees,
     ) -> Box<dyn Cursor> {
-        Box::new(Paged::new(self.documents(candidates, given)))
+        Box::new(IteratorCursor::new(self.documents(candidates, given)))
     }
 
-    /// The candidates that are wanted, as the caller is to see them.
-    pub fn documents<I: Iterator<Item = Result<Candidate>>>(self, candidates: I, given: Given) -> Documents<I> {
+    /// Returns the selected candidates in the form that the caller sees.
+    pub fn documents<I: Iterator<Item = Result<Candidate>>>(
+        self,
+        candidates: I,
+        given: BackendGuarantees,
+    ) -> Documents<I> {
         let source = if given.sorted || self.sort.is_empty() {
             Source::Streaming(candidates)
         } else {
@@ -112,10 +112,7 @@ impl Selection {
         Documents { to_skip: self.skip, left, selection: self, filtered: given.filtered, source }
     }
 
-    /// A candidate that matches, as the caller is to see it.
-    ///
-    /// # Errors
-    /// Those of the projection.
+    /// Returns a matching candidate in the form that the caller sees.
     pub fn shown(&self, candidate: Candidate) -> Result<RawDocumentBuf> {
         let position = self.matching(&candidate.document, true)?.unwrap_or_default();
         self.show(candidate, position)
@@ -145,7 +142,7 @@ impl Selection {
     }
 }
 
-/// The documents that a selection wants of its candidates.
+/// An iterator over the selected documents.
 pub struct Documents<I> {
     selection: Selection,
     filtered: bool,
@@ -207,7 +204,7 @@ impl<I: Iterator<Item = Result<Candidate>>> Iterator for Documents<I> {
     }
 }
 
-/// Sorts in memory, which is bounded; with a limit, only so many are kept.
+/// Sorts in bounded memory; with a limit, it keeps no more documents than that.
 fn sort(
     selection: &Selection,
     candidates: &mut impl Iterator<Item = Result<Candidate>>,
@@ -226,7 +223,7 @@ fn sort(
     Ok(Box::new(sorter.into_sorted()))
 }
 
-/// The `_id`s of all documents that can match, in ascending order and each once, if the filter names them.
+/// Returns the `_id`s of all documents that can match, in ascending order without duplicates, if the filter names them.
 pub fn named_ids(filter: &Filter) -> Option<Vec<RawBsonRef<'_>>> {
     filter.predicates("_id").find_map(|predicate| match predicate {
         Predicate::Compare(Comparison::Equal, operand) => Some(vec![operand.value()]),
@@ -238,12 +235,12 @@ pub fn named_ids(filter: &Filter) -> Option<Vec<RawBsonRef<'_>>> {
     })
 }
 
-/// [`named_ids`], as keys.
+/// Returns the encoded keys of [`named_ids`].
 pub fn named_keys(filter: &Filter) -> Option<Vec<Vec<u8>>> {
     named_ids(filter).map(|ids| ids.into_iter().map(key::encoded).collect())
 }
 
-/// Whether a find may have the bounds that it has.
+/// Checks the bounds of a find.
 ///
 /// # Errors
 /// 51173 for `min` or `max` without a hint.

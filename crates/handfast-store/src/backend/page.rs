@@ -1,79 +1,74 @@
-//! Cuts documents into pages: [`Filling`] decides what belongs to one, [`Paged`] is a cursor over any iterator.
+//! Cuts documents into pages: [`PageBuilder`] decides what belongs to one, [`IteratorCursor`] is a cursor over any iterator.
 
 use async_trait::async_trait;
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::{BatchLimit, Cursor, Page, Result};
 
-/// A page that is being filled.
-pub struct Filling {
+/// A builder of one page.
+pub struct PageBuilder {
     page: Page,
     bytes: usize,
     limit: BatchLimit,
 }
 
-impl Filling {
-    /// An empty one.
+impl PageBuilder {
+    /// Creates an empty page.
     pub fn new(limit: BatchLimit) -> Self {
-        Filling { page: Page::default(), bytes: 0, limit }
+        PageBuilder { page: Page::default(), bytes: 0, limit }
     }
 
-    /// Whether the next document belongs to this page. Every page has a document, whatever the limit, if there is one.
+    /// Returns whether the next document fits. The first document of a page fits whatever the limit.
     pub fn has_room_for(&self, document: &RawDocument) -> bool {
         let bytes = self.bytes.saturating_add(document.as_bytes().len());
         let fits = self.page.documents.len() < self.limit.documents && bytes <= self.limit.bytes;
         fits || self.page.documents.is_empty()
     }
 
-    /// Takes the next document, if there is one.
+    /// Adds the next document, if there is one.
     pub fn take(&mut self, document: Option<RawDocumentBuf>) {
         self.bytes = self.bytes.saturating_add(document.as_ref().map_or(0, |document| document.as_bytes().len()));
         self.page.documents.extend(document);
     }
 
-    /// The page, after which there are others.
+    /// Returns a page that others follow.
     pub fn full(self) -> Page {
         self.page
     }
 
-    /// The page, after which there is none.
+    /// Returns the last page.
     pub fn last(self) -> Page {
         Page { exhausted: true, ..self.page }
     }
 }
 
-/// A cursor over documents that an iterator gives, one at a time and no sooner than they are asked for.
-///
-/// After an error the cursor is at its end.
-pub struct Paged<I> {
-    /// None at the end.
+/// A cursor over an iterator, which is advanced no further than a page needs. An error ends the cursor.
+pub struct IteratorCursor<I> {
+    /// `None` once the iterator has ended.
     documents: Option<I>,
-    /// Taken from the iterator, but too large for the page before.
+    /// A document that did not fit into the previous page.
     next: Option<RawDocumentBuf>,
 }
 
-impl<I: Iterator<Item = Result<RawDocumentBuf>>> Paged<I> {
-    /// Over all that the iterator gives.
+impl<I: Iterator<Item = Result<RawDocumentBuf>>> IteratorCursor<I> {
+    /// Creates a cursor over an iterator.
     pub fn new(documents: I) -> Self {
-        Paged { documents: Some(documents), next: None }
+        IteratorCursor { documents: Some(documents), next: None }
     }
 
-    /// The next page, without awaiting anything.
-    ///
-    /// # Errors
-    /// Those of the iterator.
+    /// Returns the next page without awaiting anything, or the error of the iterator.
     pub fn page(&mut self, limit: BatchLimit) -> Result<Page> {
-        let mut filling = Filling::new(limit);
+        let mut page = PageBuilder::new(limit);
         while let Some(document) = self.peek()? {
-            if !filling.has_room_for(document) {
-                return Ok(filling.full());
+            if !page.has_room_for(document) {
+                return Ok(page.full());
             }
-            filling.take(self.next.take());
+            page.take(self.next.take());
         }
-        Ok(filling.last())
+        Ok(page.last())
     }
 
-    /// The next document, which stays the next one.
+    /// Returns the next document without consuming it.
     fn peek(&mut self) -> Result<Option<&RawDocumentBuf>> {
         if self.next.is_none() {
             match self.documents.as_mut().and_then(Iterator::next) {
@@ -90,7 +85,7 @@ impl<I: Iterator<Item = Result<RawDocumentBuf>>> Paged<I> {
 }
 
 #[async_trait]
-impl<I: Iterator<Item = Result<RawDocumentBuf>> + Send> Cursor for Paged<I> {
+impl<I: Iterator<Item = Result<RawDocumentBuf>> + Send> Cursor for IteratorCursor<I> {
     async fn next_page(&mut self, limit: BatchLimit) -> Result<Page> {
         self.page(limit)
     }

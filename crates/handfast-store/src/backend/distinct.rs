@@ -15,17 +15,17 @@ mod tests;
 /// MongoDB's code for more values than a reply holds.
 pub const DISTINCT_TOO_BIG: Code = Code(17217);
 
-/// Collects values, each once: numbers that compare equal are one, an array stands for its elements.
+/// A collector of distinct values: numbers that compare equal are one value, and an array counts as its elements.
 #[derive(Debug)]
 pub struct DistinctValues {
     path: Path,
-    /// By their keys: in order.
+    /// Values by their encoded keys, which are in the order of the values.
     values: BTreeMap<Vec<u8>, RawBson>,
     bytes: usize,
 }
 
 impl DistinctValues {
-    /// Those of a dotted path.
+    /// Creates a collector of the values under a dotted path.
     pub fn new(path: &str) -> Self {
         DistinctValues { path: path.split('.').map(Box::from).collect(), values: BTreeMap::new(), bytes: 0 }
     }
@@ -33,7 +33,7 @@ impl DistinctValues {
     /// Adds the values of a document.
     ///
     /// # Errors
-    /// 17217 if there are more than one reply holds; `InvalidBSON` (22).
+    /// 17217 if the values exceed the size of one reply; `InvalidBSON` (22).
     pub fn add(&mut self, document: &RawDocument) -> Result<()> {
         for tuple in tuples(std::slice::from_ref(&self.path), document)?.tuples {
             let Some(value) = tuple.first().copied().flatten() else { continue };
@@ -54,7 +54,7 @@ impl DistinctValues {
         Ok(())
     }
 
-    /// The values, in order.
+    /// Returns the values in ascending order.
     pub fn finish(self) -> Vec<RawBson> {
         self.values.into_values().collect()
     }

@@ -1,4 +1,4 @@
-//! Steps that hand documents on, batch by batch.
+//! Steps of a pipeline that pass documents on in batches.
 
 use std::collections::VecDeque;
 
@@ -12,45 +12,44 @@ use super::source::Source;
 use super::{BATCH_BYTES, Environment};
 use crate::{Error, Result};
 
-/// Documents that go through pure stages before others are let on the thread.
+/// The number of documents that pass through pure stages before the task yields.
 const TURNS_UNTIL_YIELD: usize = 100;
 
-/// A step of a pipeline.
+/// A step of a pipeline, as a source of batches.
 #[async_trait]
 pub(super) trait Documents: Send {
-    /// The next documents, at least one; none at the end, and after it.
+    /// Returns the next documents, at least one; `None` at the end and after it.
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>>;
 }
 
-/// What a stage holds, counted for as long as it is held.
+/// Documents that a stage holds, charged to the memory limit while they are held.
 pub(super) struct Collected {
     pub(super) documents: Vec<RawDocumentBuf>,
     held: Held,
 }
 
 impl Collected {
-    /// Nothing yet.
     pub(super) fn new(context: &Context) -> Self {
         Collected { documents: Vec::new(), held: Held::new(context) }
     }
 
-    /// Takes more.
+    /// Adds documents.
     ///
     /// # Errors
-    /// 292 if the stages of all queries hold too much together.
+    /// 292 if the stages of all queries together hold more than the limit.
     pub(super) fn extend(&mut self, documents: Vec<RawDocumentBuf>) -> Result<()> {
         self.held.grow(documents.iter().map(|document| document.as_bytes().len()).sum())?;
         self.documents.extend(documents);
         Ok(())
     }
 
-    /// The bytes of the documents.
+    /// Returns the size of the documents in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.held.bytes()
     }
 }
 
-/// All documents of a step, as many as a stage may hold.
+/// Reads all documents of a step, as many as a stage may hold.
 pub(super) async fn collect(documents: &mut (dyn Documents + '_), stage: &str, context: &Context) -> Result<Collected> {
     let mut all = Collected::new(context);
     while let Some(batch) = documents.next_batch().await? {
@@ -70,8 +69,8 @@ pub(super) fn too_much(stage: &str, context: &Context) -> Error {
     )
 }
 
-/// Puts pure stages behind a step.
-pub(super) fn piped<'p>(
+/// Appends pure stages to a step.
+pub(super) fn with_pure_stages<'p>(
     input: Box<dyn Documents + 'p>,
     stages: &'p [Stage],
     context: &'p Context,
@@ -79,12 +78,12 @@ pub(super) fn piped<'p>(
     if stages.is_empty() {
         return Ok(input);
     }
-    Ok(Box::new(Piped { input, waiting: VecDeque::new(), chain: chain(stages, context)?, state: State::Ready }))
+    Ok(Box::new(PureStages { input, waiting: VecDeque::new(), chain: chain(stages, context)?, state: State::Ready }))
 }
 
-struct Piped<'p> {
+struct PureStages<'p> {
     input: Box<dyn Documents + 'p>,
-    /// From the input, not yet pushed.
+    /// Documents of the input that were not pushed yet.
     waiting: VecDeque<RawDocumentBuf>,
     chain: Chain<'p>,
     state: State,
@@ -93,15 +92,15 @@ struct Piped<'p> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Ready,
-    /// The chain has more to give of what was pushed.
+    /// The chain has more output for what was pushed.
     HasMore,
-    /// The input is at its end, or no longer wanted.
+    /// The input has ended, or is not needed any more.
     Finishing,
     Ended,
 }
 
-impl Piped<'_> {
-    /// One turn of the chain.
+impl PureStages<'_> {
+    /// Runs the chain once.
     async fn turn(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<()> {
         let flow = match self.state {
             State::Ended => return Ok(()),
@@ -137,7 +136,7 @@ impl Piped<'_> {
 }
 
 #[async_trait]
-impl Documents for Piped<'_> {
+impl Documents for PureStages<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let mut out: Vec<RawDocumentBuf> = Vec::new();
         let (mut counted, mut bytes, mut turns) = (0, 0, 0_usize);
@@ -159,27 +158,27 @@ impl Documents for Piped<'_> {
     }
 }
 
-/// A `$facet` with stages that need other collections: holds its input, and runs each of its pipelines over it.
-pub(super) struct Faceting<'p> {
+/// A `$facet` with stages that need other collections: it holds its input and runs each of its pipelines over it.
+pub(super) struct FacetStep<'p> {
     environment: &'p Environment,
     facet: &'p Facet,
     input: Option<Box<dyn Documents + 'p>>,
     context: &'p Context,
 }
 
-impl<'p> Faceting<'p> {
+impl<'p> FacetStep<'p> {
     pub(super) fn new(
         environment: &'p Environment,
         facet: &'p Facet,
         input: Box<dyn Documents + 'p>,
         context: &'p Context,
     ) -> Self {
-        Faceting { environment, facet, input: Some(input), context }
+        FacetStep { environment, facet, input: Some(input), context }
     }
 }
 
 #[async_trait]
-impl Documents for Faceting<'_> {
+impl Documents for FacetStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let documents = collect(&mut *input, "$facet", self.context).await?;

@@ -1,28 +1,28 @@
-//! The list of a collection's indexes: what a new definition means beside those that are there, and which ones a
-//! selector names.
+//! The list of a collection's indexes: the comparison of a new definition with the existing ones, and the choice of indexes by
+//! a selector.
 //!
 //! Two definitions are *the same index* if key, `unique`, `sparse` and partial filter are equal; name, lifetime and
-//! `hidden` are settings of it. There can be one index of a name, and one of an identity.
+//! `hidden` are settings of it. No two indexes share a name, or are the same index.
 
 use handfast_mql::Code;
 
 use super::specification::INDEXES_MAX;
 use crate::{Error, IndexSelector, IndexSpec, Namespace, Result, notation};
 
-/// What to do with a definition.
+/// The result of comparing a new definition with the existing indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addition {
-    /// It is there already.
+    /// The index exists.
     Exists,
-    /// Build it.
+    /// The index must be built.
     New,
 }
 
-/// Compares a valid definition with the indexes that are there.
+/// Compares a valid definition with the existing indexes.
 ///
 /// # Errors
-/// `IndexKeySpecsConflict` (86): the name belongs to another index. `IndexOptionsConflict` (85): the index is there
-/// with another name or other settings. `CannotCreateIndex` (67): there are too many.
+/// `IndexKeySpecsConflict` (86) if another index has the name; `IndexOptionsConflict` (85) if the index exists with another name
+/// or other settings; `CannotCreateIndex` (67) if there are too many.
 pub fn addition(existing: &[IndexSpec], new: &IndexSpec) -> Result<Addition> {
     if new.is_id() {
         return Ok(Addition::Exists);
@@ -54,11 +54,11 @@ pub fn addition(existing: &[IndexSpec], new: &IndexSpec) -> Result<Addition> {
     Ok(Addition::New)
 }
 
-/// The places of the indexes to drop, in the order of the list.
+/// Returns the positions of the indexes to drop, in the order of the list.
 ///
 /// # Errors
-/// `IndexNotFound` (27); `InvalidOptions` (72) for the index on `_id`; with a key that several indexes share,
-/// `AmbiguousIndexKeyPattern` (181).
+/// `IndexNotFound` (27); `InvalidOptions` (72) for the index on `_id`; `AmbiguousIndexKeyPattern` (181) for a key of several
+/// indexes.
 pub fn dropped(namespace: &Namespace, existing: &[IndexSpec], selector: &IndexSelector) -> Result<Vec<usize>> {
     let mut places = match selector {
         IndexSelector::All => (0..existing.len()).filter(|&place| !existing[place].is_id()).collect(),
@@ -79,10 +79,10 @@ pub fn dropped(namespace: &Namespace, existing: &[IndexSpec], selector: &IndexSe
     Ok(places)
 }
 
-/// The place of the one index that a selector names.
+/// Returns the position of the one index that a selector names.
 ///
 /// # Errors
-/// `IndexNotFound` (27), `AmbiguousIndexKeyPattern` (181); `BadValue` (2) if the selector does not name exactly one.
+/// `IndexNotFound` (27); `AmbiguousIndexKeyPattern` (181); `BadValue` (2) if the selector does not name exactly one.
 pub fn selected(namespace: &Namespace, existing: &[IndexSpec], selector: &IndexSelector) -> Result<usize> {
     match selector {
         IndexSelector::Names(names) if names.len() == 1 => named(namespace, existing, &names[0]),
@@ -97,7 +97,7 @@ fn named(namespace: &Namespace, existing: &[IndexSpec], name: &str) -> Result<us
     })
 }
 
-/// MongoDB's code of a key that several indexes have.
+/// MongoDB's code for a key of several indexes.
 const AMBIGUOUS_INDEX_KEY_PATTERN: Code = Code(181);
 
 fn keyed(existing: &[IndexSpec], key: &bson::RawDocument) -> Result<usize> {
@@ -121,7 +121,7 @@ fn keyed(existing: &[IndexSpec], key: &bson::RawDocument) -> Result<usize> {
     }
 }
 
-/// Whether two key patterns have the same fields, in the same order, with the same directions: `1` is `1.0`.
+/// Returns whether two key patterns have the same fields, in the same order, with the same directions (`1` equals `1.0`).
 pub fn same_key(one: &bson::RawDocument, other: &bson::RawDocument) -> bool {
     let mut others = other.iter().flatten();
     let all = one.iter().flatten().all(|(name, value)| {

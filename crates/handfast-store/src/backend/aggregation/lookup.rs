@@ -14,24 +14,24 @@ use super::source::Source;
 use super::{Environment, steps};
 use crate::*;
 
-/// Documents whose keys are looked up with one find.
+/// The number of documents whose keys are looked up with one find.
 const LOOKUP_DOCUMENTS: usize = 100;
-/// Bytes of results that a `$lookup` keeps for documents with the same key.
+/// The size of the results that a `$lookup` caches for documents with the same key.
 const LOOKUP_CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 /// `$lookup`.
-pub(super) struct LookingUp<'p> {
+pub(super) struct LookupStep<'p> {
     environment: &'p Environment,
     lookup: &'p Lookup,
     input: Box<dyn Documents + 'p>,
     context: &'p Context,
     waiting: Vec<RawDocumentBuf>,
-    /// Results by the filter that they were found with, where the filter says it all.
+    /// Cached results by their filter, where the result depends on the filter alone.
     known: HashMap<Vec<u8>, Arc<Collected>>,
     known_bytes: usize,
 }
 
-impl<'p> LookingUp<'p> {
+impl<'p> LookupStep<'p> {
     pub(super) fn new(
         environment: &'p Environment,
         lookup: &'p Lookup,
@@ -39,7 +39,7 @@ impl<'p> LookingUp<'p> {
         context: &'p Context,
     ) -> Self {
         let known = HashMap::new();
-        LookingUp { environment, lookup, input, context, waiting: Vec::new(), known, known_bytes: 0 }
+        LookupStep { environment, lookup, input, context, waiting: Vec::new(), known, known_bytes: 0 }
     }
 
     fn find(&self, filter: RawDocumentBuf) -> Result<Option<Find>> {
@@ -63,7 +63,7 @@ impl<'p> LookingUp<'p> {
         Ok(attached)
     }
 
-    /// What belongs to one document.
+    /// Returns the foreign documents of one document.
     async fn found(&mut self, document: &RawDocument, filter: RawDocumentBuf) -> Result<Arc<Collected>> {
         if let Some(known) = self.known.get(filter.as_bytes()) {
             return Ok(Arc::clone(known));
@@ -102,7 +102,7 @@ impl<'p> LookingUp<'p> {
         }
     }
 
-    /// Finds with one request what belongs to several documents.
+    /// Finds the foreign documents of several documents with one request.
     async fn learn(&mut self, filters: &[RawDocumentBuf]) -> Result<()> {
         let (mut values, mut asked) = (RawArrayBuf::new(), Vec::<&RawDocumentBuf>::new());
         let Some(local) = &self.lookup.local else { return Ok(()) };
@@ -141,7 +141,7 @@ impl<'p> LookingUp<'p> {
     }
 }
 
-/// Adds the values that a filter of [`Lookup::filter`] asks for; `false` for one that asks for more than values.
+/// Adds the values that a filter of [`Lookup::filter`] compares with; returns `false` for a filter that does more.
 fn take_values(filter: &RawDocument, field: &str, values: &mut RawArrayBuf) -> bool {
     match filter.get(field) {
         Ok(Some(RawBsonRef::Document(condition))) => match condition.get("$eq") {
@@ -157,7 +157,7 @@ fn take_values(filter: &RawDocument, field: &str, values: &mut RawArrayBuf) -> b
 }
 
 #[async_trait]
-impl Documents for LookingUp<'_> {
+impl Documents for LookupStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         if self.waiting.is_empty() {
             match self.input.next_batch().await? {
@@ -172,21 +172,21 @@ impl Documents for LookingUp<'_> {
 }
 
 /// `$graphLookup`.
-pub(super) struct Walking<'p> {
+pub(super) struct GraphLookupStep<'p> {
     environment: &'p Environment,
     graph: &'p GraphLookup,
     input: Box<dyn Documents + 'p>,
     context: &'p Context,
 }
 
-impl<'p> Walking<'p> {
+impl<'p> GraphLookupStep<'p> {
     pub(super) fn new(
         environment: &'p Environment,
         graph: &'p GraphLookup,
         input: Box<dyn Documents + 'p>,
         context: &'p Context,
     ) -> Self {
-        Walking { environment, graph, input, context }
+        GraphLookupStep { environment, graph, input, context }
     }
 
     async fn walk(&mut self, document: &RawDocument) -> Result<RawDocumentBuf> {
@@ -202,7 +202,7 @@ impl<'p> Walking<'p> {
 }
 
 #[async_trait]
-impl Documents for Walking<'_> {
+impl Documents for GraphLookupStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let Some(batch) = self.input.next_batch().await? else { return Ok(None) };
         let mut walked = Vec::with_capacity(batch.len());
@@ -214,7 +214,7 @@ impl Documents for Walking<'_> {
 }
 
 /// `$unionWith`: first the input, then the other collection.
-pub(super) struct Uniting<'p> {
+pub(super) struct UnionStep<'p> {
     environment: &'p Environment,
     union: &'p UnionWith,
     context: &'p Context,
@@ -222,19 +222,19 @@ pub(super) struct Uniting<'p> {
     second: bool,
 }
 
-impl<'p> Uniting<'p> {
+impl<'p> UnionStep<'p> {
     pub(super) fn new(
         environment: &'p Environment,
         union: &'p UnionWith,
         input: Box<dyn Documents + 'p>,
         context: &'p Context,
     ) -> Self {
-        Uniting { environment, union, context, current: input, second: false }
+        UnionStep { environment, union, context, current: input, second: false }
     }
 }
 
 #[async_trait]
-impl Documents for Uniting<'_> {
+impl Documents for UnionStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         loop {
             match self.current.next_batch().await? {

@@ -1,4 +1,4 @@
-//! Which index definitions are accepted, and how they are written as BSON.
+//! The accepted index definitions and their form in BSON.
 //!
 //! The document form is the one of `createIndexes` and `listIndexes`; backends also keep it on disk.
 
@@ -8,34 +8,33 @@ use handfast_mql::Code;
 
 use crate::{Error, IndexSpec, Result, notation};
 
-/// MongoDB's bound on the fields of a compound index.
+/// MongoDB's limit on the fields of a compound index.
 pub const INDEX_FIELDS_MAX: usize = 32;
-/// MongoDB's bound on the indexes of a collection, `_id_` included.
+/// MongoDB's limit on the indexes of a collection, including `_id_`.
 pub const INDEXES_MAX: usize = 64;
-/// MongoDB's bound on a TTL index's lifetime, in seconds.
+/// MongoDB's limit on the lifetime of a TTL index, in seconds.
 pub const EXPIRE_AFTER_SECONDS_MAX: i64 = i32::MAX as i64;
 /// The name of the index that every collection has.
 pub const ID_INDEX_NAME: &str = "_id_";
 
-/// Kinds of indexes that MongoDB has and Handfast has not.
+/// Kinds of indexes that Handfast does not support.
 const KINDS_REFUSED: [&str; 7] = ["text", "2d", "2dsphere", "2dsphere_bucket", "hashed", "geoHaystack", "columnstore"];
 /// Operators that a partial filter may contain (MongoDB's documentation, "Partial Indexes").
 const PARTIAL_FILTER_OPERATORS: [&str; 12] =
     ["$and", "$or", "$in", "$eq", "$exists", "$gt", "$gte", "$lt", "$lte", "$type", "$comment", "$options"];
 
 impl IndexSpec {
-    /// The index `{_id: 1}` that every collection has.
+    /// Returns the definition of the index `{_id: 1}` that every collection has.
     pub fn id() -> Self {
         IndexSpec { name: ID_INDEX_NAME.to_owned(), ..IndexSpec::new(bson::rawdoc! { "_id": 1 }) }
     }
 
-    /// Whether this is the index on `_id` alone.
+    /// Returns whether this is the index on `_id` alone.
     pub fn is_id(&self) -> bool {
         is_id_key(&self.key)
     }
 
-    /// Reads a definition as `createIndexes` takes it. What an index on these fields could not be is for
-    /// [`IndexSpec::validate`] to find.
+    /// Parses a definition in the form of `createIndexes`. [`IndexSpec::validate`] checks whether the index is possible.
     ///
     /// # Errors
     /// `InvalidIndexSpecificationOption` (197) for an option that is not known, `FailedToParse` (9) for a missing
@@ -73,7 +72,7 @@ impl IndexSpec {
         Ok(spec)
     }
 
-    /// The definition as `listIndexes` shows it; [`IndexSpec::from_document`] reads it back.
+    /// Returns the definition in the form of `listIndexes`, which [`IndexSpec::from_document`] parses.
     pub fn to_document(&self) -> RawDocumentBuf {
         let mut document = RawDocumentBuf::new();
         document.append(cstr!("v"), 2);
@@ -98,7 +97,7 @@ impl IndexSpec {
         document
     }
 
-    /// Whether there can be such an index.
+    /// Checks that the index is possible.
     ///
     /// # Errors
     /// `CannotCreateIndex` (67), `BadValue` (2), or `InvalidIndexSpecificationOption` (197) for options on `_id`.
@@ -168,7 +167,7 @@ impl IndexSpec {
     }
 }
 
-/// 1 or -1 for a value of a key pattern that is a usable number.
+/// Returns 1 or -1 for a value of a key pattern that is a usable number.
 pub(super) fn direction(value: RawBsonRef<'_>) -> Option<i8> {
     let number = match value {
         RawBsonRef::Int32(number) => f64::from(number),
@@ -264,7 +263,7 @@ fn check_expiry(seconds: i64, key: &RawDocument) -> Result<()> {
     check_expiry_seconds(seconds)
 }
 
-/// Whether a TTL index may have this lifetime.
+/// Checks the lifetime of a TTL index.
 ///
 /// # Errors
 /// `CannotCreateIndex` (67).
@@ -278,7 +277,7 @@ pub fn check_expiry_seconds(seconds: i64) -> Result<()> {
     Ok(())
 }
 
-/// Only operators for which a planner can tell that a query implies the filter.
+/// Checks that a partial filter has only operators for which a planner can see that a query implies the filter.
 fn check_partial_filter(filter: &RawDocument) -> Result<()> {
     for element in filter {
         let (name, value) = element.map_err(handfast_mql::Error::from)?;
@@ -343,7 +342,7 @@ fn as_document(option: &str, value: RawBsonRef<'_>) -> Result<RawDocumentBuf> {
     value.as_document().map(RawDocument::to_owned).ok_or_else(|| mismatch(option, "an object", value))
 }
 
-/// A bool, or a number as drivers of old sent it.
+/// Reads a bool, or a number, which old drivers send.
 fn as_bool(option: &str, value: RawBsonRef<'_>) -> Result<bool> {
     match (value.as_bool(), number(value)) {
         (Some(flag), _) => Ok(flag),

@@ -1,17 +1,17 @@
-//! Work that waits for a disk, or computes for as long as a stranger's expression asks for, on threads of its own: the few
-//! threads that serve everybody must not be held up by one.
+//! Runs work that waits for a disk, or evaluates an expression of unknown cost, on blocking threads, so that it does not hold up
+//! the few threads that run all tasks.
 
 use handfast_mql::Code;
 
 use crate::{Error, Result};
 
-/// Runs on a thread that may be busy or wait.
+/// Runs a function on a thread that may block.
 ///
 /// # Errors
-/// Those of the work, and `InternalError` (1) if it panicked.
+/// The error of the function, and `InternalError` (1) if it panicked.
 ///
 /// # Cancellation
-/// The work goes on if the future is dropped: who drops it turns the work's interrupt.
+/// The function continues if the future is dropped: the caller sets its interrupt.
 pub async fn blocking<T, F>(run: F) -> Result<T>
 where
     T: Send + 'static,
@@ -21,13 +21,7 @@ where
     result.map_err(|error| Error::command(Code::InternalError, format!("the work was broken off: {error}")))?
 }
 
-/// Runs on such a thread if the work may take long, and at once if not.
-///
-/// # Errors
-/// As [`blocking`].
-///
-/// # Cancellation
-/// As [`blocking`].
+/// Runs a function as [`blocking`] does if `long` is true, and on this thread if not.
 pub async fn blocking_if<T, F>(long: bool, run: F) -> Result<T>
 where
     T: Send + 'static,

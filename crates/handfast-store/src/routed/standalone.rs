@@ -1,17 +1,17 @@
-//! A store that is used on its own, until it is taken into several.
+//! A store that is used on its own, until it becomes part of a routed store.
 //!
-//! Whoever opens one store looks whether it is one of several ([`ensure_alone`](super::ensure_alone)). Another process may take it into a set later, while
-//! this one goes on: then it would look for documents, and write them, where the routes of the others do not look. So whoever takes
-//! a store into a set leaves the set's name in the oracle's document of the store of the rest, the only one of the set that may have
-//! been used on its own before:
+//! A process that opens one store checks that it is no part of a set ([`ensure_alone`](super::ensure_alone)). Another process may make it
+//! part of a set later, while this one continues and would read and write documents where the routes of the others do not look. So
+//! the process that forms a set writes the set's name into the oracle's document in the store of the rest, the only store of the set
+//! that may have been used on its own before:
 //!
 //! ```text
 //! { _id: "oracle", ts: .., at: .., catalog: .., set: "65f.." }
 //! ```
 //!
-//! Every timestamp comes with that document, so a process that uses the store on its own learns of it with the next timestamp, without
-//! a further request, and gets no timestamp any more. Where the name is left before the records are looked for and again after they are
-//! written, a process that makes the document in between, and then looks for a record, misses neither.
+//! Every timestamp is read from that document, so a process that uses the store on its own sees the name with its next timestamp,
+//! without a further request, and gets no more timestamps. The name is written before the records are looked for and again after they
+//! are written, so that a process that creates the document in between, and then looks for a record, sees one of the two.
 
 use std::sync::Arc;
 
@@ -22,24 +22,21 @@ use super::record::{self, ORACLE, SET};
 use crate::decorator::DelegatingStore;
 use crate::{DocumentStore, Error, FindAndModify, FindAndModifyOutcome, Modification, Result};
 
-/// A store that is no part of several, and gives no timestamps from when it is.
-pub struct Alone {
+/// A store that is no part of a routed store. It returns no timestamps any more once it becomes one.
+pub struct StandaloneStore {
     store: Arc<dyn DocumentStore>,
 }
 
-impl Alone {
-    /// Opens a store on its own.
-    ///
-    /// # Errors
-    /// Those of [`ensure_alone`](super::ensure_alone).
+impl StandaloneStore {
+    /// Opens a store on its own, unless it is part of a routed store ([`ensure_alone`](super::ensure_alone)).
     pub async fn open(store: Arc<dyn DocumentStore>) -> Result<Self> {
         record::ensure_alone(&*store).await?;
-        Ok(Alone { store })
+        Ok(StandaloneStore { store })
     }
 
     /// # Errors
-    /// `IllegalOperation` (20) if the store was taken into a set. A name in the oracle's document alone does not say so: it stays when the
-    /// records are deleted to use the store on its own again.
+    /// `IllegalOperation` (20) if the store has become part of a routed store. The name of a set in the oracle's document is not
+    /// enough: it stays when the records are deleted to use the store on its own again.
     async fn check(&self, outcome: &FindAndModifyOutcome, is_first: bool) -> Result<()> {
         let is_named = outcome.value.as_ref().is_some_and(|oracle| oracle.get_str(SET).is_ok());
         if (is_named || is_first) && record::is_taken(&*self.store).await? {
@@ -52,7 +49,7 @@ impl Alone {
 }
 
 #[async_trait]
-impl DelegatingStore for Alone {
+impl DelegatingStore for StandaloneStore {
     type Inner = dyn DocumentStore;
 
     fn inner(&self) -> &Self::Inner {

@@ -13,27 +13,28 @@ use super::documents::Documents;
 use super::{BATCH, Environment};
 use crate::*;
 
-/// How often a `$merge` looks at a document again that others keep changing.
+/// The number of attempts of a `$merge` to replace a document that others keep changing.
 const MERGE_ATTEMPTS_MAX: usize = 100;
 /// MongoDB's code for a `$merge` on fields that no unique index makes a key.
 const MERGE_NEEDS_UNIQUE_INDEX: Code = Code(51183);
 
-/// How the names of collections begin that `$out` fills; 16 hexadecimal digits of chance follow, and 16 of the target's name.
+/// The prefix of the collections that `$out` fills; 16 random hexadecimal digits follow, and 16 of the hashed name of the target.
 const TEMPORARY: &str = "tmp.agg_out.";
 
-/// Whether a collection is one that `$out` fills. Nobody fills one that is there when a store is opened.
+/// Returns whether a collection is one that `$out` fills. A collection of this kind that exists when a store is opened is left
+/// over from a crash.
 pub fn is_temporary(namespace: &Namespace) -> bool {
     let digits = namespace.collection().strip_prefix(TEMPORARY);
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-/// Whether a collection is one that `$out` fills to put it in the place of another: it is to be where that one is.
+/// Returns whether a collection is one that `$out` fills to replace `target`. Both must be in the same part of a routed store.
 pub fn is_temporary_of(namespace: &Namespace, target: &Namespace) -> bool {
     let of = namespace.database() == target.database() && is_temporary(namespace);
     of && namespace.collection().ends_with(&format!("{:016x}", digits(target)))
 }
 
-/// A number for a name: FNV-1a, which is the same in all processes.
+/// Hashes a name with FNV-1a, which gives the same result in all processes.
 fn digits(namespace: &Namespace) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
@@ -41,16 +42,16 @@ fn digits(namespace: &Namespace) -> u64 {
 }
 
 /// `$out`: a new collection with the indexes of the old one is filled, and then takes its place in one step.
-pub(super) struct Replacing<'p> {
+pub(super) struct OutStep<'p> {
     environment: &'p Environment,
     out: &'p Out,
-    /// None when all is done.
+    /// `None` when the step has finished.
     input: Option<Box<dyn Documents + 'p>>,
 }
 
-impl<'p> Replacing<'p> {
+impl<'p> OutStep<'p> {
     pub(super) fn new(environment: &'p Environment, out: &'p Out, input: Box<dyn Documents + 'p>) -> Self {
-        Replacing { environment, out, input: Some(input) }
+        OutStep { environment, out, input: Some(input) }
     }
 
     async fn replace(&mut self, mut input: Box<dyn Documents + 'p>) -> Result<()> {
@@ -92,7 +93,7 @@ impl<'p> Replacing<'p> {
 }
 
 #[async_trait]
-impl Documents for Replacing<'_> {
+impl Documents for OutStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         if let Some(input) = self.input.take() {
             self.replace(input).await?;
@@ -101,10 +102,10 @@ impl Documents for Replacing<'_> {
     }
 }
 
-/// A collection that is gone at the end, also if the caller gives up half-way.
+/// A temporary collection, which is dropped with this value, also when the caller cancels.
 struct Temporary {
     store: Arc<dyn DocumentStore>,
-    /// None once it is gone.
+    /// `None` once the collection was dropped or renamed.
     namespace: Option<Namespace>,
 }
 
@@ -125,29 +126,29 @@ impl Drop for Temporary {
     }
 }
 
-/// What led here is the error that counts.
+/// Drops a collection and ignores errors: the caller returns the error that made it drop the collection.
 async fn drop_quietly(store: &dyn DocumentStore, namespace: &Namespace) {
     if let Err(error) = store.drop_collection(namespace).await {
         tracing::warn!(%namespace, %error, "a temporary collection of $out is left behind: drop it");
     }
 }
 
-/// `$merge`: writes each result over, into or beside the document it belongs to, each in one atomic step.
-pub(super) struct Merging<'p> {
+/// `$merge`: replaces, merges or inserts each result in one atomic step.
+pub(super) struct MergeStep<'p> {
     environment: &'p Environment,
     merge: &'p Merge,
     input: Option<Box<dyn Documents + 'p>>,
     context: &'p Context,
 }
 
-impl<'p> Merging<'p> {
+impl<'p> MergeStep<'p> {
     pub(super) fn new(
         environment: &'p Environment,
         merge: &'p Merge,
         input: Box<dyn Documents + 'p>,
         context: &'p Context,
     ) -> Self {
-        Merging { environment, merge, input: Some(input), context }
+        MergeStep { environment, merge, input: Some(input), context }
     }
 
     async fn check_unique(&mut self, target: &Namespace) -> Result<()> {
@@ -199,7 +200,7 @@ impl<'p> Merging<'p> {
         Err(Error::command(Code::WriteConflict, text))
     }
 
-    /// `false` if such a document has come meanwhile.
+    /// Inserts a document; returns `false` if another one with the same key was inserted in between.
     async fn insert(&mut self, target: &Namespace, document: RawDocumentBuf) -> Result<bool> {
         let durability = self.environment.durability;
         let insert = Insert { durability, ..Insert::new(target.clone(), vec![document]) };
@@ -210,7 +211,7 @@ impl<'p> Merging<'p> {
         }
     }
 
-    /// Whether a duplicate key is that of the fields that are joined on, and not another one.
+    /// Returns whether the duplicate key is on the fields of `on`, and not on another index.
     fn is_race(&self, error: &Error) -> bool {
         let pattern = error.details().and_then(|details| details.get_document("keyPattern").ok());
         let fields: Vec<_> =
@@ -220,7 +221,7 @@ impl<'p> Merging<'p> {
             && self.merge.on.iter().all(|field| fields.contains(&field.as_str()))
     }
 
-    /// Replaces a document if it is still as it was read; `false` if not.
+    /// Replaces a document if it is still as it was read; returns `false` if it has changed.
     async fn replace(&mut self, target: &Namespace, read: &RawDocument, document: RawDocumentBuf) -> Result<bool> {
         let mut filter = rawdoc! { "_id": RawBson::from(insertion::id(read)?) };
         let mut literal = RawDocumentBuf::new();
@@ -238,7 +239,7 @@ impl<'p> Merging<'p> {
         }
     }
 
-    /// The error of `whenMatched: "fail"`.
+    /// Returns the error of `whenMatched: "fail"`.
     fn taken(&self, target: &Namespace, filter: &RawDocument) -> Error {
         let mut key = RawDocumentBuf::new();
         let mut values = Vec::new();
@@ -255,7 +256,7 @@ impl<'p> Merging<'p> {
 }
 
 #[async_trait]
-impl Documents for Merging<'_> {
+impl Documents for MergeStep<'_> {
     async fn next_batch(&mut self) -> Result<Option<Vec<RawDocumentBuf>>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let target = self.merge.target.clone();

@@ -1,4 +1,4 @@
-//! Where a pipeline's documents come from, and what of it the store's find can do.
+//! The source of a pipeline's documents, and the stages that its find replaces.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::BATCH;
 use super::documents::Documents;
 use crate::*;
 
-/// The beginning of the steps.
+/// The first step of a pipeline.
 pub(super) enum Source {
-    /// Documents that are there.
+    /// BackendGuarantees documents.
     Literal(Vec<RawDocumentBuf>),
-    /// A find that is opened when it is asked.
+    /// A find that is opened when the first batch is needed.
     Find(Arc<dyn DocumentStore>, Box<Find>),
     /// A find that is open.
     Cursor(Box<dyn Cursor>),
@@ -54,7 +54,7 @@ impl Documents for Source {
     }
 }
 
-/// The find that reads all documents of a request's collection.
+/// Returns the find that reads all documents of a request's collection.
 pub(super) fn find_of(request: &Aggregate) -> Option<Find> {
     match &request.source {
         AggregateSource::Database(_) => None,
@@ -65,10 +65,10 @@ pub(super) fn find_of(request: &Aggregate) -> Option<Find> {
     }
 }
 
-/// Moves the beginning of a pipeline into the find that reads for it; says how many stages are done by that.
+/// Moves the first stages of a pipeline into the find that reads its input; returns how many stages the find replaces.
 ///
-/// The stages of the prefix are the first ones as they were written: none of them is short for others. A filter with
-/// `$expr` stays: no index serves it, and its `$$NOW` is that of the whole pipeline.
+/// The stages of the prefix are the first ones as they were written: none of them is short for others. A filter with `$expr`
+/// stays: no index serves it, and its `$$NOW` is that of the whole pipeline.
 pub(super) fn push_down(mut find: Find, pipeline: &Pipeline, raw: &[RawDocumentBuf]) -> (Find, usize) {
     let prefix = pipeline.prefix();
     let mut filters: VecDeque<&RawDocument> = VecDeque::new();
@@ -99,7 +99,7 @@ pub(super) fn push_down(mut find: Find, pipeline: &Pipeline, raw: &[RawDocumentB
     (find, prefix.stages)
 }
 
-/// A filter that holds where all hold.
+/// Returns the conjunction of filters.
 pub(super) fn all_of<'f>(mut filters: impl Iterator<Item = &'f RawDocument>) -> RawDocumentBuf {
     let (first, second) = (filters.next(), filters.next());
     match (first, second) {
@@ -114,7 +114,7 @@ pub(super) fn all_of<'f>(mut filters: impl Iterator<Item = &'f RawDocument>) -> 
     }
 }
 
-/// Whether a document has a field of this name, at any depth. (The depth is bounded: the filter has been compiled.)
+/// Returns whether a document has a field of this name at any depth. The filter was compiled before, which bounds the depth.
 fn mentions(document: &RawDocument, wanted: &str) -> bool {
     document.iter().flatten().any(|(name, value)| name.as_str() == wanted || value_mentions(value, wanted))
 }

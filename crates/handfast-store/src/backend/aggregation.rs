@@ -1,17 +1,17 @@
 //! Aggregation pipelines over any store.
 //!
-//! The language has the stages (handfast-mql's `pipeline`); this module feeds them. The beginning of a pipeline is
-//! pushed down into a find, so that the backend's indexes serve it; stages that need other collections ask the store:
+//! handfast-mql implements the stages (its module `pipeline`); this module supplies their input. The first stages of a pipeline
+//! become a find, so that it uses the backend's indexes; stages that need other collections query the store:
 //!
 //! ```text
 //! [$match, $sort] -> find      [$unwind, $group] -> chain      $lookup -> finds, 100 keys at a time      ...
 //!      source   ──────────────>   documents   ──────────────>   documents   ──>   cursor, $out or $merge
 //! ```
 //!
-//! Each step is a [`documents::Documents`]: asked for a batch, it asks the one before it. So what is in memory is a few
-//! batches, and what single stages hold, which is bounded ([`Context::stage_bytes_max`]).
+//! Each step is a [`documents::Documents`], which pulls batches from the step before it. So the memory holds a few batches,
+//! and the documents that single stages keep, which are bounded ([`Context::stage_bytes_max`]).
 //!
-//! What is not a snapshot: a pipeline reads each collection as that find sees it. `$out` replaces its target in one
+//! A pipeline does not read one snapshot: each collection is read by a find of its own. `$out` replaces its target in one
 //! step; `$merge` writes document by document.
 
 mod cursor;
@@ -34,17 +34,17 @@ use self::source::Source;
 pub use self::write::{is_temporary, is_temporary_of};
 use crate::*;
 
-/// Documents of a batch between two steps at most.
+/// The largest number of documents in a batch between two steps.
 const BATCH_DOCUMENTS: usize = 1000;
-/// Bytes of a batch between two steps at most; one document may be larger.
+/// The largest size of a batch between two steps; one document may be larger.
 const BATCH_BYTES: usize = 1024 * 1024;
 const BATCH: BatchLimit = BatchLimit { documents: BATCH_DOCUMENTS, bytes: BATCH_BYTES };
 
-/// Opens a cursor over the output of a pipeline, with the first batch already made. With `$out` or `$merge` all is done
-/// when this returns, and the cursor is empty.
+/// Opens a cursor over the output of a pipeline, with the first batch already computed. With `$out` or `$merge` the pipeline has
+/// finished when this returns, and the cursor is empty.
 ///
 /// # Errors
-/// Those of the language and of the store; `InvalidNamespace` (73) for a pipeline that needs a collection but has none.
+/// `InvalidNamespace` (73) for a pipeline that needs a collection but has none, and the errors of the language and of the store.
 pub async fn open(store: Arc<dyn DocumentStore>, sources: &Sources, request: Aggregate) -> Result<Box<dyn Cursor>> {
     let options = CompileOptions::with_variables(&request.variables)?;
     let pipeline = Pipeline::compile(&request.pipeline, &options)?;
@@ -62,7 +62,7 @@ pub async fn open(store: Arc<dyn DocumentStore>, sources: &Sources, request: Agg
     cursor::open(environment, pipeline, context, request).await
 }
 
-/// What steps need beside documents.
+/// The store, sources and variables that every step needs.
 struct Environment {
     store: Arc<dyn DocumentStore>,
     sources: Sources,
@@ -71,15 +71,14 @@ struct Environment {
 }
 
 impl Environment {
-    /// A collection that a stage names.
+    /// Returns the namespace of a collection that a stage names.
     fn namespace(&self, database: Option<&str>, collection: &str) -> Result<Namespace> {
         Namespace::new(database.unwrap_or(&self.database), collection)
     }
 }
 
-/// The steps of a pipeline, the last of which gives its output.
-///
-/// `raw` are the stages as they were written, for what is pushed down.
+/// Builds the steps of a pipeline and returns the last one. `raw` has the stages as they were written, for the part that is
+/// pushed down.
 fn steps<'p>(
     environment: &'p Environment,
     pipeline: &'p Pipeline,
@@ -103,7 +102,7 @@ fn steps<'p>(
     steps_after(environment, Box::new(source), rest, context)
 }
 
-/// Puts stages behind a step.
+/// Appends stages to a step.
 fn steps_after<'p>(
     environment: &'p Environment,
     mut last: Box<dyn Documents + 'p>,
@@ -115,22 +114,22 @@ fn steps_after<'p>(
         if stage.is_pure() {
             continue;
         }
-        last = documents::piped(last, &rest[pure_from..place], context)?;
+        last = documents::with_pure_stages(last, &rest[pure_from..place], context)?;
         pure_from = place + 1;
         last = match stage {
-            Stage::Lookup(lookup) => Box::new(lookup::LookingUp::new(environment, lookup, last, context)),
-            Stage::GraphLookup(graph) => Box::new(lookup::Walking::new(environment, graph, last, context)),
-            Stage::UnionWith(union) => Box::new(lookup::Uniting::new(environment, union, last, context)),
-            Stage::Facet(facet) => Box::new(documents::Faceting::new(environment, facet, last, context)),
-            Stage::Out(out) => Box::new(write::Replacing::new(environment, out, last)),
-            Stage::Merge(merge) => Box::new(write::Merging::new(environment, merge, last, context)),
+            Stage::Lookup(lookup) => Box::new(lookup::LookupStep::new(environment, lookup, last, context)),
+            Stage::GraphLookup(graph) => Box::new(lookup::GraphLookupStep::new(environment, graph, last, context)),
+            Stage::UnionWith(union) => Box::new(lookup::UnionStep::new(environment, union, last, context)),
+            Stage::Facet(facet) => Box::new(documents::FacetStep::new(environment, facet, last, context)),
+            Stage::Out(out) => Box::new(write::OutStep::new(environment, out, last)),
+            Stage::Merge(merge) => Box::new(write::MergeStep::new(environment, merge, last, context)),
             _ => return Err(Error::command(Code::IllegalOperation, format!("{} may not stand here", stage.name()))),
         };
     }
-    documents::piped(last, &rest[pure_from..], context)
+    documents::with_pure_stages(last, &rest[pure_from..], context)
 }
 
-/// Whether a pipeline has what it reads.
+/// Checks that the source of a pipeline fits its first stage.
 fn check_source(source: &AggregateSource, pipeline: &Pipeline) -> Result<()> {
     let literal = matches!(pipeline.stages().first(), Some(Stage::Documents(_)));
     let text = match source {
@@ -145,11 +144,8 @@ fn check_source(source: &AggregateSource, pipeline: &Pipeline) -> Result<()> {
     Err(Error::command(Code::InvalidNamespace, text))
 }
 
-/// How a pipeline would be carried out: the explanation of the find that its beginning becomes, and the stages after it
-/// as they were written.
-///
-/// # Errors
-/// Those of the language, and of the store's explanation.
+/// Explains how a pipeline runs: the explanation of the find that its first stages become, and the other stages as they were
+/// written.
 pub async fn explain(store: &dyn DocumentStore, request: Aggregate, verbosity: Verbosity) -> Result<RawDocumentBuf> {
     let options = CompileOptions::with_variables(&request.variables)?;
     let pipeline = Pipeline::compile(&request.pipeline, &options)?;

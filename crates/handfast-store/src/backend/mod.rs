@@ -1,0 +1,20 @@
+//! The toolkit for backends: what every backend does in the same way, as functions.
+//!
+//! | module | for |
+//! | --- | --- |
+//! | [`insertion`] | checking a document, and giving it an `_id`, before it is stored |
+//! | [`change`] | updates and find-and-modifies: from the stored document to the new one and the outcome |
+//! | [`selection`] | finds: from the documents that may match to the pages of a cursor |
+//! | [`page`] | cutting documents into pages |
+//! | [`index`] | definitions of indexes, the keys of a document, and the error of a duplicate key |
+//! | [`distinct`] | the distinct values of a field |
+//! | [`aggregation`] | pipelines over any store |
+
+pub mod aggregation;
+pub(crate) mod blocking;
+pub mod change;
+pub mod distinct;
+pub mod index;
+pub mod insertion;
+pub mod page;
+pub mod selection;
