@@ -4,7 +4,6 @@ mod blocks;
 mod files;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bson::rawdoc;
 use handfast_mql::Code;
@@ -12,12 +11,12 @@ use handfast_store::{
     CollectionCheck, CreateIndexes, DocumentStore, Durability, Find, Hint, IndexSpec, Insert, Namespace, Sources,
 };
 
-use super::{CheckReport, Remedy, Repair, check};
-use crate::Options;
+use super::{CheckReport, Remedy, Repair};
 use crate::directory;
 use crate::engine::{Direction, Engine, Keyspace, Write, prefix_range};
 use crate::store::EmbeddedStore;
-use crate::store::tests::{all, find_all, namespace, open};
+use crate::testing::{all, find_all, namespace, open};
+use crate::{Options, check};
 
 async fn build(path: &Path) {
     let store = open(path).await;
@@ -30,7 +29,7 @@ async fn build(path: &Path) {
 
 /// Changes the first record of a map.
 fn change(path: &Path, keyspace: Keyspace, new: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
-    let locked = Arc::new(directory::lock(path).unwrap());
+    let locked = directory::lock(path).unwrap();
     let mut opened = directory::open(&locked, &Options::small()).unwrap();
     let row = opened.engine.view().range(keyspace, prefix_range(&[]), Direction::Forward).next();
     let (key, value) = row.unwrap().unwrap();

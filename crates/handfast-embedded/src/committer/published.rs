@@ -1,8 +1,8 @@
-//! What readers see: a snapshot that the committer replaces as a whole.
+//! The published state, which readers take their snapshots from and the committer replaces as a whole.
 //!
-//! A snapshot that is held costs memory: the engine keeps the write buffers of that moment and of all moments since,
-//! also those that are on the disk already. So there is a bound on what may be written after a snapshot; all that are
-//! older are ended, and whoever reads on from one gets `SnapshotTooOld` (239).
+//! A snapshot costs memory: the engine keeps its write buffers and all later ones, also those that are on the disk already.
+//! So there is a bound on the bytes written after a snapshot; older snapshots are ended, and reading on from one fails with
+//! `SnapshotTooOld` (239).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,26 +10,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use handfast_mql::Code;
 use handfast_store::{CommitTimestamp, Error as StoreError, Result as StoreResult};
 
+use super::Latest;
 use crate::catalog::Catalog;
 use crate::engine::View;
-use crate::write::target::Latest;
 
-/// Everything as it was after one commit. Cheap to share; what it keeps from being merged away stays on the disk for as
-/// long as somebody holds it.
+/// The state of the store after one commit. A clone is cheap; the engine keeps old data on the disk while a clone lives.
 #[derive(Clone)]
 pub(crate) struct Snapshot(Arc<Held>);
 
 struct Held {
     timestamp: CommitTimestamp,
-    /// What the engine had written then, in bytes.
+    /// The bytes that the engine had written then.
     written_bytes: u64,
-    /// None once it was ended.
+    /// `None` once the snapshot was ended.
     view: Mutex<Option<Arc<dyn View>>>,
     catalog: Arc<Catalog>,
     live: Arc<Live>,
 }
 
-/// The snapshots that somebody holds, oldest first. Several can have the same timestamp.
+/// The snapshots in use, oldest first. Several can have the same timestamp.
 #[derive(Default)]
 struct Live(Mutex<BTreeMap<CommitTimestamp, Vec<Weak<Held>>>>);
 
@@ -45,7 +44,7 @@ impl Snapshot {
         self.0.timestamp
     }
 
-    /// The engine's view, for one page: who holds it for long keeps memory from being freed.
+    /// Returns the engine's view, for one page: a view that is held for long keeps memory in use.
     ///
     /// # Errors
     /// `SnapshotTooOld` (239).
@@ -66,7 +65,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let mut live = self.live.lock();
         if let Some(held) = live.get_mut(&self.timestamp) {
-            // This one can no longer be upgraded.
+            // The snapshot that is dropped can no longer be upgraded.
             held.retain(|other| other.strong_count() > 0);
             if held.is_empty() {
                 live.remove(&self.timestamp);
@@ -75,7 +74,7 @@ impl Drop for Held {
     }
 }
 
-/// Holds the snapshot for readers.
+/// Holds the published snapshot.
 pub(crate) struct Publisher {
     current: Mutex<Snapshot>,
     live: Arc<Live>,
@@ -88,40 +87,40 @@ impl Publisher {
         Publisher { current: Mutex::new(first), live }
     }
 
-    /// The snapshot for a reader that begins now.
+    /// Returns the published snapshot.
     pub(crate) fn current(&self) -> Snapshot {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows readers the next one.
+    /// Replaces the published snapshot.
     pub(super) fn publish(&self, state: Latest, written_bytes: u64) {
         let next = hold(&self.live, state, written_bytes);
         let before = std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), next);
-        // Freed outside of the lock: readers need not wait for it.
+        // Freed outside of the lock, so that readers do not wait.
         drop(before);
     }
 
-    /// Holds a state that is not published, to search in: it is ended like any other when it keeps too much in use.
+    /// Makes a snapshot of a state that is not published, to search in. It is ended like any other.
     pub(crate) fn hold(&self, state: Latest, written_bytes: u64) -> Snapshot {
         hold(&self.live, state, written_bytes)
     }
 
-    /// The oldest snapshot that somebody holds.
+    /// Returns the timestamp of the oldest snapshot in use.
     pub(crate) fn oldest(&self) -> CommitTimestamp {
         self.live.lock().keys().next().copied().unwrap_or_default()
     }
 
-    /// How many readers hold a snapshot.
+    /// Returns the number of snapshots that readers hold.
     pub(crate) fn in_use(&self) -> usize {
         let held: usize = self.live.lock().values().flatten().map(Weak::strong_count).sum();
         // The publisher itself holds the current one.
         held.saturating_sub(1)
     }
 
-    /// Ends all snapshots but the current one that are from before so much was written; returns how many.
+    /// Ends the snapshots, except the current one, that were taken before so many bytes were written. Returns their number.
     pub(super) fn end_before(&self, written_bytes: u64) -> usize {
         let current = self.current().timestamp();
-        // Looked at outside of the lock: this may become the last owner of a snapshot, whose end takes the lock.
+        // Upgraded outside of the lock: this may become the last owner of a snapshot, whose drop takes the lock.
         let old: Vec<Weak<Held>> = self.live.lock().range(..current).flat_map(|(_, held)| held.clone()).collect();
         let old = old.iter().filter_map(Weak::upgrade);
         old.filter(|held| held.written_bytes < written_bytes && held.is_open()).inspect(|held| held.end()).count()

@@ -16,8 +16,6 @@
 mod contents;
 mod empty;
 pub(crate) mod format_file;
-pub(crate) mod journal;
-mod lock;
 #[cfg(test)]
 mod tests;
 pub(crate) mod witness;
@@ -30,12 +28,13 @@ use std::sync::Arc;
 
 use crate::Options;
 use crate::chain::{BatchNumbers, Chain};
-use crate::engine::{Engine, FjallEngine, Keyspace};
+use crate::engine::{Engine, Keyspace};
 use crate::error::{Error, Result};
+use crate::fjall_engine::FjallEngine;
 use crate::format::{LastBatch, MetadataKey};
+use crate::journal::{self, Journals};
+use crate::lock::DirectoryLock;
 use contents::Contents;
-use journal::Journals;
-use lock::Lock;
 use witness::Witness;
 
 const FORMAT_FILE: &str = "FORMAT";
@@ -49,8 +48,8 @@ const ENGINE_MAPS: u32 = 4;
 /// A directory that this process has locked and found whole.
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
-    /// Freed when the engine and every view of it are gone, which hold this.
-    _lock: Lock,
+    /// Held by the engine and every view of it too.
+    lock: Arc<DirectoryLock>,
 }
 
 /// What opening a directory gives.
@@ -78,7 +77,7 @@ pub(crate) fn lock(path: &Path) -> Result<Directory> {
 }
 
 fn take(path: &Path) -> Result<Directory> {
-    Ok(Directory { path: path.to_owned(), _lock: Lock::take(path, &path.join(LOCK_FILE))? })
+    Ok(Directory { path: path.to_owned(), lock: Arc::new(DirectoryLock::take(path, &path.join(LOCK_FILE))?) })
 }
 
 /// Makes a store without an engine. The file FORMAT comes last: where it is, a witness is missed.
@@ -157,7 +156,7 @@ pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
 }
 
 /// Opens the engine in a locked directory, and refuses one from which something is missing.
-pub(crate) fn open(directory: &Arc<Directory>, options: &Options) -> Result<Opened> {
+pub(crate) fn open(directory: &Directory, options: &Options) -> Result<Opened> {
     let path = &directory.path;
     let witness = Witness::open(&path.join(WITNESS_FILE)).map_err(|error| as_damage(path, error))?;
     let (engine, chain) = open_engine(directory, options, witness.synced())?;
@@ -166,7 +165,7 @@ pub(crate) fn open(directory: &Arc<Directory>, options: &Options) -> Result<Open
 
 /// Opens the engine, and refuses one from which something is missing that is known to be synced.
 pub(crate) fn open_engine(
-    directory: &Arc<Directory>,
+    directory: &Directory,
     options: &Options,
     synced: BatchNumbers,
 ) -> Result<(FjallEngine, Chain)> {
@@ -181,10 +180,10 @@ pub(crate) fn open_engine(
     }
     check_maps(path)?;
     let journals = journal::read(&engine_path, synced).map_err(|error| as_damage(path, error))?;
-    journals.judge(synced.number).map_err(|what| damaged(path, what))?;
+    journals.check_no_synced_loss(synced.number).map_err(|what| damaged(path, what))?;
     journals.cut_torn_end()?;
-    let engine =
-        FjallEngine::open(&engine_path, options, Some(directory.clone())).map_err(|error| as_damage(path, error))?;
+    let engine = FjallEngine::open(&engine_path, options, Some(directory.lock.clone()))
+        .map_err(|error| as_damage(path, error))?;
     let chain = end_of_chain(&engine, &journals).map_err(|error| as_damage(path, error))?;
     let last = chain.last.number;
     if last < synced.number {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use handfast_store::CommitTimestamp;
 
@@ -14,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 
 fn refused(path: &Path) -> Error {
-    match lock(path).and_then(|directory| open(&Arc::new(directory), &Options::small())) {
+    match lock(path).and_then(|directory| open(&directory, &Options::small())) {
         Ok(_) => panic!("the directory was opened"),
         Err(error) => error,
     }
@@ -22,7 +21,7 @@ fn refused(path: &Path) -> Error {
 
 /// A store with some batches.
 fn fill(path: &Path, batches: u64) {
-    let directory = Arc::new(lock(path).unwrap());
+    let directory = lock(path).unwrap();
     let mut opened = open(&directory, &Options::small()).unwrap();
     for _ in 0..batches {
         opened.chain.apply(&opened.engine, CommitTimestamp::default(), Vec::new()).unwrap();
@@ -33,7 +32,7 @@ fn fill(path: &Path, batches: u64) {
 
 /// The number of the last batch of a store that can be opened.
 fn last_number(path: &Path) -> u64 {
-    open(&Arc::new(lock(path).unwrap()), &Options::small()).unwrap().chain.last.number
+    open(&lock(path).unwrap(), &Options::small()).unwrap().chain.last.number
 }
 
 fn batch(number: u64) -> BatchNumbers {
@@ -289,7 +288,7 @@ fn torn_among_unsynced(synced: u64, noted: u64) -> Result<u64, Error> {
         fs::write(directory.path().join(WITNESS_FILE), witness).unwrap();
     }
     lock(directory.path())
-        .and_then(|directory| open(&Arc::new(directory), &Options::small()))
+        .and_then(|directory| open(&directory, &Options::small()))
         .map(|opened| opened.chain.last.number)
 }
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::{BatchLimit, CreateIndexes, DocumentStore, Find, IndexSpec, Insert, Sources, StoreExt as _};
 
-use crate::check::{CheckReport, Remedy, Repair, check};
-use crate::store::tests::{find_all, namespace};
-use crate::{EmbeddedStore, Options};
+use crate::check::{CheckReport, Remedy, Repair};
+use crate::testing::{find_all, namespace};
+use crate::{EmbeddedStore, Options, check};
 
 const DOCUMENTS: i32 = 4000;
 

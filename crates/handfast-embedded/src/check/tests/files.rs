@@ -9,7 +9,7 @@ use handfast_store::{DocumentStore, Durability, Insert, Sources};
 use super::{build, look};
 use crate::check::{CheckReport, Finding, Remedy, Repair};
 use crate::error::Error;
-use crate::store::tests::{find_all, namespace, open};
+use crate::testing::{find_all, namespace, open};
 use crate::{EmbeddedStore, Options};
 
 /// A store, and its witness.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::Options;
-use crate::engine::FjallEngine;
+use crate::fjall_engine::FjallEngine;
 
 /// Bytes of the table of maps before the time at which it was made: the names and settings of the maps are in them.
 const TABLE_TIMELESS: usize = 3_200;

@@ -2,7 +2,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::{CreateIndexes, DocumentStore, Explain, Explained, Find, Hint, IndexSpec, Insert, Verbosity};
 
 use crate::EmbeddedStore;
-use crate::store::tests::{all, namespace, open};
+use crate::testing::{all, namespace, open};
 
 /// The ids that a filter finds by an index, and how many of its keys were looked at.
 async fn found(store: &EmbeddedStore, index: &RawDocument, filter: RawDocumentBuf) -> (Vec<i32>, i64) {
