@@ -96,7 +96,7 @@ pub(crate) fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -
     }
     let BackupCopy { chain, done, .. } = copy;
     opened.engine.sync()?;
-    opened.witness.note(chain.numbers())?;
+    opened.witness.record(chain.numbers())?;
     opened.witness.sync()?;
     drop(opened);
     drop(locked);

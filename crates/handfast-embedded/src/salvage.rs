@@ -63,9 +63,9 @@ fn read(view: &dyn View, remaining: Remaining, limit: BatchLimit) -> (SalvagedPa
                         bytes += document.as_bytes().len();
                         page.documents.push(document.to_owned());
                     }
-                    Err(error) => page.skipped.push(error.words()),
+                    Err(error) => page.skipped.push(error.description()),
                 },
-                Err(error) => page.skipped.push(error.words()),
+                Err(error) => page.skipped.push(error.description()),
             },
             Some(SalvageItem::Unreadable(keys)) => page.skipped.push(describe(view, &keys)),
             None => {

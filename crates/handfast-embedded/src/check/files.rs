@@ -6,7 +6,7 @@ use super::{CheckReport, Remedy, Repair};
 use crate::chain::BatchNumbers;
 use crate::directory::format_file::{self, FormatFile};
 use crate::directory::witness::Witness;
-use crate::directory::{ENGINE, WITNESS_FILE, find_end_of_chain, is_there};
+use crate::directory::{ENGINE, WITNESS_FILE, exists, find_end_of_chain};
 use crate::error::{Error, Result};
 use crate::format::FORMAT_VERSION;
 use crate::journal::{self, Journals};
@@ -23,7 +23,7 @@ pub(super) fn look(path: &Path, repair: Repair, report: &mut CheckReport) -> Res
     let witness = match Witness::open(&path.join(WITNESS_FILE)) {
         Ok(witness) => Some(witness),
         Err(Error::Corrupt(what)) => {
-            if !is_there(&path.join(ENGINE))? {
+            if !exists(&path.join(ENGINE))? {
                 report.add(Remedy::None, format!("{what}; the directory {ENGINE} is missing"));
                 return Ok(None);
             }
@@ -36,7 +36,7 @@ pub(super) fn look(path: &Path, repair: Repair, report: &mut CheckReport) -> Res
     let Some(witness) = witness else {
         return check_without_witness(path, repair, report);
     };
-    if !is_there(&path.join(ENGINE))? {
+    if !exists(&path.join(ENGINE))? {
         // The store was never written to, or its files are lost: opening it tells which.
         return Ok(Some(witness.synced()));
     }

@@ -154,7 +154,7 @@ pub(crate) fn look(
             };
             records::check_all(view.as_ref(), &catalog, &mut report, &mut on_progress);
         }
-        Err(error) => report.add(Remedy::None, format!("the catalog: {}", error.words())),
+        Err(error) => report.add(Remedy::None, format!("the catalog: {}", error.description())),
     }
     Ok(report)
 }

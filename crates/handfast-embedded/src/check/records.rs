@@ -111,7 +111,7 @@ impl<'s> RecordCheck<'s> {
                     self.document(collection, &key, &stored);
                 }
                 Err(error) => {
-                    self.report.add(Remedy::None, error.of(namespace).words());
+                    self.report.add(Remedy::None, error.in_collection(namespace).description());
                     self.report.mark_unreadable(namespace);
                 }
             }
@@ -177,7 +177,7 @@ impl<'s> RecordCheck<'s> {
                 }
                 // The scan of the entries finds this damage, unless it can read all of them.
                 Err(error) => {
-                    self.failed_lookups.entry(index.id).or_insert(error.words());
+                    self.failed_lookups.entry(index.id).or_insert(error.description());
                 }
             }
         }
@@ -211,7 +211,7 @@ impl<'s> RecordCheck<'s> {
             let (encoded, id_key) = match open_index_entry(&key, &value, Verify::Checksums) {
                 Ok(parts) => parts,
                 Err(error) => {
-                    self.index_finding(namespace, index, &error.words());
+                    self.index_finding(namespace, index, &error.description());
                     continue;
                 }
             };
@@ -248,7 +248,7 @@ impl<'s> RecordCheck<'s> {
             // The scan of the documents finds this damage, unless it can read all of them.
             Err(error) => {
                 if !self.report.unreadable.contains(&collection.namespace) {
-                    let text = format!("documents cannot be looked up by their _id: {}", error.words());
+                    let text = format!("documents cannot be looked up by their _id: {}", error.description());
                     self.report.add(Remedy::None, format!("{}: {text}", collection.namespace));
                     self.report.mark_unreadable(&collection.namespace);
                 }

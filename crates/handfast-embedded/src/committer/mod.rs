@@ -318,7 +318,7 @@ impl State {
         }
         self.sync_or_stop();
         if let Some(error) = &self.stopped {
-            return Err(error.afterwards());
+            return Err(error.after_stop());
         }
         self.witness.sync()
     }
@@ -348,7 +348,7 @@ impl State {
     /// Runs the operations and makes them as durable as their callers asked for.
     fn commit(&mut self, group: &mut Vec<Operation>) -> Result<()> {
         if let Some(error) = &self.stopped {
-            let refused = StoreError::from(error.afterwards());
+            let refused = StoreError::from(error.after_stop());
             for operation in group.drain(..) {
                 operation.work.answer(Err(refused.clone()));
             }
@@ -420,7 +420,7 @@ impl State {
             self.engine.sync()?;
             self.shared.syncs.fetch_add(1, Ordering::Relaxed);
             self.dirty = false;
-            self.witness.note(self.chain.numbers())?;
+            self.witness.record(self.chain.numbers())?;
         }
         if self.unpublished {
             self.publish();

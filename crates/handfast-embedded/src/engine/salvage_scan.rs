@@ -132,7 +132,7 @@ impl<'v> SalvageScan<'v> {
             Segment::Row(key) if self.remaining.last.as_ref().is_some_and(|last| *last >= key) => {}
             Segment::Row(key) => match self.view.get(self.remaining.keyspace, &key) {
                 Ok(value) => self.row = value.map(|value| (key.into(), value)),
-                Err(error) => self.note_unreadable(error.words()),
+                Err(error) => self.note_unreadable(error.description()),
             },
             Segment::Damaged(cause) => self.note_unreadable(cause),
             Segment::Recovered(mut rows) => {
@@ -164,7 +164,7 @@ impl<'v> SalvageScan<'v> {
             let segments = self.segments_around_damage(start, end);
             return self.prepend(segments);
         }
-        let mut segments = vec![Segment::Damaged(error.words())];
+        let mut segments = vec![Segment::Damaged(error.description())];
         // Newer states of the first row may be in a damaged block before it.
         if let (Bound::Included(mut key), false, Attempt::First) = (start, has_begun, attempt) {
             key.push(0);

@@ -130,7 +130,7 @@ impl FjallView {
                     Ok(row) => Some(Ok(row?.key.user_key)),
                     Err(error) => {
                         failures_left -= 1;
-                        Some(Err(error.words()))
+                        Some(Err(error.description()))
                     }
                 }
             });

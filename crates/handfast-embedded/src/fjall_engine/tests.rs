@@ -1,6 +1,9 @@
-use super::*;
+use super::{FjallEngine, Readable as _, guarded, only_number_taken};
+use crate::Options;
+use crate::engine::{Engine, KEY_BYTES_MAX, Keyspace, Write};
+use crate::error::Error;
 
-/// So many that full buffers are written to data files meanwhile.
+/// Enough batches for full buffers to be written to data files meanwhile.
 const BATCHES: u64 = 400;
 
 #[test]
@@ -28,9 +31,9 @@ fn a_number_is_known_only_if_no_other_was_taken() {
     assert_eq!(only_number_taken(7, 9), None);
 }
 
-/// Whoever is told of damage looks for a backup; so only a read that broke off in what it was decoding is called that.
+/// An error about damage makes its reader look for a backup, so only a panic while decoding is reported as damage.
 #[test]
-fn a_panic_is_damage_only_if_a_read_broke_off_in_what_it_decoded() {
+fn a_panic_is_damage_only_if_a_read_panicked_while_it_decoded() {
     let of_a_read = |text: &'static str| guarded::<()>("reading", || panic!("{text}")).unwrap_err();
     for text in [
         "range end index 70 out of range for slice of length 12",
@@ -52,12 +55,12 @@ fn a_panic_is_damage_only_if_a_read_broke_off_in_what_it_decoded() {
     for text in ["lock is poisoned", "internal error: entered unreachable code", "no message"] {
         is_internal(of_a_read(text), text);
     }
-    // What cannot be written says nothing about what is stored, whatever it broke off over.
+    // A panic of a write says nothing about the stored data.
     let directory = tempfile::tempdir().unwrap();
     let engine = FjallEngine::open(directory.path(), &Options::small(), None).unwrap();
     let text = "index out of bounds: the len is 3 but the index is 3";
     is_internal(engine.writing::<()>("applying a batch", || panic!("{text}")).unwrap_err(), text);
-    // One of its own: it is asked for a key that it could not hold.
+    // A panic of the engine: a key that is too long.
     let snapshot = engine.database.snapshot();
     let asked = guarded("reading", || snapshot.get(&engine.keyspaces[0], vec![0; KEY_BYTES_MAX + 1]));
     is_internal(asked.unwrap_err(), "65535");

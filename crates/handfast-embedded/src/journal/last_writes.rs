@@ -1,11 +1,11 @@
-//! What the journal still holds of keys whose data file is damaged.
+//! Recovers keys of a damaged data file from the journal.
 //!
-//! What is in a data file was in the journal first, and stays there for a while. Up to the last batch its batches have no gap,
+//! The content of a data file was in the journal first, and stays there for a while. The batches up to the last one have no gap,
 //! so the last write of a key among them is its state:
 //!
 //! ```text
 //! data file               a=1 b=1 c=1                the block is damaged
-//! journal     (gone: a=1)     b=1 c=1  b=2  c gone   b is 2, c is not there, of a nothing is known
+//! journal     (gone: a=1)     b=1 c=1  b=2  c gone   b is 2, c was removed, a is unknown
 //! ```
 
 use std::collections::BTreeMap;
@@ -17,12 +17,11 @@ use super::reader::{Reader, written};
 #[cfg(test)]
 mod tests;
 
-/// Bytes of keys and values that are gathered. Beyond it nothing is said of any key: the last write of one could be among
-/// the others.
+/// Bytes of keys and values that are gathered. Beyond this bound no key is returned, as its last write could be among the others.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The last writes to those keys of a map that are wanted, up to the end of a batch: the value, or none where the key was
-/// removed. `map` is the engine's number. Empty if the journal cannot be read up to there.
+/// Returns the last writes of the wanted keys of a map, up to and including a batch: the value, or `None` if the key was removed.
+/// `map` is the engine's number. The result is empty if the journal cannot be read up to there.
 pub(crate) fn last_writes(
     engine: &Path,
     map: u64,
@@ -32,12 +31,12 @@ pub(crate) fn last_writes(
     let mut writes = BTreeMap::new();
     let (mut before, mut bytes_left) = (None, BYTES_MAX);
     for file in list(engine).unwrap_or_default() {
-        // The engine may have removed it just now. What is behind it does not follow then, and begins anew.
+        // The engine may just have removed the file. Then the next batch does not follow, and the result is restarted.
         let bytes = written(&file.path).unwrap_or_default();
         let mut reader = Reader { bytes: &bytes, at: 0 };
         while !reader.at_end() {
             let mut of_batch = Vec::new();
-            let batch = reader.batch_telling(|item| {
+            let batch = reader.batch_with_items(|item| {
                 if item.map == map && is_wanted(item.key) {
                     of_batch.push((item.key, item.value()));
                 }

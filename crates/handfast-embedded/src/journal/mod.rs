@@ -1,5 +1,5 @@
-//! Reads the engine's journal through before the engine does, because the engine trusts it too much: where it cannot
-//! read on, it *cuts* the journal, and if that was in the middle, synced commits are gone without a word.
+//! Reads the engine's journal before the engine does. The engine *cuts* the journal where it cannot read on; if that is in the
+//! middle, synced commits are lost without an error.
 //!
 //! ```text
 //! N.jnl   batch, batch, .., zeros
@@ -7,17 +7,17 @@
 //! item    2 | kind u8 | compression u8 | map u64 | key length u16 | length u32 | stored length u32 | key | value
 //! ```
 //!
-//! Every batch of ours holds its number ([`LastBatch`](crate::format::LastBatch)); numbers have no gap. So this is told apart:
+//! Every batch holds its number ([`LastBatch`](crate::format::LastBatch)); numbers have no gap. So two cases are distinguished:
 //!
-//! - a *torn end*: whole batches, among them every one that the witness knows to be synced, then something else. A crash
-//!   of the machine leaves that: of what was written since the last sync any part may be on the disk, in any order, so
-//!   whole batches may follow. It is cut there;
-//! - *damage*: a place that cannot be read, or a gap in the numbers, before the end of what was synced; a journal file
-//!   that is missing. Opening is refused; a repair drops everything from that place on, and says so.
+//! - a *torn end*: valid batches, among them every one that the witness knows to be synced, then other bytes. A crash of the
+//!   machine leaves that: any part of the bytes written since the last sync may be on the disk, so valid batches may follow.
+//!   The journal is cut there;
+//! - *damage*: an offset from which the journal cannot be read, or a gap in the numbers, before the end of the synced batches; a
+//!   missing journal file. Opening fails; a repair drops everything from that offset on, and says so.
 //!
-//! Of all bytes that were synced only `sequence` is outside of the engine's checksums. The next batch holds it too, and the
-//! witness that of the last synced one ([`crate::chain`]): a repair puts it right again, and drops nothing. Of the last
-//! batches, which were not known to be synced, it must be about what we asked for.
+//! Of all synced bytes only `sequence` is outside of the engine's checksums. The next batch holds it too, and the witness has
+//! that of the last synced one ([`crate::chain`]): a repair corrects it, and drops nothing. The `sequence` of later batches
+//! must be about the one that the batch expected.
 //!
 //! Source: fjall 3.1.13, `journal/entry.rs` and `journal/batch_reader.rs`.
 
@@ -34,20 +34,19 @@ use crate::error::{Error, Result};
 pub(crate) use last_writes::last_writes;
 use reader::{Reader, SEQUENCE_OFFSET, count_batches, written};
 
-/// The engine numbers a batch in the moment it is applied; between our asking for the number and that moment, its
-/// threads can take some for flushes and merges, of which there are never as many as this.
+/// More sequence numbers than the engine's threads take for flushes and merges between the read of the next number and the
+/// application of the batch.
 const SEQUENCE_SLACK: u64 = 1024;
 
-/// What the journal holds.
+/// The journal files of an engine, and the result of reading them.
 #[derive(Debug, Default)]
 pub(crate) struct Journals {
-    /// By number: the last is the one that was written to.
+    /// Sorted by number: the last is the one in use.
     files: Vec<JournalFile>,
     /// The last batch before the first problem, if there is any batch.
     last: Option<Placed>,
     /// The one before it.
     before_last: Option<Placed>,
-    /// Where reading stopped before the end.
     problem: Option<Problem>,
 }
 
@@ -57,7 +56,7 @@ struct JournalFile {
     number: u64,
 }
 
-/// A batch, and where it begins.
+/// A batch with its position.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     batch: Chain,
@@ -65,22 +64,22 @@ struct Placed {
     offset: u64,
 }
 
-/// A place where the journal is not as it was written.
+/// A position at which the journal is damaged or torn.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    /// The place of the file in the list.
+    /// The index of the file in the list.
     file: usize,
-    /// The end of the last whole batch before it.
+    /// The end of the last valid batch before it.
     offset: u64,
-    /// What is wrong there.
+    /// The damage, as text for people.
     what: String,
-    /// Whole batches behind it.
+    /// Valid batches after it.
     batches_behind: u64,
-    /// All that is wrong is the engine's number of the batch there, which is this one.
+    /// The right sequence number of the batch there, if only that is wrong.
     sequence: Option<u64>,
 }
 
-/// Reads all journal files of an engine's directory. `synced` is what the witness knows.
+/// Reads all journal files of an engine's directory. `synced` comes from the witness.
 pub(crate) fn read(engine: &Path, synced: BatchNumbers) -> Result<Journals> {
     let mut journals = Journals { files: list(engine)?, ..Journals::default() };
     for place in 0..journals.files.len() {
@@ -150,12 +149,12 @@ impl Journals {
         }
     }
 
-    /// Whether a batch comes after the last one.
+    /// Fails unless a batch comes directly after the last one.
     fn follows(&self, next: Chain) -> Result<(), String> {
         let (Some(Placed { batch: Chain { last, .. }, .. }), next) = (self.last, next.last) else {
             return Ok(());
         };
-        // A repair that had to drop what was before says so.
+        // The first batch after a repair that dropped batches has no previous sequence number.
         let is_next = next.number == last.number + 1 || (next.before == 0 && next.number > last.number);
         if !is_next {
             return Err(format!("batch {} follows batch {}", next.number, last.number));
@@ -166,7 +165,7 @@ impl Journals {
         Ok(())
     }
 
-    /// Compares the engine's number of the last batch with what the next one says of it. Whether it is right.
+    /// Compares the sequence number of the last batch with the one in the next batch. Returns whether it is right.
     fn check_by_next(&mut self, next: Chain, from_next_on: &[u8]) -> bool {
         match next.last.before {
             0 => self.check_last(BatchNumbers::default(), from_next_on),
@@ -174,15 +173,15 @@ impl Journals {
         }
     }
 
-    /// Compares the engine's number of the last batch, behind which there is none, with what the witness says.
+    /// Compares the sequence number of the last batch of the journal with the one in the witness. Returns whether it is right.
     fn check_last(&mut self, synced: BatchNumbers, rest: &[u8]) -> bool {
         let is_synced = |last: Placed| last.batch.last.number == synced.number && synced.sequence != 0;
         let known = self.last.is_some_and(is_synced).then_some(synced.sequence);
         self.check_sequence(known, rest)
     }
 
-    /// The engine replays a batch under the number before it, so that must be what it was. Where nobody else knows it, it is
-    /// what was asked for before the batch was applied, or little more.
+    /// Compares the sequence number of the last batch, under which the engine replays it, with the known one. If none is known, it
+    /// must be the one expected before the batch was applied, or a little greater.
     fn check_sequence(&mut self, known: Option<u64>, rest: &[u8]) -> bool {
         let Some(Placed { batch: Chain { last, sequence }, file, offset }) = self.last else {
             return true;
@@ -201,10 +200,10 @@ impl Journals {
         false
     }
 
-    /// Whether opening may go on: there is no problem, or it is a torn end in which nothing synced was lost.
+    /// Fails unless the journal is undamaged, or has a torn end without synced batches.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// The damage, as text for people.
     pub(crate) fn check_no_synced_loss(&self, witness: u64) -> Result<(), String> {
         let Some(problem) = &self.problem else {
             return Ok(());
@@ -215,9 +214,9 @@ impl Journals {
                 "{place}; batch {witness} was synced, the last before that place is {}, {} whole ones are behind it",
                 last.number, problem.batches_behind
             )),
-            // A file is synced before the next one is begun.
+            // A file is synced before the next one is created.
             _ if problem.file + 1 < self.files.len() => Err(format!("{place}, and later files are there")),
-            // Without a batch before it there is no number to compare with.
+            // Without a batch before it there is no number to compare.
             None if problem.batches_behind > 0 => {
                 Err(format!("{place}; {} whole batches are behind that place", problem.batches_behind))
             }
@@ -225,7 +224,7 @@ impl Journals {
         }
     }
 
-    /// The problem, for people, where nobody knows what was synced.
+    /// Returns the problem as text for people, if the last synced batch is unknown.
     pub(crate) fn problem(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
         Some(format!("{}; {} whole batches are behind that place", self.place(problem), problem.batches_behind))
@@ -236,7 +235,7 @@ impl Journals {
         format!("the journal {file} cannot be read from byte {} on ({})", problem.offset, problem.what)
     }
 
-    /// Cuts a torn end, which [`Journals::check_no_synced_loss`] has let pass.
+    /// Cuts a torn end that [`Journals::check_no_synced_loss`] has accepted.
     pub(crate) fn cut_torn_end(&self) -> Result<()> {
         let Some(problem) = &self.problem else {
             return Ok(());
@@ -253,9 +252,8 @@ impl Journals {
         truncate(&file.path, problem.offset)
     }
 
-    /// Mends the problem, and returns what it did: puts a number right that is known, or else drops everything from the
-    /// problem on, keeping copies beside the engine's files. There may be another problem behind a number that was put
-    /// right: read again.
+    /// Repairs the problem, and returns a description of the repair: corrects a known sequence number, or drops everything from the
+    /// problem on, with copies beside the engine's files. Another problem may follow a corrected number: read the journal again.
     pub(crate) fn repair(&self) -> Result<Option<String>> {
         let Some(problem) = &self.problem else {
             return Ok(None);
@@ -283,7 +281,7 @@ impl Journals {
         )))
     }
 
-    /// Keeps what is about to be cut, without the zeros at its end.
+    /// Copies the part that is going to be cut, without the zeros at its end.
     fn keep_copy(&self, problem: &Problem) -> Result<()> {
         let file = &self.files[problem.file];
         let failed = |error| Error::io(format!("copying the end of {}", file.path.display()), error);
@@ -305,7 +303,7 @@ fn truncate(path: &Path, bytes: u64) -> Result<()> {
     cut().map_err(|error| Error::io(format!("cutting {}", path.display()), error))
 }
 
-/// Writes the engine's number of the batch that begins at an offset.
+/// Overwrites the sequence number of the batch that begins at an offset.
 fn put_sequence(path: &Path, offset: u64, sequence: u64) -> Result<()> {
     let put = || {
         let file = fs::OpenOptions::new().write(true).open(path)?;

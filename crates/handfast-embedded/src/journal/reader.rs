@@ -1,4 +1,4 @@
-//! The bytes of a journal file as batches.
+//! Decodes the batches of a journal file.
 
 use std::fs;
 use std::io::{self, Read as _, Seek as _};
@@ -16,11 +16,11 @@ const TAG_END: u8 = 3;
 const KIND_VALUE: u8 = 0;
 const TRAILER: &[u8] = &[b'F', b'J', b'L', 3];
 
-/// Where the engine's number stands in a batch: behind the tag and the number of items.
+/// The offset of the sequence number in a batch: after the tag and the number of items.
 pub(super) const SEQUENCE_OFFSET: u64 = 5;
 
-/// The bytes of a file without the hole at its end. A journal file is laid out before it is written to: reading all of
-/// it would cost memory and time, and give zeros.
+/// Returns the bytes of a file without the hole at its end. A journal file is allocated before it is written: reading all of it
+/// would cost memory and time, and give zeros.
 pub(super) fn written(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = fs::File::open(path)?;
     let mut bytes = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn written(path: &Path) -> io::Result<Vec<u8>> {
     loop {
         let start = match seek(&file, SeekFrom::Data(end)) {
             Ok(start) => start,
-            // There is nothing but a hole.
+            // The rest of the file is a hole.
             Err(rustix::io::Errno::NXIO) => return Ok(bytes),
             Err(error) => return Err(error.into()),
         };
@@ -39,7 +39,7 @@ pub(super) fn written(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Whole batches anywhere in these bytes.
+/// Counts the valid batches anywhere in these bytes.
 pub(super) fn count_batches(bytes: &[u8]) -> u64 {
     let mut count = 0;
     let mut at = 0;
@@ -66,32 +66,32 @@ pub(super) struct Item<'b> {
 }
 
 impl<'b> Item<'b> {
-    /// None if the key was removed.
+    /// Returns the value; `None` if the key was removed.
     pub(super) fn value(&self) -> Option<&'b [u8]> {
         (self.kind == KIND_VALUE).then_some(self.value)
     }
 }
 
-/// Takes batches off the bytes of a file.
+/// Reads batches from the bytes of a file.
 pub(super) struct Reader<'b> {
     pub(super) bytes: &'b [u8],
     pub(super) at: usize,
 }
 
 impl<'b> Reader<'b> {
-    /// A journal file is laid out with zeros; after the last batch there is nothing else.
+    /// Returns whether only zeros follow, with which a journal file is allocated.
     pub(super) fn at_end(&self) -> bool {
-        // The first byte tells in all cases but the last, so this is not quadratic.
+        // The first byte decides in all cases but the last, so this is not quadratic.
         self.bytes.get(self.at).is_none_or(|&byte| byte == 0) && self.bytes[self.at..].iter().all(|&byte| byte == 0)
     }
 
-    /// The next batch, whose number from the engine is what is there: no checksum covers it.
+    /// Reads the next batch. No checksum covers its sequence number.
     pub(super) fn batch(&mut self) -> Result<Chain, String> {
-        self.batch_telling(|_| ())
+        self.batch_with_items(|_| ())
     }
 
-    /// The same, told each of its writes, before it is known whether the batch is whole.
-    pub(super) fn batch_telling(&mut self, mut tell: impl FnMut(Item<'b>)) -> Result<Chain, String> {
+    /// Reads the next batch, and calls `visit` for each of its writes before the batch is known to be valid.
+    pub(super) fn batch_with_items(&mut self, mut visit: impl FnMut(Item<'b>)) -> Result<Chain, String> {
         self.expect(TAG_START, "the start of a batch")?;
         let items = u32::from_le_bytes(self.array()?);
         let sequence = u64::from_le_bytes(self.array()?);
@@ -102,7 +102,7 @@ impl<'b> Reader<'b> {
             if item.key == MetadataKey::LastBatch.encode() {
                 last = LastBatch::decode(item.value).ok().or(last);
             }
-            tell(item);
+            visit(item);
         }
         let sum = xxhash_rust::xxh3::xxh3_64(&self.bytes[start..self.at]);
         self.expect(TAG_END, "the end of a batch")?;

@@ -102,7 +102,7 @@ impl Reader {
         let value = self.view.get(Keyspace::Documents, key);
         let stored =
             value.and_then(|value| value.map(|value| StoredDocument::open(key, value, self.verify)).transpose());
-        stored.map_err(|error| error.of(namespace))
+        stored.map_err(|error| error.in_collection(namespace))
     }
 }
 
@@ -185,7 +185,7 @@ impl Scan {
     fn documents(&mut self, reader: &Reader, range: Range, visit: &mut Visitor<'_>) -> StoreResult<ControlFlow<Step>> {
         for row in reader.view.range(Keyspace::Documents, range.clone(), self.direction) {
             let opened = row.and_then(|(key, value)| Ok((StoredDocument::open(&key, value, reader.verify)?, key)));
-            let (stored, key) = opened.map_err(|error| error.of(&self.collection.namespace))?;
+            let (stored, key) = opened.map_err(|error| error.in_collection(&self.collection.namespace))?;
             self.examined.documents += 1;
             if visit(Found { id_key: &key[4..], entry: None }, stored)?.is_break() {
                 return Ok(ControlFlow::Break(Step::Documents(self.rest_after(range, &key))));
@@ -197,10 +197,10 @@ impl Scan {
     fn index(&mut self, reader: &Reader, range: Range, visit: &mut Visitor<'_>) -> StoreResult<ControlFlow<Step>> {
         for row in reader.view.range(Keyspace::Indexes, range.clone(), self.direction) {
             let namespace = &self.collection.namespace;
-            let (key, value) = row.map_err(|error| error.of(namespace))?;
+            let (key, value) = row.map_err(|error| error.in_collection(namespace))?;
             self.examined.keys += 1;
             let opened = open_index_entry(&key, &value, reader.verify);
-            let (entry, id_key) = opened.map_err(|error| error.of(namespace))?;
+            let (entry, id_key) = opened.map_err(|error| error.in_collection(namespace))?;
             let document =
                 document_key(self.collection.id, id_key).map(|key| reader.get(namespace, &key)).transpose()?;
             let Some(stored) = document.flatten() else {

@@ -1,17 +1,17 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::{DocumentStore as _, Insert, StoreExt as _};
 
-use super::*;
+use super::{Reader, last_writes, list, written};
 use crate::directory::ENGINE;
 use crate::journal;
 use crate::testing::{namespace, open};
 
-/// The engine's number of the documents' map.
+/// The engine's number of the map of documents.
 const DOCUMENTS: u64 = 1;
 
-/// A store that was written to, one batch each: three documents come, one is changed, another one removed.
+/// Builds a store by three batches: three documents are inserted, one is updated, another one deleted.
 async fn written_to() -> (tempfile::TempDir, PathBuf, u64) {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;
@@ -25,7 +25,7 @@ async fn written_to() -> (tempfile::TempDir, PathBuf, u64) {
     (directory, engine, last)
 }
 
-/// The documents, or none for those that were removed.
+/// Returns the last writes: documents, or `None` for removed ones.
 fn found(engine: &Path, last_batch: u64) -> Vec<Option<RawDocumentBuf>> {
     let writes = last_writes(engine, DOCUMENTS, last_batch, |_| true);
     let document = |value: Vec<u8>| {
@@ -49,18 +49,18 @@ async fn the_last_write_of_each_key_is_found_up_to_a_batch() {
 }
 
 #[tokio::test]
-async fn of_a_journal_that_ends_too_early_or_has_a_gap_nothing_is_taken_that_may_be_old() {
+async fn a_journal_that_ends_too_early_or_has_a_gap_gives_no_states_that_may_be_old() {
     let (_directory, engine, last) = written_to().await;
     assert_eq!(found(&engine, last + 1), []);
     let file = list(&engine).unwrap().pop().unwrap().path;
     let bytes = written(&file).unwrap();
-    // Where each batch begins.
+    // The offset of each batch.
     let (mut reader, mut starts) = (Reader { bytes: &bytes, at: 0 }, Vec::new());
     while !reader.at_end() {
         starts.push(reader.at);
         reader.batch().unwrap();
     }
-    // Without the batch that changed a document: what was before it is no longer known.
+    // Without the batch of the update: earlier writes may be old.
     let [.., changed, removed] = starts[..] else { panic!("{starts:?}") };
     std::fs::write(&file, [&bytes[..changed], &bytes[removed..]].concat()).unwrap();
     assert_eq!(found(&engine, last), [None]);
