@@ -82,13 +82,13 @@ pub(crate) fn describe(view: &dyn View, unreadable: &UnreadableKeys) -> String {
     let id = |key: &[u8]| id_text(view, key);
     let place = match (unreadable.after.as_deref(), unreadable.before.as_deref()) {
         (Some(after), Some(before)) => format!("documents between _id {} and _id {}", id(after), id(before)),
-        (Some(after), None) => format!("documents behind _id {}", id(after)),
+        (Some(after), None) => format!("documents after _id {}", id(after)),
         (None, Some(before)) => format!("documents before _id {}", id(before)),
         (None, None) => "all documents".to_owned(),
     };
     let recovered = match unreadable.recovered {
         0 => String::new(),
-        count => format!("; {count} of them another data file or the journal has, too"),
+        count => format!("; {count} of them were recovered from another data file or the journal"),
     };
     format!("{place} cannot be read ({}){recovered}", unreadable.causes.join(", "))
 }

@@ -27,7 +27,7 @@ pub(super) fn look(path: &Path, repair: Repair, report: &mut CheckReport) -> Res
                 report.add(Remedy::None, format!("{what}; the directory {ENGINE} is missing"));
                 return Ok(None);
             }
-            let unknown = "nobody can tell whether synced batches are missing from the end of the journal";
+            let unknown = "it is unknown whether synced batches are missing from the end of the journal";
             report.add(Remedy::WriteWitness, format!("{what}: {unknown}"));
             None
         }
@@ -57,8 +57,7 @@ fn check_format(path: &Path, repair: Repair, report: &mut CheckReport) -> Result
             Ok(true)
         }
         FormatFile::Damaged { what, is_known: false } => {
-            let text =
-                "the witness, which has the version too, does not tell it either, so nobody knows how to read this";
+            let text = "the witness, which has the version too, cannot be read either, so the version is unknown";
             report.add(Remedy::None, format!("{what}; {text}"));
             Ok(false)
         }
@@ -92,7 +91,7 @@ fn check_with_witness(
             return Ok(None);
         }
         witness.reset(end.numbers())?;
-        report.repaired.push(format!("accepted that batches {} to {} are gone", last + 1, synced.number));
+        report.repaired.push(format!("accepted that batches {} to {} are lost", last + 1, synced.number));
     }
     Ok(Some(witness.synced()))
 }
@@ -142,6 +141,6 @@ fn check_journal(
         }
         report.repaired.extend(journals.repair()?);
     }
-    report.add(Remedy::MendJournal, "there is more of that in the journal");
+    report.add(Remedy::MendJournal, "there is more damage in the journal");
     Ok(None)
 }

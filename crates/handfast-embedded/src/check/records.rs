@@ -162,7 +162,7 @@ impl<'s> RecordCheck<'s> {
             }
         };
         if held.multikey | index.multikey != index.multikey {
-            self.index_finding(&collection.namespace, index, "it holds keys of arrays and does not know it");
+            self.index_finding(&collection.namespace, index, "it has keys from arrays, and is not marked as multikey");
         }
         for encoded in held.keys {
             let Some(key) = index_key(collection.id, index.id, &encoded, id_key) else {

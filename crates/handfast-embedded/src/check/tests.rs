@@ -62,7 +62,7 @@ async fn a_missing_index_entry_is_found_and_its_index_rebuilt() {
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     assert!(matches!(&report.findings[0].remedy, Remedy::BuildIndex(_, name) if name == "a_1"));
     let report = look(directory.path(), Repair::Yes).await;
-    assert_eq!(report.repaired, ["built index a_1 of db.c anew"]);
+    assert_eq!(report.repaired, ["rebuilt index a_1 of db.c"]);
     let report = look(directory.path(), Repair::No).await;
     assert!(report.is_clean(), "{:?}", report.findings);
     let store = open(directory.path()).await;

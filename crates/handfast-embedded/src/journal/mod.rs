@@ -44,9 +44,9 @@ pub(crate) struct Journals {
     /// Sorted by number: the last is the one in use.
     files: Vec<JournalFile>,
     /// The last batch before the first problem, if there is any batch.
-    last: Option<Placed>,
+    last: Option<PlacedBatch>,
     /// The one before it.
-    before_last: Option<Placed>,
+    before_last: Option<PlacedBatch>,
     problem: Option<Problem>,
 }
 
@@ -58,7 +58,7 @@ struct JournalFile {
 
 /// A batch with its position.
 #[derive(Clone, Copy, Debug)]
-struct Placed {
+struct PlacedBatch {
     batch: Chain,
     file: usize,
     offset: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Problem {
     /// The damage, as text for people.
     what: String,
     /// Valid batches after it.
-    batches_behind: u64,
+    batches_after: u64,
     /// The right sequence number of the batch there, if only that is wrong.
     sequence: Option<u64>,
 }
@@ -82,18 +82,18 @@ pub(crate) struct Problem {
 /// Reads all journal files of an engine's directory. `synced` comes from the witness.
 pub(crate) fn read(engine: &Path, synced: BatchNumbers) -> Result<Journals> {
     let mut journals = Journals { files: list(engine)?, ..Journals::default() };
-    for place in 0..journals.files.len() {
-        let file = &journals.files[place];
+    for index in 0..journals.files.len() {
+        let file = &journals.files[index];
         let path = file.path.clone();
         // One file at a time: 64 MiB, and the batch with which it became full.
         let bytes = written(&path).map_err(|error| Error::io(format!("reading {}", path.display()), error))?;
         let number = file.number;
         if let Some(problem) = &mut journals.problem {
-            problem.batches_behind += count_batches(&bytes);
+            problem.batches_after += count_batches(&bytes);
             continue;
         }
-        let gap = place > 0 && number != journals.files[place - 1].number + 1;
-        journals.read_file(place, &bytes, gap, synced);
+        let gap = index > 0 && number != journals.files[index - 1].number + 1;
+        journals.read_file(index, &bytes, gap, synced);
     }
     if journals.problem.is_none() {
         journals.check_last(synced, &[]);
@@ -124,34 +124,34 @@ impl Journals {
 
     fn read_file(&mut self, file: usize, bytes: &[u8], gap: bool, synced: BatchNumbers) {
         let mut reader = Reader { bytes, at: 0 };
-        let mut wrong = gap.then(|| "a journal file before it is missing".to_owned());
-        while wrong.is_none() && !reader.at_end() {
+        let mut damage = gap.then(|| "a journal file before it is missing".to_owned());
+        while damage.is_none() && !reader.at_end() {
             let start = reader.at;
             let read = reader.batch().and_then(|batch| self.follows(batch).map(|()| batch));
             match read {
                 Ok(batch) if self.check_by_next(batch, &bytes[start..]) => {
-                    self.before_last = self.last.replace(Placed { batch, file, offset: start as u64 });
+                    self.before_last = self.last.replace(PlacedBatch { batch, file, offset: start as u64 });
                 }
                 Ok(_) => return,
                 Err(what) => {
                     reader.at = start;
-                    wrong = Some(what);
+                    damage = Some(what);
                 }
             }
         }
-        let Some(what) = wrong else {
+        let Some(what) = damage else {
             return;
         };
         let rest = &bytes[reader.at..];
         if self.check_last(synced, rest) {
-            let batches_behind = count_batches(rest);
-            self.problem = Some(Problem { file, offset: reader.at as u64, what, batches_behind, sequence: None });
+            let batches_after = count_batches(rest);
+            self.problem = Some(Problem { file, offset: reader.at as u64, what, batches_after, sequence: None });
         }
     }
 
     /// Fails unless a batch comes directly after the last one.
     fn follows(&self, next: Chain) -> Result<(), String> {
-        let (Some(Placed { batch: Chain { last, .. }, .. }), next) = (self.last, next.last) else {
+        let (Some(PlacedBatch { batch: Chain { last, .. }, .. }), next) = (self.last, next.last) else {
             return Ok(());
         };
         // The first batch after a repair that dropped batches has no previous sequence number.
@@ -175,7 +175,7 @@ impl Journals {
 
     /// Compares the sequence number of the last batch of the journal with the one in the witness. Returns whether it is right.
     fn check_last(&mut self, synced: BatchNumbers, rest: &[u8]) -> bool {
-        let is_synced = |last: Placed| last.batch.last.number == synced.number && synced.sequence != 0;
+        let is_synced = |last: PlacedBatch| last.batch.last.number == synced.number && synced.sequence != 0;
         let known = self.last.is_some_and(is_synced).then_some(synced.sequence);
         self.check_sequence(known, rest)
     }
@@ -183,7 +183,7 @@ impl Journals {
     /// Compares the sequence number of the last batch, under which the engine replays it, with the known one. If none is known, it
     /// must be the one expected before the batch was applied, or a little greater.
     fn check_sequence(&mut self, known: Option<u64>, rest: &[u8]) -> bool {
-        let Some(Placed { batch: Chain { last, sequence }, file, offset }) = self.last else {
+        let Some(PlacedBatch { batch: Chain { last, sequence }, file, offset }) = self.last else {
             return true;
         };
         let is_about_right = last.sequence <= sequence && sequence <= last.sequence.saturating_add(SEQUENCE_SLACK);
@@ -195,8 +195,8 @@ impl Journals {
             None => format!("batch {} has sequence number {sequence} for {}", last.number, last.sequence),
         };
         self.last = self.before_last.take();
-        let batches_behind = 1 + count_batches(rest);
-        self.problem = Some(Problem { file, offset, what, batches_behind, sequence: known });
+        let batches_after = 1 + count_batches(rest);
+        self.problem = Some(Problem { file, offset, what, batches_after, sequence: known });
         false
     }
 
@@ -208,17 +208,17 @@ impl Journals {
         let Some(problem) = &self.problem else {
             return Ok(());
         };
-        let place = self.place(problem);
+        let described = self.describe(problem);
         match self.last() {
             Some(Chain { last, .. }) if last.number < witness => Err(format!(
-                "{place}; batch {witness} was synced, the last before that place is {}, {} whole ones are behind it",
-                last.number, problem.batches_behind
+                "{described}; batch {witness} was synced, the last batch before that byte is {}, and {} valid ones follow it",
+                last.number, problem.batches_after
             )),
             // A file is synced before the next one is created.
-            _ if problem.file + 1 < self.files.len() => Err(format!("{place}, and later files are there")),
+            _ if problem.file + 1 < self.files.len() => Err(format!("{described}, and later files exist")),
             // Without a batch before it there is no number to compare.
-            None if problem.batches_behind > 0 => {
-                Err(format!("{place}; {} whole batches are behind that place", problem.batches_behind))
+            None if problem.batches_after > 0 => {
+                Err(format!("{described}; {} valid batches follow that byte", problem.batches_after))
             }
             _ => Ok(()),
         }
@@ -227,10 +227,10 @@ impl Journals {
     /// Returns the problem as text for people, if the last synced batch is unknown.
     pub(crate) fn problem(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
-        Some(format!("{}; {} whole batches are behind that place", self.place(problem), problem.batches_behind))
+        Some(format!("{}; {} valid batches follow that byte", self.describe(problem), problem.batches_after))
     }
 
-    fn place(&self, problem: &Problem) -> String {
+    fn describe(&self, problem: &Problem) -> String {
         let file = self.files[problem.file].path.display();
         format!("the journal {file} cannot be read from byte {} on ({})", problem.offset, problem.what)
     }
@@ -245,7 +245,7 @@ impl Journals {
             journal = %file.path.display(),
             offset = problem.offset,
             what = problem.what,
-            batches_behind = problem.batches_behind,
+            batches_after = problem.batches_after,
             "the end of the journal was torn by a crash; it is cut, no synced commit is lost"
         );
         self.keep_copy(problem)?;
@@ -260,9 +260,9 @@ impl Journals {
         };
         let file = &self.files[problem.file];
         if let Some(sequence) = problem.sequence {
-            put_sequence(&file.path, problem.offset, sequence)?;
+            overwrite_sequence(&file.path, problem.offset, sequence)?;
             let (path, offset, what) = (file.path.display(), problem.offset, &problem.what);
-            return Ok(Some(format!("put the number of a batch right in {path} at byte {offset} ({what})")));
+            return Ok(Some(format!("corrected the sequence number of a batch in {path} at byte {offset} ({what})")));
         }
         self.keep_copy(problem)?;
         truncate(&file.path, problem.offset)?;
@@ -271,12 +271,12 @@ impl Journals {
             fs::rename(&later.path, &kept).map_err(|error| Error::io(format!("renaming {}", kept.display()), error))?;
         }
         Ok(Some(format!(
-            "cut {} at byte {} ({}): {} whole batches behind that place are dropped, the last one kept is {}; copies \
-             of what was cut end in .dropped",
+            "cut {} at byte {} ({}): {} valid batches after that byte are dropped, the last one kept is {}; the \
+             names of the copies of the cut parts end in .dropped",
             file.path.display(),
             problem.offset,
             problem.what,
-            problem.batches_behind,
+            problem.batches_after,
             self.last().map_or(0, |batch| batch.last.number)
         )))
     }
@@ -304,7 +304,7 @@ fn truncate(path: &Path, bytes: u64) -> Result<()> {
 }
 
 /// Overwrites the sequence number of the batch that begins at an offset.
-fn put_sequence(path: &Path, offset: u64, sequence: u64) -> Result<()> {
+fn overwrite_sequence(path: &Path, offset: u64, sequence: u64) -> Result<()> {
     let put = || {
         let file = fs::OpenOptions::new().write(true).open(path)?;
         file.write_all_at(&sequence.to_le_bytes(), offset + SEQUENCE_OFFSET)?;

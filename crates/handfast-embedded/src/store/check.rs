@@ -56,9 +56,9 @@ async fn repair_in_store(path: &Path, sources: Sources, options: Options, report
         match &remedy {
             // It would be lost: its keys are in the documents.
             Remedy::BuildIndex(namespace, name) if report.unreadable.contains(namespace) => {
-                report.repaired.push(format!(
-                    "index {name} of {namespace} is left as it is: there are documents that cannot be read"
-                ));
+                report
+                    .repaired
+                    .push(format!("index {name} of {namespace} is left as it is, as documents cannot be read"));
             }
             Remedy::BuildIndex(namespace, name) => report.repaired.push(rebuild(&store, namespace, name).await),
             Remedy::Count(namespace) => report.repaired.push(recount(&store, namespace).await),
@@ -75,7 +75,7 @@ async fn rebuild(store: &EmbeddedStore, namespace: &Namespace, name: &str) -> St
         Some::<IndexSpec>(index.spec().clone())
     });
     let Some(spec) = spec else {
-        return format!("index {name} of {namespace} is not there any more");
+        return format!("index {name} of {namespace} does not exist any more");
     };
     let selector = IndexSelector::Names(vec![name.to_owned()]);
     let dropped = indexes::drop_indexes(&store.context, DropIndexes { namespace: namespace.clone(), selector }).await;
@@ -87,7 +87,7 @@ async fn rebuild(store: &EmbeddedStore, namespace: &Namespace, name: &str) -> St
         Err(error) => Err(error),
     };
     match built {
-        Ok(_) => format!("built index {name} of {namespace} anew"),
+        Ok(_) => format!("rebuilt index {name} of {namespace}"),
         Err(error) => format!("index {name} of {namespace} was dropped and cannot be built: {error}"),
     }
 }

@@ -112,7 +112,7 @@ fn check_is_wanted(context: &WriteContext, reply: &oneshot::Sender<StoreResult<N
         return Err(StoreError::command(Code::InterruptedAtShutdown, "the store is being closed"));
     }
     if reply.is_closed() {
-        return Err(StoreError::command(Code::Interrupted, "whoever creates the index has gone away"));
+        return Err(StoreError::command(Code::Interrupted, "the caller that creates the index is gone"));
     }
     Ok(())
 }

@@ -230,7 +230,7 @@ async fn newer_states_than_a_damaged_block_are_salvaged_and_no_older_ones() {
 fn recovered(text: &str) -> usize {
     let Some((_, said)) = text.split_once("); ") else { return 0 };
     let (count, rest) = said.split_once(' ').unwrap();
-    assert_eq!(rest, "of them another data file or the journal has, too");
+    assert_eq!(rest, "of them were recovered from another data file or the journal");
     count.parse().unwrap()
 }
 

@@ -41,7 +41,7 @@ async fn a_lost_witness_is_found_and_written_again() {
 
         let report = look(directory.path(), Repair::No).await;
         assert!(matches!(&report.findings[..], [Finding { remedy: Remedy::WriteWitness, .. }]), "{report:?}");
-        assert!(texts(&report)[0].contains("nobody can tell whether synced batches are missing"), "{report:?}");
+        assert!(texts(&report)[0].contains("it is unknown whether synced batches are missing"), "{report:?}");
         assert_eq!(report.documents, 20, "the rest is looked at");
         assert!(matches!(open_error(directory.path()).await, Error::Damaged { .. }), "nothing was repaired");
 
