@@ -166,8 +166,8 @@ impl Shared {
     }
 
     /// Makes a snapshot of a state to search in.
-    pub(crate) fn hold(&self, state: Latest) -> Snapshot {
-        self.publisher.hold(state, self.engine.written_bytes())
+    pub(crate) fn snapshot_of(&self, state: Latest) -> Snapshot {
+        self.publisher.snapshot_of(state, self.engine.written_bytes())
     }
 }
 
@@ -246,9 +246,7 @@ impl Committer {
     pub(crate) async fn barrier(&self, answer: AnswerAfter) -> StoreResult<()> {
         self.submit(answer, 0, |_| Ok(())).await
     }
-}
 
-impl Committer {
     /// Waits for the operations in the queue, syncs, and ends the thread.
     ///
     /// # Errors

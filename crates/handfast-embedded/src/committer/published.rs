@@ -16,25 +16,25 @@ use crate::engine::View;
 
 /// The state of the store after one commit. A clone is cheap; the engine keeps old data on the disk while a clone lives.
 #[derive(Clone)]
-pub(crate) struct Snapshot(Arc<Held>);
+pub(crate) struct Snapshot(Arc<SnapshotState>);
 
-struct Held {
+struct SnapshotState {
     timestamp: CommitTimestamp,
     /// The bytes that the engine had written then.
     written_bytes: u64,
     /// `None` once the snapshot was ended.
     view: Mutex<Option<Arc<dyn View>>>,
     catalog: Arc<Catalog>,
-    live: Arc<Live>,
+    snapshots: Arc<SnapshotsInUse>,
 }
 
 /// The snapshots in use, oldest first. Several can have the same timestamp.
 #[derive(Default)]
-struct Live(Mutex<BTreeMap<CommitTimestamp, Vec<Weak<Held>>>>);
+struct SnapshotsInUse(Mutex<BTreeMap<CommitTimestamp, Vec<Weak<SnapshotState>>>>);
 
-impl Live {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<CommitTimestamp, Vec<Weak<Held>>>> {
-        // Nothing in here can panic half way.
+impl SnapshotsInUse {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CommitTimestamp, Vec<Weak<SnapshotState>>>> {
+        // No code that holds the lock can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -47,7 +47,7 @@ impl Snapshot {
     /// Returns the engine's view, for one page: a view that is held for long keeps memory in use.
     ///
     /// # Errors
-    /// `SnapshotTooOld` (239).
+    /// `SnapshotTooOld` (239) if the snapshot was ended.
     pub(crate) fn view(&self) -> StoreResult<Arc<dyn View>> {
         let view = self.0.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
         view.ok_or_else(|| {
@@ -61,14 +61,14 @@ impl Snapshot {
     }
 }
 
-impl Drop for Held {
+impl Drop for SnapshotState {
     fn drop(&mut self) {
-        let mut live = self.live.lock();
-        if let Some(held) = live.get_mut(&self.timestamp) {
+        let mut snapshots = self.snapshots.lock();
+        if let Some(held) = snapshots.get_mut(&self.timestamp) {
             // The snapshot that is dropped can no longer be upgraded.
             held.retain(|other| other.strong_count() > 0);
             if held.is_empty() {
-                live.remove(&self.timestamp);
+                snapshots.remove(&self.timestamp);
             }
         }
     }
@@ -77,14 +77,14 @@ impl Drop for Held {
 /// Holds the published snapshot.
 pub(crate) struct Publisher {
     current: Mutex<Snapshot>,
-    live: Arc<Live>,
+    snapshots: Arc<SnapshotsInUse>,
 }
 
 impl Publisher {
     pub(crate) fn new(state: Latest, written_bytes: u64) -> Self {
-        let live = Arc::new(Live::default());
-        let first = hold(&live, state, written_bytes);
-        Publisher { current: Mutex::new(first), live }
+        let snapshots = Arc::new(SnapshotsInUse::default());
+        let first = snapshot_of(&snapshots, state, written_bytes);
+        Publisher { current: Mutex::new(first), snapshots }
     }
 
     /// Returns the published snapshot.
@@ -94,26 +94,26 @@ impl Publisher {
 
     /// Replaces the published snapshot.
     pub(super) fn publish(&self, state: Latest, written_bytes: u64) {
-        let next = hold(&self.live, state, written_bytes);
+        let next = snapshot_of(&self.snapshots, state, written_bytes);
         let before = std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), next);
         // Freed outside of the lock, so that readers do not wait.
         drop(before);
     }
 
     /// Makes a snapshot of a state that is not published, to search in. It is ended like any other.
-    pub(crate) fn hold(&self, state: Latest, written_bytes: u64) -> Snapshot {
-        hold(&self.live, state, written_bytes)
+    pub(crate) fn snapshot_of(&self, state: Latest, written_bytes: u64) -> Snapshot {
+        snapshot_of(&self.snapshots, state, written_bytes)
     }
 
     /// Returns the timestamp of the oldest snapshot in use.
     pub(crate) fn oldest(&self) -> CommitTimestamp {
-        self.live.lock().keys().next().copied().unwrap_or_default()
+        self.snapshots.lock().keys().next().copied().unwrap_or_default()
     }
 
     /// Returns the number of snapshots that readers hold.
     pub(crate) fn in_use(&self) -> usize {
-        let held: usize = self.live.lock().values().flatten().map(Weak::strong_count).sum();
-        // The publisher itself holds the current one.
+        let held: usize = self.snapshots.lock().values().flatten().map(Weak::strong_count).sum();
+        // The publisher holds the current one.
         held.saturating_sub(1)
     }
 
@@ -121,13 +121,14 @@ impl Publisher {
     pub(super) fn end_before(&self, written_bytes: u64) -> usize {
         let current = self.current().timestamp();
         // Upgraded outside of the lock: this may become the last owner of a snapshot, whose drop takes the lock.
-        let old: Vec<Weak<Held>> = self.live.lock().range(..current).flat_map(|(_, held)| held.clone()).collect();
+        let old: Vec<Weak<SnapshotState>> =
+            self.snapshots.lock().range(..current).flat_map(|(_, held)| held.clone()).collect();
         let old = old.iter().filter_map(Weak::upgrade);
         old.filter(|held| held.written_bytes < written_bytes && held.is_open()).inspect(|held| held.end()).count()
     }
 }
 
-impl Held {
+impl SnapshotState {
     fn is_open(&self) -> bool {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -138,9 +139,15 @@ impl Held {
     }
 }
 
-fn hold(live: &Arc<Live>, state: Latest, written_bytes: u64) -> Snapshot {
+fn snapshot_of(snapshots: &Arc<SnapshotsInUse>, state: Latest, written_bytes: u64) -> Snapshot {
     let Latest { timestamp, view, catalog } = state;
-    let held = Arc::new(Held { timestamp, written_bytes, view: Mutex::new(Some(view)), catalog, live: live.clone() });
-    live.lock().entry(timestamp).or_default().push(Arc::downgrade(&held));
+    let held = Arc::new(SnapshotState {
+        timestamp,
+        written_bytes,
+        view: Mutex::new(Some(view)),
+        catalog,
+        snapshots: snapshots.clone(),
+    });
+    snapshots.lock().entry(timestamp).or_default().push(Arc::downgrade(&held));
     Snapshot(held)
 }

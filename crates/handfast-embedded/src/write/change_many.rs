@@ -140,7 +140,7 @@ async fn gather(
     collection: &Arc<Collection>,
     access: Access,
 ) -> StoreResult<Option<Vec<Vec<u8>>>> {
-    let source = Source::Snapshot(context.shared().hold(latest));
+    let source = Source::Snapshot(context.shared().snapshot_of(latest));
     let candidates = Candidates::new(source, context.shared().verify, collection.clone(), access, None);
     let mut candidates = candidates.stopped_by(target.context.interrupt.clone());
     let (target, bytes_max) = (target.clone(), context.options.gathered_bytes_max);

@@ -68,7 +68,7 @@ pub(crate) async fn change_one<T: Recorded + Send + 'static>(
     let verify = context.shared().verify;
     for _ in 0..SEARCHES_MAX {
         let latest = context.latest();
-        let (searched, snapshot) = (target.clone(), context.shared().hold(latest.clone()));
+        let (searched, snapshot) = (target.clone(), context.shared().snapshot_of(latest.clone()));
         let found = blocking(move || {
             let catalog = snapshot.catalog().clone();
             searched.first(Source::Snapshot(snapshot), &catalog, verify)

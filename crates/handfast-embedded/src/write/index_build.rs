@@ -18,14 +18,14 @@ use handfast_store::{CreateIndexes, Error as StoreError, Namespace, Result as St
 use tokio::sync::oneshot;
 
 use super::context::{Builds, WriteContext};
-use super::indexes::{Added, add_to_catalog, change_index, drop_index, find_index};
+use super::indexes::{AddedIndexes, add_to_catalog, change_index, drop_index, find_index};
 use crate::catalog::CollectionIndex;
 use crate::committer::{AnswerAfter, Writer};
 use crate::engine::{Direction, Keyspace};
 use crate::format::{CollectionId, IndexId, collection_prefix};
 
 /// The numbers of indexes before and after, as in the answer of `createIndexes`.
-type Numbers = (u32, u32);
+type IndexNumbers = (u32, u32);
 
 /// The indexes that one task builds. Its drop ends their builds.
 struct Build {
@@ -60,7 +60,7 @@ impl Drop for Build {
 ///
 /// # Cancellation
 /// The indexes are dropped again, unless they were complete already.
-pub(crate) async fn create_indexes(context: &Arc<WriteContext>, request: CreateIndexes) -> StoreResult<Numbers> {
+pub(crate) async fn create_indexes(context: &Arc<WriteContext>, request: CreateIndexes) -> StoreResult<IndexNumbers> {
     let namespace = request.namespace;
     let indexes = request.indexes.into_iter().map(Index::compile).collect::<StoreResult<Vec<_>>>()?;
     let (mut reply, answered) = oneshot::channel();
@@ -81,8 +81,8 @@ async fn add_and_build(
     context: &WriteContext,
     namespace: &Namespace,
     indexes: Vec<Index>,
-    reply: &mut oneshot::Sender<StoreResult<Numbers>>,
-) -> StoreResult<Numbers> {
+    reply: &mut oneshot::Sender<StoreResult<IndexNumbers>>,
+) -> StoreResult<IndexNumbers> {
     loop {
         check_is_wanted(context, reply)?;
         let ended = context.builds.ended.notified();
@@ -90,7 +90,7 @@ async fn add_and_build(
         let (namespace, indexes, uuid) = (namespace.clone(), indexes.clone(), context.new_uuid());
         let begun = task.clone();
         let added = context.change_catalog(move |writer| begin(writer, &namespace, uuid, indexes, &begun)).await?;
-        let Some(Added { before, after, build: to_build }) = added else {
+        let Some(AddedIndexes { before, after, build: to_build }) = added else {
             ended.await;
             continue;
         };
@@ -107,7 +107,7 @@ async fn add_and_build(
 }
 
 /// Fails if the store is being closed, or the caller has dropped its future.
-fn check_is_wanted(context: &WriteContext, reply: &oneshot::Sender<StoreResult<Numbers>>) -> StoreResult<()> {
+fn check_is_wanted(context: &WriteContext, reply: &oneshot::Sender<StoreResult<IndexNumbers>>) -> StoreResult<()> {
     if context.is_closing() {
         return Err(StoreError::command(Code::InterruptedAtShutdown, "the store is being closed"));
     }
@@ -121,7 +121,7 @@ fn check_is_wanted(context: &WriteContext, reply: &oneshot::Sender<StoreResult<N
 async fn build(
     context: &WriteContext,
     indexes: &[(CollectionId, IndexId)],
-    reply: &oneshot::Sender<StoreResult<Numbers>>,
+    reply: &oneshot::Sender<StoreResult<IndexNumbers>>,
 ) -> StoreResult<()> {
     let Some(&(collection, _)) = indexes.first() else {
         return Ok(());
@@ -179,7 +179,7 @@ fn begin(
     uuid: [u8; 16],
     indexes: Vec<Index>,
     build: &Build,
-) -> StoreResult<Option<Added>> {
+) -> StoreResult<Option<AddedIndexes>> {
     if let Some(collection) = writer.collection(namespace) {
         for entry in collection.indexes.iter().filter(|entry| !entry.complete && concerns(entry, &indexes)) {
             if build.builds.lock().contains(&(collection.id, entry.id)) {

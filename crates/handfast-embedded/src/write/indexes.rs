@@ -16,7 +16,7 @@ use crate::committer::{Snapshot, Writer};
 use crate::format::{CollectionId, IndexId, MetadataKey};
 
 /// The numbers of indexes before and after, and the indexes that must be built.
-pub(crate) struct Added {
+pub(crate) struct AddedIndexes {
     pub(super) before: u32,
     pub(super) after: u32,
     pub(super) build: Vec<(CollectionId, IndexId)>,
@@ -100,7 +100,7 @@ pub(crate) fn add_to_catalog(
     namespace: &Namespace,
     uuid: [u8; 16],
     indexes: Vec<Index>,
-) -> StoreResult<Added> {
+) -> StoreResult<AddedIndexes> {
     let collection = writer.ensure_collection(namespace, uuid)?;
     let is_empty = writer.catalog().counts(collection.id).documents == 0;
     let mut changed = Collection::clone(&collection);
@@ -119,7 +119,7 @@ pub(crate) fn add_to_catalog(
         writer.put_collection(Arc::new(changed));
     }
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    Ok(Added { before: count(before), after: count(after), build })
+    Ok(AddedIndexes { before: count(before), after: count(after), build })
 }
 
 /// Returns an index and its collection.
