@@ -19,6 +19,13 @@ use crate::catalog::{Collection, CollectionIndex};
 /// Ranges of time that one round divides under one index, at most: 63 lead to one millisecond.
 const DIVISIONS_MAX: u32 = 1000;
 
+/// A range of dates in milliseconds: after one, and up to another.
+#[derive(Clone, Copy)]
+struct DateRange {
+    after: Option<i64>,
+    until: i64,
+}
+
 /// Removes all documents that have expired at `now`, and returns their number. After an error, the documents that expired under
 /// other indexes are removed all the same.
 pub(crate) async fn expire(context: &WriteContext, now: DateTime) -> StoreResult<u64> {
@@ -50,29 +57,31 @@ async fn expire_under(
 ) -> (u64, Option<StoreError>) {
     let (mut removed, mut failure, mut divisions) = (0, None, 0);
     let lifetime_millis = index.spec().expire_after_seconds.map_or(0, |seconds| seconds.saturating_mul(1000));
-    let mut ranges = vec![(None, now.timestamp_millis().saturating_sub(lifetime_millis))];
+    let until = now.timestamp_millis().saturating_sub(lifetime_millis);
+    let mut ranges = vec![DateRange { after: None, until }];
     while let Some(range) = ranges.pop() {
         let ended = expire_between(context, collection, index, now, range, &mut removed).await;
         let Some(error) = ended.unwrap_or_else(Some) else { continue };
-        let (after, until) = (range.0.unwrap_or(i64::MIN), range.1);
+        let (after, until) = (range.after.unwrap_or(i64::MIN), range.until);
         let middle = i64::midpoint(after, until);
         let divisible = after < middle && middle < until && divisions < DIVISIONS_MAX;
         if error.code() == Code::DataCorruptionDetected && divisible && !context.is_closing() {
             divisions += 1;
-            ranges.extend([(Some(after), middle), (Some(middle), until)]);
+            ranges.push(DateRange { after: Some(after), until: middle });
+            ranges.push(DateRange { after: Some(middle), until });
         }
         failure.get_or_insert(error);
     }
     (removed, failure)
 }
 
-/// Removes the expired documents with a date after one and up to another, in milliseconds.
+/// Removes the expired documents with a date in a range.
 async fn expire_between(
     context: &WriteContext,
     collection: &Arc<Collection>,
     index: &Arc<CollectionIndex>,
     now: DateTime,
-    (after, until): (Option<i64>, i64),
+    DateRange { after, until }: DateRange,
     removed: &mut u64,
 ) -> StoreResult<Option<StoreError>> {
     let Some((field, _)) = index.spec().key.iter().flatten().next() else {
