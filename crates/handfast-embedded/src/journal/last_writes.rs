@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! data file               a=1 b=1 c=1                the block is damaged
-//! journal     (gone: a=1)     b=1 c=1  b=2  c gone   b is 2, c was removed, a is unknown
+//! journal     (lost: a=1)     b=1 c=1  b=2  -c       b is 2, c was removed, a is unknown
 //! ```
 
 use std::collections::BTreeMap;

@@ -76,7 +76,7 @@ fn stage_batch(
 
 /// A document in its newest state.
 enum Newest<'b> {
-    /// As the batch says, which nobody has changed since.
+    /// The state that the batch says, which has not changed since.
     Known(&'b RawDocument),
     Read(StoredDocument),
 }

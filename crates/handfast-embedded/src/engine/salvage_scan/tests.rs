@@ -150,7 +150,7 @@ fn every_row_that_can_be_read_is_returned_once_and_in_order() {
     }
 }
 
-/// A file whose damage nobody finds.
+/// A file whose damaged ranges are not found.
 struct Silent(File);
 
 impl View for Silent {
