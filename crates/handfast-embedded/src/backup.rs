@@ -1,15 +1,14 @@
-//! A consistent copy while the store goes on.
+//! A consistent copy of the store while others write.
 //!
-//! A snapshot is copied record by record into a new store, and every checksum is verified on the way: a damaged record
-//! fails the backup instead of being handed on. The copy is made beside its final name and renamed when it is whole and
-//! synced, so there is never a half-made store under that name. It is opened like any other.
+//! A snapshot is copied record by record into a new store, and every checksum is verified: a damaged record fails the backup.
+//! The copy is made beside its final name, and renamed when it is complete and synced, so there is never an incomplete store
+//! under that name. It is opened like any other store.
 
 use std::fs;
 use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 
-use handfast_store::{CommitTimestamp, blocking};
+use handfast_store::CommitTimestamp;
 
 use crate::Options;
 use crate::chain::Chain;
@@ -18,15 +17,13 @@ use crate::directory::{self, sync_directory};
 use crate::engine::{Direction, Engine, Keyspace, Readiness, View, Write};
 use crate::error::{Error, Result};
 use crate::format::{MetadataKey, StoredDocument, Verify, open_index_entry, open_metadata};
-use crate::store::EmbeddedStore;
 
 #[cfg(test)]
 mod tests;
 
-/// Bytes of one batch of the copy.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// What was copied.
+/// The numbers of copied records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backup {
     /// Documents.
@@ -35,21 +32,6 @@ pub struct Backup {
     pub entries: u64,
     /// Bytes of keys and values.
     pub bytes: u64,
-}
-
-impl EmbeddedStore {
-    /// Copies the store, as it is now, into a directory that does not exist or is empty. Writers go on meanwhile.
-    ///
-    /// # Errors
-    /// `IllegalOperation` (20) for a destination within the store's own directory; `DataCorruptionDetected` (354) for a
-    /// damaged record; `SnapshotTooOld` (239) if writers fill so much memory
-    /// meanwhile that the snapshot is ended (`Options::snapshot_bytes_max`); those of the file system.
-    pub async fn backup(&self, destination: impl AsRef<Path>) -> handfast_store::Result<Backup> {
-        let destination = destination.as_ref().to_owned();
-        must_be_outside(&self.inner.directory, &destination)?;
-        let (snapshot, options) = (self.snapshot_now(), self.inner.options.clone());
-        blocking(move || copy(&snapshot, &destination, &options)).await
-    }
 }
 
 /// Refuses to write a backup or a dump of a store into the store's own directory, or below it.
@@ -63,21 +45,21 @@ pub fn must_be_outside(directory: &Path, target: &Path) -> Result<()> {
     }
 }
 
-/// A path without links in it, as far as it exists.
+/// Resolves the links of a path, as far as it exists.
 fn resolved(path: &Path) -> Result<PathBuf> {
     let failed = |error| Error::io(format!("resolving {}", path.display()), error);
     let path = std::path::absolute(path).map_err(failed)?;
-    for there in path.ancestors() {
-        match there.canonicalize() {
+    for existing in path.ancestors() {
+        match existing.canonicalize() {
             Ok(resolved) => {
-                let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+                let rest = path.strip_prefix(existing).unwrap_or(Path::new(""));
                 let whole = rest.components().fold(resolved, |path, part| match part {
-                    // What is made there is a directory, and no link: it leads back.
+                    // The missing components will be directories, not links, so this one leads to the parent.
                     Component::ParentDir => path.parent().map_or(path.clone(), Path::to_owned),
                     part => path.join(part),
                 });
                 let leads_back = rest.components().any(|part| part == Component::ParentDir);
-                // To where there may be links again.
+                // The parent may have links again.
                 return if leads_back { self::resolved(&whole) } else { Ok(whole) };
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -87,7 +69,8 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_store::Result<Backup> {
+/// Copies a snapshot into a directory that does not exist or is empty.
+pub(crate) fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_store::Result<Backup> {
     let failed = |what: &str, error| Error::io(format!("{what} {}", destination.display()), error);
     let is_taken = match fs::read_dir(destination) {
         Ok(mut entries) => entries.next().is_some(),
@@ -99,21 +82,21 @@ fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_
     }
     let unfinished = unfinished(destination);
     if unfinished.exists() {
-        // Only a copy that nobody is at work on, and never what is none.
+        // Locking fails if another backup is writing it, or if it is no store.
         drop(directory::lock(&unfinished)?);
         fs::remove_dir_all(&unfinished).map_err(|error| failed("removing an unfinished copy beside", error))?;
     }
-    let locked = Arc::new(directory::lock(&unfinished)?);
-    let half_made = HalfMade(&unfinished);
+    let locked = directory::lock(&unfinished)?;
+    let incomplete = Incomplete(&unfinished);
     let mut opened = directory::open(&locked, options)?;
     let timestamp = snapshot.timestamp();
-    let mut copying = Copying { engine: &opened.engine, chain: opened.chain, timestamp, done: Backup::default() };
+    let mut copy = BackupCopy { engine: &opened.engine, chain: opened.chain, timestamp, done: Backup::default() };
     for keyspace in Keyspace::ALL {
-        copying.keyspace(snapshot, keyspace)?;
+        copy.keyspace(snapshot, keyspace)?;
     }
-    let Copying { chain, done, .. } = copying;
+    let BackupCopy { chain, done, .. } = copy;
     opened.engine.sync()?;
-    opened.witness.note(chain.numbers())?;
+    opened.witness.record(chain.numbers())?;
     opened.witness.sync()?;
     drop(opened);
     drop(locked);
@@ -122,16 +105,16 @@ fn copy(snapshot: &Snapshot, destination: &Path, options: &Options) -> handfast_
         sync_directory(parent(destination))
     };
     rename().map_err(|error| failed("renaming the copy to", error))?;
-    std::mem::forget(half_made);
+    std::mem::forget(incomplete);
     Ok(done)
 }
 
-/// A copy that is removed unless it becomes whole: a disk that it has filled is not to stay full.
-struct HalfMade<'p>(&'p Path);
+/// Removes a copy that is not completed, so that a disk that it has filled does not stay full.
+struct Incomplete<'p>(&'p Path);
 
-impl Drop for HalfMade<'_> {
+impl Drop for Incomplete<'_> {
     fn drop(&mut self) {
-        // Why the copy failed is told; what is left of it after all, the next one of this name removes.
+        // The caller gets the error of the copy; the next backup of this name removes the files that remain.
         let _ = fs::remove_dir_all(self.0);
     }
 }
@@ -146,19 +129,19 @@ fn unfinished(destination: &Path) -> PathBuf {
     destination.with_file_name(name)
 }
 
-struct Copying<'e> {
+struct BackupCopy<'e> {
     engine: &'e dyn Engine,
     chain: Chain,
-    /// That of the snapshot.
+    /// The timestamp of the snapshot.
     timestamp: CommitTimestamp,
     done: Backup,
 }
 
-impl Copying<'_> {
+impl BackupCopy<'_> {
     fn keyspace(&mut self, snapshot: &Snapshot, keyspace: Keyspace) -> handfast_store::Result<()> {
         let mut start = Bound::Unbounded;
         loop {
-            // Asked for anew for each batch: a snapshot that is ended meanwhile is let go.
+            // A view for each batch: a snapshot can be ended in between.
             let batch = self.next_batch(&*snapshot.view()?, keyspace, start)?;
             let Some(last) = batch.last() else {
                 return Ok(());

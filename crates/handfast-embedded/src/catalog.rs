@@ -1,8 +1,8 @@
-//! Which collections and indexes there are.
+//! The catalog of collections and indexes.
 //!
-//! The catalog is a value: a reader has the one that belongs to its snapshot, the committer makes the next one from it.
-//! On disk each collection is one record of the metadata map, changed in the same batch as what it describes (the first
-//! document with an array under an index comes together with the note that the index is multikey).
+//! The catalog is an immutable value: a reader has the one of its snapshot, the committer makes the next one from it. On disk
+//! each collection is one record of the metadata map, which changes in the same batch as the data that it describes (the first
+//! document with an array under an index is in the batch that marks the index as multikey).
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use crate::engine::{Keyspace, View, prefix_range};
 use crate::error::{Error, Result};
 use crate::format::{CollectionId, IndexId, MetadataKey, metadata_value, open_metadata};
 
-/// A collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Collection {
     pub(crate) id: CollectionId,
@@ -28,14 +27,13 @@ pub(crate) struct Collection {
     next_index: u32,
 }
 
-/// An index of a collection.
 #[derive(Clone, Debug)]
 pub(crate) struct CollectionIndex {
     pub(crate) id: IndexId,
     pub(crate) index: Index,
-    /// Bit n: some document has, or had, an array on the way of field n. It is never taken back.
+    /// Bit n is set if a document has, or had, an array on the path of field n. It is never cleared.
     pub(crate) multikey: u32,
-    /// Whether every document is in; before that, writers keep it up to date and no reader uses it.
+    /// Whether the index has every document. Before that, writes keep it up to date and no query uses it.
     pub(crate) complete: bool,
 }
 
@@ -45,20 +43,20 @@ impl CollectionIndex {
     }
 }
 
-/// Documents of a collection, counted with every commit.
+/// The number and bytes of a collection's documents, updated with every commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) documents: u64,
     pub(crate) bytes: u64,
 }
 
-/// All collections. A copy shares what did not change, so the committer can make one for every group.
+/// All collections. A clone shares the unchanged parts, so the committer can make one for every operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     by_name: OrdMap<Namespace, Arc<Collection>>,
     next_collection: u32,
     counts: OrdMap<CollectionId, Counts>,
-    /// What is dropped, and whose keys are still there.
+    /// The dropped collections and indexes whose keys are not removed yet.
     pub(crate) dropped: Vec<MetadataKey>,
 }
 
@@ -92,27 +90,24 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// A collection by name.
     pub(crate) fn get(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
         self.by_name.get(namespace)
     }
 
-    /// A collection by number.
     pub(crate) fn by_id(&self, id: CollectionId) -> Option<&Arc<Collection>> {
         self.by_name.values().find(|collection| collection.id == id)
     }
 
-    /// All collections, by name.
+    /// Returns all collections, sorted by name.
     pub(crate) fn collections(&self) -> impl Iterator<Item = &Arc<Collection>> {
         self.by_name.values()
     }
 
-    /// The collections of a database, by name.
+    /// Returns the collections of a database, sorted by name.
     pub(crate) fn database(&self, database: &str) -> impl Iterator<Item = &Arc<Collection>> {
         self.by_name.values().filter(move |collection| collection.namespace.database() == database)
     }
 
-    /// How many documents a collection has.
     pub(crate) fn counts(&self, id: CollectionId) -> Counts {
         self.counts.get(&id).copied().unwrap_or_default()
     }
@@ -121,7 +116,7 @@ impl Catalog {
         self.counts.insert(id, counts);
     }
 
-    /// The number of a new collection; `None` after four billion.
+    /// Returns the id of a new collection; `None` after four billion.
     pub(crate) fn take_collection_id(&mut self) -> Option<CollectionId> {
         let id = self.next_collection;
         self.next_collection = id.checked_add(1)?;

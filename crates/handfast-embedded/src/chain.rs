@@ -1,11 +1,11 @@
-//! Batches as a chain: each holds its own number, and what the engine calls the one before it.
+//! The chain of batches: each holds its own number, and the engine's sequence number of the previous batch.
 //!
-//! The engine numbers a batch in the moment in which it is applied, and replays its journal under these numbers; they stand
-//! before the batches there, and no checksum covers them. Nobody knows such a number beforehand, so the *next* batch has it
-//! under its checksum, and the witness has that of the last batch that was synced:
+//! The engine gives a batch a sequence number when it applies it, and replays its journal with these numbers, which no checksum
+//! covers. The number is not known beforehand, so the *next* batch has it under its checksum, and the witness has the one of
+//! the last synced batch:
 //!
 //! ```text
-//! journal    41  batch 7, before it 40     42  batch 8, before it 41     44  batch 9, before it 42
+//! journal    41  batch 7, previous 40      42  batch 8, previous 41      44  batch 9, previous 42
 //! witness    batch 9 is 44
 //! ```
 
@@ -15,12 +15,12 @@ use crate::engine::{Engine, Keyspace, Write};
 use crate::error::Result;
 use crate::format::{LastBatch, MetadataKey};
 
-/// What a batch is called.
+/// The numbers of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchNumbers {
-    /// Ours: 1, 2, 3, without a gap. 0 is the state before the first batch.
+    /// The store's number: 1, 2, 3, without a gap. 0 is the state before the first batch.
     pub(crate) number: u64,
-    /// The engine's; 0 if its journal does not have the batch.
+    /// The engine's sequence number; 0 if its journal does not have the batch.
     pub(crate) sequence: u64,
 }
 
@@ -28,17 +28,17 @@ pub(crate) struct BatchNumbers {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) last: LastBatch,
-    /// The number that the engine gave it; 0 if its journal does not have it.
+    /// The engine's sequence number of the last batch; 0 if its journal does not have the batch.
     pub(crate) sequence: u64,
 }
 
 impl Chain {
-    /// What the last batch is called.
+    /// Returns the numbers of the last batch.
     pub(crate) fn numbers(&self) -> BatchNumbers {
         BatchNumbers { number: self.last.number, sequence: self.sequence }
     }
 
-    /// Applies writes as the next batch. `timestamp` is that of the last commit in it.
+    /// Applies writes as the next batch. `timestamp` is the one of the last commit in it.
     pub(crate) fn apply(
         &mut self,
         engine: &dyn Engine,

@@ -1,11 +1,11 @@
-//! What can go wrong with a directory and its engine, named by what the caller does next.
+//! The errors of a directory and its engine. Each variant's documentation says what the caller can do.
 
 use std::path::PathBuf;
 
 use handfast_mql::Code;
 use handfast_store::{Applied, ErrorClass, Namespace};
 
-/// What the functions about directories return.
+/// The result of functions on directories.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A directory that cannot be opened, read or written.
@@ -16,23 +16,22 @@ pub enum Error {
     InUse {
         /// The store's directory.
         directory: PathBuf,
-        /// The process that has it, if it left its number.
+        /// The process that has the directory open, if it left its number.
         holder: Option<u32>,
     },
-    /// Choose another directory: this one holds something else.
+    /// Choose another directory: this one has other content.
     #[error("the directory {directory} is not empty and holds no handfast store; nothing was written to it")]
     NotAStore {
         /// The directory.
         directory: PathBuf,
     },
-    /// Name the directory of a store: there is none in this one, and none was made.
+    /// Name the directory of a store: this one has none, and none was created.
     #[error("the directory {directory} holds no handfast store")]
     NoStore {
         /// The directory.
         directory: PathBuf,
     },
-    /// Copy the directory to where it may be written to: the storage engine opens its files for writing, also those that
-    /// it only reads.
+    /// Copy the directory to a writable place: the storage engine opens its files for writing, even to read them.
     #[error(
         "the directory {directory} cannot be written to ({source}), which the storage engine needs even to read it"
     )]
@@ -42,15 +41,15 @@ pub enum Error {
         /// The error of the operating system.
         source: std::sync::Arc<std::io::Error>,
     },
-    /// Choose a directory outside of the store's own, which holds nothing else.
+    /// Choose a directory outside of the store's own.
     #[error("{target} is within the data directory {directory}")]
     WithinStore {
         /// The store's directory.
         directory: PathBuf,
-        /// What was to be written there.
+        /// The path that was to be written.
         target: PathBuf,
     },
-    /// Take a newer program.
+    /// Use a newer program.
     #[error(
         "the directory {directory} has format version {found}, this program knows versions up to {known}: use a newer \
          handfast"
@@ -63,7 +62,7 @@ pub enum Error {
         /// The newest version that this program reads.
         known: u32,
     },
-    /// Run the check: what is stored is not what was written.
+    /// Run the check: the stored data is not the written data.
     #[error(
         "the store in {directory} is damaged: {what}; run `handfast check --data {directory}`, and read what it \
              says before you run it with `--repair`"
@@ -71,30 +70,30 @@ pub enum Error {
     Damaged {
         /// The store's directory.
         directory: PathBuf,
-        /// What was found.
+        /// The damage, as text for people.
         what: String,
     },
-    /// A record is not what was written: its checksum says so, or the engine could not read it.
+    /// Run the check: a record has a wrong checksum, or the engine could not read it.
     #[error("damaged data: {0}")]
     Corrupt(String),
-    /// Make room on the disk; then open the store again.
+    /// Free space on the disk; then open the store again.
     #[error("no space left on the disk under {0}")]
     DiskFull(String),
-    /// Open the store again: a write or a sync failed, and nobody can tell what is on the disk.
+    /// Open the store again: a write or a sync failed, and the state of the disk is unknown.
     #[error("the store must be reopened: {0}")]
     Stopped(String),
-    /// The store was closed.
+    /// Open the store again: it was closed.
     #[error("the store is closed")]
     Closed,
     /// Look at the operating system's error.
     #[error("{context}: {source}")]
     Io {
-        /// What was tried, with the path.
+        /// The operation that failed, with the path.
         context: String,
         /// The error.
         source: std::sync::Arc<std::io::Error>,
     },
-    /// The key-value engine failed in another way.
+    /// Report the text: the key-value engine failed in another way.
     #[error("the storage engine failed: {0}")]
     Engine(String),
 }
@@ -104,7 +103,7 @@ fn pid(holder: Option<u32>) -> String {
 }
 
 impl Error {
-    /// An error of the operating system; a full disk is told apart, and what is one for this user or file.
+    /// Returns an error of the operating system. A full disk or quota, or a file that is too large, is [`Error::DiskFull`].
     pub(crate) fn io(context: impl Into<String>, source: std::io::Error) -> Self {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
@@ -113,8 +112,8 @@ impl Error {
         Error::Io { context: context.into(), source: std::sync::Arc::new(source) }
     }
 
-    /// What a write is refused with after this one, by which the store has stopped writing.
-    pub(crate) fn afterwards(&self) -> Error {
+    /// Returns the error of later writes, after this error has stopped all writes.
+    pub(crate) fn after_stop(&self) -> Error {
         match self {
             Error::DiskFull(what) => {
                 Error::DiskFull(format!("{what}: when there is room again, the store must be reopened"))
@@ -123,16 +122,16 @@ impl Error {
         }
     }
 
-    /// What is wrong, without saying that it is damage.
-    pub(crate) fn words(&self) -> String {
+    /// Returns the text without the words "damaged data".
+    pub(crate) fn description(&self) -> String {
         match self {
             Error::Corrupt(what) => what.clone(),
             other => other.to_string(),
         }
     }
 
-    /// Says whose records are damaged.
-    pub(crate) fn of(self, namespace: &Namespace) -> Self {
+    /// Adds the collection to an error about damaged records.
+    pub(crate) fn in_collection(self, namespace: &Namespace) -> Self {
         match self {
             Error::Corrupt(what) => Error::Corrupt(format!("{namespace}: {what}")),
             other => other,
@@ -150,7 +149,7 @@ impl Error {
         }
     }
 
-    /// As an error of the store that a failed write is reported with.
+    /// Returns the error of the store contract for a write.
     pub(crate) fn into_store(self, applied: Applied) -> handfast_store::Error {
         handfast_store::Error::new(ErrorClass::Command, applied, self.code(), self.to_string()).with_source(self)
     }

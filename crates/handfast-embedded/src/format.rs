@@ -1,5 +1,5 @@
-//! What is stored, byte for byte. Integers are big-endian where they are part of a key (so that bytes sort as numbers
-//! do), little-endian in values.
+//! The stored format, byte for byte. Integers are big-endian in keys (so that bytes sort as the numbers do), little-endian in
+//! values.
 //!
 //! ```text
 //! documents   key    collection u32 | `_id` key
@@ -10,33 +10,34 @@
 //!             value  1 | crc32 u32 | content
 //! ```
 //!
-//! The checksum is over the map's number, the key, and what follows the checksum: a value that is found under another
-//! key than it was written under does not pass. CRC-32 finds every single flipped bit and every burst of up to 32 bits;
-//! of other damage it misses one in four billion, on top of the engine's own checksums of blocks.
+//! The checksum covers the map's number, the key, and the bytes after the checksum, so a value under another key than its own
+//! fails it. CRC-32 finds every single flipped bit and every burst of up to 32 bits; it misses one in four billion of other
+//! damages that also pass the engine's checksums of blocks.
 
 use handfast_store::CommitTimestamp;
 
 use crate::engine::{Bytes, KEY_BYTES_MAX, Keyspace};
 use crate::error::{Error, Result};
+
 #[cfg(test)]
 mod tests;
 
-/// The version of everything above, as the file `FORMAT` tells it.
+/// The version of this format, which the file `FORMAT` has.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 const RECORD_VERSION: u8 = 1;
 const HEADER_BYTES: usize = 5;
 const DOCUMENT_HEADER_BYTES: usize = HEADER_BYTES + 8;
 
-/// The number of a collection. It is given once and never again, also after the collection is dropped.
+/// The id of a collection. It is not used again after the collection is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CollectionId(pub(crate) u32);
 
-/// The number of an index in its collection, never given again either.
+/// The id of an index in its collection, which is not used again either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct IndexId(pub(crate) u32);
 
-/// Whether reads verify checksums: yes, but in a test that shows that the tests would notice.
+/// Whether reads verify checksums. Only a test that shows that other tests can fail disables it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verify {
     Checksums,
@@ -64,7 +65,7 @@ fn seal(keyspace: Keyspace, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     value
 }
 
-/// What follows the header, if the checksum is right.
+/// Returns the bytes after the header, if the checksum is right.
 fn open<'v>(keyspace: Keyspace, key: &[u8], value: &'v [u8], verify: Verify) -> Option<&'v [u8]> {
     let header = value.first_chunk::<HEADER_BYTES>()?;
     let rest = &value[HEADER_BYTES..];
@@ -73,12 +74,12 @@ fn open<'v>(keyspace: Keyspace, key: &[u8], value: &'v [u8], verify: Verify) -> 
     (right || verify == Verify::Nothing).then_some(rest)
 }
 
-/// The prefix of all documents of a collection.
+/// Returns the key prefix of all documents of a collection.
 pub(crate) fn collection_prefix(collection: CollectionId) -> [u8; 4] {
     collection.0.to_be_bytes()
 }
 
-/// The key of a document; `None` if it is longer than the engine can hold.
+/// Returns the key of a document; `None` if it is too long for the engine.
 pub(crate) fn document_key(collection: CollectionId, id_key: &[u8]) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(4 + id_key.len());
     key.extend_from_slice(&collection_prefix(collection));
@@ -86,12 +87,11 @@ pub(crate) fn document_key(collection: CollectionId, id_key: &[u8]) -> Option<Ve
     (key.len() <= KEY_BYTES_MAX).then_some(key)
 }
 
-/// The value of a document.
 pub(crate) fn document_value(key: &[u8], timestamp: CommitTimestamp, bson: &[u8]) -> Vec<u8> {
     seal(Keyspace::Documents, key, &[&timestamp.0.to_le_bytes(), bson])
 }
 
-/// A stored document whose checksum is right.
+/// A stored document with a verified checksum.
 #[derive(Clone)]
 pub(crate) struct StoredDocument {
     value: Bytes,
@@ -99,7 +99,7 @@ pub(crate) struct StoredDocument {
 }
 
 impl StoredDocument {
-    /// Checks a value.
+    /// Decodes a value and verifies its checksum.
     ///
     /// # Errors
     /// `Corrupt`, with the collection and the key.
@@ -113,21 +113,18 @@ impl StoredDocument {
         Ok(stored)
     }
 
-    /// The BSON.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.value[DOCUMENT_HEADER_BYTES..]
     }
 
-    /// The document.
     pub(crate) fn document(&self) -> Result<&bson::RawDocument> {
         bson::RawDocument::from_bytes(self.bytes()).map_err(|error| Error::Corrupt(format!("a document: {error}")))
     }
 }
 
-/// Bytes of [`index_prefix`].
 pub(crate) const INDEX_PREFIX_BYTES: usize = 8;
 
-/// The prefix of all entries of an index.
+/// Returns the key prefix of all entries of an index.
 pub(crate) fn index_prefix(collection: CollectionId, index: IndexId) -> [u8; INDEX_PREFIX_BYTES] {
     let mut prefix = [0; INDEX_PREFIX_BYTES];
     prefix[..4].copy_from_slice(&collection.0.to_be_bytes());
@@ -135,7 +132,7 @@ pub(crate) fn index_prefix(collection: CollectionId, index: IndexId) -> [u8; IND
     prefix
 }
 
-/// The key of an index entry; `None` if it is longer than the engine can hold.
+/// Returns the key of an index entry; `None` if it is too long for the engine.
 pub(crate) fn index_key(collection: CollectionId, index: IndexId, encoded: &[u8], id_key: &[u8]) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(8 + encoded.len() + id_key.len());
     key.extend_from_slice(&index_prefix(collection, index));
@@ -144,17 +141,16 @@ pub(crate) fn index_key(collection: CollectionId, index: IndexId, encoded: &[u8]
     (key.len() <= KEY_BYTES_MAX).then_some(key)
 }
 
-/// The value of an index entry.
 pub(crate) fn index_value(key: &[u8], encoded: &[u8]) -> Vec<u8> {
     // A key fits into 16 bits (`index_key`), so a part of it does.
     let length = u16::try_from(encoded.len()).unwrap_or(u16::MAX);
     seal(Keyspace::Indexes, key, &[&length.to_le_bytes()])
 }
 
-/// An index entry's parts: the key of the index, the `_id` key.
+/// Returns the parts of an index entry: the key of the index, the `_id` key.
 ///
 /// # Errors
-/// `Corrupt`.
+/// `Corrupt`, with the index and the key.
 pub(crate) fn open_index_entry<'k>(key: &'k [u8], value: &[u8], verify: Verify) -> Result<(&'k [u8], &'k [u8])> {
     let damaged = || Error::Corrupt(describe(Keyspace::Indexes, key));
     let rest = open(Keyspace::Indexes, key, value, verify).ok_or_else(damaged)?;
@@ -163,20 +159,20 @@ pub(crate) fn open_index_entry<'k>(key: &'k [u8], value: &[u8], verify: Verify) 
     both.split_at_checked(usize::from(length)).ok_or_else(damaged)
 }
 
-/// Keys of the map of metadata.
+/// A key of the metadata map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetadataKey {
-    /// The number of the last batch, see [`LastBatch`]. It is part of every batch.
+    /// The last batch, see [`LastBatch`]. Every batch writes it.
     LastBatch,
-    /// The next collection's number.
+    /// The id of the next collection.
     NextCollection,
-    /// A collection: names, options, indexes.
+    /// The names, options and indexes of a collection.
     Collection(CollectionId),
-    /// Counts of a collection.
+    /// The counts of a collection.
     Counts(CollectionId),
-    /// A collection that is dropped and whose keys are being removed.
+    /// A dropped collection whose keys are being removed.
     Dropped(CollectionId),
-    /// An index that is dropped and whose keys are being removed.
+    /// A dropped index whose keys are being removed.
     DroppedIndex(CollectionId, IndexId),
 }
 
@@ -197,7 +193,7 @@ impl MetadataKey {
         }
     }
 
-    /// The key of something dropped.
+    /// Decodes the key of a dropped collection or index.
     pub(crate) fn decode_dropped(key: &[u8]) -> Option<Self> {
         match key {
             [b'd', rest @ ..] if rest.len() == 4 => {
@@ -213,31 +209,30 @@ impl MetadataKey {
     }
 }
 
-/// The value of a metadata key.
 pub(crate) fn metadata_value(key: &[u8], content: &[u8]) -> Vec<u8> {
     seal(Keyspace::Metadata, key, &[content])
 }
 
-/// The content of a metadata key.
+/// Returns the content of a metadata value.
 ///
 /// # Errors
-/// `Corrupt`.
+/// `Corrupt`, with the key.
 pub(crate) fn open_metadata<'v>(key: &[u8], value: &'v [u8]) -> Result<&'v [u8]> {
     open(Keyspace::Metadata, key, value, Verify::Checksums)
         .ok_or_else(|| Error::Corrupt(describe(Keyspace::Metadata, key)))
 }
 
-/// The last batch that was applied, itself a part of that batch: so that a journal from which a batch is missing, or
-/// whose end is missing, can be told from a whole one.
+/// The record of the last applied batch, which is a part of that batch: it shows whether a batch, or the end, of a journal is
+/// missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LastBatch {
     /// Batches are numbered 1, 2, 3, without a gap.
     pub(crate) number: u64,
-    /// The last commit in it.
+    /// The timestamp of the last commit in it.
     pub(crate) timestamp: CommitTimestamp,
-    /// The number that the engine gave the batch is this or very little more; no checksum of the engine covers it.
+    /// A lower bound, and almost the exact value, of the engine's sequence number of this batch, which no checksum covers.
     pub(crate) sequence: u64,
-    /// The number that the engine gave the batch before; 0 if the journal does not have that one.
+    /// The engine's sequence number of the previous batch; 0 if the journal does not have that one.
     pub(crate) before: u64,
 }
 
@@ -261,9 +256,9 @@ impl LastBatch {
     }
 }
 
-/// A record for people: the map, the collection's number, the key in hexadecimal.
+/// Describes a record for people: the map, the collection's id, the key in hexadecimal.
 pub(crate) fn describe(keyspace: Keyspace, key: &[u8]) -> String {
-    /// Enough to find it, little enough to read.
+    /// Enough to find the record, few enough to read.
     const SHOWN_BYTES_MAX: usize = 64;
     let hex = |bytes: &[u8]| {
         let mut text: String = bytes.iter().take(SHOWN_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect();

@@ -1,11 +1,11 @@
-//! Bits are flipped in the files of a store; every answer must be right, or say that data is damaged.
+//! Flips bits in the files of a store: every answer must be right, or an error that reports damage.
 //!
-//! `HANDFAST_FLIPS` says how many (default 40, 2,000 in continuous integration). Each flip is made in a copy of the
-//! directory; then the store is opened and every document is read, by a scan and by an index, and judged by the contract. A flip in what was synced of
-//! the journal must be reported when the store is opened, whichever byte it hits.
+//! `HANDFAST_FLIPS` is the number of flips (default 40, 2,000 in continuous integration). Each flip is made in a copy of the
+//! directory; then the store is opened and every document is read, by a scan and by an index, and checked against the contract.
+//! A flip in any byte of the synced part of the journal must be reported when the store is opened.
 //!
-//! That a store which does not verify its checksums gives a wrong answer is shown in `src/check/tests.rs`, on bytes that were
-//! changed past the engine's own checksums.
+//! `src/check/tests.rs` shows that a store which does not verify its checksums gives a wrong answer, on bytes that were changed
+//! together with the engine's own checksums.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -40,7 +40,7 @@ async fn open(path: &Path) -> Result<EmbeddedStore, Error> {
     EmbeddedStore::open(path, Sources::seeded(1), options()).await
 }
 
-/// A store with an index.
+/// Creates a store with an index.
 async fn make(path: &Path) -> EmbeddedStore {
     let store = open(path).await.unwrap();
     let indexes = vec![IndexSpec::new(rawdoc! { "a": 1 })];
@@ -48,7 +48,7 @@ async fn make(path: &Path) -> EmbeddedStore {
     store
 }
 
-/// A store whose documents are in data files and, the last ones, in the journal alone.
+/// Builds a store whose documents are in data files, except the last ones, which are in the journal alone.
 async fn build(path: &Path) {
     let store = make(path).await;
     let documents: Vec<_> = (0..DOCUMENTS).map(document).collect();
@@ -57,7 +57,7 @@ async fn build(path: &Path) {
         assert_eq!(outcome.inserted, part.len() as u64);
     }
     store.close().await.unwrap();
-    // Opening again cuts the zeros that the journal is laid out with.
+    // The second opening cuts the zeros with which the journal is allocated.
     open(path).await.unwrap().close().await.unwrap();
 }
 
@@ -79,7 +79,7 @@ fn files(path: &Path) -> Vec<(PathBuf, u64)> {
     found
 }
 
-/// All documents, in the order of `_id`; or the code of the error.
+/// Returns all documents in the order of `_id`, or the code of the error.
 async fn read(
     store: &Checked<EmbeddedStore>,
     hint: Option<&str>,
@@ -121,7 +121,7 @@ async fn ask(path: &Path, expected: &[RawDocumentBuf]) -> Answer {
                 return Answer::Wrong(format!("{} of {} documents by {hint:?}", documents.len(), expected.len()));
             }
             Err(error) if error.code() == Code::DataCorruptionDetected => answer = Answer::ReportedByRead,
-            // The catalog was lost with a metadata record that could not be read: the hint says so.
+            // The index was lost with an unreadable record of the catalog, so the hint fails.
             Err(error) => return Answer::Wrong(format!("reading by {hint:?}: {error}")),
         }
     }
@@ -145,7 +145,7 @@ async fn every_flipped_bit_is_harmless_or_reported() {
     let random = SeededRandom::new(flips);
     let (mut reported, mut wrong) = (0, Vec::new());
     for _ in 0..flips {
-        // Each file is as likely as the other, so that small ones (manifests, versions) are hit too.
+        // Each file is equally likely, so that small ones (manifests, versions) are hit too.
         let (path, length) = &files[(random.next_u64() % files.len() as u64) as usize];
         let offset = random.next_u64() % length;
         let bit = random.next_u64() % 8;
@@ -166,7 +166,7 @@ async fn every_flipped_bit_is_harmless_or_reported() {
     assert!(reported > 0, "no flip was noticed: this test cannot fail");
 }
 
-/// A copy of a store in which one bit of a file is another.
+/// Copies a store, and flips one bit of a file.
 fn flipped(original: &Path, file: &Path, offset: usize, bit: u8) -> tempfile::TempDir {
     let damaged = tempfile::tempdir().unwrap();
     copy(original, damaged.path()).unwrap();
@@ -181,13 +181,13 @@ fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jnl")
 }
 
-/// The journal of a store that has one file of it.
+/// Returns the only journal file of a store.
 fn journal_of(path: &Path) -> PathBuf {
     files(path).into_iter().map(|(path, _)| path).find(|path| is_journal(path)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flip_in_whichever_byte_of_the_journal_is_reported_at_open() {
+async fn a_flip_in_any_byte_of_the_journal_is_reported_at_open() {
     let original = tempfile::tempdir().unwrap();
     let store = make(original.path()).await;
     for n in 0..5 {
@@ -198,16 +198,16 @@ async fn a_flip_in_whichever_byte_of_the_journal_is_reported_at_open() {
     let bytes = fs::read(&journal).unwrap();
     let end = end_of_batches(&bytes);
     assert!(bytes[end..].iter().all(|&byte| byte == 0), "behind the batches there is what the file was laid out with");
-    // Without it copies are quicker.
+    // Copies without it are faster.
     fs::OpenOptions::new().write(true).open(&journal).unwrap().set_len(end as u64).unwrap();
     let expected: Vec<_> = (0..5).map(document).collect();
     assert_eq!(ask(original.path(), &expected).await, Answer::Right);
-    // All bytes where time is no matter.
+    // All bytes in a long run.
     for offset in (0..end).step_by(end.div_ceil(flips() as usize).max(1)) {
         let damaged = flipped(original.path(), &journal, offset, (offset % 8) as u8);
         assert_eq!(ask(damaged.path(), &expected).await, Answer::ReportedAtOpen, "byte {offset} of {end}");
     }
-    // Behind its end the journal holds nothing, so a bit there damages nothing.
+    // After its end the journal is empty, so a flipped bit there damages nothing.
     fs::OpenOptions::new().write(true).open(&journal).unwrap().set_len(end as u64 + 100).unwrap();
     for offset in [end, end + 50, end + 99] {
         let damaged = flipped(original.path(), &journal, offset, 0);
@@ -216,7 +216,7 @@ async fn a_flip_in_whichever_byte_of_the_journal_is_reported_at_open() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flip_in_the_synced_part_of_the_journal_is_reported_and_repaired_with_a_word() {
+async fn a_flip_in_the_synced_part_of_the_journal_is_reported_and_so_is_its_repair() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await.unwrap();
     for n in 0..20 {
@@ -226,7 +226,7 @@ async fn a_flip_in_the_synced_part_of_the_journal_is_reported_and_repaired_with_
     let journal = journal_of(directory.path());
     let mut bytes = fs::read(&journal).unwrap();
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
-    // A page of zeros among synced commits: the engine alone would open with fewer records, without a word.
+    // A page of zeros among synced commits: the engine alone would open with fewer records, without an error.
     bytes[end / 2..end / 2 + 64].fill(0);
     fs::write(&journal, bytes).unwrap();
     let error = open(directory.path()).await.unwrap_err();
@@ -244,10 +244,11 @@ async fn a_flip_in_the_synced_part_of_the_journal_is_reported_and_repaired_with_
     store.into_inner().close().await.unwrap();
 }
 
-/// Changes of one document that come one directly after the other: what a wrong order of batches would betray.
+/// Successive changes of one document, which show a wrong order of batches.
 const CHANGES: i32 = 700;
 
-/// A store in whose journal a document is overwritten, or deleted, directly after it was written; what is left at the end.
+/// Builds a store in whose journal a document is overwritten or deleted directly after it was written. Returns the documents at the
+/// end.
 async fn build_of_changes(path: &Path) -> Vec<RawDocumentBuf> {
     let store = make(path).await;
     let mut left = std::collections::BTreeMap::new();
@@ -271,20 +272,20 @@ async fn build_of_changes(path: &Path) -> Vec<RawDocumentBuf> {
     left.into_values().collect()
 }
 
-/// Where each batch of a journal begins.
+/// Returns the offset of each batch of a journal.
 fn batches(journal: &[u8]) -> Vec<usize> {
-    let mut places = places(journal);
+    let mut places = offsets(journal);
     places.pop();
     places
 }
 
-/// Where the last batch of a journal ends.
+/// Returns the end of the last batch of a journal.
 fn end_of_batches(journal: &[u8]) -> usize {
-    places(journal).pop().unwrap()
+    offsets(journal).pop().unwrap()
 }
 
-/// Where each batch begins, and where the last one ends.
-fn places(journal: &[u8]) -> Vec<usize> {
+/// Returns the offset of each batch, and the end of the last one.
+fn offsets(journal: &[u8]) -> Vec<usize> {
     let number = |at: usize| u32::from_le_bytes(journal[at..at + 4].try_into().unwrap()) as usize;
     let (mut starts, mut at) = (Vec::new(), 0);
     while journal.get(at) == Some(&1) {
@@ -302,9 +303,9 @@ fn places(journal: &[u8]) -> Vec<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_flipped_bit_of_a_batch_header_is_reported_at_open_and_a_number_is_put_right() {
+async fn every_flipped_bit_of_a_batch_header_is_reported_at_open_and_its_sequence_number_corrected() {
     const HEADER_BITS: usize = 13 * 8;
-    /// Those of the engine's number of the batch, which no checksum of the engine covers.
+    /// The bits of the sequence number, which no checksum of the engine covers.
     const NUMBER_BITS: std::ops::Range<usize> = 5 * 8..HEADER_BITS;
     let original = tempfile::tempdir().unwrap();
     let expected = build_of_changes(original.path()).await;
@@ -313,7 +314,7 @@ async fn every_flipped_bit_of_a_batch_header_is_reported_at_open_and_a_number_is
     let starts = batches(&bytes);
     assert!(starts.len() >= CHANGES as usize, "{} batches", starts.len());
     let sequence = |start: usize| u64::from_le_bytes(bytes[start + 5..start + 13].try_into().unwrap());
-    // Written at once again by the next batch, with more than 512 batches behind it: bit 9 makes it look like one of them.
+    // The next batch writes the same document, and more than 512 batches follow: bit 9 makes it look like one of them.
     let overwritten = starts[starts.len() - CHANGES as usize + 40];
     assert_eq!(sequence(overwritten) & 512, 0);
     let deleted = starts[starts.len() - CHANGES as usize + 44];
@@ -323,10 +324,14 @@ async fn every_flipped_bit_of_a_batch_header_is_reported_at_open_and_a_number_is
         for bit in 0..HEADER_BITS {
             let damaged = flipped(original.path(), &journal, start + bit / 8, (bit % 8) as u8);
             let answer = ask(damaged.path(), &expected).await;
-            // Some are enough to see that all come back.
+            // Some are enough to show that all are recovered.
             if answer == Answer::ReportedAtOpen && NUMBER_BITS.contains(&bit) && bit % 16 == 0 {
                 let report = check(damaged.path(), Sources::seeded(1), options(), Repair::Yes, |_| {}).await.unwrap();
-                assert!(report.repaired.iter().all(|text| text.contains("put the number")), "{:?}", report.repaired);
+                assert!(
+                    report.repaired.iter().all(|text| text.contains("corrected the sequence number")),
+                    "{:?}",
+                    report.repaired
+                );
                 assert_eq!(ask(damaged.path(), &expected).await, Answer::Right, "bit {bit} of the {what} batch");
                 let report = check(damaged.path(), Sources::seeded(1), options(), Repair::No, |_| {}).await.unwrap();
                 assert!(report.is_clean(), "{:?}", report.findings);

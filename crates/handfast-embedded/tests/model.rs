@@ -1,5 +1,5 @@
-//! The store in memory, which plans nothing, is the model: the same requests must get the same answers, with indexes and
-//! without.
+//! Compares the store with the in-memory store, which has no query plans: the same requests must get the same answers, with
+//! indexes and without.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -19,7 +19,7 @@ fn namespace() -> Namespace {
     Namespace::new("model", "c").unwrap()
 }
 
-/// A small world, so that values meet.
+/// Draws from few values, so that they collide.
 struct Dice(SeededRandom);
 
 impl Dice {
@@ -55,7 +55,7 @@ impl Dice {
         for field in [bson::raw::cstr!("p"), bson::raw::cstr!("q")] {
             match self.below(8) {
                 0 | 1 => {}
-                // Only one of them may be an array under an index on both.
+                // Under an index on both, only one of them may be an array.
                 2 if field == bson::raw::cstr!("p") => {
                     element.append(field, RawBson::Array((0..3).map(|_| self.scalar()).collect()));
                 }
@@ -94,7 +94,7 @@ impl Dice {
         })
     }
 
-    /// What is asked of one element. A field may be asked for twice, so that both bounds must not be taken together.
+    /// Returns conditions on one element. A field may have two, so that the plan must not combine both bounds.
     fn element_condition(&self) -> RawDocumentBuf {
         let mut condition = RawDocumentBuf::new();
         for field in [bson::raw::cstr!("p"), bson::raw::cstr!("q"), bson::raw::cstr!("p.x")] {
@@ -185,7 +185,7 @@ fn in_order(sort: &RawDocument, documents: &[RawDocumentBuf]) -> bool {
     documents.windows(2).all(|pair| sort.compare(&pair[0], &pair[1]).unwrap() != Ordering::Greater)
 }
 
-/// How many queries were compared that both answered.
+/// Returns the number of compared queries that both stores answered.
 async fn run(seed: u64, rounds: u64) -> u64 {
     let directory = tempfile::tempdir().unwrap();
     let embedded = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.unwrap();
@@ -193,7 +193,7 @@ async fn run(seed: u64, rounds: u64) -> u64 {
     let memory = MemoryStore::new(Sources::seeded(1));
     let dice = Dice(SeededRandom::new(seed));
     for (n, index) in indexes().into_iter().enumerate() {
-        // Some indexes are there from the beginning, some are built later; some not at all.
+        // Some indexes exist from the beginning, some are built later, some never.
         if dice.below(3) > 0 && n != 7 {
             let request = CreateIndexes { namespace: namespace(), indexes: vec![index] };
             embedded.create_indexes(request.clone()).await.unwrap();
@@ -216,7 +216,7 @@ async fn run(seed: u64, rounds: u64) -> u64 {
                 let (one, other) = (embedded.update(update.clone()).await, memory.update(update).await);
                 let (one, other) = (one.unwrap(), other.unwrap());
                 if !one.errors.is_empty() || !other.errors.is_empty() {
-                    // Which documents were changed before the error depends on the order: start afresh.
+                    // The documents changed before the error depend on the order: start again.
                     break;
                 }
                 assert_eq!((one.matched, one.modified), (other.matched, other.modified), "seed {seed}, round {round}");
@@ -237,7 +237,7 @@ async fn run(seed: u64, rounds: u64) -> u64 {
     compared
 }
 
-/// Whether both answered; then they answered the same.
+/// Returns whether both stores answered; their answers must be equal.
 async fn compare(embedded: &Checked<EmbeddedStore>, memory: &MemoryStore, dice: &Dice, place: &str) -> bool {
     let mut find = Find::new(namespace(), dice.filter());
     find.sort = dice.sort();
@@ -246,7 +246,7 @@ async fn compare(embedded: &Checked<EmbeddedStore>, memory: &MemoryStore, dice: 
     let (one, other) = match (one, other) {
         (Ok(one), Ok(other)) => (one, other),
         (Err(_), Err(_)) => return false,
-        // A sort over parallel arrays fails when a document has them: an index may spare looking at it.
+        // A sort over parallel arrays fails when a document has them, which a plan with an index may not read.
         (one, other) => panic!("{place}: {one:?} and {other:?}"),
     };
     if by_id(&one) != by_id(&other) {
@@ -263,7 +263,7 @@ async fn compare(embedded: &Checked<EmbeddedStore>, memory: &MemoryStore, dice: 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn queries_answer_as_the_store_in_memory_does() {
+async fn queries_have_the_answers_of_the_in_memory_store() {
     let seeds = std::env::var("HANDFAST_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6);
     let mut compared = 0;
     for seed in 0..seeds {
@@ -273,7 +273,7 @@ async fn queries_answer_as_the_store_in_memory_does() {
     assert!(compared >= 100 * seeds, "most seeds ended early: {compared} queries compared with {seeds} seeds");
 }
 
-/// Strings around the length of the longest key, and far beyond it, that begin alike.
+/// Returns strings with a common prefix, of about the length of the longest key and far longer.
 fn long_text(dice: &Dice) -> String {
     let lengths = [0, 1, 60_000, 64_900, 65_500, 65_521, 65_534, 65_535, 65_536, 70_000, 200_000];
     let end = ["", "a", "b", "\u{0}", "\u{7f}", "ÿ"][dice.below(6) as usize];
@@ -297,7 +297,7 @@ fn question_of_long_text(dice: &Dice) -> RawBson {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_that_are_longer_than_a_key_are_looked_for_like_any_other() {
+async fn values_that_are_longer_than_a_key_are_found_like_any_other() {
     let directory = tempfile::tempdir().unwrap();
     let embedded = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.unwrap();
     let memory = MemoryStore::new(Sources::seeded(1));
@@ -311,7 +311,7 @@ async fn values_that_are_longer_than_a_key_are_looked_for_like_any_other() {
         let fits = |text: &String| text.len() < 64_950;
         let text = std::iter::repeat_with(|| long_text(&dice)).find(fits).unwrap();
         let document = match dice.below(4) {
-            // As an `_id` it is alone, for a key has to hold the index's part too.
+            // It is not in a document with an index, whose key would be too long.
             0 => rawdoc! { "_id": text, "k": n },
             1 => rawdoc! { "_id": n, "k": 1, "s": [text, "c"] },
             _ => rawdoc! { "_id": n, "k": 1, "s": text },

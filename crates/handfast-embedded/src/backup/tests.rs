@@ -1,7 +1,7 @@
-use super::*;
+use super::resolved;
 
 #[test]
-fn a_path_is_resolved_as_far_as_it_is_there() {
+fn a_path_is_resolved_as_far_as_it_exists() {
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path().canonicalize().unwrap();
     std::fs::create_dir(root.join("data")).unwrap();

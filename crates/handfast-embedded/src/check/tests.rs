@@ -1,10 +1,9 @@
-//! What a check finds, and what a repair does about it: records are changed behind the store's back.
+//! The check and its repairs of records that are changed outside of the store; and backups.
 
 mod blocks;
 mod files;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bson::rawdoc;
 use handfast_mql::Code;
@@ -12,12 +11,12 @@ use handfast_store::{
     CollectionCheck, CreateIndexes, DocumentStore, Durability, Find, Hint, IndexSpec, Insert, Namespace, Sources,
 };
 
-use super::{CheckReport, Remedy, Repair, check};
-use crate::Options;
+use super::{CheckReport, Remedy, Repair};
 use crate::directory;
 use crate::engine::{Direction, Engine, Keyspace, Write, prefix_range};
 use crate::store::EmbeddedStore;
-use crate::store::tests::{all, find_all, namespace, open};
+use crate::testing::{all, find_all, namespace, open};
+use crate::{Options, check};
 
 async fn build(path: &Path) {
     let store = open(path).await;
@@ -30,7 +29,7 @@ async fn build(path: &Path) {
 
 /// Changes the first record of a map.
 fn change(path: &Path, keyspace: Keyspace, new: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
-    let locked = Arc::new(directory::lock(path).unwrap());
+    let locked = directory::lock(path).unwrap();
     let mut opened = directory::open(&locked, &Options::small()).unwrap();
     let row = opened.engine.view().range(keyspace, prefix_range(&[]), Direction::Forward).next();
     let (key, value) = row.unwrap().unwrap();
@@ -38,7 +37,7 @@ fn change(path: &Path, keyspace: Keyspace, new: impl FnOnce(Vec<u8>) -> Option<V
     let timestamp = opened.chain.last.timestamp;
     opened.chain.apply(&opened.engine, timestamp, vec![write]).unwrap();
     opened.engine.sync().unwrap();
-    opened.witness.note(opened.chain.numbers()).unwrap();
+    opened.witness.record(opened.chain.numbers()).unwrap();
 }
 
 async fn look(path: &Path, repair: Repair) -> CheckReport {
@@ -46,7 +45,7 @@ async fn look(path: &Path, repair: Repair) -> CheckReport {
 }
 
 #[tokio::test]
-async fn a_whole_store_is_clean() {
+async fn an_undamaged_store_is_clean() {
     let directory = tempfile::tempdir().unwrap();
     build(directory.path()).await;
     let report = look(directory.path(), Repair::No).await;
@@ -55,7 +54,7 @@ async fn a_whole_store_is_clean() {
 }
 
 #[tokio::test]
-async fn an_index_entry_that_is_gone_is_found_and_built_anew() {
+async fn a_missing_index_entry_is_found_and_its_index_rebuilt() {
     let directory = tempfile::tempdir().unwrap();
     build(directory.path()).await;
     change(directory.path(), Keyspace::Indexes, |_| None);
@@ -63,7 +62,7 @@ async fn an_index_entry_that_is_gone_is_found_and_built_anew() {
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     assert!(matches!(&report.findings[0].remedy, Remedy::BuildIndex(_, name) if name == "a_1"));
     let report = look(directory.path(), Repair::Yes).await;
-    assert_eq!(report.repaired, ["built index a_1 of db.c anew"]);
+    assert_eq!(report.repaired, ["rebuilt index a_1 of db.c"]);
     let report = look(directory.path(), Repair::No).await;
     assert!(report.is_clean(), "{:?}", report.findings);
     let store = open(directory.path()).await;
@@ -73,7 +72,7 @@ async fn an_index_entry_that_is_gone_is_found_and_built_anew() {
 }
 
 #[tokio::test]
-async fn an_open_store_says_which_index_of_a_collection_disagrees() {
+async fn the_check_of_an_open_collection_names_the_damaged_index() {
     let directory = tempfile::tempdir().unwrap();
     build(directory.path()).await;
     let store = open(directory.path()).await;
@@ -101,7 +100,7 @@ async fn an_open_store_says_which_index_of_a_collection_disagrees() {
     store.close().await.unwrap();
 }
 
-/// Without the checksums of records, a reader would get the wrong document: they are what tests of damage rest on.
+/// Without the checksums of records, a reader would get the wrong document: shows that the tests of damage can fail.
 #[tokio::test]
 async fn only_the_checksum_of_a_record_keeps_a_changed_document_from_readers() {
     let directory = tempfile::tempdir().unwrap();
@@ -145,7 +144,7 @@ async fn a_changed_document_is_reported_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_damaged_document_keeps_no_other_from_its_end() {
+async fn a_damaged_document_does_not_keep_others_from_expiring() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;
     let index = IndexSpec { expire_after_seconds: Some(0), ..IndexSpec::new(rawdoc! { "t": 1 }) };
@@ -168,7 +167,7 @@ async fn a_damaged_document_keeps_no_other_from_its_end() {
 }
 
 #[tokio::test]
-async fn a_document_that_is_gone_is_missed() {
+async fn a_missing_document_is_found() {
     let directory = tempfile::tempdir().unwrap();
     build(directory.path()).await;
     change(directory.path(), Keyspace::Documents, |_| None);
@@ -181,7 +180,7 @@ async fn a_document_that_is_gone_is_missed() {
 }
 
 #[tokio::test]
-async fn a_backup_is_whole_and_leaves_the_store_in_use() {
+async fn a_backup_is_complete_and_leaves_the_store_in_use() {
     let directory = tempfile::tempdir().unwrap();
     build(&directory.path().join("store")).await;
     let store = open(&directory.path().join("store")).await;
@@ -197,30 +196,30 @@ async fn a_backup_is_whole_and_leaves_the_store_in_use() {
 }
 
 #[tokio::test]
-async fn a_backup_removes_what_a_killed_one_left_and_nothing_else() {
+async fn a_backup_removes_the_files_of_a_killed_one_and_no_others() {
     let directory = tempfile::tempdir().unwrap();
     build(&directory.path().join("store")).await;
     let store = open(&directory.path().join("store")).await;
     let (copy, beside) = (directory.path().join("copy"), directory.path().join("copy.unfinished"));
-    // Somebody's own.
+    // A directory of the user.
     std::fs::create_dir(&beside).unwrap();
     std::fs::write(beside.join("letter"), "dear").unwrap();
     let error = store.backup(&copy).await.unwrap_err();
     assert!(error.message().contains("copy.unfinished"), "{error}");
     assert_eq!(std::fs::read(beside.join("letter")).unwrap(), b"dear");
     std::fs::remove_dir_all(&beside).unwrap();
-    // Another process is at work on it.
+    // Another process is writing it.
     let locked = directory::lock(&beside).unwrap();
     let error = store.backup(&copy).await.unwrap_err();
     assert_eq!(error.code(), handfast_mql::Code::IllegalOperation, "{error}");
     drop(locked);
-    // And was killed.
+    // That process was killed.
     assert_eq!(store.backup(&copy).await.unwrap().documents, 20);
     assert!(!beside.exists());
 }
 
 #[tokio::test]
-async fn a_backup_that_fails_leaves_nothing() {
+async fn a_backup_that_fails_leaves_no_files() {
     let directory = tempfile::tempdir().unwrap();
     build(&directory.path().join("store")).await;
     change(&directory.path().join("store"), Keyspace::Documents, |mut value| {
@@ -260,7 +259,7 @@ async fn a_damaged_document_does_not_keep_those_of_other_collections_from_expiri
 }
 
 #[tokio::test]
-async fn a_check_makes_no_store() {
+async fn a_check_creates_no_store() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path().to_owned(), directory.path().join("none")] {
         let error = check(&path, Sources::seeded(1), Options::small(), Repair::No, |_| {}).await.unwrap_err();
@@ -270,7 +269,7 @@ async fn a_check_makes_no_store() {
 }
 
 #[tokio::test]
-async fn a_backup_of_many_batches_has_everything() {
+async fn a_backup_of_many_batches_is_complete() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory.path().join("store")).await;
     let document = |n: i32| rawdoc! { "_id": n, "fill": "x".repeat(300_000) };

@@ -1,25 +1,25 @@
-//! One thread that writes. Everybody else asks it, and waits for the answer.
+//! The only thread that writes. Callers queue operations and wait for their answers.
 //!
 //! ```text
 //! callers      a  b  c        d  e  f  g             (an operation is a closure that gets a `Writer`)
 //!               \ | /          \  |  | /
 //! committer     [ group 1      ][ group 2       ]
 //!               decide a, b, c; apply one batch; sync once; publish; answer a, b, c
-//! readers       ..the snapshot published last: nothing that a crash could take back..
+//! readers       ..the snapshot published last: nothing that a crash could undo..
 //! ```
 //!
-//! As only one thread decides, an operation judges the newest state of each document, a unique key is free or taken,
-//! and no lock is needed. As all who waited share one sync, the price of a sync is shared too. As the snapshot for
-//! readers is taken after the sync, no answer shows what a crash could take back, and no reader waits.
+//! As only one thread decides, an operation sees the newest state of each document, a unique key is free or taken, and no
+//! lock is needed. All operations of a group share one sync, and so its price. As the snapshot for readers is taken after
+//! the sync, no answer shows what a crash could undo, and no reader waits.
 //!
-//! If a batch cannot be applied, or a sync fails, nobody can say what is on the disk: those who were in the group are
-//! told that their operation *may* have happened, and every later write is refused until the store is opened again.
-//! Readers go on with the last published snapshot.
+//! If a batch cannot be applied, or a sync fails, the state of the disk is unknown: each operation of the group fails with
+//! *may be applied*, and every later write is refused until the store is opened again. Readers continue with the last
+//! published snapshot.
 
-mod conflicts;
-mod images;
+mod deletions;
 mod published;
-mod recent;
+mod read_log;
+mod recent_changes;
 mod staged;
 #[cfg(test)]
 mod tests;
@@ -43,55 +43,51 @@ use crate::directory::witness::Witness;
 use crate::engine::{Engine, Readiness, View};
 use crate::error::{Error, Result};
 use crate::format::{CollectionId, Verify};
-use crate::write::target::Latest;
 
-pub(crate) use conflicts::Deletions;
-use images::Images;
+pub(crate) use deletions::Deletions;
 pub(crate) use published::{Publisher, Snapshot};
-use recent::Recent;
+use read_log::ReadLog;
+use recent_changes::RecentChanges;
 pub(crate) use staged::Staged;
 pub(crate) use writer::{Writer, duplicate_id};
 
-/// How long the committer waits before it looks again whether buffers have been written to data files.
+/// The pause between two polls whether buffers have been written to data files.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(1);
-/// The queue's bound is counted in blocks, as a semaphore cannot count to 64 MiB on every platform.
+/// The unit in which the bound of the queue is counted, as a semaphore cannot count to 64 MiB on every platform.
 const QUEUE_BLOCK_BYTES: usize = 256;
 
-/// When an operation is answered.
+/// The step after which an operation is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// Once it is applied. Readers do not see it yet: for the steps of a larger request, the last of which waits for
-    /// the sync of all.
+pub(crate) enum AnswerAfter {
+    /// Readers do not see the operation yet: for the steps of a larger request, the last of which waits for the sync of all.
     Applied,
-    /// Once it is applied and published.
     Published,
-    /// Once it is synced and published.
     Synced,
 }
 
-impl From<Durability> for Answer {
+impl From<Durability> for AnswerAfter {
     fn from(durability: Durability) -> Self {
         match durability {
-            Durability::Journaled => Answer::Synced,
-            Durability::Memory => Answer::Published,
+            Durability::Journaled => AnswerAfter::Synced,
+            Durability::Memory => AnswerAfter::Published,
         }
     }
 }
 
 /// An operation in the queue.
 struct Operation {
-    answer: Answer,
+    answer: AnswerAfter,
     work: Box<dyn Work>,
-    /// Its place in the queue, free again when the operation is answered.
-    _place: Option<OwnedSemaphorePermit>,
+    /// The space in the queue that the operation takes until it is answered.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What an operation does, with its answer kept until it may be given.
+/// The closure of an operation, and its result until it may be sent.
 trait Work: Send {
-    /// Runs it. `false` if it failed and what it staged must go.
+    /// Runs the closure. Returns `false` if it failed and its staged writes must be rolled back.
     fn run(&mut self, writer: &mut Writer<'_>) -> bool;
 
-    /// Answers; `Err` if the group failed after the operation ran.
+    /// Sends the result, or the error of the group if that failed after the operation ran.
     fn answer(self: Box<Self>, group: Result<(), StoreError>);
 }
 
@@ -110,9 +106,9 @@ where
         let Some(run) = self.run.take() else {
             return false;
         };
-        // A mistake in the language must not take the only writer with it.
+        // A bug in the query language must not end the only thread that writes.
         let result = catch_unwind(AssertUnwindSafe(|| run(writer))).unwrap_or_else(|_| {
-            Err(StoreError::command(Code::InternalError, "an operation panicked and was taken back; this is a bug"))
+            Err(StoreError::command(Code::InternalError, "an operation panicked and was rolled back; this is a bug"))
         });
         let good = result.is_ok();
         self.result = Some(result);
@@ -121,54 +117,57 @@ where
 
     fn answer(self: Box<Self>, group: Result<(), StoreError>) {
         let result = match (self.result, group) {
-            // What was refused was refused, whatever became of the others.
+            // An operation that was refused was refused, whether the group failed or not.
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => Err(error),
             (Some(Ok(value)), Ok(())) => Ok(value),
             (None, Ok(())) => Err(StoreError::command(Code::InternalError, "an operation did not run")),
         };
-        // Who asked may have gone away.
+        // The caller may have dropped its future.
         let _ = self.reply.send(result);
     }
 }
 
-/// The way to the committer.
+/// The handle of the committer thread.
 pub(crate) struct Committer {
     queue: Option<mpsc::Sender<Operation>>,
-    places: Arc<Semaphore>,
-    places_max: u32,
-    /// Its result is whether all that it applied is synced.
+    permits: Arc<Semaphore>,
+    permits_max: u32,
+    /// Returns whether everything applied is synced.
     thread: Option<JoinHandle<Result<()>>>,
     shared: Arc<Shared>,
 }
 
-/// What the committer and its callers both look at.
+/// The state that the committer and its callers share.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) publisher: Publisher,
     pub(crate) verify: Verify,
-    /// When documents were changed last.
-    pub(crate) recent: Recent,
-    /// Everything that is applied, synced or not.
+    pub(crate) recent_changes: RecentChanges,
     latest: Mutex<Latest>,
-    /// Syncs so far, and operations answered: the price of a commit, counted.
     pub(crate) syncs: AtomicU64,
+    /// Operations answered.
     pub(crate) operations: AtomicU64,
-    /// Documents that batches had to read again before they wrote them.
+    /// Documents that atomic batches read again before they wrote them.
     pub(crate) reads: AtomicU64,
 }
 
-impl Shared {
-    /// Everything applied, also what is not synced: to look for candidates, never to answer from.
-    pub(crate) fn latest(&self) -> Latest {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+/// The newest applied state, synced or not: to search in, never to answer from.
+#[derive(Clone)]
+pub(crate) struct Latest {
+    pub(crate) timestamp: CommitTimestamp,
+    pub(crate) view: Arc<dyn View>,
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 impl Shared {
-    /// Holds a state to search in.
-    pub(crate) fn hold(&self, state: Latest) -> Snapshot {
-        self.publisher.hold(state, self.engine.written_bytes())
+    pub(crate) fn latest(&self) -> Latest {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes a snapshot of a state to search in.
+    pub(crate) fn snapshot_of(&self, state: Latest) -> Snapshot {
+        self.publisher.snapshot_of(state, self.engine.written_bytes())
     }
 }
 
@@ -185,7 +184,7 @@ impl Committer {
             engine: engine.clone(),
             publisher,
             verify,
-            recent: Recent::new(timestamp),
+            recent_changes: RecentChanges::new(timestamp),
             latest: Mutex::new(latest),
             syncs: AtomicU64::new(0),
             operations: AtomicU64::new(0),
@@ -202,7 +201,7 @@ impl Committer {
             staged: Staged::default(),
             catalog,
             deletions: Deletions::new(timestamp, options.deletions_max),
-            images: Images::new(options.read_log_bytes_max),
+            read_log: ReadLog::new(options.read_log_bytes_max),
             changes: HashMap::new(),
             dirty: false,
             unpublished: false,
@@ -213,50 +212,48 @@ impl Committer {
             .name("handfast-committer".to_owned())
             .spawn(move || state.work(&operations))
             .map_err(|error| Error::io("starting the committer thread", error))?;
-        let places_max = u32::try_from(options.queue_bytes_max / QUEUE_BLOCK_BYTES).unwrap_or(u32::MAX).max(1);
-        let places = Arc::new(Semaphore::new((places_max as usize).min(Semaphore::MAX_PERMITS)));
-        Ok(Committer { queue: Some(queue), places, places_max, thread: Some(thread), shared })
+        let permits_max = u32::try_from(options.queue_bytes_max / QUEUE_BLOCK_BYTES).unwrap_or(u32::MAX).max(1);
+        let permits = Arc::new(Semaphore::new((permits_max as usize).min(Semaphore::MAX_PERMITS)));
+        Ok(Committer { queue: Some(queue), permits, permits_max, thread: Some(thread), shared })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Has an operation done, and waits for its answer. `bytes` is what it holds in memory while it waits.
+    /// Queues an operation and waits for its answer. `bytes` is its size in memory while it waits.
     ///
     /// # Cancellation
-    /// An operation that is in the queue is done, whether somebody waits for the answer or not.
-    pub(crate) async fn submit<T, F>(&self, answer: Answer, bytes: usize, run: F) -> StoreResult<T>
+    /// An operation in the queue runs, whether the caller still waits for the answer or not.
+    pub(crate) async fn submit<T, F>(&self, answer: AnswerAfter, bytes: usize, run: F) -> StoreResult<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Writer<'_>) -> StoreResult<T> + Send + 'static,
     {
-        let blocks = u32::try_from(bytes / QUEUE_BLOCK_BYTES + 1).unwrap_or(u32::MAX).min(self.places_max);
-        let place = self.places.clone().acquire_many_owned(blocks).await.map_err(|_| Error::Closed)?;
+        let blocks = u32::try_from(bytes / QUEUE_BLOCK_BYTES + 1).unwrap_or(u32::MAX).min(self.permits_max);
+        let permit = self.permits.clone().acquire_many_owned(blocks).await.map_err(|_| Error::Closed)?;
         let (reply, answered) = oneshot::channel();
         let work = Box::new(Task { run: Some(run), result: None, reply });
         let queue = self.queue.as_ref().ok_or(Error::Closed)?;
-        queue.send(Operation { answer, work, _place: Some(place) }).map_err(|_| Error::Closed)?;
+        queue.send(Operation { answer, work, _permit: Some(permit) }).map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| {
             let text = "the committer ended before it answered; the operation may have happened";
             StoreError::new(ErrorClass::Command, Applied::Maybe, Code::InterruptedAtShutdown, text)
         })?
     }
 
-    /// Waits until everything that is applied is synced and published.
-    pub(crate) async fn barrier(&self, answer: Answer) -> StoreResult<()> {
+    /// Waits until everything applied before the call is published or synced, as `answer` says.
+    pub(crate) async fn barrier(&self, answer: AnswerAfter) -> StoreResult<()> {
         self.submit(answer, 0, |_| Ok(())).await
     }
-}
 
-impl Committer {
-    /// Waits for what is in the queue, syncs, and ends the thread.
+    /// Waits for the operations in the queue, syncs, and ends the thread.
     ///
     /// # Errors
-    /// What is applied could not be synced.
+    /// The error of the last write or sync that failed: not everything applied is synced.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.queue = None;
-        // It catches panics of operations; if it ended by one of its own, that was logged by the runtime.
+        // The thread catches panics of operations; one of its own was logged by the runtime.
         let panicked = |_| Err(Error::Engine("the committer thread broke off".to_owned()));
         self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or_else(panicked))
     }
@@ -270,7 +267,7 @@ impl Drop for Committer {
     }
 }
 
-/// What the thread owns.
+/// The state that only the thread uses.
 struct State {
     engine: Arc<dyn Engine>,
     shared: Arc<Shared>,
@@ -278,19 +275,19 @@ struct State {
     chain: Chain,
     timestamp: CommitTimestamp,
     staged: Staged,
-    /// What the engine holds, without what is staged.
+    /// The state of the engine, without what is staged.
     view: Arc<dyn View>,
     catalog: Arc<Catalog>,
     deletions: Deletions,
-    images: Images,
-    /// The last change of each collection since the store was opened. One that was taken back may stay: it is too late,
-    /// never too early.
+    read_log: ReadLog,
+    /// The last change of each collection since the store was opened. A change that was rolled back may stay: the timestamp is
+    /// too late, never too early.
     changes: HashMap<CollectionId, CommitTimestamp>,
     /// Something is applied and not synced.
     dirty: bool,
     /// Something is applied and not published.
     unpublished: bool,
-    /// Why nothing is written any more.
+    /// The error after which nothing is written any more.
     stopped: Option<Error>,
     options: Options,
 }
@@ -302,7 +299,7 @@ impl State {
                 match operations.recv_timeout(self.options.memory_sync_interval) {
                     Ok(first) => first,
                     Err(mpsc::RecvTimeoutError::Timeout) => {
-                        self.settle();
+                        self.sync_or_stop();
                         continue;
                     }
                     Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -317,15 +314,15 @@ impl State {
             let group: Vec<Operation> = std::iter::once(first).chain(waiting).collect();
             self.group(group);
         }
-        self.settle();
+        self.sync_or_stop();
         if let Some(error) = &self.stopped {
-            return Err(error.afterwards());
+            return Err(error.after_stop());
         }
         self.witness.sync()
     }
 
-    /// Syncs and publishes what is left.
-    fn settle(&mut self) {
+    /// Syncs and publishes everything applied; stops all writes if that fails.
+    fn sync_or_stop(&mut self) {
         if self.stopped.is_some() {
             return;
         }
@@ -346,10 +343,10 @@ impl State {
         }
     }
 
-    /// Runs the operations and makes them as durable as they ask for.
+    /// Runs the operations and makes them as durable as their callers asked for.
     fn commit(&mut self, group: &mut Vec<Operation>) -> Result<()> {
         if let Some(error) = &self.stopped {
-            let refused = StoreError::from(error.afterwards());
+            let refused = StoreError::from(error.after_stop());
             for operation in group.drain(..) {
                 operation.work.answer(Err(refused.clone()));
             }
@@ -367,9 +364,9 @@ impl State {
             if good {
                 self.staged.keep();
             } else {
-                self.staged.take_back();
-                self.deletions.take_back(timestamp);
-                self.images.take_back(timestamp);
+                self.staged.roll_back();
+                self.deletions.roll_back(timestamp);
+                self.read_log.roll_back(timestamp);
                 self.catalog = catalog;
                 self.timestamp = timestamp;
             }
@@ -378,11 +375,11 @@ impl State {
             }
         }
         self.apply()?;
-        if group.iter().any(|operation| operation.answer == Answer::Synced) {
-            return self.sync_unless_told_not_to();
+        if group.iter().any(|operation| operation.answer == AnswerAfter::Synced) {
+            return self.sync_unless_disabled();
         }
-        if group.iter().any(|operation| operation.answer == Answer::Published) && self.unpublished {
-            self.engine.hand_over()?;
+        if group.iter().any(|operation| operation.answer == AnswerAfter::Published) && self.unpublished {
+            self.engine.write_journal()?;
             self.publish();
         }
         Ok(())
@@ -406,22 +403,22 @@ impl State {
         Ok(())
     }
 
-    fn sync_unless_told_not_to(&mut self) -> Result<()> {
+    fn sync_unless_disabled(&mut self) -> Result<()> {
         if self.options.acknowledge_after_sync {
             return self.sync();
         }
-        // The store that the kill test must catch: it says that it has synced.
+        // The kill test shows that it detects this store, which answers without a sync.
         self.publish();
         Ok(())
     }
 
-    /// Syncs everything applied, notes it, and shows it to readers.
+    /// Syncs everything applied, records the batch in the witness, and publishes the state.
     fn sync(&mut self) -> Result<()> {
         if self.dirty {
             self.engine.sync()?;
             self.shared.syncs.fetch_add(1, Ordering::Relaxed);
             self.dirty = false;
-            self.witness.note(self.chain.numbers())?;
+            self.witness.record(self.chain.numbers())?;
         }
         if self.unpublished {
             self.publish();
@@ -441,7 +438,7 @@ impl State {
         }
         let oldest = self.shared.publisher.oldest();
         self.deletions.forget_before(oldest);
-        self.images.forget_before(oldest);
+        self.read_log.forget_before(oldest);
     }
 
     fn stop(&mut self, error: &Error) {

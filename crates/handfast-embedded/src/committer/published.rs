@@ -1,8 +1,8 @@
-//! What readers see: a snapshot that the committer replaces as a whole.
+//! The published state, which readers take their snapshots from and the committer replaces as a whole.
 //!
-//! A snapshot that is held costs memory: the engine keeps the write buffers of that moment and of all moments since,
-//! also those that are on the disk already. So there is a bound on what may be written after a snapshot; all that are
-//! older are ended, and whoever reads on from one gets `SnapshotTooOld` (239).
+//! A snapshot costs memory: the engine keeps its write buffers and all later ones, also those that are on the disk already.
+//! So there is a bound on the bytes written after a snapshot; older snapshots are ended, and reading on from one fails with
+//! `SnapshotTooOld` (239).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,32 +10,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use handfast_mql::Code;
 use handfast_store::{CommitTimestamp, Error as StoreError, Result as StoreResult};
 
+use super::Latest;
 use crate::catalog::Catalog;
 use crate::engine::View;
-use crate::write::target::Latest;
 
-/// Everything as it was after one commit. Cheap to share; what it keeps from being merged away stays on the disk for as
-/// long as somebody holds it.
+/// The state of the store after one commit. A clone is cheap; the engine keeps old data on the disk while a clone lives.
 #[derive(Clone)]
-pub(crate) struct Snapshot(Arc<Held>);
+pub(crate) struct Snapshot(Arc<SnapshotState>);
 
-struct Held {
+struct SnapshotState {
     timestamp: CommitTimestamp,
-    /// What the engine had written then, in bytes.
+    /// The bytes that the engine had written then.
     written_bytes: u64,
-    /// None once it was ended.
+    /// `None` once the snapshot was ended.
     view: Mutex<Option<Arc<dyn View>>>,
     catalog: Arc<Catalog>,
-    live: Arc<Live>,
+    snapshots: Arc<SnapshotsInUse>,
 }
 
-/// The snapshots that somebody holds, oldest first. Several can have the same timestamp.
+/// The snapshots in use, oldest first. Several can have the same timestamp.
 #[derive(Default)]
-struct Live(Mutex<BTreeMap<CommitTimestamp, Vec<Weak<Held>>>>);
+struct SnapshotsInUse(Mutex<BTreeMap<CommitTimestamp, Vec<Weak<SnapshotState>>>>);
 
-impl Live {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<CommitTimestamp, Vec<Weak<Held>>>> {
-        // Nothing in here can panic half way.
+impl SnapshotsInUse {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CommitTimestamp, Vec<Weak<SnapshotState>>>> {
+        // No code that holds the lock can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -45,10 +44,10 @@ impl Snapshot {
         self.0.timestamp
     }
 
-    /// The engine's view, for one page: who holds it for long keeps memory from being freed.
+    /// Returns the engine's view, for one page: a view that is held for long keeps memory in use.
     ///
     /// # Errors
-    /// `SnapshotTooOld` (239).
+    /// `SnapshotTooOld` (239) if the snapshot was ended.
     pub(crate) fn view(&self) -> StoreResult<Arc<dyn View>> {
         let view = self.0.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
         view.ok_or_else(|| {
@@ -62,73 +61,74 @@ impl Snapshot {
     }
 }
 
-impl Drop for Held {
+impl Drop for SnapshotState {
     fn drop(&mut self) {
-        let mut live = self.live.lock();
-        if let Some(held) = live.get_mut(&self.timestamp) {
-            // This one can no longer be upgraded.
+        let mut snapshots = self.snapshots.lock();
+        if let Some(held) = snapshots.get_mut(&self.timestamp) {
+            // The snapshot that is dropped can no longer be upgraded.
             held.retain(|other| other.strong_count() > 0);
             if held.is_empty() {
-                live.remove(&self.timestamp);
+                snapshots.remove(&self.timestamp);
             }
         }
     }
 }
 
-/// Holds the snapshot for readers.
+/// Holds the published snapshot.
 pub(crate) struct Publisher {
     current: Mutex<Snapshot>,
-    live: Arc<Live>,
+    snapshots: Arc<SnapshotsInUse>,
 }
 
 impl Publisher {
     pub(crate) fn new(state: Latest, written_bytes: u64) -> Self {
-        let live = Arc::new(Live::default());
-        let first = hold(&live, state, written_bytes);
-        Publisher { current: Mutex::new(first), live }
+        let snapshots = Arc::new(SnapshotsInUse::default());
+        let first = snapshot_of(&snapshots, state, written_bytes);
+        Publisher { current: Mutex::new(first), snapshots }
     }
 
-    /// The snapshot for a reader that begins now.
+    /// Returns the published snapshot.
     pub(crate) fn current(&self) -> Snapshot {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows readers the next one.
+    /// Replaces the published snapshot.
     pub(super) fn publish(&self, state: Latest, written_bytes: u64) {
-        let next = hold(&self.live, state, written_bytes);
+        let next = snapshot_of(&self.snapshots, state, written_bytes);
         let before = std::mem::replace(&mut *self.current.lock().unwrap_or_else(PoisonError::into_inner), next);
-        // Freed outside of the lock: readers need not wait for it.
+        // Freed outside of the lock, so that readers do not wait.
         drop(before);
     }
 
-    /// Holds a state that is not published, to search in: it is ended like any other when it keeps too much in use.
-    pub(crate) fn hold(&self, state: Latest, written_bytes: u64) -> Snapshot {
-        hold(&self.live, state, written_bytes)
+    /// Makes a snapshot of a state that is not published, to search in. It is ended like any other.
+    pub(crate) fn snapshot_of(&self, state: Latest, written_bytes: u64) -> Snapshot {
+        snapshot_of(&self.snapshots, state, written_bytes)
     }
 
-    /// The oldest snapshot that somebody holds.
+    /// Returns the timestamp of the oldest snapshot in use.
     pub(crate) fn oldest(&self) -> CommitTimestamp {
-        self.live.lock().keys().next().copied().unwrap_or_default()
+        self.snapshots.lock().keys().next().copied().unwrap_or_default()
     }
 
-    /// How many readers hold a snapshot.
+    /// Returns the number of snapshots that readers hold.
     pub(crate) fn in_use(&self) -> usize {
-        let held: usize = self.live.lock().values().flatten().map(Weak::strong_count).sum();
-        // The publisher itself holds the current one.
+        let held: usize = self.snapshots.lock().values().flatten().map(Weak::strong_count).sum();
+        // The publisher holds the current one.
         held.saturating_sub(1)
     }
 
-    /// Ends all snapshots but the current one that are from before so much was written; returns how many.
+    /// Ends the snapshots, except the current one, that were taken before so many bytes were written. Returns their number.
     pub(super) fn end_before(&self, written_bytes: u64) -> usize {
         let current = self.current().timestamp();
-        // Looked at outside of the lock: this may become the last owner of a snapshot, whose end takes the lock.
-        let old: Vec<Weak<Held>> = self.live.lock().range(..current).flat_map(|(_, held)| held.clone()).collect();
+        // Upgraded outside of the lock: this may become the last owner of a snapshot, whose drop takes the lock.
+        let old: Vec<Weak<SnapshotState>> =
+            self.snapshots.lock().range(..current).flat_map(|(_, held)| held.clone()).collect();
         let old = old.iter().filter_map(Weak::upgrade);
         old.filter(|held| held.written_bytes < written_bytes && held.is_open()).inspect(|held| held.end()).count()
     }
 }
 
-impl Held {
+impl SnapshotState {
     fn is_open(&self) -> bool {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -139,9 +139,15 @@ impl Held {
     }
 }
 
-fn hold(live: &Arc<Live>, state: Latest, written_bytes: u64) -> Snapshot {
+fn snapshot_of(snapshots: &Arc<SnapshotsInUse>, state: Latest, written_bytes: u64) -> Snapshot {
     let Latest { timestamp, view, catalog } = state;
-    let held = Arc::new(Held { timestamp, written_bytes, view: Mutex::new(Some(view)), catalog, live: live.clone() });
-    live.lock().entry(timestamp).or_default().push(Arc::downgrade(&held));
+    let held = Arc::new(SnapshotState {
+        timestamp,
+        written_bytes,
+        view: Mutex::new(Some(view)),
+        catalog,
+        snapshots: snapshots.clone(),
+    });
+    snapshots.lock().entry(timestamp).or_default().push(Arc::downgrade(&held));
     Snapshot(held)
 }

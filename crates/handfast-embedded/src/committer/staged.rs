@@ -1,7 +1,7 @@
-//! Writes that are decided and not yet applied.
+//! The writes of a group of operations that are not applied yet.
 //!
-//! A group of operations becomes one batch of the engine. An operation sees what the operations before it in the group
-//! have staged, over what the engine holds; if it fails, what it staged itself is taken back and the others stay.
+//! A group of operations becomes one batch of the engine. An operation sees the staged writes of the operations before it
+//! over the state of the engine; if it fails, its own staged writes are rolled back and the others stay.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,19 +15,17 @@ type NewValue = Option<Vec<u8>>;
 #[derive(Default)]
 pub(crate) struct Staged {
     maps: [BTreeMap<Vec<u8>, NewValue>; 3],
-    /// What each key of the operation at work had before, newest last.
+    /// The previous staged value of each key that the running operation wrote, newest last.
     undo: Vec<(Keyspace, Vec<u8>, Option<NewValue>)>,
     bytes: usize,
 }
 
-/// What is staged of a key.
+/// The staged state of a key.
 pub(crate) enum Lookup<'s> {
-    /// Its new value.
     Value(&'s [u8]),
-    /// That it is removed.
     Removed,
-    /// Nothing: ask the engine.
-    Nothing,
+    /// The engine has the newest state.
+    NotStaged,
 }
 
 impl Staged {
@@ -35,7 +33,7 @@ impl Staged {
         match self.maps[keyspace as usize].get(key) {
             Some(Some(value)) => Lookup::Value(value),
             Some(None) => Lookup::Removed,
-            None => Lookup::Nothing,
+            None => Lookup::NotStaged,
         }
     }
 
@@ -45,7 +43,7 @@ impl Staged {
         self.undo.push((keyspace, key, before));
     }
 
-    /// Staged keys with a prefix, removed ones too.
+    /// Returns the staged keys with a prefix, removed ones included.
     pub(crate) fn with_prefix<'s>(
         &'s self,
         keyspace: Keyspace,
@@ -57,13 +55,13 @@ impl Staged {
             .map(|(key, value)| (key.as_slice(), value.as_deref()))
     }
 
-    /// The operation at work is done: what it staged stays.
+    /// Keeps the staged writes of the running operation, which succeeded.
     pub(crate) fn keep(&mut self) {
         self.undo.clear();
     }
 
-    /// The operation at work has failed: what it staged goes.
-    pub(crate) fn take_back(&mut self) {
+    /// Rolls back the staged writes of the running operation, which failed.
+    pub(crate) fn roll_back(&mut self) {
         while let Some((keyspace, key, before)) = self.undo.pop() {
             let map = &mut self.maps[keyspace as usize];
             match before {
@@ -77,12 +75,12 @@ impl Staged {
         self.maps.iter().all(BTreeMap::is_empty)
     }
 
-    /// Bytes staged since the last [`Staged::drain`]; keys that were overwritten count twice.
+    /// Returns the bytes staged since the last [`Staged::drain`]; overwritten keys count twice.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Everything, as one batch.
+    /// Removes and returns all staged writes, as one batch.
     pub(crate) fn drain(&mut self) -> Vec<Write> {
         self.bytes = 0;
         self.undo.clear();

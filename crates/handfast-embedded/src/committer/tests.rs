@@ -1,4 +1,4 @@
-//! What the committer does when the disk fails it, and how it shares syncs.
+//! The committer when the disk fails, and its sharing of syncs.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -7,11 +7,10 @@ use bson::rawdoc;
 use handfast_store::{Applied, DocumentStore as _, Insert, Namespace, Sources, StoreExt as _};
 use handfast_txn::{Database, Transaction};
 
-use super::{Answer, Committer};
+use super::{AnswerAfter, Committer};
 use crate::Options;
-use crate::directory;
-use crate::engine::faulty::FaultyEngine;
-use crate::store::crash_points::open_faulty;
+use crate::testing::faulty_engine::FaultyEngine;
+use crate::testing::{open_faulty, start_faulty};
 use crate::write::insert::insert_one;
 
 fn namespace() -> Namespace {
@@ -19,15 +18,10 @@ fn namespace() -> Namespace {
 }
 
 fn start(path: &std::path::Path) -> (Arc<FaultyEngine>, Committer) {
-    let options = Options::small();
-    let locked = Arc::new(directory::lock(path).unwrap());
-    let opened = directory::open(&locked, &options).unwrap();
-    let engine = Arc::new(FaultyEngine::new(opened.engine));
-    let committer = Committer::start(engine.clone(), opened.witness, opened.chain, &options).unwrap();
-    (engine, committer)
+    start_faulty(path, &Options::small())
 }
 
-async fn insert(committer: &Committer, n: i32, answer: Answer) -> handfast_store::Result<()> {
+async fn insert(committer: &Committer, n: i32, answer: AnswerAfter) -> handfast_store::Result<()> {
     committer.submit(answer, 100, move |writer| insert_one(writer, &namespace(), [7; 16], &rawdoc! { "_id": n })).await
 }
 
@@ -41,14 +35,14 @@ fn documents(committer: &Committer) -> u64 {
 async fn a_sync_that_fails_stops_all_writes_and_no_reads() {
     let directory = tempfile::tempdir().unwrap();
     let (engine, committer) = start(directory.path());
-    insert(&committer, 1, Answer::Synced).await.unwrap();
+    insert(&committer, 1, AnswerAfter::Synced).await.unwrap();
     engine.fail_syncs.store(true, Ordering::Relaxed);
-    let error = insert(&committer, 2, Answer::Synced).await.unwrap_err();
+    let error = insert(&committer, 2, AnswerAfter::Synced).await.unwrap_err();
     assert_eq!(error.applied(), Applied::Maybe, "nobody knows whether it is on the disk");
     assert_eq!(documents(&committer), 1, "what was not synced is not shown");
     // The disk has recovered, or says so: that proves nothing about the bytes that it lost.
     engine.fail_syncs.store(false, Ordering::Relaxed);
-    let error = insert(&committer, 3, Answer::Synced).await.unwrap_err();
+    let error = insert(&committer, 3, AnswerAfter::Synced).await.unwrap_err();
     assert_eq!(error.applied(), Applied::No);
     assert!(error.message().contains("must be reopened"), "{error}");
     assert_eq!(documents(&committer), 1);
@@ -57,7 +51,7 @@ async fn a_sync_that_fails_stops_all_writes_and_no_reads() {
 
     let (_, committer) = start(directory.path());
     assert!((1..=2).contains(&documents(&committer)), "the second insert may be there or not");
-    insert(&committer, 3, Answer::Synced).await.unwrap();
+    insert(&committer, 3, AnswerAfter::Synced).await.unwrap();
 }
 
 #[tokio::test]
@@ -65,10 +59,10 @@ async fn a_batch_that_fails_stops_all_writes() {
     let directory = tempfile::tempdir().unwrap();
     let (engine, committer) = start(directory.path());
     engine.fail_batches.store(true, Ordering::Relaxed);
-    let error = insert(&committer, 1, Answer::Published).await.unwrap_err();
+    let error = insert(&committer, 1, AnswerAfter::Published).await.unwrap_err();
     assert_eq!(error.applied(), Applied::Maybe);
     engine.fail_batches.store(false, Ordering::Relaxed);
-    let error = insert(&committer, 2, Answer::Published).await.unwrap_err();
+    let error = insert(&committer, 2, AnswerAfter::Published).await.unwrap_err();
     assert_eq!(error.applied(), Applied::No);
     assert_eq!(documents(&committer), 0);
 }
@@ -81,7 +75,7 @@ async fn operations_that_wait_together_share_a_sync() {
     let tasks: Vec<_> = (0..200)
         .map(|n| {
             let committer = committer.clone();
-            tokio::spawn(async move { insert(&committer, n, Answer::Synced).await })
+            tokio::spawn(async move { insert(&committer, n, AnswerAfter::Synced).await })
         })
         .collect();
     for task in tasks {
@@ -92,7 +86,7 @@ async fn operations_that_wait_together_share_a_sync() {
     assert_eq!(documents(&committer), 200);
 }
 
-/// Whoever comes while a sync goes on shares the next one: however many there are, that is one.
+/// All operations that are queued during a sync share the next one.
 #[tokio::test]
 async fn transactions_that_wait_together_take_one_sync() {
     const CLIENTS: i32 = 64;
@@ -125,9 +119,9 @@ async fn transactions_that_wait_together_take_one_sync() {
         tokio::task::yield_now().await;
     }
     transfers.extend((1..CLIENTS).map(|client| tokio::spawn(transfer(database.clone(), 2 * client))));
-    let committer = &store.inner.committer;
-    let places = committer.places_max as usize;
-    while places - committer.places.available_permits() < CLIENTS as usize {
+    let committer = &store.context.committer;
+    let permits = committer.permits_max as usize;
+    while permits - committer.places.available_permits() < CLIENTS as usize {
         tokio::task::yield_now().await;
     }
     // From here on nothing waits.
@@ -140,37 +134,37 @@ async fn transactions_that_wait_together_take_one_sync() {
 }
 
 #[tokio::test]
-async fn an_operation_that_panics_is_taken_back_and_the_others_go_on() {
+async fn an_operation_that_panics_is_rolled_back_and_the_others_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let (_, committer) = start(directory.path());
-    insert(&committer, 1, Answer::Synced).await.unwrap();
-    let broken = committer.submit(Answer::Synced, 0, |writer| {
+    insert(&committer, 1, AnswerAfter::Synced).await.unwrap();
+    let broken = committer.submit(AnswerAfter::Synced, 0, |writer| {
         insert_one(writer, &namespace(), [7; 16], &rawdoc! { "_id": 2 })?;
         panic!("a mistake");
-        #[expect(unreachable_code, reason = "says the type")]
+        #[expect(unreachable_code, reason = "gives the closure its type")]
         Ok(())
     });
     broken.await.unwrap_err();
-    insert(&committer, 3, Answer::Synced).await.unwrap();
+    insert(&committer, 3, AnswerAfter::Synced).await.unwrap();
     assert_eq!(documents(&committer), 2);
 }
 
 #[tokio::test]
-async fn what_is_applied_is_not_shown_before_it_is_synced() {
+async fn applied_writes_are_not_visible_before_they_are_synced() {
     let directory = tempfile::tempdir().unwrap();
     let (_, committer) = start(directory.path());
-    insert(&committer, 1, Answer::Applied).await.unwrap();
+    insert(&committer, 1, AnswerAfter::Applied).await.unwrap();
     assert_eq!(documents(&committer), 0);
-    committer.barrier(Answer::Synced).await.unwrap();
+    committer.barrier(AnswerAfter::Synced).await.unwrap();
     assert_eq!(documents(&committer), 1);
 }
 
 #[test]
-fn deletions_beyond_the_bound_are_forgotten_as_conflicts_too_many() {
+fn forgotten_deletions_beyond_the_bound_cause_conflicts() {
     let at = handfast_store::CommitTimestamp;
     let mut deletions = super::Deletions::new(at(0), 2);
     for n in 1..=3 {
-        deletions.note(&[n], at(u64::from(n) * 10));
+        deletions.record(&[n], at(u64::from(n) * 10));
     }
     assert!(deletions.since(&[3], at(25)) && !deletions.since(&[3], at(30)), "the youngest are known");
     assert!(!deletions.since(&[9], at(15)), "what was never there does not conflict");
@@ -178,21 +172,21 @@ fn deletions_beyond_the_bound_are_forgotten_as_conflicts_too_many() {
 }
 
 #[tokio::test]
-async fn an_end_that_cannot_sync_says_so() {
+async fn an_end_that_cannot_sync_fails() {
     let directory = tempfile::tempdir().unwrap();
     let (engine, mut committer) = start(directory.path());
-    insert(&committer, 1, Answer::Synced).await.unwrap();
+    insert(&committer, 1, AnswerAfter::Synced).await.unwrap();
     committer.end().unwrap();
     drop((engine, committer));
 
     let (engine, mut committer) = start(directory.path());
-    insert(&committer, 2, Answer::Published).await.unwrap();
+    insert(&committer, 2, AnswerAfter::Published).await.unwrap();
     engine.fail_syncs.store(true, Ordering::Relaxed);
     committer.end().unwrap_err();
     drop((engine, committer));
 
     let (engine, mut committer) = start(directory.path());
     engine.fail_batches.store(true, Ordering::Relaxed);
-    insert(&committer, 3, Answer::Synced).await.unwrap_err();
+    insert(&committer, 3, AnswerAfter::Synced).await.unwrap_err();
     committer.end().unwrap_err();
 }

@@ -1,7 +1,7 @@
-//! What an operation may do while it is the committer's turn: see the newest state, and stage changes to it.
+//! The access of a running operation to the store: it reads the newest state, and stages changes to it.
 //!
 //! A document and its entries in all indexes are staged together or not at all: everything that can be refused (a
-//! unique key that is taken, an array under two fields of an index, a key that is too long) is looked at before the
+//! unique key that is taken, an array under two fields of an index, a key that is too long) is checked before the
 //! first byte is staged.
 
 use std::collections::BTreeSet;
@@ -24,16 +24,16 @@ use crate::format::{
 };
 use crate::keys;
 
-/// An operation's turn.
+/// The newest state for one operation, and the changes that it stages.
 pub(crate) struct Writer<'s> {
     state: &'s mut State,
-    /// The timestamp of what this operation writes, once it writes something.
+    /// The timestamp of this operation's changes, once there is one.
     timestamp: Option<CommitTimestamp>,
     /// A failure of the engine after which nothing more may be written.
     pub(super) failure: Option<Error>,
 }
 
-/// What one document changes in one index.
+/// The changes of one document's keys in one index.
 struct IndexChange {
     index: Arc<CollectionIndex>,
     added: Vec<Vec<u8>>,
@@ -46,27 +46,25 @@ impl<'s> Writer<'s> {
         Writer { state, timestamp: None, failure: None }
     }
 
-    /// Steps that an evaluation may take in this turn, where others wait.
+    /// Returns the steps that an evaluation may take in an operation, while other operations wait.
     pub(crate) fn steps_max(&self) -> u64 {
         self.state.options.turn_steps_max
     }
 
-    /// The newest catalog.
     pub(crate) fn catalog(&self) -> &Arc<Catalog> {
         &self.state.catalog
     }
 
-    /// A collection as it is now.
     pub(crate) fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
         self.state.catalog.get(namespace).cloned()
     }
 
-    /// The timestamp of the newest change before this turn.
-    pub(crate) fn turned_at(&self) -> CommitTimestamp {
+    /// Returns the timestamp of the newest change before this operation.
+    pub(crate) fn started_at(&self) -> CommitTimestamp {
         self.timestamp.map_or(self.state.timestamp, |own| CommitTimestamp(own.0 - 1))
     }
 
-    /// The timestamp of this operation's changes.
+    /// Returns the timestamp of this operation's changes.
     pub(crate) fn timestamp(&mut self) -> CommitTimestamp {
         let next = CommitTimestamp(self.state.timestamp.0 + 1);
         let timestamp = *self.timestamp.get_or_insert(next);
@@ -74,51 +72,51 @@ impl<'s> Writer<'s> {
         timestamp
     }
 
-    /// When a collection was changed last, as far as is known: not before the store was opened.
+    /// Returns the timestamp of the last change of a collection since the store was opened, or 0.
     pub(crate) fn last_change(&self, collection: CollectionId) -> CommitTimestamp {
         self.state.changes.get(&collection).copied().unwrap_or_default()
     }
 
-    /// Whether a document is sure not to have changed after a timestamp, nor in this turn. Of timestamps that no turn before this
-    /// one had, nothing is sure.
+    /// Returns whether a document has certainly not changed after a timestamp, nor in this operation. `false` for timestamps after
+    /// [`Writer::started_at`].
     pub(crate) fn is_unchanged(&self, collection: CollectionId, id_key: &[u8], since: CommitTimestamp) -> bool {
-        let key = document_key(collection, id_key).filter(|_| since <= self.turned_at());
-        key.is_some_and(|key| self.state.shared.recent.is_unchanged(&key, since))
+        let key = document_key(collection, id_key).filter(|_| since <= self.started_at());
+        key.is_some_and(|key| self.state.shared.recent_changes.is_unchanged(&key, since))
     }
 
-    /// A batch reads a document again that it is going to write.
+    /// Counts a document that an atomic batch reads again before it writes it.
     pub(crate) fn count_read(&self) {
         self.state.shared.reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a document that is not there now may have been there after a snapshot.
+    /// Returns whether a document that does not exist now may have been deleted after a snapshot.
     pub(crate) fn deleted_since(&self, key: &[u8], snapshot: CommitTimestamp) -> bool {
         self.state.deletions.since(key, snapshot)
     }
 
-    /// Whether a search would find something else in a collection than at a snapshot, whose documents changed since. If
-    /// that cannot be told any more, it would.
-    pub(crate) fn found_since(
+    /// Returns whether a document that matches was changed, inserted or deleted in a collection after a snapshot. `true` if the
+    /// log does not reach back so far.
+    pub(crate) fn match_changed_since(
         &mut self,
         collection: CollectionId,
         snapshot: CommitTimestamp,
         matches: impl FnMut(&[u8]) -> StoreResult<bool>,
     ) -> StoreResult<bool> {
-        self.state.images.want(self.state.timestamp);
+        self.state.read_log.start(self.state.timestamp);
         if self.last_change(collection) <= snapshot {
             return Ok(false);
         }
-        Ok(self.state.images.since(snapshot, collection, matches)?.unwrap_or(true))
+        Ok(self.state.read_log.any_since(snapshot, collection, matches)?.unwrap_or(true))
     }
 
-    /// Whether the collection of this name was dropped, or got or lost the name, after a snapshot.
+    /// Returns whether the collection of this name was dropped, or got or lost the name, after a snapshot.
     pub(crate) fn dropped_since(&self, namespace: &Namespace, snapshot: CommitTimestamp) -> bool {
         self.state.deletions.namespace_since(namespace, snapshot)
     }
 
-    /// Applies what earlier operations of the group staged, so that the engine's newest view holds everything: before a
-    /// search inside of this turn. This operation must not have staged anything yet.
-    pub(crate) fn settle(&mut self) -> StoreResult<Arc<dyn crate::engine::View>> {
+    /// Applies the staged writes of earlier operations of the group, and returns a view with them, for a search within this
+    /// operation. This operation must not have staged anything yet.
+    pub(crate) fn apply_staged(&mut self) -> StoreResult<Arc<dyn crate::engine::View>> {
         if let Err(error) = self.state.apply() {
             self.failure = Some(error.clone());
             return Err(error.into());
@@ -126,7 +124,7 @@ impl<'s> Writer<'s> {
         Ok(self.state.view.clone())
     }
 
-    /// The newest state of a document.
+    /// Returns the newest state of a document.
     pub(crate) fn get(&self, collection: CollectionId, id_key: &[u8]) -> StoreResult<Option<StoredDocument>> {
         let Some(key) = document_key(collection, id_key) else {
             return Ok(None);
@@ -134,13 +132,13 @@ impl<'s> Writer<'s> {
         let value = match self.state.staged.get(Keyspace::Documents, &key) {
             Lookup::Value(value) => Some(value.into()),
             Lookup::Removed => None,
-            Lookup::Nothing => self.state.view.get(Keyspace::Documents, &key)?,
+            Lookup::NotStaged => self.state.view.get(Keyspace::Documents, &key)?,
         };
         let verify = self.state.shared.verify;
         Ok(value.map(|value| StoredDocument::open(&key, value, verify)).transpose()?)
     }
 
-    /// Stages a document's new state: `before` is its newest state.
+    /// Stages a document's new state. `before` is its newest state.
     ///
     /// # Errors
     /// `DuplicateKey` (11000), `CannotIndexParallelArrays` (171), a key that is too long. Nothing is staged then.
@@ -155,12 +153,12 @@ impl<'s> Writer<'s> {
         let changes = self.index_changes(collection, id_key, before, Some(after))?;
         let timestamp = self.timestamp();
         let value = document_value(&key, timestamp, after.as_bytes());
-        self.state.shared.recent.note(&key, timestamp);
+        self.state.shared.recent_changes.record(&key, timestamp);
         self.state.staged.write(Keyspace::Documents, key, Some(value));
         if let Some(before) = before {
-            self.state.images.note(timestamp, collection.id, before.as_bytes());
+            self.state.read_log.record(timestamp, collection.id, before.as_bytes());
         }
-        self.state.images.note(timestamp, collection.id, after.as_bytes());
+        self.state.read_log.record(timestamp, collection.id, after.as_bytes());
         self.stage_index_changes(collection, id_key, changes);
         self.count(collection.id, before, Some(after));
         Ok(())
@@ -175,26 +173,26 @@ impl<'s> Writer<'s> {
     ) -> StoreResult<()> {
         let key = document_key(collection.id, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
         let changes = self.index_changes(collection, id_key, Some(before), None)?;
-        self.note_deletion(&key);
+        self.record_deletion(&key);
         let timestamp = self.timestamp();
-        self.state.images.note(timestamp, collection.id, before.as_bytes());
+        self.state.read_log.record(timestamp, collection.id, before.as_bytes());
         self.state.staged.write(Keyspace::Documents, key, None);
         self.stage_index_changes(collection, id_key, changes);
         self.count(collection.id, Some(before), None);
         Ok(())
     }
 
-    /// A document was deleted that was there in its own transaction only: whoever wants to write it was second all the same.
-    pub(crate) fn remove_nothing(&mut self, collection: CollectionId, id_key: &[u8]) -> StoreResult<()> {
+    /// Records the deletion of a document that only its own transaction had inserted: another transaction that writes it conflicts.
+    pub(crate) fn record_deletion_of_absent(&mut self, collection: CollectionId, id_key: &[u8]) -> StoreResult<()> {
         let key = document_key(collection, id_key).ok_or_else(|| keys::too_long("_id", id_key.len()))?;
-        self.note_deletion(&key);
+        self.record_deletion(&key);
         Ok(())
     }
 
-    fn note_deletion(&mut self, key: &[u8]) {
+    fn record_deletion(&mut self, key: &[u8]) {
         let timestamp = self.timestamp();
-        self.state.deletions.note(key, timestamp);
-        self.state.shared.recent.note(key, timestamp);
+        self.state.deletions.record(key, timestamp);
+        self.state.shared.recent_changes.record(key, timestamp);
     }
 
     /// Stages the entries of one document in one index that is being built.
@@ -234,7 +232,7 @@ impl<'s> Writer<'s> {
         after: Option<&RawDocument>,
     ) -> StoreResult<IndexChange> {
         let mut change = IndexChange { index: index.clone(), added: Vec::new(), removed: Vec::new(), multikey: 0 };
-        // What was stored was indexed, so this does not fail.
+        // A stored document was indexed, so this does not fail.
         let old = before.map(|before| index.index.keys(before)).transpose()?.unwrap_or_default().keys;
         let mut new = BTreeSet::new();
         if let Some(after) = after {
@@ -255,7 +253,7 @@ impl<'s> Writer<'s> {
         Ok(change)
     }
 
-    /// The other document that has this key in a unique index, by the key of its `_id`.
+    /// Returns the `_id` key of another document that has this key in a unique index.
     fn holder(
         &self,
         collection: &Collection,
@@ -279,7 +277,7 @@ impl<'s> Writer<'s> {
         for row in self.state.view.range(Keyspace::Indexes, prefix_range(&prefix), Direction::Forward) {
             let (key, value) = row?;
             let staged = self.state.staged.get(Keyspace::Indexes, &key);
-            if matches!(staged, Lookup::Nothing)
+            if matches!(staged, Lookup::NotStaged)
                 && let Some(holder) = other(&key, &value)?
             {
                 return Ok(Some(holder));
@@ -288,8 +286,8 @@ impl<'s> Writer<'s> {
         Ok(None)
     }
 
-    /// Whether every unique key of a document that another one has was taken, or its holder changed, after a snapshot, and by
-    /// another operation than this one: who had read later would have been refused before he came here, or not at all.
+    /// Returns whether each unique key that another document holds was taken, or its holder changed, after a snapshot and by
+    /// another operation. A transaction with a later snapshot would have failed earlier with the duplicate key, or not at all.
     pub(crate) fn keys_were_taken_since(
         &mut self,
         collection: &Collection,
@@ -323,23 +321,23 @@ impl<'s> Writer<'s> {
                     self.state.staged.write(Keyspace::Indexes, key, Some(value));
                 }
             }
-            self.note_multikey(&collection.namespace, change.index.id, change.multikey);
+            self.stage_multikey(&collection.namespace, change.index.id, change.multikey);
         }
     }
 
-    /// Notes that an index has keys from arrays, in the same batch as the first of them.
-    fn note_multikey(&mut self, namespace: &Namespace, index: IndexId, multikey: u32) {
+    /// Stages that an index has keys from arrays, in the same batch as the first of them.
+    fn stage_multikey(&mut self, namespace: &Namespace, index: IndexId, multikey: u32) {
         let Some(collection) = self.collection(namespace) else {
             return;
         };
-        let Some(place) = collection.indexes.iter().position(|candidate| candidate.id == index) else {
+        let Some(position) = collection.indexes.iter().position(|candidate| candidate.id == index) else {
             return;
         };
-        if collection.indexes[place].multikey | multikey == collection.indexes[place].multikey {
+        if collection.indexes[position].multikey | multikey == collection.indexes[position].multikey {
             return;
         }
         let mut changed = Collection::clone(&collection);
-        Arc::make_mut(&mut changed.indexes[place]).multikey |= multikey;
+        Arc::make_mut(&mut changed.indexes[position]).multikey |= multikey;
         self.put_collection(Arc::new(changed));
     }
 
@@ -356,15 +354,15 @@ impl<'s> Writer<'s> {
             counts.documents += 1;
             counts.bytes += after.as_bytes().len() as u64;
         }
-        // A document that keeps its size, as most do when a number in it changes, leaves the counts as they are.
+        // A change that keeps a document's size, such as that of a number, leaves the counts as they are.
         if counts != counted {
             self.set_counts(collection, counts);
         }
     }
 
-    /// Stages the removal of the index entries that a document's new state does not have any more. The document itself
+    /// Stages the removal of the index entries that a document's new state no longer has. The document itself
     /// must be put in the same operation.
-    pub(crate) fn give_up_keys(
+    pub(crate) fn remove_old_index_entries(
         &mut self,
         collection: &Arc<Collection>,
         id_key: &[u8],
@@ -385,14 +383,13 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    /// Stages the counts of a collection.
     pub(crate) fn set_counts(&mut self, collection: CollectionId, counts: Counts) {
         Arc::make_mut(&mut self.state.catalog).set_counts(collection, counts);
         let key = MetadataKey::Counts(collection).encode();
         self.state.staged.write(Keyspace::Metadata, key, Some(counts.encode(collection)));
     }
 
-    /// The collection of this name, made if it is not there.
+    /// Returns the collection of this name, and stages its creation if it does not exist.
     pub(crate) fn ensure_collection(&mut self, namespace: &Namespace, uuid: [u8; 16]) -> StoreResult<Arc<Collection>> {
         if let Some(collection) = self.collection(namespace) {
             return Ok(collection);
@@ -416,46 +413,46 @@ impl<'s> Writer<'s> {
         Arc::make_mut(&mut self.state.catalog).put(collection);
     }
 
-    /// Stages a collection's new name. Under both names there are other documents now, which have not changed by it.
+    /// Stages a collection's new name. The documents under both names are others now, although none of them changed.
     pub(crate) fn rename_collection(&mut self, collection: &Collection, to: &Namespace) {
         let timestamp = self.timestamp();
-        self.state.deletions.note_namespace(&collection.namespace, timestamp);
-        self.state.deletions.note_namespace(to, timestamp);
-        self.state.shared.recent.note_everything(timestamp);
+        self.state.deletions.record_namespace(&collection.namespace, timestamp);
+        self.state.deletions.record_namespace(to, timestamp);
+        self.state.shared.recent_changes.record_everything(timestamp);
         let mut renamed = Collection::clone(collection);
         renamed.namespace = to.clone();
         Arc::make_mut(&mut self.state.catalog).remove_name(&collection.namespace);
         self.put_collection(Arc::new(renamed));
     }
 
-    /// Stages that a collection is dropped. Its keys are removed later; its number is not given again.
+    /// Stages the drop of a collection. Its keys are removed later; its number is not used again.
     pub(crate) fn drop_collection(&mut self, collection: &Collection) {
         let timestamp = self.timestamp();
-        self.state.deletions.note_namespace(&collection.namespace, timestamp);
-        self.state.shared.recent.note_everything(timestamp);
+        self.state.deletions.record_namespace(&collection.namespace, timestamp);
+        self.state.shared.recent_changes.record_everything(timestamp);
         let id = collection.id;
         self.state.staged.write(Keyspace::Metadata, MetadataKey::Collection(id).encode(), None);
         self.state.staged.write(Keyspace::Metadata, MetadataKey::Counts(id).encode(), None);
         Arc::make_mut(&mut self.state.catalog).remove(&collection.namespace);
-        self.note_dropped(MetadataKey::Dropped(id));
+        self.stage_key_removal(MetadataKey::Dropped(id));
     }
 
-    /// Stages that the keys of something dropped are to be removed.
-    pub(crate) fn note_dropped(&mut self, dropped: MetadataKey) {
+    /// Stages that the keys of a dropped collection or index are to be removed.
+    pub(crate) fn stage_key_removal(&mut self, dropped: MetadataKey) {
         let key = dropped.encode();
         let value = metadata_value(&key, &[]);
         self.state.staged.write(Keyspace::Metadata, key, Some(value));
         Arc::make_mut(&mut self.state.catalog).dropped.push(dropped);
     }
 
-    /// Stages that the keys of something dropped are all gone.
-    pub(crate) fn forget_dropped(&mut self, dropped: MetadataKey) {
+    /// Stages that all keys of a dropped collection or index are removed.
+    pub(crate) fn end_key_removal(&mut self, dropped: MetadataKey) {
         self.timestamp();
         self.state.staged.write(Keyspace::Metadata, dropped.encode(), None);
         Arc::make_mut(&mut self.state.catalog).dropped.retain(|other| *other != dropped);
     }
 
-    /// Stages the removal of keys of something dropped, or of entries that belong to no document.
+    /// Stages the removal of keys of a dropped collection or index.
     pub(crate) fn remove_keys(&mut self, keyspace: Keyspace, keys: Vec<Vec<u8>>) {
         self.timestamp();
         for key in keys {
@@ -464,7 +461,7 @@ impl<'s> Writer<'s> {
     }
 }
 
-/// The index `_id_` and a value, for the error of a second document with the same `_id`.
+/// Returns the error of a second document with the same `_id`.
 pub(crate) fn duplicate_id(namespace: &Namespace, id: RawBsonRef<'_>) -> StoreError {
     duplicate_key(namespace, &IndexSpec::id(), &[Some(id)])
 }

@@ -1,22 +1,22 @@
-//! What a directory is, by the names in it: nothing is written to one that is not ours.
+//! The kind of a directory, by the names in it: nothing is written to one that is no store.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{ENGINE, FORMAT_FILE, LOCK_FILE, WITNESS_FILE, is_there, reading, witness};
+use super::{ENGINE, FORMAT_FILE, LOCK_FILE, WITNESS_FILE, exists, reading, witness};
 use crate::error::Result;
 
-/// What a directory is.
+/// The kind of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// It is not there.
+    /// The directory does not exist.
     Absent,
-    /// Empty, or what a process leaves that died while it made a store.
+    /// The directory is empty, or a process was killed in it while it created a store.
     Unfinished,
-    /// A store, also one that lost its file FORMAT.
+    /// The directory has a store, perhaps without its file FORMAT.
     Store,
-    /// Something else.
+    /// The directory has other content.
     Other,
 }
 
@@ -40,9 +40,9 @@ pub(super) fn look(path: &Path) -> Result<Contents> {
     Ok(if is_unfinished { Contents::Unfinished } else { Contents::Other })
 }
 
-/// Whether there are files of ours that a store has only after the file FORMAT was there.
+/// Returns whether there are files that a store has only after its file FORMAT was written.
 fn has_batches(path: &Path) -> Result<bool> {
-    if is_there(&path.join(ENGINE).join("keyspaces"))? {
+    if exists(&path.join(ENGINE).join("keyspaces"))? {
         return Ok(true);
     }
     let witness = witness::look(&path.join(WITNESS_FILE))?;

@@ -1,13 +1,13 @@
-//! The files of an engine that holds nothing, as the engine made them once.
+//! The files of an empty engine, as the engine created them once.
 //!
-//! The engine can make them itself, but makes each map in small steps of which each is durable before the next: about
-//! seventy syncs, one after the other, before a new store can answer. Nothing needs these steps: until the directory gets
-//! its name, a crash in the middle leaves a half-made one that is removed ([`super::open`]). So the files are written
-//! here, each of them (all at once) and each directory is synced once, and the engine opens what it takes for its own.
+//! The engine can create them itself, but creates each map in small steps, each durable before the next: about seventy syncs,
+//! one after the other, before a new store can answer. These steps are not needed: a crash before the directory is renamed
+//! leaves an incomplete one that is removed ([`super::open`]). So the files are written here, each file (all at once) and each
+//! directory is synced once, and the engine opens them as its own.
 //!
-//! A test has the engine make them again and compares: only the time in the table of maps may differ. When it does not
-//! pass with a new version of the engine, `UPDATE_EXPECT=1 cargo test -p handfast-embedded empty` writes them anew; what is
-//! in files of other names is to be put into the table below by hand.
+//! A test lets the engine create the files again and compares: only the time in the table of maps may differ. When it fails
+//! with a new version of the engine, `UPDATE_EXPECT=1 cargo test -p handfast-embedded empty` writes them again; files with new
+//! names must be added to the table below by hand.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -16,7 +16,7 @@ use std::thread;
 
 use super::sync_directory;
 
-/// All files: those with content first need a sync, the others are there with their directory.
+/// All files. Those with content need a sync, the others are durable with their directory.
 const FILES: [(&str, &[u8]); 12] = [
     ("lock", b""),
     ("version", b"FJL\x03"),
@@ -32,14 +32,14 @@ const FILES: [(&str, &[u8]); 12] = [
     ("keyspaces/3/v0", include_bytes!("empty/map.list")),
 ];
 
-/// Directories in which there is something, each after the one that holds it.
+/// Directories with content, each after its parent.
 const DIRECTORIES: [&str; 7] =
     ["", "keyspaces", "keyspaces/0", "keyspaces/0/tables", "keyspaces/1", "keyspaces/2", "keyspaces/3"];
 
-/// Directories without content: there with the one that holds them.
+/// Directories without content, durable with their parent.
 const EMPTY_DIRECTORIES: [&str; 3] = ["keyspaces/1/tables", "keyspaces/2/tables", "keyspaces/3/tables"];
 
-/// Writes them into a directory that is not there yet; its own name is the caller's to sync.
+/// Writes the files into a directory that does not exist yet. The caller syncs its parent.
 pub(super) fn write(engine: &Path) -> io::Result<()> {
     for directory in DIRECTORIES.iter().chain(&EMPTY_DIRECTORIES) {
         fs::create_dir(engine.join(directory))?;
@@ -56,8 +56,8 @@ pub(super) fn write(engine: &Path) -> io::Result<()> {
     DIRECTORIES.iter().rev().try_for_each(|directory| sync_directory(&engine.join(directory)))
 }
 
-/// Syncs all files at once. A file system with a journal makes one entry of syncs that come together; one after the
-/// other, each waits for an entry of its own.
+/// Syncs all files at once. A file system with a journal writes one entry for concurrent syncs; one after the other, each waits
+/// for its own entry.
 fn sync_together(files: &[File]) -> io::Result<()> {
     thread::scope(|scope| {
         let sync = |file| thread::Builder::new().spawn_scoped(scope, move || File::sync_all(file));

@@ -1,37 +1,36 @@
-//! The file FORMAT: that a directory is a store, and in which version.
+//! The file FORMAT, which marks a directory as a store and has the version of its format.
 //!
-//! It is one line for people and has no checksum. The witness holds the version too, under one: so a line in which a bit
-//! has flipped is not taken for a newer version, and a file that is lost can be written again without guessing.
+//! The file is one line for people, without a checksum. The witness has the version too, with a checksum: so a line with a
+//! flipped bit is not taken for a newer version, and a lost file can be written again without guessing.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
-use super::{FORMAT_FILE, WITNESS_FILE, damaged, reading, witness, write_whole};
+use super::{FORMAT_FILE, WITNESS_FILE, damaged, reading, witness, write_atomically};
 use crate::error::{Error, Result};
 use crate::format::FORMAT_VERSION;
 
 const LINE: &str = "handfast embedded store, format ";
-/// More than a line has; what is longer is none.
+/// More than the line has: a longer file is damaged.
 const LINE_BYTES_MAX: u64 = 128;
 
-/// What the file is.
+/// The state of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FormatFile {
-    /// It says a version that this program knows.
+    /// The file has a version that this program knows.
     Known,
-    /// It says a version that this program does not know yet.
+    /// The file has a newer version than this program knows.
     Newer(u32),
-    /// It is not what was written.
     Damaged {
-        /// What is wrong, for people.
+        /// The damage, as text for people.
         what: String,
-        /// Whether this program knows the version all the same, by the witness.
+        /// Whether the witness has a version that this program knows.
         is_known: bool,
     },
 }
 
-/// Looks at the file of a directory that is a store.
+/// Reads the file of a store.
 pub(crate) fn look(directory: &Path) -> Result<FormatFile> {
     let witness = witness::look(&directory.join(WITNESS_FILE))?.map(|slot| slot.format);
     let damaged = |what: String| match witness {
@@ -52,7 +51,7 @@ pub(crate) fn look(directory: &Path) -> Result<FormatFile> {
     })
 }
 
-/// Refuses a store of a version that this program does not know.
+/// Fails unless the store has a version that this program knows.
 pub(super) fn require(directory: &Path) -> Result<()> {
     match look(directory)? {
         FormatFile::Known => Ok(()),
@@ -65,12 +64,12 @@ pub(crate) fn newer(directory: &Path, found: u32) -> Error {
     Error::NewerFormat { directory: directory.to_owned(), found, known: FORMAT_VERSION }
 }
 
-/// Writes it: the directory is a store from now on.
+/// Writes the file: the directory is a store from now on.
 pub(crate) fn write(directory: &Path) -> Result<()> {
-    write_whole(&directory.join(FORMAT_FILE), format!("{LINE}{FORMAT_VERSION}\n").as_bytes())
+    write_atomically(&directory.join(FORMAT_FILE), format!("{LINE}{FORMAT_VERSION}\n").as_bytes())
 }
 
-/// The text, damaged bytes too; `None` if there is no file.
+/// Returns the text with replacements for damaged bytes; `None` if there is no file.
 fn read(path: &Path) -> Result<Option<String>> {
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(LINE_BYTES_MAX).read_to_end(&mut bytes)) {

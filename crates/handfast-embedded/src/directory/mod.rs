@@ -1,23 +1,21 @@
-//! The directory of a store: who may open it, which format it has, and whether all of it is there.
+//! The directory of a store: its lock, its format, and the check that it is complete.
 //!
 //! ```text
-//! DIR/FORMAT     one line: "handfast embedded store, format 1"; a directory without it is not ours
-//! DIR/lock       locked by the process that has the store open, and its number
-//! DIR/witness    which batch was synced last, kept apart from the journal; the version, too
-//! DIR/engine/    the key-value engine's files; made as engine.new, so that a half-made one is never taken for whole
+//! DIR/FORMAT     one line: "handfast embedded store, format 1"; a directory without it is no store
+//! DIR/lock       locked by the process that has the store open, with its process number
+//! DIR/witness    the last synced batch, apart from the journal; and the version of the format
+//! DIR/engine/    the key-value engine's files; created as engine.new, so that an incomplete one is never used
 //! ```
 //!
-//! The order of making one: lock, witness, FORMAT, engine; each is durable before the next is begun.
+//! A store is created in the order lock, witness, FORMAT, engine; each is durable before the next is begun.
 //!
-//! The order of opening: look (nothing is written to a directory that is not ours), lock, compare the format, read the
-//! witness, look over the engine's files (the engine would *remove* what it finds incomplete), read the journal through (the
-//! engine would *cut* what it cannot read), open the engine, compare it with the witness.
+//! A store is opened in the order: inspect the directory (nothing is written to one that is no store), lock, compare the format,
+//! read the witness, check the engine's files (the engine would *remove* incomplete ones), read the journal (the engine would
+//! *cut* the part that it cannot read), open the engine, compare it with the witness.
 
 mod contents;
 mod empty;
 pub(crate) mod format_file;
-pub(crate) mod journal;
-mod lock;
 #[cfg(test)]
 mod tests;
 pub(crate) mod witness;
@@ -30,12 +28,13 @@ use std::sync::Arc;
 
 use crate::Options;
 use crate::chain::{BatchNumbers, Chain};
-use crate::engine::{Engine, FjallEngine, Keyspace};
+use crate::engine::{Engine, Keyspace};
 use crate::error::{Error, Result};
+use crate::fjall_engine::FjallEngine;
 use crate::format::{LastBatch, MetadataKey};
+use crate::journal::{self, Journals};
+use crate::lock::DirectoryLock;
 use contents::Contents;
-use journal::Journals;
-use lock::Lock;
 use witness::Witness;
 
 const FORMAT_FILE: &str = "FORMAT";
@@ -43,33 +42,33 @@ const LOCK_FILE: &str = "lock";
 pub(crate) const WITNESS_FILE: &str = "witness";
 pub(crate) const ENGINE: &str = "engine";
 const ENGINE_UNFINISHED: &str = "engine.new";
-/// The engine's own map of maps is 0, then ours in the order of [`Keyspace`].
+/// The maps in the engine's directory: 0 is the engine's own map of maps, then those of [`Keyspace`] in order.
 const ENGINE_MAPS: u32 = 4;
 
-/// A directory that this process has locked and found whole.
+/// A directory that this process has locked.
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
-    /// Freed when the engine and every view of it are gone, which hold this.
-    _lock: Lock,
+    /// Held by the engine and every view of it too.
+    lock: Arc<DirectoryLock>,
 }
 
-/// What opening a directory gives.
+/// The parts of an opened directory.
 pub(crate) struct Opened {
     pub(crate) engine: FjallEngine,
     pub(crate) witness: Witness,
     pub(crate) chain: Chain,
 }
 
-/// Locks a directory after making sure that it is ours; makes it if it is not there or empty.
+/// Locks a directory that has a store, or creates a store if the directory is empty or does not exist.
 pub(crate) fn lock(path: &Path) -> Result<Directory> {
     match contents::look(path)? {
-        Contents::Absent => make(path).map_err(|error| writing(path, error))?,
+        Contents::Absent => create_directory(path).map_err(|error| writing(path, error))?,
         Contents::Unfinished => {}
         Contents::Store => return lock_existing(path),
         Contents::Other => return Err(Error::NotAStore { directory: path.to_owned() }),
     }
     let directory = take(path)?;
-    // Another process may have made the store before this one got the lock.
+    // Another process may have created the store before this one got the lock.
     if contents::look(path)? != Contents::Store {
         begin(path)?;
     }
@@ -78,26 +77,26 @@ pub(crate) fn lock(path: &Path) -> Result<Directory> {
 }
 
 fn take(path: &Path) -> Result<Directory> {
-    Ok(Directory { path: path.to_owned(), _lock: Lock::take(path, &path.join(LOCK_FILE))? })
+    Ok(Directory { path: path.to_owned(), lock: Arc::new(DirectoryLock::take(path, &path.join(LOCK_FILE))?) })
 }
 
-/// Makes a store without an engine. The file FORMAT comes last: where it is, a witness is missed.
+/// Creates a store without an engine. The file FORMAT comes last: a directory with FORMAT must have a witness.
 fn begin(path: &Path) -> Result<()> {
     Witness::create(&path.join(WITNESS_FILE))?;
     sync_directory(path).map_err(|error| writing(path, error))?;
     format_file::write(path)
 }
 
-/// Makes a directory and those above it, durably: the name of each is in the one above. Nobody but the owner may look
-/// into what is made: documents are in it, and the keys of users.
-fn make(path: &Path) -> std::io::Result<()> {
-    let above = holders_of_new(path);
+/// Creates a directory and its parents durably: the name of each is in its parent. Only the owner may read the new directories,
+/// which hold documents and the keys of users.
+fn create_directory(path: &Path) -> std::io::Result<()> {
+    let above = parents_to_sync(path);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     above.iter().try_for_each(|directory| sync_directory(directory))
 }
 
-/// The directories that get a new name when this one is made: its parents up to the first that is there.
-fn holders_of_new(path: &Path) -> Vec<PathBuf> {
+/// Returns the directories that get a new entry when this one is created: its parents up to the first that exists.
+fn parents_to_sync(path: &Path) -> Vec<PathBuf> {
     let mut holders = Vec::new();
     for holder in path.ancestors().skip(1) {
         // The parent of a relative path of one name is the current directory.
@@ -110,14 +109,14 @@ fn holders_of_new(path: &Path) -> Vec<PathBuf> {
     holders
 }
 
-/// Locks a directory that has a store, and makes none.
+/// Locks a directory that has a store, and creates none.
 pub(crate) fn lock_existing(path: &Path) -> Result<Directory> {
     let directory = lock_to_check(path)?;
     format_file::require(path)?;
     Ok(directory)
 }
 
-/// Locks a directory that has a store, whatever its file FORMAT says.
+/// Locks a directory that has a store, even if its file FORMAT is damaged.
 pub(crate) fn lock_to_check(path: &Path) -> Result<Directory> {
     match contents::look(path)? {
         Contents::Absent | Contents::Unfinished => Err(Error::NoStore { directory: path.to_owned() }),
@@ -126,7 +125,7 @@ pub(crate) fn lock_to_check(path: &Path) -> Result<Directory> {
     }
 }
 
-/// The engine opens its files for writing, also those that it only reads.
+/// Translates the error of a directory that is not writable: the engine opens its files for writing, even to read them.
 fn not_writable(path: &Path, error: Error) -> Error {
     match error {
         Error::Io { source, .. }
@@ -138,8 +137,8 @@ fn not_writable(path: &Path, error: Error) -> Error {
     }
 }
 
-/// Writes a file so that it is there with all its content or not at all.
-pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
+/// Writes a file atomically and durably.
+pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<()> {
     let temporary = path.with_extension("new");
     let write = || -> std::io::Result<()> {
         let mut file = fs::File::create(&temporary)?;
@@ -151,28 +150,28 @@ pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
     write().map_err(|error| writing(path, error))
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 
-/// Opens the engine in a locked directory, and refuses one from which something is missing.
-pub(crate) fn open(directory: &Arc<Directory>, options: &Options) -> Result<Opened> {
+/// Opens the engine in a locked directory. Fails if synced data is missing.
+pub(crate) fn open(directory: &Directory, options: &Options) -> Result<Opened> {
     let path = &directory.path;
     let witness = Witness::open(&path.join(WITNESS_FILE)).map_err(|error| as_damage(path, error))?;
     let (engine, chain) = open_engine(directory, options, witness.synced())?;
     Ok(Opened { engine, witness, chain })
 }
 
-/// Opens the engine, and refuses one from which something is missing that is known to be synced.
+/// Opens the engine. Fails if data up to the batch `synced` is missing.
 pub(crate) fn open_engine(
-    directory: &Arc<Directory>,
+    directory: &Directory,
     options: &Options,
     synced: BatchNumbers,
 ) -> Result<(FjallEngine, Chain)> {
     let path = &directory.path;
     let engine_path = path.join(ENGINE);
-    if !is_there(&engine_path)? {
+    if !exists(&engine_path)? {
         if synced.number > 0 {
             let text = format!("the directory {ENGINE} is missing, and {} batches were written", synced.number);
             return Err(damaged(path, text));
@@ -181,10 +180,10 @@ pub(crate) fn open_engine(
     }
     check_maps(path)?;
     let journals = journal::read(&engine_path, synced).map_err(|error| as_damage(path, error))?;
-    journals.judge(synced.number).map_err(|what| damaged(path, what))?;
+    journals.check_no_synced_loss(synced.number).map_err(|what| damaged(path, what))?;
     journals.cut_torn_end()?;
-    let engine =
-        FjallEngine::open(&engine_path, options, Some(directory.clone())).map_err(|error| as_damage(path, error))?;
+    let engine = FjallEngine::open(&engine_path, options, Some(directory.lock.clone()))
+        .map_err(|error| as_damage(path, error))?;
     let chain = end_of_chain(&engine, &journals).map_err(|error| as_damage(path, error))?;
     let last = chain.last.number;
     if last < synced.number {
@@ -202,7 +201,7 @@ pub(crate) fn open_engine(
 
 fn create_engine(path: &Path) -> Result<()> {
     let unfinished = path.join(ENGINE_UNFINISHED);
-    if is_there(&unfinished)? {
+    if exists(&unfinished)? {
         fs::remove_dir_all(&unfinished).map_err(|error| writing(&unfinished, error))?;
     }
     let create = || {
@@ -213,14 +212,14 @@ fn create_engine(path: &Path) -> Result<()> {
     create().map_err(|error| writing(&unfinished, error))
 }
 
-/// The engine removes a map that has lost its `current` file, and all maps if its map of maps has; and it trusts the list
-/// of data files that `current` names, although the checksum of that list is in there, too. So look first.
+/// Checks the lists of data files before the engine opens them: the engine removes a map that has lost its `current` file, and all
+/// maps if its map of maps has; and it does not verify the checksum of the list that `current` names.
 fn check_maps(path: &Path) -> Result<()> {
     let engine = path.join(ENGINE);
     let mut needed = vec![engine.join("version"), engine.join("lock")];
     needed.extend((0..ENGINE_MAPS).map(|map| engine.join("keyspaces").join(map.to_string()).join("current")));
     for file in needed {
-        if !is_there(&file)? {
+        if !exists(&file)? {
             return Err(damaged(path, format!("the file {} is missing", file.display())));
         }
     }
@@ -230,7 +229,8 @@ fn check_maps(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `current` is the number of the list in force (u64), the XXH3 of its file `vN` (u128), and the kind of that checksum (0).
+/// Checks the list of a map. `current` is the number of the valid list (u64), the XXH3 of its file `vN` (u128), and the kind of that
+/// checksum (0).
 ///
 /// Source: lsm-tree 3.1, `version/persist.rs`.
 fn check_file_list(path: &Path, map: &Path) -> Result<()> {
@@ -256,7 +256,7 @@ fn check_file_list(path: &Path, map: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The last batch that the engine holds, and what the journal knows of it.
+/// Returns the last batch of the engine, with its sequence number if the journal has it.
 fn end_of_chain(engine: &dyn Engine, journals: &Journals) -> Result<Chain> {
     let last = match engine.view().get(Keyspace::Metadata, &MetadataKey::LastBatch.encode())? {
         Some(value) => LastBatch::decode(&value)?,
@@ -266,13 +266,13 @@ fn end_of_chain(engine: &dyn Engine, journals: &Journals) -> Result<Chain> {
     Ok(in_journal.unwrap_or(Chain { last, sequence: 0 }))
 }
 
-/// The end of the chain, found by opening the engine and nothing else.
+/// Opens the engine to find the end of the chain.
 pub(crate) fn find_end_of_chain(path: &Path, journals: &Journals) -> Result<Chain> {
     check_maps(path)?;
     end_of_chain(&FjallEngine::open(&path.join(ENGINE), &Options::small(), None)?, journals)
 }
 
-/// Damage, with the directory and what to do.
+/// Returns the error of a damaged directory.
 pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Error {
     Error::Damaged { directory: path.to_owned(), what: what.into() }
 }
@@ -284,8 +284,7 @@ fn as_damage(path: &Path, error: Error) -> Error {
     }
 }
 
-/// Whether there is a file or directory of this name.
-pub(crate) fn is_there(path: &Path) -> Result<bool> {
+pub(crate) fn exists(path: &Path) -> Result<bool> {
     path.try_exists().map_err(|error| reading(path, error))
 }
 

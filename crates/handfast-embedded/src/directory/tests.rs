@@ -1,39 +1,38 @@
-//! Directories that are not opened, each with the reason.
+//! The opening and refusal of directories.
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use handfast_store::CommitTimestamp;
 
 use super::witness::Witness;
-use super::{ENGINE, FORMAT_FILE, LOCK_FILE, WITNESS_FILE, holders_of_new, lock, open};
+use super::{ENGINE, FORMAT_FILE, LOCK_FILE, WITNESS_FILE, lock, open, parents_to_sync};
 use crate::Options;
 use crate::chain::BatchNumbers;
 use crate::engine::Engine;
 use crate::error::Error;
 
 fn refused(path: &Path) -> Error {
-    match lock(path).and_then(|directory| open(&Arc::new(directory), &Options::small())) {
+    match lock(path).and_then(|directory| open(&directory, &Options::small())) {
         Ok(_) => panic!("the directory was opened"),
         Err(error) => error,
     }
 }
 
-/// A store with some batches.
+/// Writes some batches into a store.
 fn fill(path: &Path, batches: u64) {
-    let directory = Arc::new(lock(path).unwrap());
+    let directory = lock(path).unwrap();
     let mut opened = open(&directory, &Options::small()).unwrap();
     for _ in 0..batches {
         opened.chain.apply(&opened.engine, CommitTimestamp::default(), Vec::new()).unwrap();
         opened.engine.sync().unwrap();
-        opened.witness.note(opened.chain.numbers()).unwrap();
+        opened.witness.record(opened.chain.numbers()).unwrap();
     }
 }
 
-/// The number of the last batch of a store that can be opened.
+/// Opens a store, and returns the number of its last batch.
 fn last_number(path: &Path) -> u64 {
-    open(&Arc::new(lock(path).unwrap()), &Options::small()).unwrap().chain.last.number
+    open(&lock(path).unwrap(), &Options::small()).unwrap().chain.last.number
 }
 
 fn batch(number: u64) -> BatchNumbers {
@@ -41,7 +40,7 @@ fn batch(number: u64) -> BatchNumbers {
 }
 
 #[test]
-fn a_directory_that_is_not_ours_is_refused_and_left_as_it_is() {
+fn a_directory_without_a_store_is_refused_and_left_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("thesis.tex"), "important").unwrap();
     assert!(matches!(refused(directory.path()), Error::NotAStore { .. }));
@@ -50,7 +49,7 @@ fn a_directory_that_is_not_ours_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_new_directory_is_its_owners_alone() {
+fn only_its_owner_may_read_a_new_directory() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let directory = tempfile::tempdir().unwrap();
@@ -71,7 +70,7 @@ fn a_newer_format_is_refused() {
 }
 
 #[test]
-fn a_format_file_that_says_something_else_is_damage() {
+fn a_format_file_with_other_text_is_damage() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 1);
     fs::write(directory.path().join(FORMAT_FILE), "handfast embedded store, fXrmat 1\n").unwrap();
@@ -79,7 +78,7 @@ fn a_format_file_that_says_something_else_is_damage() {
 }
 
 #[test]
-fn the_second_to_lock_is_told_who_was_first() {
+fn the_error_of_a_second_lock_names_the_first_process() {
     let directory = tempfile::tempdir().unwrap();
     let first = lock(directory.path()).unwrap();
     let Err(error) = lock(directory.path()) else { panic!("locked twice") };
@@ -90,7 +89,7 @@ fn the_second_to_lock_is_told_who_was_first() {
 }
 
 #[test]
-fn an_engine_that_was_half_made_is_made_again() {
+fn an_incomplete_engine_is_created_again() {
     let directory = tempfile::tempdir().unwrap();
     drop(lock(directory.path()).unwrap());
     fs::create_dir_all(directory.path().join("engine.new/keyspaces/1")).unwrap();
@@ -99,10 +98,10 @@ fn an_engine_that_was_half_made_is_made_again() {
 }
 
 #[test]
-fn synced_batches_that_are_missing_from_the_end_are_noticed() {
+fn synced_batches_missing_from_the_end_are_damage() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 5);
-    // The journal of a moment ago in place of today's: whole, but too short.
+    // An earlier copy of the journal: valid, but too short.
     let journal = directory.path().join(ENGINE).join("0.jnl");
     let old = fs::read(&journal).unwrap();
     fill(directory.path(), 5);
@@ -112,7 +111,7 @@ fn synced_batches_that_are_missing_from_the_end_are_noticed() {
 }
 
 #[test]
-fn a_torn_end_is_cut_and_the_rest_is_there() {
+fn a_torn_end_is_cut_and_the_rest_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 5);
     let journal = directory.path().join(ENGINE).join("0.jnl");
@@ -126,7 +125,7 @@ fn a_torn_end_is_cut_and_the_rest_is_there() {
 }
 
 #[test]
-fn a_map_that_lost_its_current_file_is_not_given_to_the_engine() {
+fn a_map_that_lost_its_current_file_is_damage() {
     for map in 0..4 {
         let directory = tempfile::tempdir().unwrap();
         fill(directory.path(), 1);
@@ -138,7 +137,7 @@ fn a_map_that_lost_its_current_file_is_not_given_to_the_engine() {
 }
 
 #[test]
-fn an_engine_that_is_gone_is_noticed() {
+fn a_missing_engine_is_damage() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 2);
     fs::remove_dir_all(directory.path().join(ENGINE)).unwrap();
@@ -153,7 +152,7 @@ fn a_witness_survives_a_torn_write() {
     let mut witness = Witness::open(&path).unwrap();
     assert_eq!(witness.synced(), BatchNumbers::default());
     for number in [7, 8, 9] {
-        witness.note(batch(number)).unwrap();
+        witness.record(batch(number)).unwrap();
     }
     assert_eq!(Witness::open(&path).unwrap().synced(), batch(9));
     let whole = fs::read(&path).unwrap();
@@ -166,13 +165,13 @@ fn a_witness_survives_a_torn_write() {
         let mut witness = Witness::open(&path).unwrap();
         let known = witness.synced();
         assert!([batch(8), batch(9)].contains(&known), "byte {byte}: {known:?}");
-        // And it goes on from there.
-        witness.note(batch(10)).unwrap();
+        // Later writes succeed.
+        witness.record(batch(10)).unwrap();
         assert_eq!(Witness::open(&path).unwrap().synced(), batch(10), "byte {byte}");
     }
 }
 
-/// What can become of a witness, beside a torn write.
+/// Damages a witness in one of several ways.
 fn spoil_witness(path: &Path, how: usize) {
     let bytes = fs::read(path).unwrap();
     match how {
@@ -189,7 +188,7 @@ fn spoil_witness(path: &Path, how: usize) {
 }
 
 #[test]
-fn a_witness_that_does_not_tell_is_damage() {
+fn an_unreadable_witness_is_damage() {
     for how in 0..6 {
         let directory = tempfile::tempdir().unwrap();
         fill(directory.path(), 2);
@@ -202,16 +201,16 @@ fn a_witness_that_does_not_tell_is_damage() {
 }
 
 #[test]
-fn there_is_a_witness_before_there_is_a_store() {
+fn the_witness_is_created_before_the_store() {
     let directory = tempfile::tempdir().unwrap();
-    // Where it cannot be made, there is no store either.
+    // Without it no store is created.
     fs::create_dir(directory.path().join(WITNESS_FILE)).unwrap();
     assert!(matches!(refused(directory.path()), Error::Io { .. }));
     assert!(!directory.path().join(FORMAT_FILE).exists());
 }
 
 #[test]
-fn whatever_a_crash_leaves_of_a_store_that_was_made_is_made_whole() {
+fn a_crash_during_creation_leaves_a_directory_that_can_be_opened() {
     let whole = tempfile::tempdir().unwrap();
     fill(whole.path(), 0);
     let content = |name: &str| fs::read(whole.path().join(name)).unwrap();
@@ -241,7 +240,7 @@ fn whatever_a_crash_leaves_of_a_store_that_was_made_is_made_whole() {
 }
 
 #[test]
-fn a_lost_format_file_is_damage_of_a_store() {
+fn a_lost_format_file_is_damage() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 2);
     fs::remove_file(directory.path().join(FORMAT_FILE)).unwrap();
@@ -254,7 +253,7 @@ fn a_lost_format_file_is_damage_of_a_store() {
 }
 
 #[test]
-fn a_flipped_bit_in_the_version_is_no_newer_version() {
+fn a_flipped_bit_in_the_version_is_damage_and_no_newer_version() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), 1);
     fs::write(directory.path().join(FORMAT_FILE), "handfast embedded store, format 3\n").unwrap();
@@ -262,17 +261,17 @@ fn a_flipped_bit_in_the_version_is_no_newer_version() {
 }
 
 #[test]
-fn the_names_of_all_new_directories_are_made_durable() {
+fn the_parents_of_all_new_directories_are_synced() {
     let directory = tempfile::tempdir().unwrap();
     let (a, b) = (directory.path().join("a"), directory.path().join("a/b"));
-    assert_eq!(holders_of_new(&b.join("c")), [b.clone(), a, directory.path().to_owned()]);
-    assert_eq!(holders_of_new(Path::new("new")), [Path::new(".")]);
+    assert_eq!(parents_to_sync(&b.join("c")), [b.clone(), a, directory.path().to_owned()]);
+    assert_eq!(parents_to_sync(Path::new("new")), [Path::new(".")]);
     lock(&b.join("c")).unwrap();
-    assert_eq!(holders_of_new(&b.join("c")), [b]);
+    assert_eq!(parents_to_sync(&b.join("c")), [b]);
 }
 
-/// A store with batches after the last synced one, the first of which did not reach the disk whole; whether it opens, and
-/// with which last batch.
+/// Opens a store with batches after the last synced one, the first of which did not reach the disk completely. Returns the number of
+/// its last batch.
 fn torn_among_unsynced(synced: u64, noted: u64) -> Result<u64, Error> {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path(), synced);
@@ -289,12 +288,12 @@ fn torn_among_unsynced(synced: u64, noted: u64) -> Result<u64, Error> {
         fs::write(directory.path().join(WITNESS_FILE), witness).unwrap();
     }
     lock(directory.path())
-        .and_then(|directory| open(&Arc::new(directory), &Options::small()))
+        .and_then(|directory| open(&directory, &Options::small()))
         .map(|opened| opened.chain.last.number)
 }
 
 #[test]
-fn batches_that_were_not_synced_and_reached_the_disk_out_of_order_are_cut() {
+fn unsynced_batches_that_reached_the_disk_out_of_order_are_cut() {
     assert_eq!(torn_among_unsynced(5, 5).unwrap(), 5);
     assert!(matches!(torn_among_unsynced(5, 8).unwrap_err(), Error::Damaged { .. }), "these were synced");
 }

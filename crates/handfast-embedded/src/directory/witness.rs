@@ -1,31 +1,30 @@
-//! A second memory of how far the store has come: which batch was synced last, in a file of its own.
+//! The witness: the number of the last synced batch, in a file apart from the journal.
 //!
 //! ```text
 //! two pages of 4096 bytes, written in turn     "HFWITNES" | format u32 | batch u64 | the engine's number of it u64
 //!                                              | crc32 of all that | zeros
 //! ```
 //!
-//! It is made together with the store, both pages whole, before the file FORMAT says that there is a store. From then on
-//! pages are only written over where they are, so a torn write spoils one of them and the other still has the number
-//! before. A witness that is missing, too short, or without a whole page was damaged: then nobody can tell whether
-//! synced batches are missing, and the store is not opened until a repair was told to take what is there.
+//! The file is created with the store, with both pages valid, before the file FORMAT marks the directory as a store. From then
+//! on pages are only overwritten in place, so a torn write damages one of them and the other still has the previous number. A
+//! witness that is missing, too short, or without a valid page was damaged: then it is unknown whether synced batches are
+//! missing, and the store is not opened until a repair accepts the existing data.
 //!
-//! A page is written after each sync of the journal, and not synced itself: a second sync would double the price of every
-//! commit.
+//! A page is written after each sync of the journal, and not synced itself: a second sync would double the price of a commit.
 //!
-//! What it shows: synced batches that are missing from the end of the journal, or from data files, in every case but
-//! one. As it is written after the journal's sync, it never says more than was synced, so it never cries wolf.
+//! The witness shows synced batches that are missing from the end of the journal, or from data files. As it is written after
+//! the journal's sync, its number is never greater than that of the last synced batch, so there are no false alarms.
 //!
-//! What it cannot show: after a *loss of power* the number may be some seconds old, so damage to the last seconds of
-//! the journal at the same time goes unseen; nor a directory that was replaced, as a whole, by an older copy.
+//! It does not show damage to the last seconds of the journal together with a *loss of power*, after which its number may be
+//! some seconds old; nor a directory that was replaced, as a whole, by an older copy.
 //!
-//! The version of the format is in it too, so that a file FORMAT that was damaged can be told from one that is newer.
+//! It has the version of the format too, which distinguishes a damaged file FORMAT from a newer one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{write_whole, writing};
+use super::{write_atomically, writing};
 use crate::chain::BatchNumbers;
 use crate::error::{Error, Result};
 use crate::format::FORMAT_VERSION;
@@ -38,7 +37,6 @@ const FILE_BYTES: usize = SLOTS * PAGE_BYTES;
 const CHECKED_BYTES: usize = 28;
 const SLOT_BYTES: usize = CHECKED_BYTES + 4;
 
-/// The open witness.
 pub(crate) struct Witness {
     path: PathBuf,
     file: File,
@@ -46,7 +44,7 @@ pub(crate) struct Witness {
     next_slot: usize,
 }
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     /// The version of the format.
@@ -55,7 +53,7 @@ pub(super) struct Slot {
 }
 
 impl Witness {
-    /// Makes the file of a store that has no batch yet, durably but for its name in the directory.
+    /// Creates and syncs the file of a store without batches; the caller syncs the directory.
     pub(super) fn create(path: &Path) -> Result<()> {
         let create = || {
             let mut file = File::create(path)?;
@@ -65,15 +63,15 @@ impl Witness {
         create().map_err(|error| writing(path, error))
     }
 
-    /// Puts a new file into the place of a damaged one: only a repair may, which says that nobody can tell what is gone.
+    /// Replaces a damaged file: only for a repair, which reports that lost batches are unknown.
     pub(crate) fn replace(path: &Path, synced: BatchNumbers) -> Result<()> {
-        write_whole(path, &encode_file(synced))
+        write_atomically(path, &encode_file(synced))
     }
 
     /// Opens the file of a store.
     ///
     /// # Errors
-    /// `Corrupt`: it is not there, too short, or has no whole slot.
+    /// `Corrupt` if the file is missing, too short, or has no valid slot.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let slots = read(path)?;
         let Some(Slot { synced, .. }) = newest(&slots) else {
@@ -81,25 +79,25 @@ impl Witness {
         };
         let file = OpenOptions::new().write(true).open(path);
         let file = file.map_err(|error| Error::io(format!("opening {}", path.display()), error))?;
-        // The next write goes where the newest number is not.
+        // The next write must not overwrite the newest number.
         let next_slot = usize::from(slots[0].is_some_and(|slot| slot.synced == synced));
         Ok(Witness { path: path.to_owned(), file, synced, next_slot })
     }
 
-    /// The last batch known to be synced.
+    /// Returns the last batch known to be synced.
     pub(crate) fn synced(&self) -> BatchNumbers {
         self.synced
     }
 
-    /// Notes that everything up to a batch is synced.
-    pub(crate) fn note(&mut self, synced: BatchNumbers) -> Result<()> {
+    /// Records that everything up to a batch is synced.
+    pub(crate) fn record(&mut self, synced: BatchNumbers) -> Result<()> {
         if synced.number <= self.synced.number {
             return Ok(());
         }
         self.write(synced)
     }
 
-    /// Takes back what was noted: only a repair may, which has said what is gone.
+    /// Resets the number to an earlier batch: only for a repair, which has reported the lost batches.
     pub(crate) fn reset(&mut self, synced: BatchNumbers) -> Result<()> {
         self.write(synced)?;
         self.write(synced)?;
@@ -117,13 +115,13 @@ impl Witness {
         Ok(())
     }
 
-    /// Makes it durable: when a store is closed in order.
+    /// Syncs the file, when the store is closed.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|error| Error::io(format!("syncing {}", self.path.display()), error))
     }
 }
 
-/// What a witness said last, without opening it; `None` if it is not there, or does not tell any more.
+/// Returns the newest slot of a file without opening it for writing; `None` if the file is missing or damaged.
 pub(super) fn look(path: &Path) -> Result<Option<Slot>> {
     match read(path) {
         Ok(slots) => Ok(newest(&slots)),
@@ -136,7 +134,7 @@ fn newest(slots: &[Option<Slot>; SLOTS]) -> Option<Slot> {
     slots.iter().flatten().max_by_key(|slot| slot.synced.number).copied()
 }
 
-/// The slots that are whole.
+/// Reads the slots; `None` for an invalid one.
 fn read(path: &Path) -> Result<[Option<Slot>; SLOTS]> {
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(FILE_BYTES as u64).read_to_end(&mut bytes)) {
@@ -168,7 +166,7 @@ impl Slot {
         slot
     }
 
-    /// The slot at the beginning of these bytes, if it is what was written.
+    /// Decodes the slot at the beginning of these bytes, if it is valid.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let slot = bytes.first_chunk::<SLOT_BYTES>()?;
         let number = |at: usize| slot[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
@@ -178,7 +176,7 @@ impl Slot {
     }
 }
 
-/// A whole file, both slots saying the same.
+/// Returns the content of a file with two equal slots.
 fn encode_file(synced: BatchNumbers) -> Vec<u8> {
     let mut page = Slot { format: FORMAT_VERSION, synced }.encode().to_vec();
     page.resize(PAGE_BYTES, 0);

@@ -1,5 +1,5 @@
-//! The key-value engine, as little of it as this crate needs: three ordered maps, changed by atomic batches, read
-//! through views that stand still.
+//! The interface of the key-value engine, as little of it as this crate needs: three ordered maps, changed by atomic
+//! batches, and read through immutable views. [`crate::fjall_engine`] implements it.
 //!
 //! ```text
 //! documents   collection id, `_id` key                      -> header, document
@@ -7,30 +7,25 @@
 //! metadata    catalog, counters, the last batch's number    -> header, value
 //! ```
 //!
-//! Nothing above this module knows which engine it is. What it must promise: a batch is there wholly or not at all, now
-//! and after a crash; a batch that is there after a crash has all earlier ones before it; after [`Engine::sync`]
-//! everything applied before is on the disk. That bytes come back as they were written is *not* assumed: each value
-//! carries a checksum of ours ([`crate::format`]).
+//! An engine promises that a batch is atomic, now and after a crash; that a batch that survives a crash has all earlier ones
+//! before it; and that after [`Engine::sync`] everything applied before is on the disk. It does *not* promise that bytes
+//! come back as they were written: each value carries a checksum of the store ([`crate::format`]).
 
-#[cfg(test)]
-pub(crate) mod faulty;
-mod fjall;
-mod holes;
-mod walk;
+pub(crate) mod damaged_ranges;
+mod salvage_scan;
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::error::Result;
 
-pub(crate) use self::fjall::FjallEngine;
-pub(crate) use self::holes::Hole;
-pub(crate) use self::walk::{Met, Rest, Unreadable, Walk};
+pub(crate) use self::damaged_ranges::DamagedRange;
+pub(crate) use self::salvage_scan::{Remaining, SalvageItem, SalvageScan, UnreadableKeys};
 
-/// A key or a value as the engine gives it: shared, not copied.
-pub(crate) type Bytes = ::fjall::Slice;
+/// A key or a value of the engine: shared, not copied.
+pub(crate) type Bytes = fjall::Slice;
 
-/// The engine's bound on a key, in bytes: it stores the length in 16 bits.
+/// The length of the longest key, in bytes: the engine stores the length in 16 bits.
 pub(crate) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// One of the three maps.
@@ -61,31 +56,30 @@ pub(crate) struct Write {
     pub(crate) value: Option<Vec<u8>>,
 }
 
-/// From where to where, in the order of bytes.
+/// A range of keys, in the order of their bytes.
 pub(crate) type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
     Backward,
 }
 
-/// Keys and values of a range. After an error there is nothing more.
+/// An iterator over the keys and values of a range. It ends after an error.
 pub(crate) type Rows = Box<dyn Iterator<Item = Result<(Bytes, Bytes)>> + Send>;
 
-/// Everything that had been applied at one moment.
+/// The state of all maps at one moment.
 pub(crate) trait View: Send + Sync {
     fn get(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>>;
 
     fn range(&self, keyspace: Keyspace, range: Range, direction: Direction) -> Rows;
 
-    /// Which parts of a range damaged blocks of data files lie in; in their order, and apart from each other. Reads all
-    /// of the range in every data file.
-    fn holes(&self, keyspace: Keyspace, range: Range) -> Vec<Hole>;
+    /// Returns the ranges that damaged blocks of data files cover, sorted and without overlap. Reads the whole range in
+    /// every data file.
+    fn damaged_ranges(&self, keyspace: Keyspace, range: Range) -> Vec<DamagedRange>;
 }
 
-/// Whether a batch can be applied now.
+/// Whether [`Engine::apply`] would return without waiting for space in buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Ready,
@@ -93,37 +87,35 @@ pub(crate) enum Readiness {
     Busy,
 }
 
-/// The three maps.
+/// A key-value engine.
 pub(crate) trait Engine: Send + Sync {
-    /// Applies all writes or none. They are seen at once, and durable after the next [`Engine::sync`]. Returns the
-    /// sequence number under which the engine applied them; the last write must not remove its key.
+    /// Applies all writes or none. They are visible at once, and durable after the next [`Engine::sync`]. Returns the
+    /// sequence number under which the engine applied them. The last write must not remove its key.
     fn apply(&self, writes: Vec<Write>) -> Result<u64>;
 
-    /// Hands what was applied to the operating system: a kill of the process cannot take it back, a crash of the
-    /// machine can.
-    fn hand_over(&self) -> Result<()>;
+    /// Writes what was applied to the operating system: it survives a kill of the process, but not a crash of the machine.
+    fn write_journal(&self) -> Result<()>;
 
     /// Makes everything applied before durable.
     fn sync(&self) -> Result<()>;
 
-    /// Everything applied so far.
+    /// Returns a view of everything applied so far.
     fn view(&self) -> Arc<dyn View>;
 
-    /// Whether [`Engine::apply`] would go through without waiting for space in buffers.
     fn readiness(&self) -> Result<Readiness>;
 
-    /// A lower bound, and usually the exact number, of the sequence number that the engine gives the next batch.
+    /// Returns a lower bound of the sequence number of the next batch, which is usually the exact number.
     fn next_sequence(&self) -> u64;
 
-    /// Bytes that went into write buffers since this was opened. A view keeps in memory what went in after it was made.
+    /// Returns the bytes written to buffers since the engine was opened. A view keeps in memory what was written after it.
     fn written_bytes(&self) -> u64;
 
-    /// Bytes of the data files of a map.
+    /// Returns the bytes of the data files of a map.
     fn disk_bytes(&self, keyspace: Keyspace) -> u64;
 }
 
-/// The same keys between bounds that are keys themselves: the engine takes no bound that is longer than any key. A key cannot
-/// be equal to what is longer than all of them, so it is compared with the part that a key could have, exactly:
+/// Returns a range of the same keys whose bounds are no longer than a key, as the engine takes no longer ones. No key equals a
+/// bound that is longer than every key, so its first bytes are the exact bound:
 ///
 /// ```text
 /// key >= long bound, key > long bound    key > its first 65,535 bytes
@@ -143,12 +135,12 @@ fn cut(bound: Bound<Vec<u8>>, shortened: fn(Vec<u8>) -> Bound<Vec<u8>>) -> Bound
     }
 }
 
-/// All keys with this prefix.
+/// Returns the range of all keys with a prefix.
 pub(crate) fn prefix_range(prefix: &[u8]) -> Range {
     (Bound::Included(prefix.to_vec()), after_prefix(prefix))
 }
 
-/// The end of all keys with this prefix.
+/// Returns the end of the range of all keys with a prefix.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

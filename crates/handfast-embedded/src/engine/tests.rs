@@ -2,13 +2,13 @@ use std::ops::{Bound, RangeBounds};
 
 use super::{KEY_BYTES_MAX, Range, between_keys};
 
-/// A key of this many bytes `x`, with an end.
+/// Returns a key of so many bytes `x`, followed by `end`.
 fn key(bytes: usize, end: &[u8]) -> Vec<u8> {
     [&vec![b'x'; bytes], end].concat()
 }
 
 #[test]
-fn a_bound_that_is_longer_than_a_key_parts_the_keys_as_before() {
+fn a_bound_that_is_cut_to_the_length_of_a_key_bounds_the_same_keys() {
     let long = [key(KEY_BYTES_MAX + 1, b""), key(KEY_BYTES_MAX, b"a"), key(KEY_BYTES_MAX - 1, b"az"), key(70_000, b"")];
     let keys = [
         key(0, b""),

@@ -1,12 +1,15 @@
-//! Records are found again as they were written, or not at all.
+//! Records are read as they were written, or fail.
 
 use bson::rawdoc;
 use handfast_store::CommitTimestamp;
 
-use super::*;
+use super::{
+    CollectionId, IndexId, MetadataKey, StoredDocument, Verify, document_key, document_value, index_key, index_value,
+    open_index_entry,
+};
 
 #[test]
-fn every_flipped_bit_of_a_record_is_noticed() {
+fn every_flipped_bit_of_a_record_is_found() {
     let document = rawdoc! { "_id": 1, "text": "something" };
     let key = document_key(CollectionId(3), b"key").unwrap();
     let value = document_value(&key, CommitTimestamp(77), document.as_bytes());
@@ -26,7 +29,7 @@ fn every_flipped_bit_of_a_record_is_noticed() {
 }
 
 #[test]
-fn a_reader_that_does_not_verify_would_not_notice() {
+fn a_reader_that_does_not_verify_finds_no_flipped_bit() {
     let key = document_key(CollectionId(3), b"key").unwrap();
     let mut value = document_value(&key, CommitTimestamp(1), rawdoc! { "a": "x" }.as_bytes());
     let place = value.iter().rposition(|&byte| byte == b'x').unwrap();
@@ -37,7 +40,7 @@ fn a_reader_that_does_not_verify_would_not_notice() {
 }
 
 #[test]
-fn an_index_entry_comes_apart_as_it_was_put_together() {
+fn an_index_entry_is_decoded_into_its_parts() {
     let key = index_key(CollectionId(1), IndexId(2), b"encoded", b"id").unwrap();
     let value = index_value(&key, b"encoded");
     assert_eq!(open_index_entry(&key, &value, Verify::Checksums).unwrap(), (&b"encoded"[..], &b"id"[..]));
@@ -57,7 +60,7 @@ fn keys_sort_by_collection_then_value() {
 }
 
 #[test]
-fn dropped_keys_are_read_back() {
+fn keys_of_dropped_collections_and_indexes_are_decoded() {
     for dropped in [MetadataKey::Dropped(CollectionId(9)), MetadataKey::DroppedIndex(CollectionId(9), IndexId(4))] {
         assert_eq!(MetadataKey::decode_dropped(&dropped.encode()), Some(dropped));
     }

@@ -1,7 +1,7 @@
-//! From what a filter asks of a field to the part of an index where the answers are.
+//! The bounds on an index that follow from a filter's predicates on a field.
 //!
-//! A bound may let too much through, never too little: the filter judges every candidate again. Where a question has no
-//! useful bound, there is none.
+//! Bounds may include documents that do not match, but never exclude one that does: the filter is evaluated for every
+//! candidate. A predicate without a useful bound has none.
 //!
 //! ```text
 //! {a: 5}               [5, 5]
@@ -20,7 +20,7 @@ use handfast_store::notation;
 
 use crate::engine::{Range, after_prefix};
 
-/// A place among the values of one field, in ascending order.
+/// A position among the values of one field, in ascending order. `Before` and `After` hold an encoded value and its text.
 #[derive(Clone, Debug)]
 pub(crate) enum Position {
     Start,
@@ -30,9 +30,9 @@ pub(crate) enum Position {
 }
 
 impl Position {
-    /// Bytes that sort as the places do; none is the end. No value's bytes begin another's, so "after" a value is the
-    /// end of its prefix.
-    fn place(&self) -> Bound<Vec<u8>> {
+    /// Returns bytes that sort as the positions do; `Unbounded` is the end. No value's bytes are a prefix of another's, so the
+    /// position after a value is the end of its prefix.
+    fn bound(&self) -> Bound<Vec<u8>> {
         match self {
             Position::Start => Bound::Excluded(Vec::new()),
             Position::Before(bytes, _) => Bound::Excluded(bytes.clone()),
@@ -42,7 +42,7 @@ impl Position {
     }
 
     fn is_before(&self, other: &Position) -> bool {
-        match (self.place(), other.place()) {
+        match (self.bound(), other.bound()) {
             (Bound::Unbounded, _) => false,
             (_, Bound::Unbounded) => true,
             (Bound::Excluded(own) | Bound::Included(own), Bound::Excluded(other) | Bound::Included(other)) => {
@@ -52,7 +52,7 @@ impl Position {
     }
 }
 
-/// Values of one field, from one place to another.
+/// The values of one field between two positions.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
     pub(crate) from: Position,
@@ -60,7 +60,6 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// All values.
     pub(crate) fn everything() -> Self {
         Interval { from: Position::Start, to: Position::End }
     }
@@ -69,7 +68,7 @@ impl Interval {
         Interval { from: Position::Before(bytes.clone(), text.clone()), to: Position::After(bytes, text) }
     }
 
-    /// Whether it is one value, and which.
+    /// Returns the value of an interval that has only one.
     pub(crate) fn as_point(&self) -> Option<&[u8]> {
         match (&self.from, &self.to) {
             (Position::Before(from, _), Position::After(to, _)) if from == to => Some(from),
@@ -77,7 +76,7 @@ impl Interval {
         }
     }
 
-    /// As MongoDB's explain shows it.
+    /// Returns the interval as MongoDB's explain shows it.
     pub(crate) fn text(&self, direction: Direction) -> String {
         let (low, low_open) = match &self.from {
             Position::Start | Position::End => ("MinKey", "["),
@@ -99,14 +98,14 @@ impl Interval {
         }
     }
 
-    /// The keys of an index that begin with a prefix and have this field next.
+    /// Returns the range of an index's keys that begin with a prefix and have this field next.
     pub(crate) fn range(&self, prefix: &[u8], direction: Direction) -> Range {
         let with = |bytes: &[u8]| [prefix, bytes].concat();
         let inverted = |bytes: &[u8]| [prefix, &bytes.iter().map(|byte| !byte).collect::<Vec<u8>>()].concat();
         // Ends are exclusive; a start that is the end of a prefix is inclusive, and there is always one.
         let as_start = |bound: Bound<Vec<u8>>| match bound {
             Bound::Excluded(bytes) | Bound::Included(bytes) => Bound::Included(bytes),
-            // Behind everything.
+            // After all keys.
             Bound::Unbounded => Bound::Excluded(vec![0xff; crate::engine::KEY_BYTES_MAX]),
         };
         match direction {
@@ -144,7 +143,7 @@ impl Interval {
     }
 }
 
-/// The values that fulfil a predicate; `None` if there is no useful bound. In ascending order, without overlap.
+/// Returns the values that match a predicate, in ascending order and without overlap; `None` if there is no useful bound.
 pub(crate) fn of_predicate(predicate: &Predicate) -> Option<Vec<Interval>> {
     match predicate {
         Predicate::Compare(Comparison::Equal, operand) => of_value(operand.value()),
@@ -210,9 +209,9 @@ fn of_comparison(comparison: Comparison, value: RawBsonRef<'_>) -> Option<Vec<In
     }
     let text = notation::value(value);
     let encoded = key::encoded(value);
-    let (first, behind) = key::type_range(value);
+    let (first, end) = key::type_range(value);
     let lowest = Position::Before(first, least_text(value));
-    let highest = Position::Before(behind, greatest_text(value));
+    let highest = Position::Before(end, greatest_text(value));
     let interval = match comparison {
         Comparison::Equal => return of_value(value),
         Comparison::Less => Interval { from: lowest, to: Position::Before(encoded, text) },
@@ -247,7 +246,7 @@ fn greatest_text(value: RawBsonRef<'_>) -> String {
     .to_owned()
 }
 
-/// Sorted, with what overlaps joined.
+/// Sorts intervals and merges those that overlap.
 fn in_order(mut intervals: Vec<Interval>) -> Vec<Interval> {
     intervals.sort_by(|one, other| match (one.from.is_before(&other.from), other.from.is_before(&one.from)) {
         (true, _) => std::cmp::Ordering::Less,
@@ -268,12 +267,12 @@ fn in_order(mut intervals: Vec<Interval>) -> Vec<Interval> {
     joined
 }
 
-/// One of several that may each be fulfilled by another value: points before ranges.
+/// Returns the bounds of one of several predicates that different values may match: points before ranges.
 pub(crate) fn tightest(each: impl Iterator<Item = Vec<Interval>>) -> Option<Vec<Interval>> {
     each.min_by_key(|intervals| intervals.iter().any(|interval| interval.as_point().is_none()))
 }
 
-/// What is in both: for a field that no document has an array in, so that one value must fulfil everything.
+/// Returns the intersection of the bounds of two predicates, for a field without arrays, where one value must match both.
 pub(crate) fn intersect(one: &[Interval], other: &[Interval]) -> Vec<Interval> {
     let mut both = Vec::new();
     for left in one {

@@ -1,4 +1,4 @@
-//! The candidates of a query as an iterator: a few documents at a time, so that nothing of the engine is held between.
+//! The candidates of a query as an iterator, which reads them in batches and holds nothing of the engine in between.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
@@ -17,20 +17,18 @@ use crate::committer::{Shared, Snapshot};
 use crate::engine::View;
 use crate::format::{StoredDocument, Verify};
 
-/// The first helping is small (many queries want one document), the next is twice as large, up to this.
-const HELPING_DOCUMENTS_MAX: usize = 128;
-/// Bytes of documents of a helping.
-const HELPING_BYTES_MAX: usize = 1024 * 1024;
+/// The first batch is small (many queries want one document), each next one twice as large, up to this.
+const BATCH_DOCUMENTS_MAX: usize = 128;
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Where documents are read from.
+/// The state that documents are read from.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// A snapshot that readers may see; it may be ended.
+    /// A snapshot, which may be ended.
     Snapshot(Snapshot),
-    /// A state as of one moment, for a search in the committer's turn.
+    /// A view, for a search on the committer.
     Latest(Arc<dyn View>),
-    /// At each helping the state that is the newest then, for a search on behalf of a write that may take long. Fit for
-    /// scans whose keys do not move.
+    /// The newest state at each batch, for the search of a write that may take long. Only for scans by `_id`, which never changes.
     Newest(Arc<Shared>),
 }
 
@@ -44,41 +42,44 @@ impl Source {
     }
 }
 
-/// What a scan has looked at so far, for whoever wants to know while it goes on.
+/// The keys and documents that a scan has examined so far, readable while it runs.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct ExaminedCounts {
     pub(crate) keys: AtomicU64,
     pub(crate) documents: AtomicU64,
 }
 
-/// A document that was found, with its `_id` key.
-pub(crate) type Record = (Vec<u8>, StoredDocument, Option<Vec<u8>>);
+/// A document that a scan found.
+pub(crate) struct FoundDocument {
+    pub(crate) id_key: Vec<u8>,
+    pub(crate) stored: StoredDocument,
+    /// The key of the index by which it was found.
+    entry: Option<Vec<u8>>,
+}
 
-/// Candidates, one after the other.
 pub(crate) struct Candidates {
     source: Source,
     verify: Verify,
     scan: Scan,
-    helping: VecDeque<Record>,
-    helping_documents: usize,
+    batch: VecDeque<FoundDocument>,
+    batch_documents: usize,
     done: bool,
-    looked: Arc<Looked>,
-    /// Turned when nobody wants the answer any more.
+    examined: Arc<ExaminedCounts>,
     interrupt: Interrupt,
-    shown: Shown,
+    metadata: RequestedMetadata,
 }
 
-/// What a find wants beside documents.
+/// The metadata of documents that a find asks for (`returnKey`, `showRecordId`).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct RequestedMetadata {
     /// The keys of this index (`Some(None)`: of `_id`).
     pub(crate) key: Option<Option<Arc<CollectionIndex>>>,
     pub(crate) record: bool,
 }
 
-impl Shown {
-    /// What a find asks for, with the index that its plan uses. Documents lie in the order of `_id`: reading them counts as
-    /// using the index on it if it is read between bounds, or for the sake of the order.
+impl RequestedMetadata {
+    /// Returns the metadata that a find asks for, by the index that its plan uses. A scan of documents counts as using the index
+    /// on `_id` if it has bounds, or gives the order.
     pub(crate) fn of(plan: &Plan, request: &Find) -> Self {
         let everything = (Bound::Unbounded, Bound::Unbounded);
         let key = match &plan.access {
@@ -90,7 +91,7 @@ impl Shown {
             }
             Access::Nothing => None,
         };
-        Shown { key: key.filter(|_| request.return_key), record: request.show_record_id }
+        RequestedMetadata { key: key.filter(|_| request.return_key), record: request.show_record_id }
     }
 }
 
@@ -106,24 +107,24 @@ impl Candidates {
             source,
             verify,
             scan: Scan::new(collection, access, expected),
-            helping: VecDeque::new(),
-            helping_documents: 4,
+            batch: VecDeque::new(),
+            batch_documents: 4,
             done: false,
-            looked: Arc::default(),
+            examined: Arc::default(),
             interrupt: Interrupt::default(),
-            shown: Shown::default(),
+            metadata: RequestedMetadata::default(),
         }
     }
 
     #[must_use]
-    pub(crate) fn showing(mut self, shown: Shown) -> Self {
-        self.shown = shown;
+    pub(crate) fn with_metadata(mut self, metadata: RequestedMetadata) -> Self {
+        self.metadata = metadata;
         self
     }
 
     #[must_use]
-    pub(crate) fn counting(mut self, looked: Arc<Looked>) -> Self {
-        self.looked = looked;
+    pub(crate) fn counting(mut self, examined: Arc<ExaminedCounts>) -> Self {
+        self.examined = examined;
         self
     }
 
@@ -133,41 +134,41 @@ impl Candidates {
         self
     }
 
-    /// The next document.
-    pub(crate) fn next_record(&mut self) -> StoreResult<Option<Record>> {
-        while self.helping.is_empty() && !self.done {
+    pub(crate) fn next_document(&mut self) -> StoreResult<Option<FoundDocument>> {
+        while self.batch.is_empty() && !self.done {
             self.interrupt.check().inspect_err(|_| self.done = true)?;
-            self.help().inspect_err(|_| self.done = true)?;
+            self.read_batch().inspect_err(|_| self.done = true)?;
         }
-        Ok(self.helping.pop_front())
+        Ok(self.batch.pop_front())
     }
 
-    fn help(&mut self) -> StoreResult<()> {
+    fn read_batch(&mut self) -> StoreResult<()> {
         let reader = Reader { view: self.source.view()?, verify: self.verify };
-        let (helping, count) = (&mut self.helping, self.helping_documents);
+        let (batch, count) = (&mut self.batch, self.batch_documents);
         let mut bytes = 0;
         let progress = self.scan.run(&reader, &mut |found: Found<'_>, stored| {
             bytes += stored.bytes().len();
-            helping.push_back((found.id_key.to_vec(), stored, found.entry.map(<[u8]>::to_vec)));
-            let full = helping.len() >= count || bytes >= HELPING_BYTES_MAX;
+            let (id_key, entry) = (found.id_key.to_vec(), found.entry.map(<[u8]>::to_vec));
+            batch.push_back(FoundDocument { id_key, stored, entry });
+            let full = batch.len() >= count || bytes >= BATCH_BYTES_MAX;
             Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
-        self.looked.keys.store(self.scan.examined.keys, Ordering::Relaxed);
-        self.looked.documents.store(self.scan.examined.documents, Ordering::Relaxed);
+        self.examined.keys.store(self.scan.examined.keys, Ordering::Relaxed);
+        self.examined.documents.store(self.scan.examined.documents, Ordering::Relaxed);
         self.done = progress? == Progress::Done;
-        self.helping_documents = (self.helping_documents * 2).min(HELPING_DOCUMENTS_MAX);
+        self.batch_documents = (self.batch_documents * 2).min(BATCH_DOCUMENTS_MAX);
         Ok(())
     }
 
-    fn show(&self, (id_key, stored, entry): Record) -> StoreResult<Candidate> {
+    fn candidate(&self, FoundDocument { id_key, stored, entry }: FoundDocument) -> StoreResult<Candidate> {
         let document = stored.document()?.to_owned();
-        let key = match (&self.shown.key, &entry) {
+        let key = match (&self.metadata.key, &entry) {
             (Some(Some(index)), Some(entry)) => index.index.shown(&document, entry)?,
             (Some(None), _) => Some(rawdoc! { "_id": handfast_store::insertion::id(&document)? }),
             _ => None,
         };
-        // Records have no numbers here; this one is the same for the same `_id`, and as good as unique.
-        let record = self.shown.record.then(|| (xxhash_rust::xxh3::xxh3_64(&id_key) >> 1).cast_signed());
+        // Documents have no record ids here; this hash is the same for the same `_id`, and almost always unique.
+        let record = self.metadata.record.then(|| (xxhash_rust::xxh3::xxh3_64(&id_key) >> 1).cast_signed());
         Ok(Candidate { document, key, record })
     }
 }
@@ -176,7 +177,7 @@ impl Iterator for Candidates {
     type Item = StoreResult<Candidate>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let record = self.next_record().transpose()?;
-        Some(record.and_then(|record| self.show(record)))
+        let found = self.next_document().transpose()?;
+        Some(found.and_then(|found| self.candidate(found)))
     }
 }

@@ -1,36 +1,28 @@
-//! How a query is carried out, in MongoDB's form.
+//! The plan of a query, and its execution statistics, in MongoDB's form.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bson::raw::{CString, cstr};
 use bson::{RawArrayBuf, RawDocumentBuf};
-use handfast_store::{Explain, Explained, Find, Result as StoreResult, Verbosity, blocking};
+use handfast_store::{Find, Result as StoreResult, Verbosity, blocking};
 
-use super::candidates::Looked;
-use super::find::Prepared;
+use super::candidates::ExaminedCounts;
+use super::find::{PreparedFind, SnapshotReader};
 use super::plan::Plan;
 use super::scan::Access;
 use crate::engine::Direction;
-use crate::store::EmbeddedStore;
 
-/// What a run has counted.
+/// The counts of an execution.
 struct Executed {
     returned: u64,
     keys: u64,
     documents: u64,
 }
 
-impl EmbeddedStore {
-    pub(crate) async fn explained(&self, request: Explain) -> StoreResult<RawDocumentBuf> {
-        let find = match request.explained {
-            Explained::Find(find) => find,
-            Explained::Aggregate(aggregate) => {
-                return handfast_store::aggregation::explain(self, aggregate, request.verbosity).await;
-            }
-        };
-        let snapshot = self.snapshot_now();
-        let prepared = self.prepare(&snapshot, &find)?;
+impl SnapshotReader {
+    pub(crate) async fn explain(self, find: Find, verbosity: Verbosity) -> StoreResult<RawDocumentBuf> {
+        let prepared = self.prepare(&find)?;
         let stages = stages(&find, &prepared.plan);
         let mut planner = RawDocumentBuf::new();
         planner.append(cstr!("namespace"), find.namespace.to_string());
@@ -40,8 +32,8 @@ impl EmbeddedStore {
         let mut answer = RawDocumentBuf::new();
         answer.append(cstr!("explainVersion"), "1");
         answer.append(cstr!("queryPlanner"), planner);
-        if request.verbosity == Verbosity::ExecutionStats {
-            let executed = self.execute(snapshot, find, prepared).await?;
+        if verbosity == Verbosity::ExecutionStats {
+            let executed = self.execute(find, prepared).await?;
             let mut statistics = RawDocumentBuf::new();
             statistics.append(cstr!("executionSuccess"), true);
             append_number(&mut statistics, "nReturned", executed.returned);
@@ -53,18 +45,13 @@ impl EmbeddedStore {
         Ok(answer)
     }
 
-    async fn execute(
-        &self,
-        snapshot: crate::committer::Snapshot,
-        find: Find,
-        prepared: Prepared,
-    ) -> StoreResult<Executed> {
+    async fn execute(self, find: Find, prepared: PreparedFind) -> StoreResult<Executed> {
         if prepared.collection.is_none() {
             return Ok(Executed { returned: 0, keys: 0, documents: 0 });
         }
-        let looked: Arc<Looked> = Arc::default();
+        let examined: Arc<ExaminedCounts> = Arc::default();
         let _stop = prepared.stop_on_drop();
-        let documents = self.documents(snapshot, &find, prepared, looked.clone())?;
+        let documents = self.documents(&find, prepared, examined.clone())?;
         let returned = blocking(move || {
             let mut returned = 0;
             for document in documents {
@@ -74,12 +61,12 @@ impl EmbeddedStore {
             Ok(returned)
         });
         let returned = returned.await?;
-        let (keys, documents) = (looked.keys.load(Ordering::Relaxed), looked.documents.load(Ordering::Relaxed));
+        let (keys, documents) = (examined.keys.load(Ordering::Relaxed), examined.documents.load(Ordering::Relaxed));
         Ok(Executed { returned, keys, documents })
     }
 }
 
-/// The stages of a plan, the last to run first.
+/// Returns the stages of a plan, the last to run first.
 fn stages(find: &Find, plan: &Plan) -> Vec<RawDocumentBuf> {
     let named = |name: &str| {
         let mut stage = RawDocumentBuf::new();
@@ -160,13 +147,13 @@ fn direction_name(direction: Direction) -> &'static str {
     }
 }
 
-/// Each stage inside of the one that runs after it.
+/// Returns the stages, each inside of the one that runs after it.
 fn nested(stages: &[RawDocumentBuf], executed: Option<&Executed>) -> RawDocumentBuf {
     let mut inner: Option<RawDocumentBuf> = None;
     for stage in stages.iter().rev() {
         let mut stage = stage.clone();
         if let Some(executed) = executed {
-            // What reads is the innermost; the stages after it only pass on.
+            // The innermost stage reads; the others only process its documents.
             if inner.is_none() {
                 append_number(&mut stage, "keysExamined", executed.keys);
                 append_number(&mut stage, "docsExamined", executed.documents);

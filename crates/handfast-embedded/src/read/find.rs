@@ -1,4 +1,4 @@
-//! Cursors over one snapshot.
+//! The requests that read one snapshot: find, count, distinct.
 
 use std::sync::Arc;
 
@@ -11,137 +11,138 @@ use handfast_store::distinct::DistinctValues;
 use handfast_store::page::IteratorCursor;
 use handfast_store::selection::{BackendGuarantees, Documents, Selection};
 use handfast_store::{
-    BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Namespace, Page, Result as StoreResult, blocking,
+    BatchLimit, Count, Cursor, Distinct, Error as StoreError, Find, Namespace, Page, Result as StoreResult, Sources,
+    blocking,
 };
 
-use super::candidates::{Candidates, Looked, Shown, Source};
+use super::candidates::{Candidates, ExaminedCounts, RequestedMetadata, Source};
 use super::plan::{self, Plan};
 use super::scan::{Access, Reader};
 use crate::catalog::Collection;
 use crate::committer::Snapshot;
-use crate::format::document_key;
+use crate::format::{Verify, document_key};
 use crate::keys;
-use crate::store::EmbeddedStore;
 
-/// Reads of so few documents are done at once, without another thread.
+/// Documents named by `_id` that are read without another thread.
 const INLINE_POINTS_MAX: usize = 16;
 
+/// Carries out the requests that read one snapshot.
+#[derive(Clone)]
+pub(crate) struct SnapshotReader {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) sources: Sources,
+    pub(crate) verify: Verify,
+}
+
 /// A find with its plan.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedFind {
     pub(crate) selection: Selection,
     pub(crate) collection: Option<Arc<Collection>>,
     pub(crate) plan: Plan,
 }
 
-impl Prepared {
-    /// Ends scan and evaluation, on whatever thread they are, when nobody waits for them any more.
+impl PreparedFind {
+    /// Interrupts scan and evaluation when the request is dropped.
     pub(crate) fn stop_on_drop(&self) -> StopOnDrop {
         self.selection.context().interrupt.stop_on_drop()
     }
 }
 
-impl EmbeddedStore {
+impl SnapshotReader {
     /// Compiles a find and chooses its plan.
-    pub(crate) fn prepare(&self, snapshot: &Snapshot, request: &Find) -> StoreResult<Prepared> {
-        let selection = Selection::compile(request, &self.inner.sources)?;
-        let collection = self.collection(snapshot, &request.namespace);
+    pub(crate) fn prepare(&self, request: &Find) -> StoreResult<PreparedFind> {
+        let selection = Selection::compile(request, &self.sources)?;
+        let collection = self.snapshot.catalog().get(&request.namespace).cloned();
         let plan = match &collection {
             Some(collection) => plan::choose(collection, selection.filter(), selection.sort(), request)?,
             None => Plan::nothing(),
         };
-        Ok(Prepared { selection, collection, plan })
+        Ok(PreparedFind { selection, collection, plan })
     }
 
-    /// The document with this `_id` at a snapshot.
-    pub(crate) fn get_at(
-        &self,
-        snapshot: &Snapshot,
-        namespace: &Namespace,
-        id: RawBsonRef<'_>,
-    ) -> StoreResult<Option<RawDocumentBuf>> {
-        let Some(collection) = snapshot.catalog().get(namespace) else { return Ok(None) };
+    pub(crate) fn get(&self, namespace: &Namespace, id: RawBsonRef<'_>) -> StoreResult<Option<RawDocumentBuf>> {
+        let Some(collection) = self.snapshot.catalog().get(namespace) else { return Ok(None) };
         let Some(key) = document_key(collection.id, &keys::of_id(id)) else { return Ok(None) };
-        let reader = Reader { view: snapshot.view()?, verify: self.shared().verify };
+        let reader = Reader { view: self.snapshot.view()?, verify: self.verify };
         let stored = reader.get(namespace, &key)?;
         Ok(stored.map(|stored| stored.document().map(RawDocument::to_owned)).transpose()?)
     }
 
-    /// Opens a cursor over the documents that match at a snapshot.
-    pub(crate) fn find_at(&self, snapshot: Snapshot, request: &Find) -> StoreResult<Box<dyn Cursor>> {
+    /// Opens a cursor over the documents that match.
+    pub(crate) fn find(self, request: &Find) -> StoreResult<Box<dyn Cursor>> {
         if let Some(id) = request.id_alone() {
-            let document = self.get_at(&snapshot, &request.namespace, id)?;
+            let document = self.get(&request.namespace, id)?;
             return Ok(Box::new(IteratorCursor::new(document.map(Ok).into_iter())));
         }
-        let prepared = self.prepare(&snapshot, request)?;
+        let prepared = self.prepare(request)?;
         if prepared.collection.is_none() {
             return Ok(Box::new(IteratorCursor::new(std::iter::empty())));
         }
         let stop = prepared.stop_on_drop();
         let few = matches!(&prepared.plan.access, Access::Points(keys) if keys.len() <= INLINE_POINTS_MAX);
         let inline = few && !may_take_long(&request.filter) && !may_take_long(&request.projection);
-        let documents = self.documents(snapshot, request, prepared, Arc::default())?;
+        let documents = self.documents(request, prepared, Arc::default())?;
         Ok(Box::new(FindCursor { state: State::Ready(Box::new(IteratorCursor::new(documents))), inline, _stop: stop }))
     }
 
-    /// The documents of a find, as an iterator that reads from the disk.
+    /// Returns the documents of a find, as an iterator that reads from the disk.
     pub(crate) fn documents(
-        &self,
-        snapshot: Snapshot,
+        self,
         request: &Find,
-        prepared: Prepared,
-        looked: Arc<Looked>,
+        prepared: PreparedFind,
+        examined: Arc<ExaminedCounts>,
     ) -> StoreResult<Documents<Candidates>> {
-        let Prepared { selection, collection, plan } = prepared;
+        let PreparedFind { selection, collection, plan } = prepared;
         let collection = collection.ok_or_else(|| crate::Error::Engine("there is no such collection".to_owned()))?;
-        let expected = snapshot.catalog().counts(collection.id).documents;
-        let shown = Shown::of(&plan, request);
-        let source = Source::Snapshot(snapshot);
-        let candidates = Candidates::new(source, self.shared().verify, collection, plan.access, Some(expected))
-            .showing(shown)
-            .counting(looked)
+        let expected = self.snapshot.catalog().counts(collection.id).documents;
+        let metadata = RequestedMetadata::of(&plan, request);
+        let source = Source::Snapshot(self.snapshot);
+        let candidates = Candidates::new(source, self.verify, collection, plan.access, Some(expected))
+            .with_metadata(metadata)
+            .counting(examined)
             .stopped_by(selection.context().interrupt.clone());
         Ok(selection.documents(candidates, BackendGuarantees { sorted: plan.sorted, filtered: false }))
     }
 
-    pub(crate) async fn count_at(&self, snapshot: Snapshot, request: Count) -> StoreResult<u64> {
+    pub(crate) async fn count(self, request: Count) -> StoreResult<u64> {
         let Count { namespace, filter, skip, limit, hint } = request;
         let bounded = |count: u64| count.saturating_sub(skip).min(limit.unwrap_or(u64::MAX));
         if filter.is_empty() && hint.is_none() {
-            let collection = self.collection(&snapshot, &namespace);
-            let counts = collection.map(|collection| snapshot.catalog().counts(collection.id));
+            let collection = self.snapshot.catalog().get(&namespace);
+            let counts = collection.map(|collection| self.snapshot.catalog().counts(collection.id));
             return Ok(bounded(counts.unwrap_or_default().documents));
         }
         let mut find = Find::new(namespace, filter);
         (find.skip, find.limit, find.hint) = (skip, limit, hint);
-        self.fold(snapshot, find, 0, |count, _| {
+        self.fold(find, 0, |count, _| {
             *count += 1;
             Ok(())
         })
         .await
     }
 
-    pub(crate) async fn distinct_at(&self, snapshot: Snapshot, request: Distinct) -> StoreResult<Vec<RawBson>> {
+    pub(crate) async fn distinct(self, request: Distinct) -> StoreResult<Vec<RawBson>> {
         let Distinct { namespace, key, filter, hint } = request;
         let mut find = Find::new(namespace, filter);
         find.hint = hint;
         let values = DistinctValues::new(&key);
-        let values = self.fold(snapshot, find, values, |values, document| values.add(&document)).await?;
+        let values = self.fold(find, values, |values, document| values.add(&document)).await?;
         Ok(values.finish())
     }
 
-    /// Runs through all documents of a find on another thread.
-    async fn fold<T, F>(&self, snapshot: Snapshot, find: Find, start: T, mut step: F) -> StoreResult<T>
+    /// Folds all documents of a find on another thread.
+    async fn fold<T, F>(self, find: Find, start: T, mut step: F) -> StoreResult<T>
     where
         T: Send + 'static,
         F: FnMut(&mut T, RawDocumentBuf) -> StoreResult<()> + Send + 'static,
     {
-        let prepared = self.prepare(&snapshot, &find)?;
+        let prepared = self.prepare(&find)?;
         let mut folded = start;
         if prepared.collection.is_none() {
             return Ok(folded);
         }
         let _stop = prepared.stop_on_drop();
-        let documents = self.documents(snapshot, &find, prepared, Arc::default())?;
+        let documents = self.documents(&find, prepared, Arc::default())?;
         blocking(move || {
             for document in documents {
                 step(&mut folded, document?)?;
@@ -160,8 +161,8 @@ struct FindCursor {
 
 enum State {
     Ready(Box<IteratorCursor<Documents<Candidates>>>),
-    /// A page is being read. If it is still so when the next one is asked for, whoever asked had gone away, and what
-    /// was read went with it.
+    /// A page is being read. A request for the next page finds this state if the caller dropped the future of this one; the
+    /// documents read for it are lost.
     Reading,
     Done,
 }

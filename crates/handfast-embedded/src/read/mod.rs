@@ -1,7 +1,7 @@
-//! How the store is queried: [`plan`] chooses how candidates are found ([`bounds`] from the filter, [`element`] from an
-//! `$elemMatch`), [`scan`] walks them, [`candidates`] hands them out, [`find`] cuts the answer into pages.
+//! Queries of a snapshot: [`plan`] chooses the access path to the candidates ([`bounds`] from the filter, [`element`] from an
+//! `$elemMatch`), [`scan`] reads them from the engine, [`candidates`] returns them in batches, [`find`] in pages.
 //!
-//! Whatever the plan says, the filter has the last word on every document: an index only spares looking.
+//! The filter is evaluated for every candidate, whatever the plan: an index only reduces their number.
 
 pub(crate) mod bounds;
 pub(crate) mod candidates;

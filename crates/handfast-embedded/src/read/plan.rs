@@ -1,12 +1,12 @@
-//! Chooses how the candidates of a query are found.
+//! Chooses the access path to the candidates of a query.
 //!
-//! In this order: what a hint says; one document or a few by `_id`; the index that fixes most of its first fields and
-//! then bounds one more; an index that gives the order that was asked for; a range of `_id`; everything.
+//! The order of preference: a hint; one document or a few by `_id`; the index with the most leading fields fixed to points and
+//! then one more bounded; an index in the order of the sort; a range of `_id`; a scan of the collection.
 //!
-//! What an index may not be used for, as it would miss documents:
-//! - a sparse or partial index whose documents the query does not ask for alone;
-//! - two bounds at once on a field with arrays, of which different elements may fulfil each (`{$gt: 1, $lt: 3}`);
-//! - bounds on two fields of the same array, unless an `$elemMatch` asks both of one element ([`Element`]);
+//! An index is not used where it would miss documents:
+//! - a sparse or partial index, if documents outside of it may match;
+//! - two bounds at once on a field with arrays, where different elements may match each (`{$gt: 1, $lt: 3}`);
+//! - bounds on two fields of the same array, unless an `$elemMatch` has both conditions ([`Element`]);
 //! - a path that names an array's element by number.
 
 use std::ops::Bound;
@@ -26,10 +26,10 @@ use super::scan::Access;
 use crate::catalog::{Collection, CollectionIndex};
 use crate::engine::{Direction, Range};
 
-/// Ranges of one index scan: a product of `$in` lists beyond this is not worth seeking each.
+/// The ranges of one index scan: with more, of a product of `$in` lists, seeking each does not pay.
 const RANGES_MAX: usize = 1000;
 
-/// How a query is carried out.
+/// The plan of a query.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) access: Access,
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Of a collection that does not exist.
+    /// Returns the plan for a collection that does not exist.
     pub(crate) fn nothing() -> Self {
         Plan::new(Access::Nothing)
     }
@@ -50,17 +50,27 @@ impl Plan {
     }
 }
 
-/// An index that could be used.
+/// The merit of a plan with an index; the order of the fields is that of their weight.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Merit {
+    /// Leading fields fixed to points.
+    points: usize,
+    /// One more field is bounded.
+    bounded: bool,
+    /// The index gives the order of the sort.
+    ordered: bool,
+}
+
+/// A plan with an index that could be used.
 struct Candidate {
     plan: Plan,
-    /// Fields fixed to points, whether one more is bounded, and whether the order comes with it.
-    merit: (usize, bool, bool),
+    merit: Merit,
 }
 
 /// Chooses a plan.
 ///
 /// # Errors
-/// `BadValue` (2) for a hint that names no index; those of `min` and `max`.
+/// `BadValue` (2) for a hint that names no index; the errors of `min` and `max`.
 pub(crate) fn choose(collection: &Collection, filter: &Filter, sort: &Sort, find: &Find) -> StoreResult<Plan> {
     check_bounds(find)?;
     if let Some(hint) = &find.hint {
@@ -74,15 +84,15 @@ pub(crate) fn choose(collection: &Collection, filter: &Filter, sort: &Sort, find
     let candidates = usable.filter(|index| covers(index, filter)).map(|index| with_index(index, filter, sort));
     let best = candidates.max_by(|one, other| one.merit.cmp(&other.merit));
     if let Some(best) = best
-        && best.merit > (0, false, false)
-        && !(best.merit == (0, false, true) && sort.is_empty())
+        && best.merit > Merit::default()
+        && !(best.merit == Merit { ordered: true, ..Merit::default() } && sort.is_empty())
     {
         return Ok(best.plan);
     }
     Ok(documents(filter, sort))
 }
 
-/// The `_id` keys that a filter names one by one.
+/// Returns the `_id` keys that a filter names one by one.
 fn points(filter: &Filter) -> Option<Vec<Vec<u8>>> {
     let points = |interval: &Interval| interval.as_point().map(<[u8]>::to_vec);
     // No `_id` is an array, so every predicate bounds it.
@@ -93,7 +103,7 @@ fn id_intervals(filter: &Filter) -> Option<Vec<Interval>> {
     filter.predicates("_id").filter_map(of_predicate).reduce(|one, other| intersect(&one, &other))
 }
 
-/// The collection in the order of `_id`, all of it or a range.
+/// Returns the plan that scans the collection, or a range of it, in the order of `_id`.
 fn documents(filter: &Filter, sort: &Sort) -> Plan {
     let direction = by_id(sort);
     let range = match id_intervals(filter).as_deref() {
@@ -109,16 +119,16 @@ fn documents(filter: &Filter, sort: &Sort) -> Plan {
     Plan { sorted: direction.is_some(), ..Plan::new(access) }
 }
 
-/// A range under the empty prefix starts at the empty key, which is no bound.
+/// Removes the start of a range with an empty prefix, as the empty key is no bound.
 fn unprefixed((start, end): Range) -> Range {
     let start = if start == Bound::Included(Vec::new()) { Bound::Unbounded } else { start };
     (start, end)
 }
 
-/// Which way `_id` goes if it is all that the sort asks for.
+/// Returns the direction of `_id`, if the sort begins with it.
 fn by_id(sort: &Sort) -> Option<Direction> {
     match sort.fields().first() {
-        // `_id` tells any two documents apart, so further fields do not matter.
+        // `_id` is unique, so further fields do not matter.
         Some(field) if field.path().as_str() == "_id" => Some(scan_direction(field.direction())),
         _ => None,
     }
@@ -144,10 +154,11 @@ fn with_index(index: &Arc<CollectionIndex>, filter: &Filter, sort: &Sort) -> Can
     let access =
         if fields.impossible() { Access::Nothing } else { Access::Index { index: index.clone(), ranges, direction } };
     let bounded = fields.0.get(points).is_some_and(Option::is_some);
-    Candidate { plan: Plan { access, sorted: order.is_some(), bounds }, merit: (points, bounded, order.is_some()) }
+    let merit = Merit { points, bounded, ordered: order.is_some() };
+    Candidate { plan: Plan { access, sorted: order.is_some(), bounds }, merit }
 }
 
-/// What the filter says of each field of an index.
+/// The intervals of each field of an index that follow from the filter; `None` for an unbounded field.
 struct Fields(Vec<Option<Vec<Interval>>>);
 
 impl Fields {
@@ -155,15 +166,15 @@ impl Fields {
         let mut fields = Vec::new();
         let mut array_bounded = false;
         let element = Element::of(index, filter);
-        for (place, (name, _)) in index.spec().key.iter().flatten().enumerate() {
-            let has_arrays = index.multikey & (1 << place) != 0;
+        for (position, (name, _)) in index.spec().key.iter().flatten().enumerate() {
+            let has_arrays = index.multikey & (1 << position) != 0;
             if has_arrays && let Some(element) = &element {
-                // One element fulfils what is asked of it; what is asked of the array beside that, another one may.
-                fields.push(element.intervals(index, place));
+                // One element matches the `$elemMatch`; other conditions on the array may match another one.
+                fields.push(element.intervals(index, position));
                 continue;
             }
-            // Fields through the same array: different elements may fulfil the conditions on each.
-            if index.index.is_positional(place) || (has_arrays && array_bounded) {
+            // Fields through the same array: different elements may match the conditions on each.
+            if index.index.is_positional(position) || (has_arrays && array_bounded) {
                 fields.push(None);
                 continue;
             }
@@ -176,12 +187,12 @@ impl Fields {
         Fields(fields)
     }
 
-    /// Whether no value can fulfil what is asked.
+    /// Returns whether no document can match.
     fn impossible(&self) -> bool {
         self.0.iter().flatten().any(Vec::is_empty)
     }
 
-    /// The ranges of keys, in order, and how many leading fields are fixed to points.
+    /// Returns the ranges of keys, in order, and the number of leading fields that are fixed to points.
     fn ranges(&self, index: &Index) -> (Vec<Range>, usize) {
         let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
         let mut points = 0;
@@ -204,38 +215,38 @@ impl Fields {
                 .collect(),
             _ => prefixes.iter().map(|prefix| crate::engine::prefix_range(prefix)).collect(),
         };
-        // Descending fields turn the order of their values; ranges do not overlap, so their starts tell.
+        // Descending fields reverse the order of their values. Ranges do not overlap, so their starts give the order.
         ranges.sort_by(|one, other| start(one).cmp(start(other)));
         (ranges, points)
     }
 
-    /// Which way the index must be walked to give the order of the sort, if it can.
+    /// Returns the direction of the scan that gives the order of the sort, if there is one.
     fn order(&self, index: &CollectionIndex, sort: &Sort, points: usize) -> Option<Direction> {
         if sort.is_empty() {
             return None;
         }
         let directions = index.index.directions();
         let names: Vec<_> = index.spec().key.iter().flatten().map(|(name, _)| name.as_str()).collect();
-        let single = |place: usize| self.0[place].as_ref().is_some_and(|intervals| intervals.len() == 1);
-        let fixed = |place: usize| place < points && single(place) && index.multikey & (1 << place) == 0;
-        // Several points on a field before the sort's: the order starts anew in each.
-        let mut place = (0..points).take_while(|&place| fixed(place)).count();
-        let first_place = place;
+        let single = |position: usize| self.0[position].as_ref().is_some_and(|intervals| intervals.len() == 1);
+        let fixed = |position: usize| position < points && single(position) && index.multikey & (1 << position) == 0;
+        // Only fields with one point: with several, the order would restart at each.
+        let mut position = (0..points).take_while(|&position| fixed(position)).count();
+        let first_position = position;
         let mut turned = None;
         for field in sort.fields() {
             let name = field.path().as_str();
-            if names[..first_place].contains(&name) {
-                // Fixed to one value: it orders nothing.
+            if names[..first_position].contains(&name) {
+                // The field has one value.
                 continue;
             }
-            if names.get(place) != Some(&name) || index.multikey & (1 << place) != 0 {
+            if names.get(position) != Some(&name) || index.multikey & (1 << position) != 0 {
                 return None;
             }
-            let opposite = directions[place] != field.direction();
+            let opposite = directions[position] != field.direction();
             if *turned.get_or_insert(opposite) != opposite {
                 return None;
             }
-            place += 1;
+            position += 1;
         }
         Some(if turned == Some(true) { Direction::Backward } else { Direction::Forward })
     }
@@ -274,7 +285,7 @@ fn join(prefix: &[u8], value: &[u8], direction: FieldDirection) -> Vec<u8> {
     joined
 }
 
-/// Whether every document that the filter matches is in the index.
+/// Returns whether the index contains every document that the filter matches.
 fn covers(index: &CollectionIndex, filter: &Filter) -> bool {
     if let Some(partial) = index.index.partial() {
         return implies(filter, partial);
@@ -286,34 +297,34 @@ fn covers(index: &CollectionIndex, filter: &Filter) -> bool {
     true
 }
 
-/// Whether a predicate holds for no document without the field.
+/// Returns whether a predicate matches no document without the field.
 fn needs_value(predicate: &Predicate) -> bool {
     let is_value = |value: RawBsonRef<'_>| !matches!(value, RawBsonRef::Null | RawBsonRef::Undefined);
     match predicate {
-        // MinKey and MaxKey compare with what is missing, too.
+        // MinKey and MaxKey compare with missing fields, too.
         Predicate::Compare(Comparison::Equal, operand) => is_value(operand.value()),
         Predicate::Compare(_, operand) => {
             is_value(operand.value()) && !matches!(operand.value(), RawBsonRef::MinKey | RawBsonRef::MaxKey)
         }
-        // What a regular expression matches is a value, too.
+        // A regular expression matches only values.
         Predicate::In(choices) => choices.values().iter().all(|choice| is_value(choice.value())),
         Predicate::Exists | Predicate::Regex(_) => true,
         _ => false,
     }
 }
 
-/// Whether every document that matches `filter` matches `partial`. `false` if it cannot be told.
+/// Returns whether every document that matches `filter` matches `partial`. `false` if this is not certain.
 fn implies(filter: &Filter, partial: &Filter) -> bool {
     let mut wanted = 0;
     let implied = partial.conjuncts().all(|field| {
         wanted += 1;
         filter.predicates(field.path().as_str()).any(|given| predicate_implies(given, field.predicate()))
     });
-    // Conditions that are no conjuncts (`$or`, a negation) cannot be told.
+    // Conditions that are no conjuncts (`$or`, a negation) are not analysed.
     implied && wanted == leaves(partial.root())
 }
 
-/// Conditions in a tree of `$and`; any other node counts as one that no conjunct stands for.
+/// Returns the number of conditions in a tree of `$and`; any other node counts as more than all conjuncts.
 fn leaves(node: &handfast_mql::filter::Node) -> usize {
     use handfast_mql::filter::Node;
     match node {
@@ -353,7 +364,7 @@ fn predicate_implies(given: &Predicate, wanted: &Predicate) -> bool {
 
 fn comparison_implies(given: Comparison, value: RawBsonRef<'_>, wanted: Comparison, bound: RawBsonRef<'_>) -> bool {
     use Comparison as C;
-    // Arrays are compared whole or by element, null is also what is missing: leave those alone unless they are equal.
+    // Arrays compare whole or by element, and null matches missing fields: these imply only equal values.
     let plain = |value: RawBsonRef<'_>| {
         !matches!(
             value,

@@ -1,10 +1,10 @@
-//! Walks the candidates of a query in the engine: by `_id`, through a range of an index, or through a collection.
+//! Reads the candidates of a query from the engine: by `_id`, by a range of an index, or by a scan of the collection.
 //!
-//! A scan can stop after any document and go on later, on the same snapshot: it remembers the last key, not an open
-//! iterator of the engine, which would keep memory in use while nobody reads. That is also how a scan is cut into pages.
+//! A scan can stop after any document and continue later, on the same snapshot: it keeps the last key, not an open iterator
+//! of the engine, which would keep memory in use between two pages.
 //!
-//! What a scan can notice, it reports: a checksum that is wrong, an index entry without its document, and at the end of
-//! a whole collection a number of documents that is not the number counted with the commits.
+//! A scan reports the damage that it can detect: a wrong checksum, an index entry without its document, and at the end of a
+//! whole collection a number of documents that differs from the one counted with the commits.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow, RangeBounds};
@@ -20,10 +20,10 @@ use crate::format::{
     open_index_entry,
 };
 
-/// How the candidates of a query are found.
+/// The access path to the candidates of a query.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
-    /// Nothing can match.
+    /// No document can match.
     Nothing,
     /// The documents with these `_id` keys, in this order.
     Points(Vec<Vec<u8>>),
@@ -35,35 +35,35 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Every document of a collection.
+    /// Returns the scan of a whole collection.
     pub(crate) fn everything(direction: Direction) -> Self {
         Access::Documents { range: (Bound::Unbounded, Bound::Unbounded), direction }
     }
 }
 
-/// What a scan looked at.
+/// The numbers of keys and documents that a scan has read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Examined {
     pub(crate) keys: u64,
     pub(crate) documents: u64,
 }
 
-/// Where a scan is.
+/// A scan, with its position.
 pub(crate) struct Scan {
     collection: Arc<Collection>,
     steps: VecDeque<Step>,
     direction: Direction,
-    repeats: Option<Repeats>,
+    duplicates: Option<Duplicates>,
     pub(crate) examined: Examined,
-    /// How many documents the collection has at the snapshot, if all are to be walked.
+    /// The number of documents of the collection at the snapshot, if all are scanned.
     expected: Option<u64>,
 }
 
-/// An index with keys from arrays has a document more than once. It is given at the first of its entries in the scan, which
-/// the document itself tells, so nothing needs to be remembered.
-struct Repeats {
+/// Recognises the duplicates of documents in an index with keys from arrays. The scan returns a document at the first of its entries,
+/// which follows from the document itself, so no state is kept.
+struct Duplicates {
     index: Arc<CollectionIndex>,
-    /// All of the scan, in its order.
+    /// All ranges of the scan, in order.
     ranges: Vec<Range>,
 }
 
@@ -73,25 +73,24 @@ enum Step {
     Index(Range),
 }
 
-/// How a document was found.
+/// The keys by which a document was found.
 pub(crate) struct Found<'f> {
-    /// The key of its `_id`.
     pub(crate) id_key: &'f [u8],
-    /// The key of the index that it was found by.
+    /// The key of the index, if the scan uses one.
     pub(crate) entry: Option<&'f [u8]>,
 }
 
-/// Gets the documents of a scan, and may break it off.
+/// Receives the documents of a scan, and may stop it.
 pub(crate) type Visitor<'v> = dyn FnMut(Found<'_>, StoredDocument) -> StoreResult<ControlFlow<()>> + 'v;
 
-/// Whether there may be more.
+/// Whether a scan may have more documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Paused,
     Done,
 }
 
-/// What a scan reads from.
+/// A view that documents are read from.
 #[derive(Clone)]
 pub(crate) struct Reader {
     pub(crate) view: Arc<dyn View>,
@@ -99,25 +98,23 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// One document of a collection.
     pub(crate) fn get(&self, namespace: &Namespace, key: &[u8]) -> Result<Option<StoredDocument>> {
         let value = self.view.get(Keyspace::Documents, key);
         let stored =
             value.and_then(|value| value.map(|value| StoredDocument::open(key, value, self.verify)).transpose());
-        stored.map_err(|error| error.of(namespace))
+        stored.map_err(|error| error.in_collection(namespace))
     }
 }
 
 impl Scan {
-    /// A scan that has not begun. `expected` is the number of documents of the collection at the snapshot, where it is
-    /// known.
+    /// Returns a scan at its start. `expected` is the number of documents of the collection at the snapshot, if known.
     pub(crate) fn new(collection: Arc<Collection>, access: Access, expected: Option<u64>) -> Self {
         let prefix = collection_prefix(collection.id);
         let mut scan = Scan {
             collection: collection.clone(),
             steps: VecDeque::new(),
             direction: Direction::Forward,
-            repeats: None,
+            duplicates: None,
             examined: Examined::default(),
             expected: None,
         };
@@ -128,20 +125,20 @@ impl Scan {
                 let whole = range == (Bound::Unbounded, Bound::Unbounded);
                 scan.expected = expected.filter(|_| whole);
                 scan.direction = direction;
-                scan.steps.push_back(Step::Documents(below(&prefix, range)));
+                scan.steps.push_back(Step::Documents(with_prefix(&prefix, range)));
             }
             Access::Index { index, ranges, direction } => {
                 let prefix = index_prefix(collection.id, index.id);
                 scan.direction = direction;
-                let ranges: Vec<Range> = ranges.into_iter().map(|range| below(&prefix, range)).collect();
+                let ranges: Vec<Range> = ranges.into_iter().map(|range| with_prefix(&prefix, range)).collect();
                 scan.steps.extend(ranges.iter().cloned().map(Step::Index));
-                scan.repeats = (index.multikey != 0).then_some(Repeats { index, ranges });
+                scan.duplicates = (index.multikey != 0).then_some(Duplicates { index, ranges });
             }
         }
         scan
     }
 
-    /// Gives the visitor one document after the other until it breaks or there are no more.
+    /// Calls the visitor for each document until it breaks or there are no more.
     pub(crate) fn run(&mut self, reader: &Reader, visit: &mut Visitor<'_>) -> StoreResult<Progress> {
         while let Some(step) = self.steps.pop_front() {
             let rest = match step {
@@ -188,10 +185,10 @@ impl Scan {
     fn documents(&mut self, reader: &Reader, range: Range, visit: &mut Visitor<'_>) -> StoreResult<ControlFlow<Step>> {
         for row in reader.view.range(Keyspace::Documents, range.clone(), self.direction) {
             let opened = row.and_then(|(key, value)| Ok((StoredDocument::open(&key, value, reader.verify)?, key)));
-            let (stored, key) = opened.map_err(|error| error.of(&self.collection.namespace))?;
+            let (stored, key) = opened.map_err(|error| error.in_collection(&self.collection.namespace))?;
             self.examined.documents += 1;
             if visit(Found { id_key: &key[4..], entry: None }, stored)?.is_break() {
-                return Ok(ControlFlow::Break(Step::Documents(self.behind(range, &key))));
+                return Ok(ControlFlow::Break(Step::Documents(self.rest_after(range, &key))));
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -200,31 +197,31 @@ impl Scan {
     fn index(&mut self, reader: &Reader, range: Range, visit: &mut Visitor<'_>) -> StoreResult<ControlFlow<Step>> {
         for row in reader.view.range(Keyspace::Indexes, range.clone(), self.direction) {
             let namespace = &self.collection.namespace;
-            let (key, value) = row.map_err(|error| error.of(namespace))?;
+            let (key, value) = row.map_err(|error| error.in_collection(namespace))?;
             self.examined.keys += 1;
             let opened = open_index_entry(&key, &value, reader.verify);
-            let (entry, id_key) = opened.map_err(|error| error.of(namespace))?;
+            let (entry, id_key) = opened.map_err(|error| error.in_collection(namespace))?;
             let document =
                 document_key(self.collection.id, id_key).map(|key| reader.get(namespace, &key)).transpose()?;
             let Some(stored) = document.flatten() else {
                 let entry = describe(Keyspace::Indexes, &key);
                 return Err(Error::Corrupt(format!("{namespace}: {entry}: there is no such document")).into());
             };
-            if let Some(repeats) = &self.repeats
-                && !repeats.is_first(self.direction, &key, id_key, &stored)?
+            if let Some(duplicates) = &self.duplicates
+                && !duplicates.is_first(self.direction, &key, id_key, &stored)?
             {
                 continue;
             }
             self.examined.documents += 1;
             if visit(Found { id_key, entry: Some(entry) }, stored)?.is_break() {
-                return Ok(ControlFlow::Break(Step::Index(self.behind(range, &key))));
+                return Ok(ControlFlow::Break(Step::Index(self.rest_after(range, &key))));
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The part of a range that is still to be walked after a key.
-    fn behind(&self, (start, end): Range, key: &[u8]) -> Range {
+    /// Returns the part of a range after a key, in the direction of the scan.
+    fn rest_after(&self, (start, end): Range, key: &[u8]) -> Range {
         match self.direction {
             Direction::Forward => (Bound::Excluded(key.to_vec()), end),
             Direction::Backward => (start, Bound::Excluded(key.to_vec())),
@@ -232,8 +229,8 @@ impl Scan {
     }
 }
 
-impl Repeats {
-    /// Whether an entry is the first of its document.
+impl Duplicates {
+    /// Returns whether an entry is the first one of its document in the scan.
     fn is_first(&self, direction: Direction, key: &[u8], id_key: &[u8], stored: &StoredDocument) -> StoreResult<bool> {
         let held = self.index.index.keys(stored.document()?)?.keys;
         // The collection and the index are those of the entry.
@@ -252,11 +249,11 @@ impl Repeats {
     }
 
     fn holds(&self, direction: Direction, key: &Vec<u8>) -> bool {
-        let place = self.ranges.partition_point(|(start, end)| match direction {
+        let position = self.ranges.partition_point(|(start, end)| match direction {
             Direction::Forward => !within(Bound::Unbounded, end.as_ref(), key),
             Direction::Backward => !within(start.as_ref(), Bound::Unbounded, key),
         });
-        self.ranges.get(place).is_some_and(|(start, end)| within(start.as_ref(), end.as_ref(), key))
+        self.ranges.get(position).is_some_and(|(start, end)| within(start.as_ref(), end.as_ref(), key))
     }
 }
 
@@ -264,8 +261,8 @@ fn within(start: Bound<&Vec<u8>>, end: Bound<&Vec<u8>>, key: &Vec<u8>) -> bool {
     RangeBounds::<Vec<u8>>::contains(&(start, end), key)
 }
 
-/// A range of keys under a prefix.
-fn below(prefix: &[u8], (start, end): Range) -> Range {
+/// Returns a range of keys with a prefix before each.
+fn with_prefix(prefix: &[u8], (start, end): Range) -> Range {
     let put = |bound: Bound<Vec<u8>>| bound.map(|key| [prefix, &key].concat());
     let (whole_start, whole_end) = prefix_range(prefix);
     let start = if start == Bound::Unbounded { whole_start } else { put(start) };

@@ -1,37 +1,36 @@
-//! What goes on beside requests: expired documents and the keys of what was dropped are removed.
+//! The background tasks of an open store: they remove expired documents, and the keys of dropped collections and indexes.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::{EmbeddedStore, Inner};
+use crate::write::context::WriteContext;
+use crate::write::{expiry, key_removal};
 
-/// When keys that could not be removed are tried again, if nothing is dropped before.
+/// The time after which a failed removal of keys is repeated, if nothing is dropped before.
 const REMOVAL_RETRY: Duration = Duration::from_secs(60);
 
-/// Starts a task for each; they end with the store.
-pub(super) fn start(store: &EmbeddedStore) {
-    tokio::spawn(remove(Arc::downgrade(&store.inner), store.inner.removal.clone()));
-    if let Some(interval) = store.inner.options.expiry_interval {
-        tokio::spawn(expire(Arc::downgrade(&store.inner), interval));
+/// Starts the tasks, which end with the store.
+pub(super) fn start(context: &Arc<WriteContext>) {
+    tokio::spawn(remove_keys(Arc::downgrade(context), context.key_removal.clone()));
+    if let Some(interval) = context.options.expiry_interval {
+        tokio::spawn(expire(Arc::downgrade(context), interval));
     }
 }
 
-async fn remove(inner: Weak<Inner>, removal: Arc<Notify>) {
+async fn remove_keys(context: Weak<WriteContext>, key_removal: Arc<Notify>) {
     let mut failed = false;
     loop {
         if failed {
-            // Whichever comes first.
-            let _ = tokio::time::timeout(REMOVAL_RETRY, removal.notified()).await;
+            let _ = tokio::time::timeout(REMOVAL_RETRY, key_removal.notified()).await;
         } else {
-            removal.notified().await;
+            key_removal.notified().await;
         }
-        let Some(store) = strong(&inner) else {
+        let Some(context) = open_context(&context) else {
             return;
         };
-        let removed = store.remove_dropped().await;
+        let removed = key_removal::remove_dropped(&context).await;
         failed = removed.is_err();
         if let Err(error) = removed {
             tracing::warn!(%error, "keys of what was dropped could not be removed; they are tried again later");
@@ -39,20 +38,20 @@ async fn remove(inner: Weak<Inner>, removal: Arc<Notify>) {
     }
 }
 
-async fn expire(inner: Weak<Inner>, interval: Duration) {
+async fn expire(context: Weak<WriteContext>, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
-        let Some(store) = strong(&inner) else {
+        let Some(context) = open_context(&context) else {
             return;
         };
-        let now = store.inner.sources.clock.now();
-        if let Err(error) = store.expire(now).await {
+        let now = context.sources.clock.now();
+        if let Err(error) = expiry::expire(&context, now).await {
             tracing::warn!(%error, "not all expired documents could be removed; they are tried again later");
         }
     }
 }
 
-fn strong(inner: &Weak<Inner>) -> Option<EmbeddedStore> {
-    let inner = inner.upgrade().filter(|inner| !inner.closing.load(Ordering::Relaxed))?;
-    Some(EmbeddedStore { inner, handles: Arc::default() })
+/// Returns the context, unless the store is closed or being closed.
+fn open_context(context: &Weak<WriteContext>) -> Option<Arc<WriteContext>> {
+    context.upgrade().filter(|context| !context.is_closing())
 }

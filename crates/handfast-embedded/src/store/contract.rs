@@ -1,4 +1,4 @@
-//! The store behind the contract: each request goes to the module that carries it out.
+//! The contract of the store: each request goes to the module that carries it out.
 
 use std::sync::Arc;
 
@@ -6,12 +6,14 @@ use async_trait::async_trait;
 use bson::{RawBson, RawDocumentBuf};
 use handfast_store::{
     Aggregate, CollectionCheck, CollectionInfo, CollectionOptions, CollectionStats, Count, CreateIndexes, Cursor,
-    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Durability, Explain, Find, FindAndModify,
+    Delete, DeleteOutcome, Distinct, DocumentStore, DropIndexes, Durability, Explain, Explained, Find, FindAndModify,
     FindAndModifyOutcome, IndexInfo, Insert, InsertOutcome, ModifyCollection, Namespace, RenameCollection, Result,
     Update, UpdateOutcome,
 };
 
 use super::EmbeddedStore;
+use crate::check::check_collection;
+use crate::write::{collections, index_build, indexes, insert, modify};
 
 #[async_trait]
 impl DocumentStore for EmbeddedStore {
@@ -20,90 +22,95 @@ impl DocumentStore for EmbeddedStore {
     }
 
     async fn insert(&self, request: Insert) -> Result<InsertOutcome> {
-        self.insert_documents(request).await
+        insert::insert(&self.context, request).await
     }
 
     async fn find(&self, request: Find) -> Result<Box<dyn Cursor>> {
-        self.find_at(self.snapshot_now(), &request)
+        self.reader().find(&request)
     }
 
     async fn update(&self, request: Update) -> Result<UpdateOutcome> {
-        self.run_update(request).await
+        modify::update(&self.context, request).await
     }
 
     async fn find_and_modify(&self, request: FindAndModify) -> Result<FindAndModifyOutcome> {
-        self.run_find_and_modify(request).await
+        modify::find_and_modify(&self.context, request).await
     }
 
     async fn delete(&self, request: Delete) -> Result<DeleteOutcome> {
-        self.run_delete(request).await
+        modify::delete(&self.context, request).await
     }
 
     async fn aggregate(&self, request: Aggregate) -> Result<Box<dyn Cursor>> {
-        handfast_store::aggregation::open(Arc::new(self.clone()), &self.inner.sources, request).await
+        handfast_store::aggregation::open(Arc::new(self.clone()), &self.context.sources, request).await
     }
 
     async fn count(&self, request: Count) -> Result<u64> {
-        self.count_at(self.snapshot_now(), request).await
+        self.reader().count(request).await
     }
 
     async fn distinct(&self, request: Distinct) -> Result<Vec<RawBson>> {
-        self.distinct_at(self.snapshot_now(), request).await
+        self.reader().distinct(request).await
     }
 
     async fn explain(&self, request: Explain) -> Result<RawDocumentBuf> {
-        self.explained(request).await
+        match request.explained {
+            Explained::Find(find) => self.reader().explain(find, request.verbosity).await,
+            Explained::Aggregate(aggregate) => {
+                handfast_store::aggregation::explain(self, aggregate, request.verbosity).await
+            }
+        }
     }
 
     async fn create_indexes(&self, request: CreateIndexes) -> Result<(u32, u32)> {
-        self.add_indexes(request).await
+        index_build::create_indexes(&self.context, request).await
     }
 
     async fn drop_indexes(&self, request: DropIndexes) -> Result<u32> {
-        self.remove_indexes(request).await
+        indexes::drop_indexes(&self.context, request).await
     }
 
     async fn list_indexes(&self, namespace: &Namespace) -> Result<Vec<IndexInfo>> {
-        self.indexes_of(namespace)
+        indexes::list_indexes(&self.context.snapshot(), namespace)
     }
 
     async fn create_collection(&self, namespace: &Namespace, options: CollectionOptions) -> Result<()> {
-        self.create(namespace, options).await
+        collections::create_collection(&self.context, namespace, options).await
     }
 
     async fn modify_collection(&self, request: ModifyCollection) -> Result<RawDocumentBuf> {
-        self.modify(request).await
+        indexes::modify_collection(&self.context, request).await
     }
 
     async fn rename_collection(&self, request: RenameCollection) -> Result<()> {
-        self.rename(request).await
+        collections::rename_collection(&self.context, request).await
     }
 
     async fn drop_collection(&self, namespace: &Namespace) -> Result<bool> {
-        self.drop_one(namespace).await
+        collections::drop_collection(&self.context, namespace).await
     }
 
     async fn list_collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
-        Ok(self.collections_of(database))
+        Ok(collections::list_collections(&self.context.snapshot(), database))
     }
 
     async fn list_databases(&self) -> Result<Vec<String>> {
-        Ok(self.databases())
+        Ok(collections::list_databases(&self.context.snapshot()))
     }
 
     async fn drop_database(&self, database: &str) -> Result<bool> {
-        self.drop_all_of(database).await
+        collections::drop_database(&self.context, database).await
     }
 
     async fn collection_stats(&self, namespace: &Namespace) -> Result<CollectionStats> {
-        self.stats(namespace).await
+        collections::collection_stats(&self.context, namespace).await
     }
 
     async fn check_collection(&self, namespace: &Namespace) -> Result<CollectionCheck> {
-        self.check_one(namespace).await
+        check_collection(self.context.snapshot(), namespace).await
     }
 
     async fn flush(&self) -> Result<()> {
-        self.settle(Durability::Journaled).await
+        self.context.wait_until_durable(Durability::Journaled).await
     }
 }

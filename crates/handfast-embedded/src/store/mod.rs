@@ -1,108 +1,114 @@
 //! The store: a directory, opened.
 
+mod atomic;
 mod background;
+mod check;
 mod contract;
-#[cfg(test)]
-pub(crate) mod crash_points;
 mod open;
 #[cfg(test)]
-mod power_loss;
-#[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handfast_store::{Namespace, Sources};
+use bson::DateTime;
+use handfast_store::{Namespace, Result as StoreResult, blocking};
 
-use crate::Options;
-use crate::catalog::Collection;
-use crate::committer::{Committer, Shared, Snapshot};
-use crate::write::build::Builds;
+use crate::backup::{self, Backup, must_be_outside};
+use crate::committer::Snapshot;
+use crate::read::find::SnapshotReader;
+use crate::salvage::Salvage;
+use crate::write::context::WriteContext;
+use crate::write::{expiry, key_removal};
+
+pub use check::check;
+#[cfg(test)]
+pub(crate) use open::assemble;
 
 /// The embedded document store. A clone is another handle on the same store; the directory is free again when the last
 /// handle, and the last cursor or snapshot of it, are gone.
 #[derive(Clone)]
 pub struct EmbeddedStore {
-    pub(crate) inner: Arc<Inner>,
-    /// Counts the handles that users have; the background task has another one.
+    pub(crate) context: Arc<WriteContext>,
+    directory: Arc<Path>,
+    /// Counts the handles that users have; background tasks hold the context alone.
     handles: Arc<()>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) committer: Committer,
-    pub(crate) directory: PathBuf,
-    pub(crate) sources: Sources,
-    pub(crate) options: Options,
-    /// Told when something was dropped whose keys are to be removed.
-    pub(crate) removal: Arc<tokio::sync::Notify>,
-    /// The indexes that are being built.
-    pub(crate) builds: Arc<Builds>,
-    /// The last handle is being closed: the background task begins nothing new.
-    pub(crate) closing: std::sync::atomic::AtomicBool,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // The background task sees that the store is gone.
-        self.removal.notify_one();
-    }
 }
 
 impl std::fmt::Debug for EmbeddedStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EmbeddedStore").field("timestamp", &self.snapshot_now().timestamp()).finish_non_exhaustive()
+        let timestamp = self.context.snapshot().timestamp();
+        f.debug_struct("EmbeddedStore").field("timestamp", &timestamp).finish_non_exhaustive()
     }
 }
 
-/// What commits cost so far, counted.
+/// Counters of the work that commits caused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Operations that the committer has answered.
     pub operations: u64,
     /// Syncs of the journal.
     pub syncs: u64,
-    /// Documents that batches were about to write and had to read again, as nobody had said what was there, or somebody may have
-    /// changed it since ([`BatchWrite::before`](handfast_store::BatchWrite::before)).
+    /// Documents that batches read again before they wrote them, as the batch did not say what was there, or another operation may
+    /// have changed it since ([`BatchWrite::before`](handfast_store::BatchWrite::before)).
     pub reads: u64,
 }
 
 impl EmbeddedStore {
-    /// What commits cost since the store was opened.
+    /// Returns the counters since the store was opened.
     pub fn costs(&self) -> Costs {
-        let shared = self.shared();
+        let shared = self.context.shared();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Costs { operations: read(&shared.operations), syncs: read(&shared.syncs), reads: read(&shared.reads) }
     }
 
-    /// Snapshots that are in use: of cursors, of transactions, of requests that are being carried out. Each keeps in
-    /// memory what is written after it, up to [`Options::snapshot_bytes_max`].
+    /// Returns the number of snapshots in use: of cursors, of transactions, of running requests. Each keeps the later writes in
+    /// memory, up to [`Options::snapshot_bytes_max`](crate::Options::snapshot_bytes_max).
     pub fn snapshots_in_use(&self) -> usize {
-        self.shared().publisher.in_use()
+        self.context.shared().publisher.in_use()
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        self.inner.committer.shared()
+    /// Copies the store, as it is now, into a directory that does not exist or is empty. Writers continue meanwhile.
+    ///
+    /// # Errors
+    /// `IllegalOperation` (20) for a destination within the store's own directory; `DataCorruptionDetected` (354) for a
+    /// damaged record; `SnapshotTooOld` (239) if writers fill so much memory meanwhile that the snapshot is ended
+    /// ([`Options::snapshot_bytes_max`](crate::Options::snapshot_bytes_max)); errors of the file system.
+    pub async fn backup(&self, destination: impl AsRef<Path>) -> StoreResult<Backup> {
+        let destination = destination.as_ref().to_owned();
+        must_be_outside(&self.directory, &destination)?;
+        let (snapshot, options) = (self.context.snapshot(), self.context.options.clone());
+        blocking(move || backup::copy(&snapshot, &destination, &options)).await
     }
 
-    /// A handle for what goes on beside requests: the store can be closed while there is one.
-    pub(crate) fn for_a_task(&self) -> Self {
-        EmbeddedStore { inner: self.inner.clone(), handles: Arc::default() }
+    /// Reads a collection as it is now, around its damage. Returns no documents if there is no such collection.
+    pub fn salvage(&self, namespace: &Namespace) -> Salvage {
+        Salvage::new(self.context.snapshot(), namespace)
     }
 
-    /// The snapshot for a reader that begins now.
-    pub(crate) fn snapshot_now(&self) -> Snapshot {
-        self.shared().publisher.current()
+    /// Removes all documents that have expired at `now`, and returns their number.
+    ///
+    /// # Errors
+    /// The first error of a write. The documents that expired under other indexes are removed all the same.
+    pub async fn expire(&self, now: DateTime) -> StoreResult<u64> {
+        expiry::expire(&self.context, now).await
     }
 
-    /// A collection at a snapshot.
-    pub(crate) fn collection(&self, snapshot: &Snapshot, namespace: &Namespace) -> Option<Arc<Collection>> {
-        snapshot.catalog().get(namespace).cloned()
+    /// Removes all keys of the collections and indexes that were dropped before the call.
+    ///
+    /// # Errors
+    /// The error of a write.
+    pub async fn remove_dropped(&self) -> StoreResult<()> {
+        key_removal::remove_dropped(&self.context).await
     }
 
-    /// A random id for a new collection (a UUID of version 4).
-    pub(crate) fn uuid(&self) -> [u8; 16] {
-        self.inner.sources.uuid()
+    /// Returns a reader of the published snapshot.
+    fn reader(&self) -> SnapshotReader {
+        self.reader_of(self.context.snapshot())
+    }
+
+    fn reader_of(&self, snapshot: Snapshot) -> SnapshotReader {
+        SnapshotReader { snapshot, sources: self.context.sources.clone(), verify: self.context.shared().verify }
     }
 }

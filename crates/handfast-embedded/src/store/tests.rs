@@ -1,45 +1,17 @@
-//! A store in a directory of its own: what is written is there again, and a directory is opened once.
+//! A store in its directory: reopening, locking, requests that take long, snapshots that are ended.
+
+use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_mql::Code;
-use handfast_store::decorator::Checked;
 use handfast_store::{
-    BatchLimit, CreateIndexes, Cursor, DocumentStore, Durability, Find, IndexSpec, Insert, Namespace, Sources, Update,
+    CollectionOptions, CreateIndexes, DocumentStore, Durability, Find, IndexSpec, Insert, Namespace, Sources, Update,
     UpdateSpec, UpdateStatement,
 };
 
 use super::EmbeddedStore;
+use crate::testing::{all, find_all, namespace, open};
 use crate::{Error, Options};
-use handfast_store::CollectionOptions;
-use std::time::Duration;
-
-pub(crate) async fn open(path: &std::path::Path) -> EmbeddedStore {
-    EmbeddedStore::open(path, Sources::seeded(1), Options::small()).await.unwrap()
-}
-
-pub(crate) fn namespace() -> Namespace {
-    Namespace::new("db", "c").unwrap()
-}
-
-pub(crate) async fn all(mut cursor: Box<dyn Cursor>) -> Vec<RawDocumentBuf> {
-    let mut documents = Vec::new();
-    loop {
-        let page = cursor.next_page(BatchLimit { documents: 7, bytes: 1 << 20 }).await.unwrap();
-        documents.extend(page.documents);
-        if page.exhausted {
-            return documents;
-        }
-    }
-}
-
-/// The same store, which stops a test when an answer breaks the contract.
-pub(crate) fn checked(store: &EmbeddedStore) -> Checked<EmbeddedStore> {
-    Checked::new(store.clone(), Sources::seeded(1))
-}
-
-pub(crate) async fn find_all(store: &EmbeddedStore) -> Vec<RawDocumentBuf> {
-    all(checked(store).find(Find::new(namespace(), rawdoc! {})).await.unwrap()).await
-}
 
 #[tokio::test]
 async fn documents_are_there_again_after_a_reopen() {
@@ -118,7 +90,7 @@ fn looping(filter: RawDocumentBuf, items: i32, multi: bool) -> Update {
 }
 
 #[tokio::test]
-async fn what_takes_long_is_computed_beside_the_writers() {
+async fn expensive_evaluations_are_computed_off_the_committer() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { turn_steps_max: 1000, ..Options::small() };
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
@@ -126,11 +98,11 @@ async fn what_takes_long_is_computed_beside_the_writers() {
     store.insert(Insert::new(namespace(), documents)).await.unwrap();
 
     for filter in [rawdoc! { "_id": 3 }, rawdoc! { "a": 1 }] {
-        for (items, turns) in [(900, 1), (1100, 2)] {
+        for (items, operations) in [(900, 1), (1100, 2)] {
             let before = store.costs().operations;
             let outcome = store.update(looping(filter.clone(), items, false)).await.unwrap();
             assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (1, 1, 0), "{filter:?} {items}");
-            assert_eq!(store.costs().operations - before, turns, "{filter:?} {items}");
+            assert_eq!(store.costs().operations - before, operations, "{filter:?} {items}");
         }
     }
     let mut upsert = looping(rawdoc! { "_id": 99 }, 1200, false);
@@ -138,18 +110,18 @@ async fn what_takes_long_is_computed_beside_the_writers() {
     let outcome = store.update(upsert).await.unwrap();
     assert_eq!((outcome.upserted.len(), outcome.errors.len()), (1, 0));
 
-    // All documents together do more than one turn may, each does less: the turns are several.
-    for (items, turns) in [(901, 10), (1101, 20)] {
+    // Each document takes fewer steps than one operation may, all together more: there are several operations.
+    for (items, operations) in [(901, 10), (1101, 20)] {
         let before = store.costs().operations;
         let outcome = store.update(looping(rawdoc! { "a": 1 }, items, true)).await.unwrap();
         assert_eq!((outcome.matched, outcome.modified, outcome.errors.len()), (20, 20, 0));
-        assert!(store.costs().operations - before >= turns, "few documents in a turn");
+        assert!(store.costs().operations - before >= operations, "few documents in an operation");
     }
     store.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_computed_beside_the_writers_is_of_the_newest_document() {
+async fn an_evaluation_off_the_committer_applies_to_the_newest_document_only() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { turn_steps_max: 1000, ..Options::small() };
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
@@ -178,7 +150,7 @@ async fn what_is_computed_beside_the_writers_is_of_the_newest_document() {
     store.close().await.unwrap();
 }
 
-/// Commands that look at every element of an array for every branch: minutes of work.
+/// Updates that evaluate every branch for every element of an array: minutes of work.
 fn endless() -> Vec<UpdateStatement> {
     let branches = |name: &str| {
         let mut all = bson::RawArrayBuf::new();
@@ -204,7 +176,7 @@ fn endless() -> Vec<UpdateStatement> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_an_update_that_takes_minutes() {
+async fn an_update_that_takes_minutes_does_not_block_other_writes() {
     let directory = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), Options::small()).await.unwrap();
     let mut array = bson::RawArrayBuf::new();
@@ -249,7 +221,7 @@ async fn documents_expire_while_collections_are_dropped_all_the_time() {
 }
 
 #[tokio::test]
-async fn a_document_with_an_array_is_found_once_whichever_of_its_keys_lead_to_it() {
+async fn a_document_with_an_array_is_found_once_by_any_of_its_keys() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;
     store
@@ -281,7 +253,7 @@ async fn a_document_with_an_array_is_found_once_whichever_of_its_keys_lead_to_it
 }
 
 #[tokio::test]
-async fn a_collection_that_an_aggregation_has_left_behind_is_gone_after_a_reopen() {
+async fn a_temporary_collection_of_an_aggregation_is_dropped_at_the_next_opening() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;
     let left = Namespace::new("db", "tmp.agg_out.0123456789abcdef0123456789abcdef").unwrap();
@@ -297,7 +269,7 @@ async fn a_collection_that_an_aggregation_has_left_behind_is_gone_after_a_reopen
 }
 
 #[tokio::test]
-async fn all_snapshots_that_keep_too_much_are_ended_and_no_others() {
+async fn snapshots_that_keep_too_much_memory_are_ended_and_no_others() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { snapshot_bytes_max: 1 << 20, ..Options::small() };
     let store = EmbeddedStore::open(directory.path(), Sources::seeded(1), options).await.unwrap();
@@ -307,11 +279,11 @@ async fn all_snapshots_that_keep_too_much_are_ended_and_no_others() {
     let mut snapshots = Vec::new();
     for id in 0..4 {
         write(id, 1000).await;
-        snapshots.push(store.snapshot_now());
+        snapshots.push(store.context.snapshot());
     }
     write(4, 900_000).await;
     assert!(snapshots.iter().all(|snapshot| snapshot.view().is_ok()), "less than a mebibyte was written after them");
-    let young = store.snapshot_now();
+    let young = store.context.snapshot();
     write(5, 900_000).await;
     for snapshot in &snapshots {
         assert_eq!(snapshot.view().err().map(|error| error.code()), Some(Code::SnapshotTooOld));
@@ -322,7 +294,7 @@ async fn all_snapshots_that_keep_too_much_are_ended_and_no_others() {
 }
 
 #[tokio::test]
-async fn documents_read_in_their_order_or_between_bounds_are_found_by_the_key_on_id() {
+async fn a_scan_in_the_order_of_id_or_with_bounds_returns_keys_of_id() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;
     let documents = vec![rawdoc! { "_id": 1, "a": 1 }, rawdoc! { "_id": 2, "a": 2 }];

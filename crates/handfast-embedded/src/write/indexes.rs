@@ -1,4 +1,4 @@
-//! Indexes in the catalog: added, changed, dropped. How one is built over documents is told in [`super::build`].
+//! Indexes in the catalog: added, changed, dropped. [`index_build`](super::index_build) builds one over existing documents.
 
 use std::sync::Arc;
 
@@ -10,54 +10,57 @@ use handfast_store::{
     DropIndexes, Error as StoreError, IndexInfo, IndexSpec, ModifyCollection, Namespace, Result as StoreResult,
 };
 
+use super::context::WriteContext;
 use crate::catalog::{Collection, CollectionIndex};
-use crate::committer::Writer;
+use crate::committer::{Snapshot, Writer};
 use crate::format::{CollectionId, IndexId, MetadataKey};
-use crate::store::EmbeddedStore;
 
-/// How many indexes there were and are, and which must be built.
-pub(crate) struct Added {
+/// The numbers of indexes before and after, and the indexes that must be built.
+pub(crate) struct AddedIndexes {
     pub(super) before: u32,
     pub(super) after: u32,
     pub(super) build: Vec<(CollectionId, IndexId)>,
 }
 
-impl EmbeddedStore {
-    pub(crate) async fn remove_indexes(&self, request: DropIndexes) -> StoreResult<u32> {
-        let before = self
-            .change_catalog(move |writer| {
-                let collection = existing(writer, &request.namespace)?;
-                let specs = collection.index_specs();
-                let places = dropped(&request.namespace, &specs, &request.selector)?;
-                for place in places {
-                    // Place 0 is `_id_`, which is refused above.
-                    if let Some(index) = place.checked_sub(1).and_then(|place| collection.indexes.get(place)) {
-                        drop_index(writer, collection.id, index.id)?;
-                    }
+/// Returns the number of indexes before.
+pub(crate) async fn drop_indexes(context: &WriteContext, request: DropIndexes) -> StoreResult<u32> {
+    let before = context
+        .change_catalog(move |writer| {
+            let collection = existing(writer, &request.namespace)?;
+            let specs = collection.index_specs();
+            let positions = dropped(&request.namespace, &specs, &request.selector)?;
+            for position in positions {
+                // Position 0 is `_id_`, which is refused above.
+                if let Some(index) = position.checked_sub(1).and_then(|position| collection.indexes.get(position)) {
+                    drop_index(writer, collection.id, index.id)?;
                 }
-                Ok(specs.len())
-            })
-            .await?;
-        self.removal_is_due();
-        Ok(u32::try_from(before).unwrap_or(u32::MAX))
-    }
+            }
+            Ok(specs.len())
+        })
+        .await?;
+    context.key_removal.notify_one();
+    Ok(u32::try_from(before).unwrap_or(u32::MAX))
+}
 
-    pub(crate) fn indexes_of(&self, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
-        let snapshot = self.snapshot_now();
-        let collection = self.collection(&snapshot, namespace).ok_or_else(|| not_found(namespace))?;
-        let complete = collection.indexes.iter().filter(|index| index.complete);
-        let specs = std::iter::once(IndexSpec::id()).chain(complete.map(|index| index.spec().clone()));
-        Ok(specs.map(|spec| IndexInfo { spec }).collect())
-    }
+pub(crate) fn list_indexes(snapshot: &Snapshot, namespace: &Namespace) -> StoreResult<Vec<IndexInfo>> {
+    let collection = snapshot.catalog().get(namespace).ok_or_else(|| not_found(namespace))?;
+    let complete = collection.indexes.iter().filter(|index| index.complete);
+    let specs = std::iter::once(IndexSpec::id()).chain(complete.map(|index| index.spec().clone()));
+    Ok(specs.map(|spec| IndexInfo { spec }).collect())
+}
 
-    pub(crate) async fn modify(&self, request: ModifyCollection) -> StoreResult<RawDocumentBuf> {
-        self.change_catalog(move |writer| {
+pub(crate) async fn modify_collection(
+    context: &WriteContext,
+    request: ModifyCollection,
+) -> StoreResult<RawDocumentBuf> {
+    context
+        .change_catalog(move |writer| {
             let collection = existing(writer, &request.namespace)?;
             let Some(change) = request.index else {
                 return Ok(rawdoc! {});
             };
-            let place = selected(&request.namespace, &collection.index_specs(), &change.selector)?;
-            let Some(index) = place.checked_sub(1).and_then(|place| collection.indexes.get(place)) else {
+            let position = selected(&request.namespace, &collection.index_specs(), &change.selector)?;
+            let Some(index) = position.checked_sub(1).and_then(|position| collection.indexes.get(position)) else {
                 let text = "the index on _id can be neither hidden nor given a lifetime";
                 return Err(StoreError::command(Code::BadValue, text));
             };
@@ -81,7 +84,6 @@ impl EmbeddedStore {
             Ok(answer)
         })
         .await
-    }
 }
 
 fn existing(writer: &Writer<'_>, namespace: &Namespace) -> StoreResult<Arc<Collection>> {
@@ -92,13 +94,13 @@ fn not_found(namespace: &Namespace) -> StoreError {
     StoreError::command(Code::NamespaceNotFound, format!("ns does not exist: {namespace}"))
 }
 
-/// Puts indexes into the catalog; those of a collection with documents are still to be built.
+/// Adds indexes to the catalog. Those of a collection with documents must be built afterwards.
 pub(crate) fn add_to_catalog(
     writer: &mut Writer<'_>,
     namespace: &Namespace,
     uuid: [u8; 16],
     indexes: Vec<Index>,
-) -> StoreResult<Added> {
+) -> StoreResult<AddedIndexes> {
     let collection = writer.ensure_collection(namespace, uuid)?;
     let is_empty = writer.catalog().counts(collection.id).documents == 0;
     let mut changed = Collection::clone(&collection);
@@ -117,10 +119,10 @@ pub(crate) fn add_to_catalog(
         writer.put_collection(Arc::new(changed));
     }
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    Ok(Added { before: count(before), after: count(after), build })
+    Ok(AddedIndexes { before: count(before), after: count(after), build })
 }
 
-/// An index and its collection, as they are now.
+/// Returns an index and its collection.
 pub(super) fn find_index(
     writer: &Writer<'_>,
     collection: CollectionId,
@@ -149,14 +151,14 @@ pub(super) fn change_index(
     Ok(())
 }
 
-/// Takes an index out of the catalog, if it is there; its entries are removed later.
+/// Removes an index from the catalog, if it is there. Its entries are removed later.
 pub(crate) fn drop_index(writer: &mut Writer<'_>, collection: CollectionId, index: IndexId) -> StoreResult<()> {
     if let Ok((collection, _)) = find_index(writer, collection, index) {
         let mut changed = Collection::clone(&collection);
         changed.indexes.retain(|entry| entry.id != index);
         let id = collection.id;
         writer.put_collection(Arc::new(changed));
-        writer.note_dropped(MetadataKey::DroppedIndex(id, index));
+        writer.stage_key_removal(MetadataKey::DroppedIndex(id, index));
     }
     Ok(())
 }

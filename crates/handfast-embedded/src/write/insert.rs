@@ -3,60 +3,63 @@
 use bson::RawDocumentBuf;
 use handfast_store::{Insert, InsertOutcome, Inserted, Namespace, Result as StoreResult, WriteError, insertion};
 
-use super::after_steps;
-use super::ticketed::{Record, Ticketed};
-use crate::committer::{Answer, Writer, duplicate_id};
+use super::context::{WriteContext, after_steps};
+use super::ticketed::{Record, TicketedWrite};
+use crate::committer::{AnswerAfter, Writer, duplicate_id};
 use crate::keys;
-use crate::store::EmbeddedStore;
 
-/// A document with its place in the request, or why it cannot be stored.
-type Prepared = (usize, StoreResult<RawDocumentBuf>);
-
-impl EmbeddedStore {
-    pub(crate) async fn insert_documents(&self, request: Insert) -> StoreResult<InsertOutcome> {
-        let Insert { namespace, documents, ordered, durability, ticket } = request;
-        let ticketed = self.ticketed(ticket);
-        let mut outcome = InsertOutcome::default();
-        let mut documents = documents.into_iter().enumerate().peekable();
-        let mut last_answer = None;
-        while documents.peek().is_some() && (outcome.errors.is_empty() || !ordered) {
-            let step: Vec<Prepared> = documents
-                .by_ref()
-                .take(self.inner.options.step_documents_max.max(1))
-                .map(|(place, document)| (place, insertion::prepare(document, &*self.inner.sources.ids)))
-                .collect();
-            let answer = if documents.peek().is_some() { Answer::Applied } else { durability.into() };
-            let bytes = step.iter().flat_map(|(_, document)| document).map(|document| document.as_bytes().len()).sum();
-            let (namespace, uuid) = (namespace.clone(), self.uuid());
-            let done = self
-                .inner
-                .committer
-                .submit(answer, bytes, move |writer| insert_step(writer, &namespace, uuid, ticketed, step, ordered));
-            let done = done.await.map_err(|error| after_steps(error, outcome.inserted > 0))?;
-            outcome.inserted += done.inserted;
-            outcome.errors.extend(done.errors);
-            last_answer = Some(answer);
-        }
-        if last_answer == Some(Answer::Applied) {
-            self.settle(durability).await.map_err(|error| after_steps(error, outcome.inserted > 0))?;
-        }
-        Ok(outcome)
-    }
+/// A document of a request, or the reason why it cannot be stored.
+struct Prepared {
+    /// The position in the request.
+    index: usize,
+    document: StoreResult<RawDocumentBuf>,
 }
 
-/// With a ticket, each document has a result of its own; those that share a record are written with it once. An error
-/// of the step itself takes all of it back.
+/// Inserts the documents in steps, between which other operations run.
+pub(crate) async fn insert(context: &WriteContext, request: Insert) -> StoreResult<InsertOutcome> {
+    let Insert { namespace, documents, ordered, durability, ticket } = request;
+    let ticketed = context.ticketed(ticket);
+    let mut outcome = InsertOutcome::default();
+    let mut documents = documents.into_iter().enumerate().peekable();
+    let mut last_answer = None;
+    while documents.peek().is_some() && (outcome.errors.is_empty() || !ordered) {
+        let ids = &*context.sources.ids;
+        let step: Vec<Prepared> = documents
+            .by_ref()
+            .take(context.options.step_documents_max.max(1))
+            .map(|(index, document)| Prepared { index, document: insertion::prepare(document, ids) })
+            .collect();
+        let answer = if documents.peek().is_some() { AnswerAfter::Applied } else { durability.into() };
+        let bytes = step.iter().flat_map(|prepared| &prepared.document).map(|document| document.as_bytes().len()).sum();
+        let (namespace, uuid) = (namespace.clone(), context.new_uuid());
+        let done = context
+            .committer
+            .submit(answer, bytes, move |writer| insert_step(writer, &namespace, uuid, ticketed, step, ordered));
+        let done = done.await.map_err(|error| after_steps(error, outcome.inserted > 0))?;
+        outcome.inserted += done.inserted;
+        outcome.errors.extend(done.errors);
+        last_answer = Some(answer);
+    }
+    if last_answer == Some(AnswerAfter::Applied) {
+        let waited = context.wait_until_durable(durability).await;
+        waited.map_err(|error| after_steps(error, outcome.inserted > 0))?;
+    }
+    Ok(outcome)
+}
+
+/// Inserts the documents of one step. With a ticket, each document has its own result; a record that several share is written
+/// once. An error of the step itself rolls all of it back.
 fn insert_step(
     writer: &mut Writer<'_>,
     namespace: &Namespace,
     uuid: [u8; 16],
-    ticketed: Option<Ticketed>,
+    ticketed: Option<TicketedWrite>,
     documents: Vec<Prepared>,
     ordered: bool,
 ) -> StoreResult<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
     let mut record = None;
-    for (index, document) in documents {
+    for Prepared { index, document } in documents {
         let insert = |writer: &mut Writer<'_>| {
             document.and_then(|document| insert_one(writer, namespace, uuid, &document)).map(|()| Inserted)
         };
@@ -91,11 +94,11 @@ fn insert_step(
     Ok(outcome)
 }
 
-/// The record of a ticket; the one before it is complete if this is another.
+/// Returns the record of a ticket. Stages the current record if the ticket belongs to another one.
 fn record_of<'r>(
     writer: &mut Writer<'_>,
     current: &'r mut Option<Record>,
-    ticketed: Ticketed,
+    ticketed: TicketedWrite,
 ) -> StoreResult<&'r mut Record> {
     let record = match current.take() {
         Some(record) if record.is_of(ticketed.ticket) => record,
@@ -109,7 +112,7 @@ fn record_of<'r>(
     Ok(current.insert(record))
 }
 
-/// Inserts a document that is prepared.
+/// Stages the insertion of a prepared document.
 pub(crate) fn insert_one(
     writer: &mut Writer<'_>,
     namespace: &Namespace,

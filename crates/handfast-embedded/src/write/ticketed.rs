@@ -1,13 +1,13 @@
-//! Writes with tickets: in the committer's turn, the record is looked for before the write and staged with it.
+//! Writes with tickets: the operation reads the ticket's record before the write, and stages it together with the write.
 //!
 //! ```text
 //! operation    record of the ticket?   used:  its result is the answer, nothing is staged
 //!                                      free:  the write, then the record with the result: one operation, one batch
 //! ```
 //!
-//! An operation is all or nothing, in memory and on the disk, so there is no write without its record and no record
-//! without its write. As every attempt looks in its turn, it does not matter which of two comes first, nor whether the
-//! first one is synced yet: whoever answers from a record waits for the same sync.
+//! An operation is atomic, in memory and on the disk, so there is no write without its record and no record without its write.
+//! As the committer runs one operation after the other, the order of two attempts does not matter, nor whether the first is
+//! synced yet: an answer from a record waits for the same sync.
 
 use bson::{DateTime, RawDocument, RawDocumentBuf};
 use handfast_store::ticket::Recorded;
@@ -16,52 +16,47 @@ use handfast_store::{CommitTimestamp, Result as StoreResult, Ticket};
 use crate::committer::Writer;
 use crate::format::StoredDocument;
 use crate::keys;
-use crate::store::EmbeddedStore;
 
-/// A ticket, and what is needed to make a record.
+/// A ticket, with the values for its record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticketed {
+pub(crate) struct TicketedWrite {
     pub(crate) ticket: Ticket,
     uuid: [u8; 16],
     now: DateTime,
 }
 
-/// The record of a ticket, as it is in this turn.
+/// The record of a ticket during an operation.
 pub(crate) struct Record {
-    ticketed: Ticketed,
+    ticketed: TicketedWrite,
     stored: Option<StoredDocument>,
-    /// The record is not written in this turn if it has not changed since then.
-    turned_at: CommitTimestamp,
-    /// With what this turn adds, if it adds anything.
+    /// The state before the operation. If the record has not changed since, this operation has not written it.
+    started_at: CommitTimestamp,
+    /// The new record, if this operation adds a result.
     content: Option<RawDocumentBuf>,
 }
 
-impl EmbeddedStore {
-    /// What a request needs to honour its ticket.
-    pub(crate) fn ticketed(&self, ticket: Option<Ticket>) -> Option<Ticketed> {
-        ticket.map(|ticket| Ticketed { ticket, uuid: self.uuid(), now: self.inner.sources.steady_now() })
+impl TicketedWrite {
+    pub(crate) fn new(ticket: Ticket, uuid: [u8; 16], now: DateTime) -> Self {
+        TicketedWrite { ticket, uuid, now }
     }
-}
 
-impl Ticketed {
-    /// The same for a statement further on in the request.
-    pub(crate) fn of_statement(self, places_on: usize) -> Self {
-        Ticketed { ticket: self.ticket.of_statement(places_on), ..self }
+    /// Returns the ticket of a later statement of the request.
+    pub(crate) fn of_statement(self, statements_on: usize) -> Self {
+        TicketedWrite { ticket: self.ticket.of_statement(statements_on), ..self }
     }
 }
 
 impl Record {
-    /// Reads the record.
-    pub(crate) fn read(writer: &Writer<'_>, ticketed: Ticketed) -> StoreResult<Self> {
+    pub(crate) fn read(writer: &Writer<'_>, ticketed: TicketedWrite) -> StoreResult<Self> {
         let id_key = keys::of_id(ticketed.ticket.record_id().as_raw_bson_ref());
         let stored = match writer.collection(&Ticket::namespace()?) {
             Some(records) => writer.get(records.id, &id_key)?,
             None => None,
         };
-        Ok(Record { ticketed, stored, turned_at: writer.turned_at(), content: None })
+        Ok(Record { ticketed, stored, started_at: writer.started_at(), content: None })
     }
 
-    /// Whether the results of a ticket are kept in this record.
+    /// Returns whether this record holds the results of a ticket.
     pub(crate) fn is_of(&self, ticket: Ticket) -> bool {
         self.ticketed.ticket.record_id() == ticket.record_id()
     }
@@ -73,16 +68,17 @@ impl Record {
         Ok(self.stored.as_ref().map(StoredDocument::document).transpose()?)
     }
 
-    /// The result of the ticket's first use.
+    /// Returns the result of the ticket's first use.
     ///
     /// # Errors
-    /// `TransactionTooOld` (225) if the session has gone on; that the ticket was used for another kind of write.
+    /// `TransactionTooOld` (225) if the session has used a later ticket; `IncompleteTransactionHistory` (217) if the ticket was
+    /// used for another kind of write.
     pub(crate) fn result<T: Recorded>(&self, ticket: Ticket) -> StoreResult<Option<T>> {
         let result = self.newest()?.map(|record| ticket.result(record)).transpose()?.flatten();
         result.map(|result| T::from_result(&result)).transpose()
     }
 
-    /// Adds what a write did, if it did anything.
+    /// Adds the result of a write, if the write had an effect.
     pub(crate) fn add<T: Recorded>(&mut self, ticket: Ticket, done: &T) -> StoreResult<()> {
         if let Some(result) = done.to_result() {
             self.content = Some(ticket.record(self.newest()?, &result, self.ticketed.now)?);
@@ -90,13 +86,13 @@ impl Record {
         Ok(())
     }
 
-    /// Stages the record, if anything was added.
+    /// Stages the record, if a result was added.
     pub(crate) fn stage(self, writer: &mut Writer<'_>) -> StoreResult<()> {
         let Some(content) = self.content else { return Ok(()) };
         let records = writer.ensure_collection(&Ticket::namespace()?, self.ticketed.uuid)?;
         let id_key = keys::of_id(self.ticketed.ticket.record_id().as_raw_bson_ref());
-        // The write itself may have been to this collection.
-        let stored = match writer.is_unchanged(records.id, &id_key, self.turned_at) {
+        // The write itself may have changed this collection.
+        let stored = match writer.is_unchanged(records.id, &id_key, self.started_at) {
             true => self.stored,
             false => writer.get(records.id, &id_key)?,
         };
@@ -104,10 +100,10 @@ impl Record {
     }
 }
 
-/// Does a write and stages its record, unless the ticket was used: then the first result is the answer.
-pub(crate) fn once<T: Recorded>(
+/// Runs a write and stages its record, or returns the first result if the ticket was used.
+pub(crate) fn once_per_ticket<T: Recorded>(
     writer: &mut Writer<'_>,
-    ticketed: Option<Ticketed>,
+    ticketed: Option<TicketedWrite>,
     write: impl FnOnce(&mut Writer<'_>) -> StoreResult<T>,
 ) -> StoreResult<T> {
     let Some(ticketed) = ticketed else {

@@ -1,4 +1,4 @@
-//! The parent's part: what the child was told is durable, and whether the store agrees.
+//! The parent's part: the acknowledged steps of the child, and the comparison with the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -13,26 +13,26 @@ use handfast_store::{DocumentStore, Find, Hint, Namespace, StoreExt};
 use crate::load::{CheckedStore, DEFINER, INDEX_NAME, WRITERS, counter, counter_id, documents, increment, passing};
 use crate::step::{COLLECTION, COUNTER, Facts, INDEX, Step};
 
-/// The signal that no process survives.
+/// The signal SIGKILL.
 const SIGKILL: i32 = 9;
 
-/// What is known of each task's part of the store.
+/// The expected state of each task's part of the store.
 #[derive(Default)]
 pub(crate) struct Ledger {
     facts: BTreeMap<u64, Facts>,
-    /// What had begun and was not acknowledged when the process died.
+    /// The steps that were begun and not acknowledged when the process was killed.
     in_doubt: BTreeMap<u64, Step>,
 }
 
 impl Ledger {
-    /// Reads lines until the child has done so many steps, then kills it as soon as one of these tasks has done another,
-    /// and reads the rest. Returns how many steps it did.
+    /// Reads lines until the child has taken so many steps, kills it as soon as one of these tasks has taken another, and reads the
+    /// rest. Returns the number of steps.
     pub(crate) fn watch(&mut self, mut child: Child, kill_after: u64, tasks: RangeInclusive<u64>) -> u64 {
         let (mut done, mut killed) = (0, false);
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let Ok(line) = line else { break };
             let words: Vec<_> = line.split(' ').collect();
-            // The harness of the tests has lines of its own, and the last may be cut off.
+            // The test harness prints lines too, and the last line may be incomplete.
             let [said, task, step @ ..] = &words[..] else { continue };
             let (Ok(task), Some(step)) = (task.parse(), Step::parse(step)) else { continue };
             match *said {
@@ -55,7 +55,7 @@ impl Ledger {
         done
     }
 
-    /// Where the store is not what it may be. What is there is from now on what is known.
+    /// Returns the differences between the store and the expected states. The state of the store is the expected one from now on.
     pub(crate) async fn differences(&mut self, store: &CheckedStore) -> Vec<String> {
         let mut found = facts(store).await;
         let mut differences = Vec::new();
@@ -73,7 +73,7 @@ impl Ledger {
         differences
     }
 
-    /// Sends increments again, as a driver does that got no answer.
+    /// Repeats increments, as a driver does that got no answer.
     pub(crate) async fn send_again(&mut self, store: &CheckedStore) {
         for writer in 0..WRITERS {
             let mut known = self.facts.get(&writer).and_then(|facts| facts.get(COUNTER)).copied().unwrap_or(0);
@@ -95,7 +95,7 @@ impl Ledger {
     }
 }
 
-/// What was found must be what was acknowledged, or what the step in doubt makes of it.
+/// Returns a difference, unless the found state is the acknowledged one, with or without the effects of the step in doubt.
 fn compare(before: &Facts, in_doubt: Option<&Step>, found: &Facts) -> Option<String> {
     let mut after = before.clone();
     if let Some(step) = in_doubt {
@@ -115,7 +115,7 @@ fn compare(before: &Facts, in_doubt: Option<&Step>, found: &Facts) -> Option<Str
     Some(format!("{some:?} acknowledged {:?}, {step} begun, found {:?}", shown(before), shown(found)))
 }
 
-/// What a user sees of each task's part.
+/// Returns what a user sees of each task's part.
 async fn facts(store: &CheckedStore) -> BTreeMap<u64, Facts> {
     let mut facts: BTreeMap<u64, Facts> = BTreeMap::new();
     for document in store.find_all(Find::new(documents(), rawdoc! {})).await.unwrap() {
@@ -143,7 +143,7 @@ async fn facts(store: &CheckedStore) -> BTreeMap<u64, Facts> {
     facts
 }
 
-/// The indexes of a collection that do not lead to each of its documents once.
+/// Returns the indexes of a collection that do not lead to each of its documents once.
 async fn indexes_that_differ(store: &CheckedStore, namespace: &Namespace) -> Vec<String> {
     let ids = |hint: Option<Hint>| async {
         let projection = rawdoc! { "_id": 1 };

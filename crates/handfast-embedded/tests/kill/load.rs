@@ -1,4 +1,4 @@
-//! The child's part: tasks that change the store and say each step before it begins and after it is acknowledged.
+//! The child's part: tasks that change the store, and print each step before it begins and after it is acknowledged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use tokio::task::JoinSet;
 
 use crate::step::{COUNTER, GROUPS, Step, filling, group};
 
-/// A breach of the contract comes in place of the answer.
+/// The store, whose answers are checked against the contract.
 pub(crate) type CheckedStore = Arc<Checked<EmbeddedStore>>;
 
 /// Tasks that write documents at the same time.
 pub(crate) const WRITERS: u64 = 4;
 /// The task after them creates and drops an index and a collection.
 pub(crate) const DEFINER: u64 = WRITERS;
-/// The index that comes and goes beside the load.
+/// The index that is created and dropped during the load.
 pub(crate) const INDEX_NAME: &str = "n_1";
 
-/// Between two rounds of the definer: else building indexes would be most of what the journal has to tell.
+/// The pause between two rounds of the task that creates and drops: without it, index builds would be most of the journal.
 const DEFINER_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where the documents are.
+/// The collection of the documents.
 pub(crate) fn documents() -> Namespace {
     Namespace::new("kill", "c").unwrap()
 }
 
-/// The collection that comes and goes.
+/// The collection that is created and dropped.
 pub(crate) fn passing() -> Namespace {
     Namespace::new("kill", "passing").unwrap()
 }
@@ -42,7 +42,7 @@ pub(crate) fn counter_id(writer: u64) -> String {
     format!("{COUNTER}-{writer}")
 }
 
-/// Changes the store until the process is killed. The number of the run makes names that no other run has.
+/// Changes the store until the process is killed. The number of the run makes its names unique.
 pub(crate) async fn run(store: CheckedStore, run: u64) {
     for index in [
         IndexSpec { unique: true, ..IndexSpec::new(rawdoc! { "u": 1 }) },
@@ -51,7 +51,7 @@ pub(crate) async fn run(store: CheckedStore, run: u64) {
     ] {
         store.create_index(&documents(), index).await.unwrap();
     }
-    // The harness of the tests has begun a line.
+    // The test harness has begun a line.
     println!();
     let mut tasks = JoinSet::new();
     for writer in 0..WRITERS {
@@ -60,7 +60,7 @@ pub(crate) async fn run(store: CheckedStore, run: u64) {
     }
     let task = Task { store, number: DEFINER };
     tasks.spawn(async move { task.define(run).await });
-    // None ends by itself.
+    // No task ends by itself.
     tasks.join_next().await.unwrap().unwrap();
 }
 
@@ -79,7 +79,7 @@ impl Task {
             self.step(Step::Count(count)).await;
             match n % 8 {
                 1 | 3 => self.step(Step::Remove(name(n - 1))).await,
-                // What is deleted leaves nothing in the unique index.
+                // Deleted documents leave no entries in the unique index.
                 4 => self.step(Step::Insert(name(n - 2))).await,
                 5 => self.step(Step::RaiseGroup(n / 8 % GROUPS)).await,
                 _ => {}
@@ -91,7 +91,7 @@ impl Task {
     }
 
     async fn define(&self, run: u64) {
-        // A run before this one may have left them.
+        // An earlier run may have left them.
         self.step(Step::DropCollection).await;
         self.step(Step::DropIndex).await;
         for n in 0_i64.. {
@@ -171,7 +171,7 @@ pub(crate) async fn counter(store: &CheckedStore, writer: u64) -> i64 {
     found.map_or(0, |counter| counter.get_i64("n").unwrap())
 }
 
-/// Adds one to the counter of a task, in this request of its session; tells what it is then.
+/// Adds one to the counter of a task, in this request of its session. Returns the new value.
 pub(crate) async fn increment(store: &CheckedStore, writer: u64, number: i64) -> Result<i64> {
     let ticket =
         Some(Ticket { session: [writer as u8; 16], number, statement: 0, requested: RequestedDocument::Nothing });

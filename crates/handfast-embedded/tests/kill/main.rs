@@ -1,20 +1,19 @@
-//! A process is killed while it writes; whatever it was told is durable must be there again.
+//! Kills a process while it writes: all acknowledged writes must be there after the next opening.
 //!
-//! The test starts itself as a child, which opens the store and changes it from several tasks: documents come, change
-//! and go, one by one and many at once, beside an index and a collection that come and go. The child says each step
-//! before it begins and after it is acknowledged. The parent reads the lines, kills the child at a random moment, checks
-//! the directory, opens it, and compares: what was acknowledged is there, of what had begun each document is as before or
-//! as after, and each index leads to each document once. Both see that the store keeps its contract. `HANDFAST_KILLS` says how often (default 3, 200 in continuous
-//! integration).
+//! The test starts itself as a child, which opens the store and changes it from several tasks: documents are inserted, updated
+//! and deleted, one by one and many at once, while an index and a collection are created and dropped. The child prints each
+//! step before it begins and after it is acknowledged. The parent reads the lines, kills the child at a random moment, checks
+//! the directory, opens it, and compares: acknowledged steps are there, of an unacknowledged step each document is in the old or
+//! the new state, and each index leads to each document once. Both check the contract of the store. `HANDFAST_KILLS` is the
+//! number of kills (default 3, 200 in continuous integration).
 //!
-//! Each task also has a counter, incremented by writes with tickets: the number of the request is what the counter must
-//! be after it. The parent sends again the last one that was done: the counter must be exact, and the answer that of the
-//! first time.
+//! Each task also has a counter, incremented by writes with tickets: after a request the counter must equal the request's
+//! number. The parent repeats the last request: the counter must be exact, and the answer must be the first one.
 //!
-//! That the test can fail is shown by a store that acknowledges before it syncs: it must lose something.
+//! A store that acknowledges before it syncs shows that the test can fail: it must lose a write.
 //!
-//! A kill leaves what the operating system was given, synced or not, and four tasks that write sync for a fifth. What a loss
-//! of power leaves after each single request, of the catalog too, is the question of `src/store/power_loss.rs`.
+//! A kill leaves what the operating system was given, synced or not, and four tasks that write sync for a fifth.
+//! `src/testing/power_loss.rs` tests a loss of power after each single request, those on the catalog included.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "helpers of tests are tests")]
 
@@ -37,9 +36,9 @@ use crate::load::CheckedStore;
 const CHILD_DIRECTORY: &str = "HANDFAST_KILL_TEST_DIRECTORY";
 const CHILD_RUN: &str = "HANDFAST_KILL_TEST_RUN";
 const CHILD_BROKEN: &str = "HANDFAST_KILL_TEST_BROKEN";
-/// Kills that one directory lives through. Each is followed by a look at everything, which costs more as it grows.
+/// Kills of one directory. A check of all data follows each, which costs more as the data grows.
 const KILLS_OF_A_LIFE: u64 = 10;
-/// Steps that a child does at most before it is killed.
+/// The most steps that a child takes before it is killed.
 const STEPS_MAX: u64 = 1000;
 
 fn kills() -> u64 {
@@ -47,11 +46,11 @@ fn kills() -> u64 {
 }
 
 fn options() -> Options {
-    // Small buffers, so that kills also hit the writing of data files.
+    // Small buffers, so that kills also hit writes of data files.
     Options { memory_sync_interval: std::time::Duration::from_secs(3600), ..Options::small() }
 }
 
-/// The child; as a test of its own it does nothing.
+/// The child process. As a test of its own it does nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn child() {
     let (Ok(directory), Ok(run)) = (std::env::var(CHILD_DIRECTORY), std::env::var(CHILD_RUN)) else {
@@ -73,7 +72,7 @@ fn start(directory: &Path, run: u64, broken: bool) -> Child {
     command.spawn().unwrap()
 }
 
-/// Lets a child run and kills it after a step of one of these tasks. Returns how many steps it did.
+/// Runs a child and kills it after a step of one of these tasks. Returns the number of its steps.
 async fn run_and_kill(ledger: &mut Ledger, child: Child, kill_after: u64, tasks: RangeInclusive<u64>) -> u64 {
     let mut known = std::mem::take(ledger);
     let watched = tokio::task::spawn_blocking(move || {
@@ -105,7 +104,7 @@ async fn everything_acknowledged_survives_a_kill() {
             ledger = Ledger::default();
         }
         let kill_after = random.next_u64() % STEPS_MAX;
-        // Every other one comes just after a collection or an index was created or dropped, which happens more rarely.
+        // Every other kill comes just after a collection or an index was created or dropped, which is rarer.
         let tasks = if kill % 2 == 0 { 0..=load::DEFINER } else { load::DEFINER..=load::DEFINER };
         let done = run_and_kill(&mut ledger, start(directory.path(), kill, false), kill_after, tasks).await;
         assert!(done > 0, "kill {kill}: the child did nothing");
@@ -124,7 +123,7 @@ async fn everything_acknowledged_survives_a_kill() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_acknowledges_before_the_sync_is_caught() {
+async fn a_store_that_acknowledges_before_the_sync_loses_writes() {
     for run in 0..10 {
         let directory = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::default();

@@ -1,62 +1,62 @@
-//! What one task of the child does to the store, as a line between the processes and as a change of facts.
+//! The steps of the child's tasks, as lines between the processes and as changes of facts.
 //!
-//! A fact is something about the store that a user can see: a document by its name with its number, a collection or an
-//! index that is there. Each belongs to one task, so that what a task may find does not depend on the others.
+//! A fact is something that a user of the store can see: a document by its name with its number, a collection or an index that
+//! exists. Each belongs to one task, so the facts of a task do not depend on the others.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What is known of one task's part of the store.
+/// The facts of one task's part of the store.
 pub(crate) type Facts = BTreeMap<String, i64>;
 
-/// Documents of a task fall into so many groups; statements about many documents are about one group.
+/// The groups of a task's documents; statements about many documents are about one group.
 pub(crate) const GROUPS: i64 = 4;
-/// Documents of the collection that comes and goes.
+/// Documents of the collection that is created and dropped.
 pub(crate) const FILLED: i64 = 20;
-/// The fact that the index that comes and goes is there.
+/// The fact that the index exists that is created and dropped.
 pub(crate) const INDEX: &str = "index";
-/// The fact that the collection that comes and goes is there.
+/// The fact that the collection exists that is created and dropped.
 pub(crate) const COLLECTION: &str = "collection";
 /// The fact of a task's counter.
 pub(crate) const COUNTER: &str = "counter";
 
-/// See the module.
+/// A step of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A document of this name, with 0 in it.
+    /// Inserts a document of this name, with the number 0.
     Insert(String),
-    /// The document of this name is gone.
+    /// Deletes the document of this name.
     Remove(String),
-    /// One more in each document of a group.
+    /// Adds one to each document of a group.
     RaiseGroup(i64),
-    /// The documents of a group are gone.
+    /// Deletes the documents of a group.
     RemoveGroup(i64),
-    /// The counter is at this.
+    /// Increments the counter to this value.
     Count(i64),
-    /// The index is built beside the load.
+    /// Builds the index during the load.
     CreateIndex,
-    /// It is gone.
+    /// Drops the index.
     DropIndex,
-    /// The collection is there, empty, with an index.
+    /// Creates the empty collection with an index.
     CreateCollection,
-    /// It has its documents of this round.
+    /// Inserts the documents of this round.
     Fill(i64),
-    /// It is gone with its documents.
+    /// Drops the collection.
     DropCollection,
 }
 
-/// The group of a document, by its name, which ends with a number.
+/// Returns the group of a document by its name, which ends with a number.
 pub(crate) fn group(name: &str) -> i64 {
     name.rsplit('-').next().and_then(|number| number.parse::<i64>().ok()).unwrap_or(0) % GROUPS
 }
 
-/// The names of the documents that fill the collection.
+/// Returns the names of the documents of a round.
 pub(crate) fn filling(round: i64) -> impl Iterator<Item = String> {
     (0..FILLED).map(move |n| format!("{round}-{n}"))
 }
 
 impl Step {
-    /// Makes the facts what they are when it is done.
+    /// Changes the facts as the completed step does.
     pub(crate) fn apply(&self, facts: &mut Facts) {
         match self {
             Step::Insert(name) => drop(facts.insert(name.clone(), 0)),
@@ -75,12 +75,12 @@ impl Step {
         }
     }
 
-    /// It is about many documents, each of which may be done when others are not.
+    /// Returns whether the step changes many documents, of which a part may be changed when it is interrupted.
     pub(crate) fn is_about_many(&self) -> bool {
         matches!(self, Step::RaiseGroup(_) | Step::RemoveGroup(_) | Step::Fill(_))
     }
 
-    /// Reads what `Display` writes.
+    /// Parses the output of `Display`.
     pub(crate) fn parse(words: &[&str]) -> Option<Self> {
         let number = |text: &str| text.parse::<i64>().ok();
         Some(match words {

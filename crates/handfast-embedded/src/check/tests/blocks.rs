@@ -1,4 +1,4 @@
-//! Blocks of data files are damaged.
+//! The check and the salvage of damaged blocks of data files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use bson::{RawDocumentBuf, rawdoc};
 use handfast_store::{BatchLimit, CreateIndexes, DocumentStore, Find, IndexSpec, Insert, Sources, StoreExt as _};
 
-use crate::check::{CheckReport, Remedy, Repair, check};
-use crate::store::tests::{find_all, namespace};
-use crate::{EmbeddedStore, Options};
+use crate::check::{CheckReport, Remedy, Repair};
+use crate::testing::{find_all, namespace};
+use crate::{EmbeddedStore, Options, check};
 
 const DOCUMENTS: i32 = 4000;
 
-/// Of a store as small as these the journal has everything: what a damaged block costs shows without it.
+/// Options without recovery from the journal, which has everything of a store as small as these.
 fn options() -> Options {
     Options { salvage_from_journal: false, ..Options::small() }
 }
@@ -25,7 +25,7 @@ async fn look(path: &Path, repair: Repair) -> CheckReport {
     check(path, Sources::seeded(1), options(), repair, |_| {}).await.unwrap()
 }
 
-/// A store whose first documents are in data files.
+/// Builds a store whose first documents are in data files.
 async fn build() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;
@@ -39,7 +39,7 @@ async fn build() -> tempfile::TempDir {
     directory
 }
 
-/// The data files of a map, in the order of their sizes, the largest first. Maps are numbered from 1.
+/// Returns the data files of a map, the largest first. Maps are numbered from 1.
 fn data_files(directory: &Path, map: u32) -> Vec<PathBuf> {
     let files = fs::read_dir(directory.join(format!("engine/keyspaces/{map}/tables"))).unwrap();
     let mut files: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
@@ -55,12 +55,12 @@ fn flip(file: &Path, hundredths: usize) {
     fs::write(file, bytes).unwrap();
 }
 
-fn holes(report: &CheckReport) -> Vec<String> {
+fn unreadable(report: &CheckReport) -> Vec<String> {
     let of_documents = report.findings.iter().filter(|finding| finding.text.contains("cannot be read ("));
     of_documents.map(|finding| finding.text.clone()).collect()
 }
 
-/// The `_id`s around a hole, as a finding names them.
+/// Returns the `_id`s around unreadable documents, as a finding names them.
 fn bounds(text: &str) -> (i32, i32) {
     let words: Vec<&str> = text.split_whitespace().collect();
     let ids: Vec<i32> = words.windows(2).filter(|pair| pair[0] == "_id").map(|pair| pair[1].parse().unwrap()).collect();
@@ -68,23 +68,23 @@ fn bounds(text: &str) -> (i32, i32) {
 }
 
 #[tokio::test]
-async fn a_damaged_block_hides_nothing_but_what_is_in_it() {
+async fn a_damaged_block_hides_its_own_documents_only() {
     let directory = build().await;
     let file = &data_files(directory.path(), 1)[0];
     flip(file, 30);
     flip(file, 60);
     let report = look(directory.path(), Repair::No).await;
-    let holes = holes(&report);
-    assert_eq!(holes.len(), 2, "{report:?}");
+    let unreadable = unreadable(&report);
+    assert_eq!(unreadable.len(), 2, "{report:?}");
     let mut lost = 0;
-    for hole in &holes {
-        let (after, before) = bounds(hole);
-        assert!(after + 1 < before && before - after < 200, "{hole}");
+    for unreadable in &unreadable {
+        let (after, before) = bounds(unreadable);
+        assert!(after + 1 < before && before - after < 200, "{unreadable}");
         lost += before - after - 1;
-        assert!(hole.starts_with("db.c: documents between"), "{hole}");
-        assert!(hole.contains(&file.display().to_string()), "it names the file: {hole}");
-        assert!(hole.contains("checksum") && !hole.contains("Mismatch"), "in plain words: {hole}");
-        assert_eq!(hole.matches("checksum").count(), 1, "the block explains all of it: {hole}");
+        assert!(unreadable.starts_with("db.c: documents between"), "{unreadable}");
+        assert!(unreadable.contains(&file.display().to_string()), "it names the file: {unreadable}");
+        assert!(unreadable.contains("checksum") && !unreadable.contains("Mismatch"), "in plain words: {unreadable}");
+        assert_eq!(unreadable.matches("checksum").count(), 1, "the block explains all of it: {unreadable}");
     }
     assert_eq!(report.documents, u64::try_from(DOCUMENTS - lost).unwrap());
     let summary = format!("db.c: {} of {DOCUMENTS} documents can be read", DOCUMENTS - lost);
@@ -97,7 +97,7 @@ async fn the_rest_of_a_damaged_collection_can_be_read() {
     let directory = build().await;
     flip(&data_files(directory.path(), 1)[0], 50);
     let report = look(directory.path(), Repair::No).await;
-    let (after, before) = bounds(&holes(&report)[0]);
+    let (after, before) = bounds(&unreadable(&report)[0]);
     let store = open(directory.path()).await;
     for documents in [1, 7, 10_000] {
         let mut salvage = store.salvage(&namespace());
@@ -118,7 +118,7 @@ async fn the_rest_of_a_damaged_collection_can_be_read() {
             assert!(salvage.next_page(BatchLimit::REPLY).await.unwrap().exhausted);
         }
     }
-    // Who does not ask for the rest alone is refused, in plain words.
+    // Every other read fails with a clear message.
     let mut cursor = store.find(Find::new(namespace(), rawdoc! {})).await.unwrap();
     let error = loop {
         match cursor.next_page(BatchLimit::REPLY).await {
@@ -138,13 +138,13 @@ async fn damage_at_the_ends_of_a_collection_is_one_finding_each() {
         flip(&file, 0);
     }
     let report = look(directory.path(), Repair::No).await;
-    let holes = holes(&report);
-    assert!(!holes.is_empty() && holes[0].contains("documents before _id"), "{report:?}");
+    let unreadable = unreadable(&report);
+    assert!(!unreadable.is_empty() && unreadable[0].contains("documents before _id"), "{report:?}");
     assert!(report.documents > 1000, "{report:?}");
 }
 
 #[tokio::test]
-async fn a_damaged_block_of_an_index_is_one_finding_and_built_anew() {
+async fn a_damaged_block_of_an_index_is_one_finding_and_the_index_is_rebuilt() {
     let directory = build().await;
     flip(&data_files(directory.path(), 2)[0], 40);
     let report = look(directory.path(), Repair::No).await;
@@ -165,8 +165,8 @@ async fn an_index_over_damaged_documents_is_not_dropped() {
     assert_eq!(store.list_indexes(&namespace()).await.unwrap().len(), 2);
 }
 
-/// Changes documents so that there are three kinds of them, all over: in a newer data file too, in the write buffer too, and
-/// neither. Some are deleted, too. Returns how everything is then.
+/// Changes documents throughout the collection: some are in a newer data file then, some in the write buffer, some are deleted.
+/// Returns all documents.
 async fn change_some(directory: &Path) -> Vec<RawDocumentBuf> {
     let store = open(directory).await;
     let files = data_files(directory, 1).len();
@@ -187,7 +187,7 @@ async fn change_some(directory: &Path) -> Vec<RawDocumentBuf> {
     everything
 }
 
-/// What can be read, and what is said of the rest.
+/// Returns the documents that can be read, and the texts about the others.
 async fn salvaged(directory: &Path, options: Options) -> (Vec<RawDocumentBuf>, Vec<String>) {
     let store = EmbeddedStore::open(directory, Sources::seeded(1), options).await.unwrap();
     let page = store.salvage(&namespace()).next_page(BatchLimit { documents: 10_000, bytes: 1 << 30 }).await.unwrap();
@@ -197,10 +197,10 @@ async fn salvaged(directory: &Path, options: Options) -> (Vec<RawDocumentBuf>, V
 }
 
 #[tokio::test]
-async fn what_is_newer_than_a_damaged_block_is_known_and_nothing_older_is_shown() {
+async fn newer_states_than_a_damaged_block_are_salvaged_and_no_older_ones() {
     let directory = build().await;
     let everything = change_some(directory.path()).await;
-    // Of every file, so that there are documents whose only older state is damaged.
+    // In every file, so that the only older state of some documents is damaged.
     for file in data_files(directory.path(), 1) {
         for hundredths in [20, 35, 50, 65, 80] {
             flip(&file, hundredths);
@@ -219,23 +219,23 @@ async fn what_is_newer_than_a_damaged_block_is_known_and_nothing_older_is_shown(
     let known: Vec<_> = documents.iter().filter(is_within).collect();
     assert!(known.iter().any(is_in_buffer), "of the write buffer");
     assert!(!known.iter().all(is_in_buffer), "of another data file");
-    let counted: usize = skipped.iter().map(|text| elsewhere(text)).sum();
+    let counted: usize = skipped.iter().map(|text| recovered(text)).sum();
     assert_eq!(counted, known.len(), "{skipped:?}");
     let report = look(directory.path(), Repair::No).await;
     assert_eq!(report.documents, documents.len() as u64);
-    assert_eq!(holes(&report).iter().map(|text| elsewhere(text)).sum::<usize>(), known.len(), "{report:?}");
+    assert_eq!(unreadable(&report).iter().map(|text| recovered(text)).sum::<usize>(), known.len(), "{report:?}");
 }
 
-/// How many documents of a hole are known from elsewhere, as a finding says.
-fn elsewhere(text: &str) -> usize {
+/// Returns the number of recovered documents that a finding names.
+fn recovered(text: &str) -> usize {
     let Some((_, said)) = text.split_once("); ") else { return 0 };
     let (count, rest) = said.split_once(' ').unwrap();
-    assert_eq!(rest, "of them another data file or the journal has, too");
+    assert_eq!(rest, "of them were recovered from another data file or the journal");
     count.parse().unwrap()
 }
 
 #[tokio::test]
-async fn what_the_journal_still_has_of_a_damaged_block_is_not_lost() {
+async fn documents_of_a_damaged_block_are_recovered_from_the_journal() {
     let directory = build().await;
     let everything = change_some(directory.path()).await;
     for hundredths in [20, 50, 80] {

@@ -1,4 +1,4 @@
-//! The file FORMAT, the witness and the journal are damaged.
+//! The check and the repair of damaged files: FORMAT, the witness, the journal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use handfast_store::{DocumentStore, Durability, Insert, Sources};
 use super::{build, look};
 use crate::check::{CheckReport, Finding, Remedy, Repair};
 use crate::error::Error;
-use crate::store::tests::{find_all, namespace, open};
+use crate::testing::{find_all, namespace, open};
 use crate::{EmbeddedStore, Options};
 
-/// A store, and its witness.
+/// Builds a store, and returns its directory and its witness.
 async fn with_witness() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     build(directory.path()).await;
@@ -29,7 +29,7 @@ fn texts(report: &CheckReport) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_witness_that_is_lost_is_found_and_written_anew() {
+async fn a_lost_witness_is_found_and_written_again() {
     for spoilt in [None, Some(&b""[..]), Some(&[0; 8192]), Some(&[7; 100])] {
         let (directory, witness) = with_witness().await;
         match spoilt {
@@ -41,7 +41,7 @@ async fn a_witness_that_is_lost_is_found_and_written_anew() {
 
         let report = look(directory.path(), Repair::No).await;
         assert!(matches!(&report.findings[..], [Finding { remedy: Remedy::WriteWitness, .. }]), "{report:?}");
-        assert!(texts(&report)[0].contains("nobody can tell whether synced batches are missing"), "{report:?}");
+        assert!(texts(&report)[0].contains("it is unknown whether synced batches are missing"), "{report:?}");
         assert_eq!(report.documents, 20, "the rest is looked at");
         assert!(matches!(open_error(directory.path()).await, Error::Damaged { .. }), "nothing was repaired");
 
@@ -58,7 +58,7 @@ async fn a_witness_that_is_lost_is_found_and_written_anew() {
 }
 
 #[tokio::test]
-async fn batches_that_are_cut_off_are_no_clean_store_without_a_witness() {
+async fn cut_batches_without_a_witness_are_a_finding() {
     let (directory, witness) = with_witness().await;
     let journal = directory.path().join("engine/0.jnl");
     let before = fs::metadata(&journal).unwrap().len();
@@ -75,7 +75,7 @@ async fn batches_that_are_cut_off_are_no_clean_store_without_a_witness() {
 }
 
 #[tokio::test]
-async fn a_torn_journal_without_a_witness_is_a_finding_too() {
+async fn a_torn_journal_without_a_witness_is_a_finding() {
     let (directory, witness) = with_witness().await;
     let journal = directory.path().join("engine/0.jnl");
     let mut bytes = fs::read(&journal).unwrap();
@@ -99,7 +99,7 @@ async fn a_store_in_memory_durability_has_a_witness_from_the_beginning() {
     let store = open(directory.path()).await;
     let insert = Insert::new(namespace(), vec![rawdoc! { "_id": 1 }]);
     store.insert(Insert { durability: Durability::Memory, ..insert }).await.unwrap();
-    // What a kill leaves: nothing was synced, or just so.
+    // A kill leaves the same files: nothing was synced, or everything just now.
     let killed = tempfile::tempdir().unwrap();
     handfast_sim::directory::copy(directory.path(), killed.path()).unwrap();
     store.close().await.unwrap();
@@ -127,7 +127,7 @@ async fn a_backup_has_a_witness_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_format_file_is_written_anew_if_the_witness_knows_the_version() {
+async fn a_format_file_is_written_again_if_the_witness_has_the_version() {
     for spoilt in [None, Some("handfast embedded store, format 3\n"), Some("handfast embedded stXre, format 1\n")] {
         let (directory, _) = with_witness().await;
         let format = directory.path().join("FORMAT");
@@ -148,7 +148,7 @@ async fn a_format_file_is_written_anew_if_the_witness_knows_the_version() {
 }
 
 #[tokio::test]
-async fn a_version_that_nobody_knows_is_not_guessed() {
+async fn an_unknown_version_is_not_guessed() {
     let (directory, witness) = with_witness().await;
     fs::remove_file(&witness).unwrap();
     for spoilt in [Some("format ?"), None] {
@@ -159,14 +159,14 @@ async fn a_version_that_nobody_knows_is_not_guessed() {
         }
         let report = look(directory.path(), Repair::Yes).await;
         assert!(matches!(&report.findings[..], [Finding { remedy: Remedy::None, .. }]), "{report:?}");
-        assert!(texts(&report)[0].contains("nobody knows"), "{report:?}");
+        assert!(texts(&report)[0].contains("the version is unknown"), "{report:?}");
         assert_eq!(report.repaired, Vec::<String>::new());
         assert_eq!(fs::read_to_string(&format).ok().as_deref(), spoilt, "it is left as it is");
     }
 }
 
 #[tokio::test]
-async fn a_store_that_lost_engine_and_witness_is_not_made_anew() {
+async fn a_store_that_lost_engine_and_witness_is_not_created_again() {
     let (directory, witness) = with_witness().await;
     fs::remove_file(&witness).unwrap();
     fs::remove_dir_all(directory.path().join("engine")).unwrap();
@@ -175,9 +175,9 @@ async fn a_store_that_lost_engine_and_witness_is_not_made_anew() {
     assert!(!witness.exists() && !directory.path().join("engine").exists());
 }
 
-/// Data files may hold batches from behind the place at which the journal had to be cut; the next one follows them.
+/// Data files may hold batches from after the offset at which the journal was cut; the next batch follows them.
 #[tokio::test]
-async fn a_store_whose_journal_was_cut_goes_on_behind_its_data_files() {
+async fn a_store_whose_journal_was_cut_continues_after_the_batches_of_its_data_files() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { write_buffer_bytes: 1, ..Options::small() };
     let open = async || EmbeddedStore::open(directory.path(), Sources::seeded(1), options.clone()).await.unwrap();

@@ -1,16 +1,16 @@
-//! What is written is what the engine of this version makes.
+//! The written files are those that this version of the engine creates.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::*;
+use super::{FILES, Path, fs, write};
 use crate::Options;
-use crate::engine::FjallEngine;
+use crate::fjall_engine::FjallEngine;
 
-/// Bytes of the table of maps before the time at which it was made: the names and settings of the maps are in them.
+/// Bytes of the table of maps before its creation time: they have the names and settings of the maps.
 const TABLE_TIMELESS: usize = 3_200;
 
-/// All files below a directory.
+/// Returns all files below a directory.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut left: Vec<PathBuf> = vec![directory.to_owned()];
@@ -25,7 +25,7 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// What the engine makes, opened once more: then it has removed what it does not need.
+/// Returns the files that the engine creates. A second opening lets it remove the files that it does not need.
 fn made_by_the_engine() -> BTreeMap<String, Vec<u8>> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("engine");
@@ -33,13 +33,13 @@ fn made_by_the_engine() -> BTreeMap<String, Vec<u8>> {
         drop(FjallEngine::open(&path, &Options::small(), None).unwrap());
     }
     let mut made = files(&path);
-    // It is laid out long before it is full.
+    // The journal is allocated long before it is full.
     assert!(made.insert("0.jnl".to_owned(), Vec::new()).unwrap().iter().all(|&byte| byte == 0));
     made
 }
 
 #[test]
-fn an_empty_engine_is_what_the_engine_makes() {
+fn the_files_are_those_that_the_engine_creates() {
     let made = made_by_the_engine();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/directory/empty");
@@ -65,7 +65,7 @@ fn an_empty_engine_is_what_the_engine_makes() {
                 assert_eq!(ours.len(), bytes.len(), "{name}");
                 assert!(ours[..TABLE_TIMELESS] == bytes[..TABLE_TIMELESS], "{name}");
             }
-            // They hold the checksum of the table, or that of the list.
+            // They have the checksum of the table, or of the list.
             "keyspaces/0/current" | "keyspaces/0/v5" => assert_eq!(ours.len(), bytes.len(), "{name}"),
             _ => assert!(ours == bytes, "{name}"),
         }
@@ -73,7 +73,7 @@ fn an_empty_engine_is_what_the_engine_makes() {
 }
 
 #[test]
-fn an_empty_engine_is_opened_and_takes_nothing_away() {
+fn the_engine_opens_the_files_and_removes_none() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("engine");
     write(&path).unwrap();

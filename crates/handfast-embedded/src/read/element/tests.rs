@@ -2,9 +2,9 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use handfast_store::{CreateIndexes, DocumentStore, Explain, Explained, Find, Hint, IndexSpec, Insert, Verbosity};
 
 use crate::EmbeddedStore;
-use crate::store::tests::{all, namespace, open};
+use crate::testing::{all, namespace, open};
 
-/// The ids that a filter finds by an index, and how many of its keys were looked at.
+/// Returns the ids that a filter finds by an index, and the number of examined keys.
 async fn found(store: &EmbeddedStore, index: &RawDocument, filter: RawDocumentBuf) -> (Vec<i32>, i64) {
     let find = Find { hint: Some(Hint::Key(index.to_owned())), ..Find::new(namespace(), filter) };
     let mut ids: Vec<i32> =
@@ -45,12 +45,12 @@ async fn one_element_bounds_several_fields() {
             vec![2],
             10,
         ),
-        // Different elements may fulfil each condition: what is asked of one bounds nothing of the other.
+        // Different elements may match each condition, so one field alone is bounded.
         (&pair, rawdoc! { "a.p": 1, "a.q": 5 }, vec![1, 2], 1000),
         (&pair, rawdoc! { "a": { "$elemMatch": { "p": 2 } }, "a.q": 990 }, vec![1], 1000),
         // The field of the element is itself an array: 9 is greater than 5, and 4 less than 8.
         (&pair, element(rawdoc! { "p": { "$gt": 5, "$lt": 8 } }), vec![3], 1000),
-        // The array further in has other elements.
+        // The inner array has other elements.
         (&deep, element(rawdoc! { "r.s": 1, "r.t": 2 }), vec![4], 1000),
     ];
     for (index, filter, expected, keys_max) in cases {
