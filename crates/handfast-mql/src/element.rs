@@ -2,15 +2,16 @@
 //!
 //! An update or a projection keeps most of a document as it is. So that it can copy what it keeps instead of taking it
 //! apart and writing it anew, an [`Element`] knows its range in the document: type byte, name, NUL, payload. A value
-//! that belongs to no document yet (an operand, a computed result) is [`Boxed`]: the only element of a document of its
+//! that belongs to no document yet (an operand, a computed result) is an [`OwnedElement`]: the only element of a document of its
 //! own, so that it has the same two faces, bytes to copy and a [`RawBsonRef`] to look at.
 //!
-//! [`Writer`] puts elements together to documents again.
+//! A [`RawWriter`] puts elements together to documents again.
 
 use bson::raw::CStr;
 use bson::spec::ElementType;
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
+use crate::raw_writer::RawWriter;
 use crate::{Code, Error, Result};
 
 /// One element of a raw document. 32 bytes: an array that an update opens may have a million of them.
@@ -207,24 +208,24 @@ pub(crate) fn find<'a>(document: &'a RawDocument, name: &str) -> Result<Option<E
 
 /// A value that owns its bytes: a document whose only element, named "", holds it.
 #[derive(Clone, Debug)]
-pub(crate) struct Boxed(RawDocumentBuf);
+pub(crate) struct OwnedElement(RawDocumentBuf);
 
 const NO_NAME: &CStr = bson::raw::cstr!("");
 
-impl Boxed {
+impl OwnedElement {
     pub(crate) fn new(value: RawBsonRef<'_>) -> Self {
         let mut document = RawDocumentBuf::new();
         document.append(NO_NAME, value);
-        Boxed(document)
+        OwnedElement(document)
     }
 
-    /// From elements that a [`Writer`] wrote: the bytes of a document or array.
-    pub(crate) fn container(kind: ElementType, bytes: &[u8]) -> Result<Self> {
+    /// Makes an element from the bytes of its value, for example those that a [`RawWriter`] wrote.
+    pub(crate) fn from_payload(kind: ElementType, bytes: &[u8]) -> Result<Self> {
         let mut document = Vec::with_capacity(bytes.len() + 7);
-        let mut writer = Writer::new(&mut document);
+        let mut writer = RawWriter::new(&mut document);
         writer.value(kind as u8, "", bytes);
         writer.finish()?;
-        Ok(Boxed(RawDocumentBuf::from_bytes(document)?))
+        Ok(OwnedElement(RawDocumentBuf::from_bytes(document)?))
     }
 
     pub(crate) fn element(&self) -> Element<'_> {
@@ -233,10 +234,29 @@ impl Boxed {
     }
 }
 
-impl From<RawBson> for Boxed {
+impl From<RawBson> for OwnedElement {
     fn from(value: RawBson) -> Self {
-        Boxed::new(value.as_raw_bson_ref())
+        OwnedElement::new(value.as_raw_bson_ref())
     }
+}
+
+/// Makes a DBPointer, a type deprecated since BSON 1.0. `bson` has no public way to make one, so it is read from bytes.
+pub(crate) fn db_pointer(namespace: &str, id: [u8; 12]) -> Result<RawBson> {
+    let mut payload = (namespace.len() as i32 + 1).to_le_bytes().to_vec();
+    payload.extend_from_slice(namespace.as_bytes());
+    payload.push(0);
+    payload.extend_from_slice(&id);
+    let pointer = OwnedElement::from_payload(ElementType::DbPointer, &payload)?;
+    Ok(pointer.element().value()?.into())
+}
+
+/// Returns the namespace and the id of a DBPointer. `bson` keeps both private, so they are read from its bytes.
+pub(crate) fn db_pointer_parts(pointer: RawBsonRef<'_>) -> (Vec<u8>, [u8; 12]) {
+    let holder = OwnedElement::new(pointer);
+    // Length of the namespace (4), namespace, NUL (1), id (12).
+    let payload = holder.element().payload();
+    let (namespace, id) = payload.split_last_chunk().unwrap_or((&[], &[0; 12]));
+    (namespace.get(4..namespace.len().saturating_sub(1)).unwrap_or_default().to_vec(), *id)
 }
 
 /// Whether two values are the same bytes of the same type.
@@ -244,98 +264,5 @@ pub(crate) fn identical(a: Element<'_>, b: Element<'_>) -> bool {
     a.tag() == b.tag() && a.payload() == b.payload()
 }
 
-/// What BSON can hold at all: the length of a document is an `i32`.
-const LENGTH_MAX: usize = i32::MAX as usize;
-
-/// Writes one document or array at the end of a buffer; [`Writer::nested`] opens another inside.
-pub(crate) struct Writer<'b> {
-    buffer: &'b mut Vec<u8>,
-    start: usize,
-}
-
-impl<'b> Writer<'b> {
-    pub(crate) fn new(buffer: &'b mut Vec<u8>) -> Self {
-        let start = buffer.len();
-        buffer.extend_from_slice(&[0; 4]);
-        Writer { buffer, start }
-    }
-
-    /// The bytes in the buffer: of this document, and of what it is inside of.
-    pub(crate) fn buffered(&self) -> usize {
-        self.buffer.len()
-    }
-
-    /// Copies an element with its name.
-    pub(crate) fn copy(&mut self, element: Element<'_>) {
-        self.buffer.extend_from_slice(element.bytes());
-    }
-
-    /// Copies an element's value under another name.
-    pub(crate) fn copy_as(&mut self, name: &str, element: Element<'_>) {
-        self.value(element.tag(), name, element.payload());
-    }
-
-    /// Writes an element from its parts.
-    pub(crate) fn value(&mut self, tag: u8, name: &str, payload: &[u8]) {
-        self.head(tag, name);
-        self.buffer.extend_from_slice(payload);
-    }
-
-    /// Opens a document or array as the next element. The caller finishes it before it writes on.
-    pub(crate) fn nested(&mut self, kind: ElementType, name: &str) -> Writer<'_> {
-        self.head(kind as u8, name);
-        Writer::new(self.buffer)
-    }
-
-    /// Writes type and name; the caller writes the payload by [`Writer::buffer`].
-    fn head(&mut self, tag: u8, name: &str) {
-        self.buffer.push(tag);
-        self.buffer.extend_from_slice(name.as_bytes());
-        self.buffer.push(0);
-    }
-
-    /// Ends the document.
-    ///
-    /// # Errors
-    /// `BSONObjectTooLarge` if its length does not fit BSON.
-    pub(crate) fn finish(self) -> Result<()> {
-        self.buffer.push(0);
-        let length = self.buffer.len() - self.start;
-        if length > LENGTH_MAX {
-            return Err(Error::new(Code::BSONObjectTooLarge, "a document of more than 2 GiB cannot be written"));
-        }
-        let length = (length as i32).to_le_bytes();
-        if let Some(head) = self.buffer.get_mut(self.start..self.start + 4) {
-            head.copy_from_slice(&length);
-        }
-        Ok(())
-    }
-}
-
-/// The decimal text of array indexes, without an allocation each.
-pub(crate) struct IndexName {
-    digits: [u8; 20],
-}
-
-impl IndexName {
-    pub(crate) fn new() -> Self {
-        IndexName { digits: [0; 20] }
-    }
-
-    pub(crate) fn text(&mut self, index: usize) -> &str {
-        let mut at = self.digits.len();
-        let mut rest = index;
-        loop {
-            at -= 1;
-            self.digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        std::str::from_utf8(&self.digits[at..]).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -26,7 +26,7 @@ mod number;
 
 use bson::{RawArray, RawBsonRef, RawDocument, spec::BinarySubtype};
 
-use crate::order;
+use crate::{element, order};
 
 pub use decode::{Decoder, decode};
 
@@ -235,7 +235,7 @@ fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
             append_text(regex.options.as_str().as_bytes(), out);
         }
         V::DbPointer(_) => {
-            let (namespace, id) = order::pointer(value);
+            let (namespace, id) = element::db_pointer_parts(value);
             out.push(tag::DB_POINTER);
             append_text(&namespace, out);
             out.extend_from_slice(&id);

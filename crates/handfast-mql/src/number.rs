@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 
 use bson::{RawBson, RawBsonRef};
 
+use crate::bson_type;
 use crate::decimal::{Decimal, Rounding};
 
 /// A number of one of the four types.
@@ -53,12 +54,7 @@ impl Number {
 
     /// MongoDB's alias of the type: `int`, `long`, `double` or `decimal`.
     pub fn type_name(self) -> &'static str {
-        match self {
-            N::Int(_) => "int",
-            N::Long(_) => "long",
-            N::Double(_) => "double",
-            N::Decimal(_) => "decimal",
-        }
+        bson_type::type_name(self.to_bson())
     }
 
     /// Compares by mathematical value. `NaN` equals itself and comes before everything.

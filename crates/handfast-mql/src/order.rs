@@ -24,8 +24,9 @@
 
 use std::cmp::Ordering;
 
-use bson::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf, raw::cstr};
+use bson::{RawArray, RawBsonRef, RawDocument};
 
+use crate::element::db_pointer_parts;
 use crate::number::Number;
 
 /// The place of a value's type in the order: equal for types that compare with each other (all numbers; String and
@@ -108,7 +109,7 @@ fn compare_within_rank(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
         (V::RegularExpression(a), V::RegularExpression(b)) => {
             (a.pattern.as_str()).cmp(b.pattern.as_str()).then_with(|| a.options.as_str().cmp(b.options.as_str()))
         }
-        (V::DbPointer(_), V::DbPointer(_)) => pointer(a).cmp(&pointer(b)),
+        (V::DbPointer(_), V::DbPointer(_)) => db_pointer_parts(a).cmp(&db_pointer_parts(b)),
         (V::JavaScriptCode(a), V::JavaScriptCode(b)) => a.cmp(b),
         (V::JavaScriptCodeWithScope(a), V::JavaScriptCodeWithScope(b)) => {
             a.code.cmp(b.code).then_with(|| compare_documents(a.scope, b.scope))
@@ -116,18 +117,6 @@ fn compare_within_rank(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
         // MinKey, MaxKey, null and undefined: the rank says it all.
         _ => Ordering::Equal,
     }
-}
-
-/// Namespace and id of a DBPointer, a type deprecated since BSON 1.0. `bson` keeps both to itself, so they are read from
-/// the bytes of a document that holds the value alone.
-pub(crate) fn pointer(value: RawBsonRef<'_>) -> (Vec<u8>, [u8; 12]) {
-    let mut holder = RawDocumentBuf::new();
-    holder.append(cstr!(""), value);
-    // Length (4), type (1), empty name (1), length of the namespace (4), namespace, NUL (1), id (12), NUL (1).
-    let bytes = holder.as_bytes();
-    let namespace = bytes.get(10..bytes.len().saturating_sub(14)).unwrap_or_default();
-    let id = bytes.get(bytes.len().saturating_sub(13)..bytes.len() - 1).and_then(|id| id.try_into().ok());
-    (namespace.to_vec(), id.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -31,33 +31,6 @@ pub fn field(name: &str, value: RawBsonRef<'_>) -> String {
     cut(out)
 }
 
-/// MongoDB's name of a value's type, as `$type` takes it.
-pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
-    match value {
-        RawBsonRef::Double(_) => "double",
-        RawBsonRef::String(_) => "string",
-        RawBsonRef::Array(_) => "array",
-        RawBsonRef::Document(_) => "object",
-        RawBsonRef::Boolean(_) => "bool",
-        RawBsonRef::Null => "null",
-        RawBsonRef::RegularExpression(_) => "regex",
-        RawBsonRef::JavaScriptCode(_) => "javascript",
-        RawBsonRef::JavaScriptCodeWithScope(_) => "javascriptWithScope",
-        RawBsonRef::Int32(_) => "int",
-        RawBsonRef::Int64(_) => "long",
-        RawBsonRef::Timestamp(_) => "timestamp",
-        RawBsonRef::Binary(_) => "binData",
-        RawBsonRef::ObjectId(_) => "objectId",
-        RawBsonRef::DateTime(_) => "date",
-        RawBsonRef::Symbol(_) => "symbol",
-        RawBsonRef::Decimal128(_) => "decimal",
-        RawBsonRef::Undefined => "undefined",
-        RawBsonRef::MaxKey => "maxKey",
-        RawBsonRef::MinKey => "minKey",
-        RawBsonRef::DbPointer(_) => "dbPointer",
-    }
-}
-
 fn cut(mut out: String) -> String {
     if out.len() > TEXT_BYTES_MAX {
         let mut end = TEXT_BYTES_MAX;

@@ -12,7 +12,7 @@ use bson::{
 };
 
 use super::limits;
-pub(crate) use crate::text::type_name;
+pub(crate) use crate::bson_type::type_name;
 use crate::{
     error::{Code, Error, Result},
     order,

@@ -5,7 +5,7 @@
 
 use bson::{RawBsonRef, spec::BinarySubtype};
 
-use super::types::alias;
+use crate::bson_type::type_name;
 use crate::{Code, Error, Number, Result};
 
 /// Which answer of the single bits decides.
@@ -101,7 +101,7 @@ fn position(name: &str, value: RawBsonRef<'_>) -> Result<u32> {
 fn mask(name: &str, value: RawBsonRef<'_>) -> Result<i64> {
     let bad = |message: String| Error::new(Code::BadValue, message);
     let number = Number::of(value).ok_or_else(|| {
-        bad(format!("{name} takes an Array, a number, or a BinData but received: {}", alias(value.element_type())))
+        bad(format!("{name} takes an Array, a number, or a BinData but received: {}", type_name(value)))
     })?;
     let mask = number
         .to_i64_exact()

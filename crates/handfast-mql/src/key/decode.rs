@@ -7,6 +7,7 @@ use bson::{
 };
 
 use super::{Direction, END, TypeBits, kind, number, subtype, tag};
+use crate::element::db_pointer;
 use crate::error::{Code, Error, Result};
 
 /// Nesting that a key may have: that of a document that MongoDB's limits allow, and some.
@@ -238,20 +239,4 @@ impl<'a> Decoder<'a> {
         let zeros = u32::try_from(point - count as i32).unwrap_or(0);
         Ok(10_i128.checked_pow(zeros).and_then(|unit| value.checked_mul(unit)).unwrap_or(i128::MAX))
     }
-}
-
-/// `bson` has no public way to make a DBPointer, so one is read from bytes.
-fn db_pointer(namespace: &str, id: [u8; 12]) -> Result<RawBson> {
-    let mut bytes = vec![0; 4];
-    bytes.extend_from_slice(&[0x0c, 0]);
-    bytes.extend_from_slice(&(namespace.len() as i32 + 1).to_le_bytes());
-    bytes.extend_from_slice(namespace.as_bytes());
-    bytes.push(0);
-    bytes.extend_from_slice(&id);
-    bytes.push(0);
-    let length = bytes.len() as i32;
-    bytes.splice(..4, length.to_le_bytes());
-    let holder = RawDocumentBuf::from_bytes(bytes)?;
-    let value = holder.get("")?.ok_or_else(|| corrupt("a pointer that is none"))?;
-    Ok(value.into())
 }

@@ -4,7 +4,8 @@ use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 use crate::depth::ANSWER_BYTES_MAX;
-use crate::element::{Boxed, Element, IndexName, Writer, elements, find};
+use crate::element::{Element, OwnedElement, elements, find};
+use crate::raw_writer::{IndexName, RawWriter};
 use crate::{Code, Context, Error, MatchPosition, Result};
 
 use super::tree::{Children, Node};
@@ -18,7 +19,7 @@ pub(super) fn apply(
 ) -> Result<RawDocumentBuf> {
     let walk = Walk { kind: projection.kind, root: document, position: position.array_index, context };
     let mut bytes = Vec::with_capacity(document.as_bytes().len());
-    let mut writer = Writer::new(&mut bytes);
+    let mut writer = RawWriter::new(&mut bytes);
     walk.fields(&projection.root, Some(document), &mut writer, Trim::Pending)?;
     writer.finish()?;
     Ok(RawDocumentBuf::from_bytes(bytes)?)
@@ -44,7 +45,7 @@ impl Walk<'_> {
         &self,
         children: &Children,
         document: Option<&RawDocument>,
-        writer: &mut Writer<'_>,
+        writer: &mut RawWriter<'_>,
         trim: Trim,
     ) -> Result<()> {
         if let Some(document) = document {
@@ -92,7 +93,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn computed_id(&self, children: &Children, document: &RawDocument, writer: &mut Writer<'_>) -> Result<()> {
+    fn computed_id(&self, children: &Children, document: &RawDocument, writer: &mut RawWriter<'_>) -> Result<()> {
         if self.is_root(Some(document))
             && let Some(Node::Compute(expression)) = children.get("_id")
             && let Some(value) = expression.evaluate(self.root, self.context)?.get()
@@ -107,7 +108,7 @@ impl Walk<'_> {
     }
 
     /// Writes what is shown of a field that is there.
-    fn field(&self, node: &Node, element: Element<'_>, writer: &mut Writer<'_>, trim: Trim) -> Result<()> {
+    fn field(&self, node: &Node, element: Element<'_>, writer: &mut RawWriter<'_>, trim: Trim) -> Result<()> {
         match node {
             Node::Include => writer.copy(element),
             Node::Exclude | Node::Compute(_) | Node::ElementMatch(_) => {}
@@ -139,7 +140,7 @@ impl Walk<'_> {
         children: &Children,
         name: &str,
         element: Element<'_>,
-        writer: &mut Writer<'_>,
+        writer: &mut RawWriter<'_>,
         trim: Trim,
     ) -> Result<()> {
         if let Some(document) = element.as_document()? {
@@ -198,8 +199,8 @@ impl Walk<'_> {
 ///
 /// # Errors
 /// `BSONObjectTooLarge` (10334) if the answer has become larger than a document may be.
-fn computed(name: &str, value: RawBsonRef<'_>, writer: &mut Writer<'_>) -> Result<()> {
-    writer.copy_as(name, Boxed::new(value).element());
+fn computed(name: &str, value: RawBsonRef<'_>, writer: &mut RawWriter<'_>) -> Result<()> {
+    writer.copy_as(name, OwnedElement::new(value).element());
     let bytes = writer.buffered();
     if bytes <= ANSWER_BYTES_MAX {
         return Ok(());
@@ -209,7 +210,7 @@ fn computed(name: &str, value: RawBsonRef<'_>, writer: &mut Writer<'_>) -> Resul
 }
 
 /// `name: [element]`
-fn one_element(name: &str, element: Element<'_>, writer: &mut Writer<'_>) -> Result<()> {
+fn one_element(name: &str, element: Element<'_>, writer: &mut RawWriter<'_>) -> Result<()> {
     let mut nested = writer.nested(ElementType::Array, name);
     nested.copy_as("0", element);
     nested.finish()

@@ -5,7 +5,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 use crate::expression::Expression;
 use crate::number::Number;
-use crate::{Code, CompileOptions, Error, Filter, Result, field_path, text};
+use crate::{Code, CompileOptions, Error, Filter, Result, bson_type, field_path, text};
 
 use super::tree::{Children, Node, Slice};
 use super::{Kind, Projection};
@@ -158,7 +158,7 @@ impl Compiler<'_> {
 
     fn element_match(&mut self, path: &str, document: &RawDocument, condition: RawBsonRef<'_>) -> Result<()> {
         if !matches!(condition, RawBsonRef::Document(_)) {
-            let kind = text::type_name(condition);
+            let kind = bson_type::type_name(condition);
             return Err(bad(31274, format!("elemMatch: Invalid argument, object required, but got {kind}")));
         }
         if path.contains('.') {
@@ -218,7 +218,7 @@ fn slice(argument: RawBsonRef<'_>) -> Result<Slice> {
     };
     let number = |code: i32, name: &str, value: RawBsonRef<'_>| {
         integer(value).ok_or_else(|| {
-            let kind = text::type_name(value);
+            let kind = bson_type::type_name(value);
             bad(code, format!("$slice expects the {name} argument to be a number, got {kind}"))
         })
     };

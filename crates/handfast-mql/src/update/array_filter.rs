@@ -5,7 +5,8 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::element::{Element, Writer, elements};
+use crate::element::{Element, elements};
+use crate::raw_writer::RawWriter;
 use crate::{Code, CompileOptions, Context, Error, Filter, Result, text};
 
 /// One condition.
@@ -79,7 +80,7 @@ impl ArrayFilter {
     /// Whether an array element is selected. `buffer` is reused from call to call.
     pub(super) fn selects(&self, element: Element<'_>, buffer: &mut Vec<u8>, context: &Context) -> Result<bool> {
         buffer.clear();
-        let mut writer = Writer::new(buffer);
+        let mut writer = RawWriter::new(buffer);
         writer.copy_as(&self.identifier, element);
         writer.finish()?;
         self.filter.matches(RawDocument::from_bytes(buffer.as_slice())?, context)

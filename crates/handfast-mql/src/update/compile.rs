@@ -3,7 +3,7 @@
 use bson::{RawBsonRef, RawDocument};
 
 use crate::element::{Element, elements};
-use crate::{Code, CompileOptions, Error, Result, text};
+use crate::{Code, CompileOptions, Error, Result, bson_type, text};
 
 use super::array_filter::{ArrayFilter, ArrayFilters};
 use super::operator::{self, Action, Operator};
@@ -53,7 +53,7 @@ impl Operators {
             let message = format!(
                 "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} \
                  not {{{}}}",
-                text::type_name(value),
+                bson_type::type_name(value),
                 text::field(name, value)
             );
             return Err(Error::new(Code::FailedToParse, message));

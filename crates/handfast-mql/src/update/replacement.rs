@@ -2,7 +2,8 @@
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
-use crate::element::{Element, Writer, elements, find};
+use crate::element::{Element, elements, find};
+use crate::raw_writer::RawWriter;
 use crate::{Code, Error, Result, order, text};
 
 /// Checks that no field of a replacement starts with `$`. That its first does not has made it a replacement.
@@ -44,7 +45,7 @@ pub(super) fn replace(old: &RawDocument, new: &RawDocument) -> Result<RawDocumen
 /// The document with this `_id` as its first field.
 pub(super) fn id_first(id: Option<Element<'_>>, document: &RawDocument) -> Result<RawDocumentBuf> {
     let mut bytes = Vec::with_capacity(document.as_bytes().len() + id.map_or(0, |id| id.bytes().len()));
-    let mut writer = Writer::new(&mut bytes);
+    let mut writer = RawWriter::new(&mut bytes);
     if let Some(id) = id {
         writer.copy_as("_id", id);
     }
@@ -77,9 +78,9 @@ pub fn stamp(document: &RawDocument, cluster_time: Timestamp) -> Result<Option<R
     if !found {
         return Ok(None);
     }
-    let now = crate::element::Boxed::new(RawBsonRef::Timestamp(cluster_time));
+    let now = crate::element::OwnedElement::new(RawBsonRef::Timestamp(cluster_time));
     let mut bytes = Vec::with_capacity(document.as_bytes().len());
-    let mut writer = Writer::new(&mut bytes);
+    let mut writer = RawWriter::new(&mut bytes);
     for element in elements(document) {
         let element = element?;
         if is_empty(&element)? {

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use bson::RawDocument;
 use bson::spec::ElementType;
 
-use crate::element::{Boxed, Element, IndexName, Writer, elements};
+use crate::element::{Element, OwnedElement, elements};
+use crate::raw_writer::{IndexName, RawWriter};
 use crate::{Code, Error, Result};
 
 use super::path::FieldName;
@@ -67,7 +68,7 @@ pub(super) enum Value<'a> {
     /// Of the document or of the update.
     Borrowed(Element<'a>),
     /// Computed.
-    Owned(Boxed),
+    Owned(OwnedElement),
     /// Opened to be changed inside.
     Open(Container<'a>),
 }
@@ -166,7 +167,7 @@ impl<'a> Container<'a> {
             return look(element);
         }
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes);
+        let mut writer = RawWriter::new(&mut bytes);
         if let Some(Slot::Changed(changed)) = self.slots.get(at) {
             changed.value.write("", &mut writer, room)?;
         }
@@ -297,7 +298,7 @@ impl<'a> Container<'a> {
     ///
     /// # Errors
     /// 17419 or 17420 as soon as what is written is larger than a document may be.
-    fn write(&self, writer: &mut Writer<'_>, room: &Room) -> Result<()> {
+    fn write(&self, writer: &mut RawWriter<'_>, room: &Room) -> Result<()> {
         let mut index_name = IndexName::new();
         let mut run: Option<Element<'a>> = None;
         for (index, slot) in self.slots.iter().enumerate() {
@@ -340,7 +341,7 @@ impl<'a> Container<'a> {
     /// As [`Container::write`].
     pub(super) fn into_bytes(self, capacity: usize, room: &Room) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(capacity);
-        let mut writer = Writer::new(&mut bytes);
+        let mut writer = RawWriter::new(&mut bytes);
         self.write(&mut writer, room)?;
         writer.finish()?;
         Ok(bytes)
@@ -405,7 +406,7 @@ impl Value<'_> {
         self.element().map_or(EMPTY_BYTES, |element| element.payload().len())
     }
 
-    fn write(&self, name: &str, writer: &mut Writer<'_>, room: &Room) -> Result<()> {
+    fn write(&self, name: &str, writer: &mut RawWriter<'_>, room: &Room) -> Result<()> {
         match self {
             Value::Borrowed(element) => writer.copy_as(name, *element),
             Value::Owned(value) => writer.copy_as(name, value.element()),

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use bson::RawDocumentBuf;
 
-use crate::element::{Boxed, elements, find};
+use crate::element::{OwnedElement, elements, find};
 use crate::filter::{Comparison, Filter, Node, Predicate};
 use crate::{Code, Context, Error, MatchPosition, Result};
 
@@ -73,11 +73,11 @@ pub fn check_upsert_filter(filter: &Filter) -> Result<()> {
 }
 
 /// What a filter says by equality: `{a: 1}`, `{a: {$eq: 1}}`, `{a: {$in: [1]}}`, `{a: {$all: [1]}}`, alone or in `$and`.
-fn equalities(filter: &Filter) -> Vec<(String, Boxed)> {
+fn equalities(filter: &Filter) -> Vec<(String, OwnedElement)> {
     let single = |predicate: &Predicate| match predicate {
-        Predicate::Compare(Comparison::Equal, operand) => Some(Boxed::new(operand.value())),
+        Predicate::Compare(Comparison::Equal, operand) => Some(OwnedElement::new(operand.value())),
         Predicate::In(choices) => match choices.values() {
-            [only] if choices.patterns().is_empty() => Some(Boxed::new(only.value())),
+            [only] if choices.patterns().is_empty() => Some(OwnedElement::new(only.value())),
             _ => None,
         },
         _ => None,
@@ -89,8 +89,8 @@ fn equalities(filter: &Filter) -> Vec<(String, Boxed)> {
 }
 
 /// The fields of a filter's equalities, in the order of their paths.
-fn base_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
-    let mut fields: Vec<&(String, Boxed)> = equalities.iter().collect();
+fn base_document(equalities: &[(String, OwnedElement)]) -> Result<RawDocumentBuf> {
+    let mut fields: Vec<&(String, OwnedElement)> = equalities.iter().collect();
     fields.sort_by(|a, b| a.0.cmp(&b.0));
     let mut seen = BTreeSet::new();
     for (path, _) in &fields {
@@ -141,7 +141,7 @@ fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, room: &mut Ro
 }
 
 /// `{_id: ..}` if the filter says it.
-fn id_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
+fn id_document(equalities: &[(String, OwnedElement)]) -> Result<RawDocumentBuf> {
     let mut ids = Vec::new();
     for (path, value) in equalities {
         if path == "_id" {

@@ -3,9 +3,9 @@
 
 use bson::RawBsonRef;
 
-use crate::element::Boxed;
+use crate::element::OwnedElement;
 use crate::number::Number;
-use crate::{Code, Error, Result, text};
+use crate::{Code, Error, Result, bson_type, text};
 
 use super::super::path::UpdatePath;
 use super::super::tree::Value;
@@ -61,7 +61,7 @@ impl Arithmetic {
             );
             return Err(Error::new(Code::BadValue, message));
         };
-        target.assign(Value::Owned(Boxed::new(result.to_bson())))
+        target.assign(Value::Owned(OwnedElement::new(result.to_bson())))
     }
 
     fn not_a_number(&self, target: &Target<'_, '_>, value: RawBsonRef<'_>, scope: &Scope<'_, '_>) -> Error {
@@ -70,7 +70,7 @@ impl Arithmetic {
             self.operation.name(),
             id_field(scope.document),
             target.name.as_str(),
-            text::type_name(value)
+            bson_type::type_name(value)
         );
         Error::new(Code::TypeMismatch, message)
     }

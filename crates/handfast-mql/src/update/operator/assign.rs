@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use bson::{RawBson, RawBsonRef};
 
-use crate::element::{Boxed, Element};
-use crate::{Code, Error, Result, order, text};
+use crate::element::{Element, OwnedElement};
+use crate::{Code, Error, Result, bson_type, order};
 
 use super::super::tree::Value;
 use super::{Scope, Target};
@@ -13,18 +13,18 @@ use super::{Scope, Target};
 /// `$min` and `$max`.
 #[derive(Debug)]
 pub(in crate::update) struct Extreme {
-    operand: Boxed,
+    operand: OwnedElement,
     /// How the operand must compare to the present value to take its place.
     wins: Ordering,
 }
 
 impl Extreme {
     pub(super) fn min(operand: RawBsonRef<'_>) -> Self {
-        Extreme { operand: Boxed::new(operand), wins: Ordering::Less }
+        Extreme { operand: OwnedElement::new(operand), wins: Ordering::Less }
     }
 
     pub(super) fn max(operand: RawBsonRef<'_>) -> Self {
-        Extreme { operand: Boxed::new(operand), wins: Ordering::Greater }
+        Extreme { operand: OwnedElement::new(operand), wins: Ordering::Greater }
     }
 
     pub(super) fn operand(&self) -> Element<'_> {
@@ -58,7 +58,7 @@ impl CurrentDate {
                 return bad(format!(
                     "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression \
                      ({{$type: 'timestamp/date'}}).",
-                    text::type_name(other)
+                    bson_type::type_name(other)
                 ));
             }
         };
@@ -87,6 +87,6 @@ impl CurrentDate {
             CurrentDate::Date => RawBson::DateTime(scope.context.now),
             CurrentDate::Timestamp => RawBson::Timestamp(scope.context.cluster_time),
         };
-        target.assign(Value::Owned(Boxed::from(value)))
+        target.assign(Value::Owned(OwnedElement::from(value)))
     }
 }

@@ -10,7 +10,7 @@ mod set_of_values;
 
 use bson::{RawBsonRef, RawDocument};
 
-use crate::element::{Boxed, Element, elements, find, identical};
+use crate::element::{Element, OwnedElement, elements, find, identical};
 use crate::{Code, CompileOptions, Context, Error, Result, text};
 
 use super::path::{FieldName, UpdatePath};
@@ -23,8 +23,8 @@ pub(super) use assign::{CurrentDate, Extreme};
 /// What an operator does, with its operand.
 #[derive(Debug)]
 pub(super) enum Action {
-    Set(Boxed),
-    SetOnInsert(Boxed),
+    Set(OwnedElement),
+    SetOnInsert(OwnedElement),
     Unset,
     Extreme(Extreme),
     CurrentDate(CurrentDate),
@@ -85,7 +85,7 @@ pub(super) fn compile(
     operand: Element<'_>,
     options: &CompileOptions,
 ) -> Result<Option<Action>> {
-    let boxed = || -> Result<Boxed> { Ok(Boxed::new(operand.value()?)) };
+    let boxed = || -> Result<OwnedElement> { Ok(OwnedElement::new(operand.value()?)) };
     Ok(Some(match name {
         "$set" => Action::Set(boxed()?),
         "$setOnInsert" => Action::SetOnInsert(boxed()?),
@@ -198,7 +198,7 @@ impl<'t, 'a> Target<'t, 'a> {
         if self.container.element(at).is_some_and(|element| matches!(element.value(), Ok(RawBsonRef::Null))) {
             return false;
         }
-        self.container.replace(at, Value::Owned(Boxed::new(RawBsonRef::Null)));
+        self.container.replace(at, Value::Owned(OwnedElement::new(RawBsonRef::Null)));
         true
     }
 

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use bson::RawBsonRef;
 
-use crate::element::{Boxed, Element, elements, find};
-use crate::{Code, Context, Error, Result, order, text};
+use crate::element::{Element, OwnedElement, elements, find};
+use crate::{Code, Context, Error, Result, bson_type, order};
 
 use super::super::room::array_bytes;
 use super::super::tree::{Container, Value};
@@ -14,7 +14,7 @@ use super::{Scope, Target, id_field};
 /// The values and what happens around them.
 #[derive(Debug)]
 pub(in crate::update) struct Push {
-    values: Vec<Boxed>,
+    values: Vec<OwnedElement>,
     /// Counted from the end, if negative.
     position: Option<i64>,
     sort: Option<PushSort>,
@@ -38,8 +38,12 @@ enum Direction {
 
 impl Push {
     pub(super) fn compile(operand: Element<'_>) -> Result<Self> {
-        let plain =
-            |value: RawBsonRef<'_>| Push { values: vec![Boxed::new(value)], position: None, sort: None, slice: None };
+        let plain = |value: RawBsonRef<'_>| Push {
+            values: vec![OwnedElement::new(value)],
+            position: None,
+            sort: None,
+            slice: None,
+        };
         let Some(clauses) = operand.as_document()? else { return Ok(plain(operand.value()?)) };
         if find(clauses, "$each")?.is_none() {
             return Ok(plain(operand.value()?));
@@ -59,7 +63,7 @@ impl Push {
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = Element<'_>> {
-        self.values.iter().map(Boxed::element)
+        self.values.iter().map(OwnedElement::element)
     }
 
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, scope: &Scope<'_, '_>) -> Result<bool> {
@@ -72,7 +76,7 @@ impl Push {
         let (array, room) = target.into_array(|value| {
             bad(format!(
                 "The field '{name}' must be an array but is of type {} in document {{{}}}",
-                text::type_name(value),
+                bson_type::type_name(value),
                 id_field(scope.document)
             ))
         })?;
@@ -119,17 +123,18 @@ fn bad(message: impl Into<String>) -> Error {
     Error::new(Code::BadValue, message)
 }
 
-fn each(clause: Element<'_>) -> Result<Vec<Boxed>> {
+fn each(clause: Element<'_>) -> Result<Vec<OwnedElement>> {
     let Some(values) = clause.as_array()? else {
-        let kind = text::type_name(clause.value()?);
+        let kind = bson_type::type_name(clause.value()?);
         return Err(bad(format!("The argument to $each in $push must be an array but it was of type: {kind}")));
     };
-    elements(values).map(|value| Ok(Boxed::new(value?.value()?))).collect()
+    elements(values).map(|value| Ok(OwnedElement::new(value?.value()?))).collect()
 }
 
 fn integer(clause: &str, but: &str, value: RawBsonRef<'_>) -> Result<i64> {
-    whole_number(value)
-        .ok_or_else(|| bad(format!("The value for ${clause} must be an integer value{but} {}", text::type_name(value))))
+    whole_number(value).ok_or_else(|| {
+        bad(format!("The value for ${clause} must be an integer value{but} {}", bson_type::type_name(value)))
+    })
 }
 
 /// A number of any type without a fraction.
