@@ -111,6 +111,11 @@ pub struct Expression {
     node: Node,
 }
 
+/// Tells whether a document is written as an expression: its first field begins with `$`.
+pub(crate) fn is_operator(document: &RawDocument) -> bool {
+    document.iter().flatten().next().is_some_and(|(name, _)| name.as_str().starts_with('$'))
+}
+
 impl Expression {
     /// Compiles the BSON form of an expression.
     ///

@@ -94,19 +94,33 @@ pub(crate) fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<
     Ok(None)
 }
 
-/// Splits and checks `a.b.c`: no empty part, no part that begins with `$`, no NUL byte.
+/// Checks `a.b.c`, and returns its parts.
+///
+/// # Errors
+/// As [`check`].
 pub(crate) fn split(path: &str) -> Result<Vec<String>> {
+    check(path)?;
+    Ok(path.split('.').map(str::to_owned).collect())
+}
+
+/// Checks the path of an expression or a stage.
+///
+/// # Errors
+/// MongoDB's codes for an empty part (15998, 40353 at the end), a part that begins with `$` (16410) and a NUL byte (16411);
+/// `Overflow` (15) for more than [`limits::PATH_PARTS_MAX`] parts.
+pub(crate) fn check(path: &str) -> Result<()> {
     if path.ends_with('.') {
         return Err(Error::new(Code(40_353), "FieldPath must not end with a '.'."));
     }
-    let parts: Vec<String> = path.split('.').map(str::to_owned).collect();
-    if parts.len() > limits::PATH_PARTS_MAX {
+    if path.split('.').count() > limits::PATH_PARTS_MAX {
         return Err(Error::new(Code::Overflow, "FieldPath is too long"));
     }
-    for part in &parts {
-        check_part(part)?;
-    }
-    Ok(parts)
+    path.split('.').try_for_each(check_part)
+}
+
+/// Joins the path of a parent and the path of a field below it. The parent of a document's own fields is "".
+pub(crate) fn join(parent: &str, field: &str) -> String {
+    if parent.is_empty() { field.to_owned() } else { format!("{parent}.{field}") }
 }
 
 fn check_part(part: &str) -> Result<()> {

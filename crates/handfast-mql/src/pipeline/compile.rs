@@ -2,18 +2,17 @@
 
 use bson::{RawBsonRef, RawDocument, rawdoc};
 
-use super::{
-    BucketAuto, Facet, Group, Pipeline, Redact, Shape, SortStage, Stage, Unwind, bucket, foreign, is_operator,
-};
+use super::{BucketAuto, Facet, Group, Pipeline, Redact, SortStage, Stage, Unwind, bucket, foreign};
 use crate::{
     context::CompileOptions,
     error::{Code, Error, Result},
     expression::{
-        Expression,
+        Expression, is_operator,
         value::{self, show, type_name},
     },
     filter::Filter,
     number::Number,
+    projection::Projection,
 };
 
 /// MongoDB's bound on the length of a pipeline.
@@ -163,11 +162,11 @@ fn stage(source: &RawDocument, surroundings: Surroundings<'_>) -> Result<Vec<Sta
     let options = surroundings.options;
     let one = match name.as_str() {
         "$match" => Stage::Match(matching(argument, options)?),
-        "$project" => Stage::Shape(Shape::project(object("$project", 15_969, argument)?, options)?),
+        "$project" => Stage::Project(Projection::compile_project(object("$project", 15_969, argument)?, options)?),
         name @ ("$addFields" | "$set") => {
-            Stage::Shape(Shape::add_fields(name, object(name, 40_272, argument)?, options)?)
+            Stage::Project(Projection::compile_add_fields(name, object(name, 40_272, argument)?, options)?)
         }
-        "$unset" => Stage::Shape(Shape::unset(argument)?),
+        "$unset" => Stage::Project(Projection::compile_unset(argument)?),
         "$unwind" => Stage::Unwind(Unwind::compile(argument)?),
         "$group" => {
             let document = argument

@@ -31,7 +31,7 @@ mod operator;
 mod prefix;
 mod redact;
 mod sample;
-mod shape;
+mod set_path;
 mod simple;
 mod sort;
 #[cfg(test)]
@@ -40,7 +40,6 @@ mod unwind;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-pub(crate) use self::shape::is_operator;
 pub use self::{
     bucket::BucketAuto,
     facet::Facet,
@@ -49,7 +48,6 @@ pub use self::{
     operator::{Chain, Flow, Operator},
     prefix::Prefix,
     redact::Redact,
-    shape::Shape,
     sort::SortStage,
     unwind::Unwind,
 };
@@ -58,6 +56,7 @@ use crate::{
     error::Result,
     expression::Expression,
     filter::Filter,
+    projection::Projection,
 };
 
 /// A compiled pipeline.
@@ -72,7 +71,7 @@ pub enum Stage {
     /// `$match`.
     Match(Filter),
     /// `$project`, `$addFields`, `$set`, `$unset`.
-    Shape(Shape),
+    Project(Projection),
     /// `$unwind`.
     Unwind(Unwind),
     /// `$group`; also what `$sortByCount` and `$bucket` begin with.

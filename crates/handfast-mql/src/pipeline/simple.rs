@@ -8,13 +8,13 @@ use super::{
     operator::{Flow, Operator},
     redact::Redact,
     sample,
-    shape::Shape,
 };
 use crate::{
     context::Context,
     error::{Code, Error, Result},
     expression::{Expression, limits, value},
-    filter::Filter,
+    filter::{Filter, MatchPosition},
+    projection::Projection,
 };
 
 impl Stage {
@@ -22,7 +22,7 @@ impl Stage {
     pub fn name(&self) -> &'static str {
         match self {
             Stage::Match(_) => "$match",
-            Stage::Shape(_) => "$project",
+            Stage::Project(_) => "$project",
             Stage::Unwind(_) => "$unwind",
             Stage::Group(_) => "$group",
             Stage::Sort(_) => "$sort",
@@ -64,7 +64,7 @@ impl Stage {
     pub fn operator<'p>(&'p self, context: &'p Context) -> Result<Box<dyn Operator + 'p>> {
         Ok(match self {
             Stage::Match(filter) => Box::new(Matching { filter, context }),
-            Stage::Shape(shape) => Box::new(Shaping { shape, context }),
+            Stage::Project(projection) => Box::new(Projecting { projection, context }),
             Stage::Unwind(unwind) => unwind.operator(),
             Stage::Group(group) => group.operator(context),
             Stage::Sort(sort) => sort.operator(context),
@@ -105,14 +105,14 @@ impl Operator for Matching<'_> {
     }
 }
 
-struct Shaping<'p> {
-    shape: &'p Shape,
+struct Projecting<'p> {
+    projection: &'p Projection,
     context: &'p Context,
 }
 
-impl Operator for Shaping<'_> {
+impl Operator for Projecting<'_> {
     fn push(&mut self, document: RawDocumentBuf, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        out.push(self.shape.apply(&document, self.context)?);
+        out.push(self.projection.apply(&document, MatchPosition::default(), self.context)?);
         Ok(Flow::Continue)
     }
 }

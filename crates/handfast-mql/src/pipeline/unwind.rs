@@ -4,7 +4,7 @@ use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::{
     operator::{Flow, Operator},
-    shape::with_path,
+    set_path::with_path,
 };
 use crate::{
     error::{Code, Error, Result},

@@ -17,7 +17,7 @@ use crate::{
     key,
     pipeline::{
         memory::{ENTRY_BYTES, Memory},
-        shape::with_path,
+        set_path::with_path,
     },
 };
 

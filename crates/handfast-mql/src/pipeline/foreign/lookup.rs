@@ -11,7 +11,7 @@ use crate::{
         Pipeline,
         compile::{Place, Surroundings, of_array},
         memory::Memory,
-        shape::with_path,
+        set_path::with_path,
     },
 };
 

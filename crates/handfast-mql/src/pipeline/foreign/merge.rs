@@ -320,7 +320,7 @@ fn update_pipeline(stages: &bson::RawArray, variables: &Let, options: &CompileOp
     }
     let pipeline = compile::pipeline(&sources, &declared)?;
     for stage in pipeline.stages() {
-        if !matches!(stage, Stage::Shape(_) | Stage::ReplaceRoot(_)) {
+        if !matches!(stage, Stage::Project(_) | Stage::ReplaceRoot(_)) {
             return Err(Error::new(
                 Code::InvalidOptions,
                 format!("{} is not allowed to be used within an update", stage.name()),
