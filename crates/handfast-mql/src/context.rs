@@ -15,7 +15,7 @@
 //! # Ok::<(), handfast_mql::Error>(())
 //! ```
 
-mod held;
+mod memory;
 
 use std::sync::{
     Arc,
@@ -26,7 +26,7 @@ use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
 use crate::{Code, Error, Result};
 
-pub use held::{Held, StageTotal};
+pub use memory::{MemoryReservation, StageTotal};
 
 /// What the compilers of filters, updates, projections and pipelines are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

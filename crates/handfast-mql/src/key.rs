@@ -52,20 +52,20 @@ impl TypeBits {
 }
 
 /// Takes what the order does not tell.
-trait Keep {
+trait TypeBitsSink {
     fn keep(&mut self, kind: &[u8]);
 }
 
-impl Keep for TypeBits {
+impl TypeBitsSink for TypeBits {
     fn keep(&mut self, kind: &[u8]) {
         self.0.extend_from_slice(kind);
     }
 }
 
 /// For keys that nobody reads back: keeps nothing, allocates nothing.
-struct Discard;
+struct DiscardTypeBits;
 
-impl Keep for Discard {
+impl TypeBitsSink for DiscardTypeBits {
     fn keep(&mut self, _kind: &[u8]) {}
 }
 
@@ -116,7 +116,7 @@ const SHORT_BYTES: usize = 16;
 
 /// Appends the key of one value.
 pub fn encode(value: RawBsonRef<'_>, out: &mut Vec<u8>) {
-    append(value, out, &mut Discard);
+    append(value, out, &mut DiscardTypeBits);
 }
 
 /// The key of one value: equal for values that are equal.
@@ -128,7 +128,7 @@ pub fn encoded(value: RawBsonRef<'_>) -> Vec<u8> {
 
 /// Appends the key of one place of a compound key.
 pub fn encode_directed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u8>) {
-    directed(direction, out, |out| append(value, out, &mut Discard));
+    directed(direction, out, |out| append(value, out, &mut DiscardTypeBits));
 }
 
 /// Appends the key of one place, and what [`decode()`] needs beside it.
@@ -190,7 +190,7 @@ fn invert(bytes: &mut [u8]) {
     }
 }
 
-fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
+fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     use RawBsonRef as V;
     match value {
         V::MinKey => out.push(tag::MIN_KEY),
@@ -253,7 +253,7 @@ fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
     }
 }
 
-fn append_kind(tag: u8, kind: u8, out: &mut Vec<u8>, bits: &mut impl Keep) {
+fn append_kind(tag: u8, kind: u8, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     out.push(tag);
     bits.keep(&[kind]);
 }
@@ -269,7 +269,7 @@ fn append_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
-fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut impl Keep) {
+fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     for (name, value) in document.iter().map_while(Result::ok) {
         // The type comes before the name, as in the order; one above the rank keeps clear of the end.
         out.push(order::type_rank(value) + 1);
@@ -279,7 +279,7 @@ fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut impl Keep
     out.push(END);
 }
 
-fn append_elements(array: &RawArray, out: &mut Vec<u8>, bits: &mut impl Keep) {
+fn append_elements(array: &RawArray, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     for value in array.into_iter().map_while(Result::ok) {
         append(value, out, bits);
     }

@@ -52,7 +52,7 @@ impl Component {
 
 /// Whether a walk looks into an array that stands at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaf {
+pub enum TrailingArray {
     /// Shows each element, then the array: how comparisons match.
     Elements,
     /// Shows the array alone: how `$size`, `$elemMatch` and `$exists` match.
@@ -61,12 +61,12 @@ pub enum Leaf {
 
 /// A value that a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Visited<'a> {
+pub struct PathValue<'a> {
     /// The value; none where the path leads to nothing.
     pub value: Option<RawBsonRef<'a>>,
     /// The index in the outermost array that the walk went through: what a positional `$` stands for.
     pub array_index: Option<usize>,
-    /// Whether the value is an element of an array at the end of the path ([`Leaf::Elements`]).
+    /// Whether the value is an element of an array at the end of the path ([`TrailingArray::Elements`]).
     pub is_element: bool,
 }
 
@@ -92,10 +92,10 @@ impl Path {
     pub fn visit<'a, B>(
         &self,
         document: &'a RawDocument,
-        leaf: Leaf,
-        visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+        trailing_array: TrailingArray,
+        visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        in_document(document, &self.components, leaf, None, visitor)
+        in_document(document, &self.components, trailing_array, None, visitor)
     }
 
     /// Where the path leads without looking into arrays, numbers meaning indexes there: how projections and updates of a
@@ -146,9 +146,9 @@ pub fn element(array: &RawArray, index: usize) -> Option<RawBsonRef<'_>> {
 fn in_document<'a, B>(
     document: &'a RawDocument,
     components: &[Component],
-    leaf: Leaf,
+    trailing_array: TrailingArray,
     outer: Option<usize>,
-    visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+    visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     let mut document = document;
     let mut components = components;
@@ -156,7 +156,7 @@ fn in_document<'a, B>(
         let Some((first, rest)) = components.split_first() else { return ControlFlow::Continue(()) };
         let value = field(document, first.name());
         match value {
-            Some(RawBsonRef::Array(array)) => return in_array(array, rest, leaf, outer, visitor),
+            Some(RawBsonRef::Array(array)) => return in_array(array, rest, trailing_array, outer, visitor),
             Some(RawBsonRef::Document(inner)) if !rest.is_empty() => (document, components) = (inner, rest),
             // A scalar has no fields.
             Some(_) if !rest.is_empty() => return show(None, outer, visitor),
@@ -169,15 +169,15 @@ fn in_document<'a, B>(
 fn in_array<'a, B>(
     array: &'a RawArray,
     rest: &[Component],
-    leaf: Leaf,
+    trailing_array: TrailingArray,
     outer: Option<usize>,
-    visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+    visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     let Some((first, after)) = rest.split_first() else {
-        if leaf == Leaf::Elements {
+        if trailing_array == TrailingArray::Elements {
             for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
                 let array_index = outer.or(Some(index));
-                visitor(Visited { value: Some(value), array_index, is_element: true })?;
+                visitor(PathValue { value: Some(value), array_index, is_element: true })?;
             }
         }
         return show(Some(RawBsonRef::Array(array)), outer, visitor);
@@ -185,10 +185,10 @@ fn in_array<'a, B>(
     for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
         let position = outer.or(Some(index));
         if let RawBsonRef::Document(document) = value {
-            in_document(document, rest, leaf, position, visitor)?;
+            in_document(document, rest, trailing_array, position, visitor)?;
         }
         if first.index() == Some(index) {
-            by_index(value, after, leaf, position, visitor)?;
+            by_index(value, after, trailing_array, position, visitor)?;
         }
     }
     ControlFlow::Continue(())
@@ -198,14 +198,14 @@ fn in_array<'a, B>(
 fn by_index<'a, B>(
     value: RawBsonRef<'a>,
     after: &[Component],
-    leaf: Leaf,
+    trailing_array: TrailingArray,
     position: Option<usize>,
-    visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+    visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     match value {
         value if after.is_empty() => show(Some(value), position, visitor),
-        RawBsonRef::Array(array) => in_array(array, after, leaf, position, visitor),
-        RawBsonRef::Document(document) => in_document(document, after, leaf, position, visitor),
+        RawBsonRef::Array(array) => in_array(array, after, trailing_array, position, visitor),
+        RawBsonRef::Document(document) => in_document(document, after, trailing_array, position, visitor),
         _ => ControlFlow::Continue(()),
     }
 }
@@ -213,9 +213,9 @@ fn by_index<'a, B>(
 fn show<'a, B>(
     value: Option<RawBsonRef<'a>>,
     array_index: Option<usize>,
-    visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+    visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    visitor(Visited { value, array_index, is_element: false })
+    visitor(PathValue { value, array_index, is_element: false })
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 //! error kept aside (Neumaier's variant of Kahan's summation), so that the order of documents hardly shows.
 
 mod compile;
-mod pick;
+mod deviation;
 mod quantile;
-mod spread;
+mod selected_n;
 mod state;
 mod sum;
 #[cfg(test)]
@@ -19,8 +19,8 @@ use bson::RawBsonRef;
 
 pub(crate) use self::{
     compile::Accumulator,
+    deviation::Deviation,
     quantile::{Quantiles, quantiles_of, read_quantiles},
-    spread::Spread,
     state::State,
     sum::{Average, Sum},
 };

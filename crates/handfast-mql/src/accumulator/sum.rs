@@ -10,11 +10,11 @@ pub(crate) struct Sum {
     double: f64,
     lost: f64,
     decimal: Decimal,
-    widest: Widest,
+    widest: WidestType,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Widest {
+enum WidestType {
     Int,
     Long,
     Double,
@@ -23,7 +23,7 @@ enum Widest {
 
 impl Default for Sum {
     fn default() -> Self {
-        Sum { whole: 0, double: 0.0, lost: 0.0, decimal: Decimal::ZERO, widest: Widest::Int }
+        Sum { whole: 0, double: 0.0, lost: 0.0, decimal: Decimal::ZERO, widest: WidestType::Int }
     }
 }
 
@@ -33,15 +33,15 @@ impl Sum {
             Number::Int(value) => self.whole = self.whole.saturating_add(i128::from(value)),
             Number::Long(value) => {
                 self.whole = self.whole.saturating_add(i128::from(value));
-                self.widest = self.widest.max(Widest::Long);
+                self.widest = self.widest.max(WidestType::Long);
             }
             Number::Double(value) => {
                 self.add_double(value);
-                self.widest = self.widest.max(Widest::Double);
+                self.widest = self.widest.max(WidestType::Double);
             }
             Number::Decimal(value) => {
                 self.decimal = self.decimal.add(value);
-                self.widest = Widest::Decimal;
+                self.widest = WidestType::Decimal;
             }
         }
     }
@@ -76,10 +76,10 @@ impl Sum {
     /// The total: of the widest type that came, a long if an int does not hold it, a double if a long does not.
     pub(crate) fn total(&self) -> Number {
         match self.widest {
-            Widest::Decimal => Number::Decimal(self.decimal.add(self.others_as_decimal())),
-            Widest::Double => Number::Double(self.doubles()),
+            WidestType::Decimal => Number::Decimal(self.decimal.add(self.others_as_decimal())),
+            WidestType::Double => Number::Double(self.doubles()),
             widest => match (i32::try_from(self.whole), i64::try_from(self.whole)) {
-                (Ok(whole), _) if widest == Widest::Int => Number::Int(whole),
+                (Ok(whole), _) if widest == WidestType::Int => Number::Int(whole),
                 (_, Ok(whole)) => Number::Long(whole),
                 _ => Number::Double(self.whole as f64),
             },

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Decimal, Rounding, finish, wide::Wide};
+use super::{Decimal, Rounding, finish, wide::U256};
 use crate::{Code, Error, Result};
 
 impl From<i64> for Decimal {
@@ -154,7 +154,7 @@ impl FromStr for Decimal {
         let exponent = exponent.saturating_add(left_out).saturating_sub(fraction.len() as i64);
         // Far beyond the format on both sides, and far from overflow.
         let exponent = exponent.clamp(-20_000, 20_000) as i32;
-        Ok(finish(negative, Wide::new(coefficient), exponent, sticky))
+        Ok(finish(negative, U256::new(coefficient), exponent, sticky))
     }
 }
 

@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 
 use bson::Decimal128;
 
-use wide::Wide;
+use wide::U256;
 
 /// Digits of a coefficient.
 pub const DIGITS_MAX: u32 = 34;
@@ -101,7 +101,7 @@ impl Decimal {
     /// `coefficient * 10^exponent`, rounded into the format: to 34 digits half to even, to infinity or towards zero
     /// beyond the exponents.
     pub fn new(negative: bool, coefficient: u128, exponent: i32) -> Self {
-        finish(negative, Wide::new(coefficient), exponent, false)
+        finish(negative, U256::new(coefficient), exponent, false)
     }
 
     /// Whether it is not a number.
@@ -204,7 +204,7 @@ impl Decimal {
             (
                 Decimal::Finite { coefficient: a, exponent: a_exponent, .. },
                 Decimal::Finite { coefficient: b, exponent: b_exponent, .. },
-            ) => finish(negative, Wide::product(a, b), a_exponent + b_exponent, false),
+            ) => finish(negative, U256::product(a, b), a_exponent + b_exponent, false),
             // Infinity times zero has no value.
             _ if self.is_zero() || other.is_zero() => Decimal::NaN,
             _ => Decimal::Infinity { negative },
@@ -220,7 +220,7 @@ impl Decimal {
                 Decimal::NaN
             }
             (Decimal::Infinity { .. }, _) => Decimal::Infinity { negative },
-            (_, Decimal::Infinity { .. }) => finish(negative, Wide::new(0), EXPONENT_MIN, false),
+            (_, Decimal::Infinity { .. }) => finish(negative, U256::new(0), EXPONENT_MIN, false),
             (Decimal::Finite { coefficient: 0, .. }, Decimal::Finite { coefficient: 0, .. }) => Decimal::NaN,
             (_, Decimal::Finite { coefficient: 0, .. }) => Decimal::Infinity { negative },
             (
@@ -235,7 +235,7 @@ impl Decimal {
                     rest %= b;
                     exponent -= 1;
                 }
-                finish(negative, Wide::new(quotient), exponent, rest != 0)
+                finish(negative, U256::new(quotient), exponent, rest != 0)
             }
         }
     }
@@ -280,7 +280,7 @@ impl Decimal {
         if drop <= 0 {
             return self;
         }
-        let rounded = shrink(Wide::new(coefficient), drop as u32, false, rounding, negative);
+        let rounded = shrink(U256::new(coefficient), drop as u32, false, rounding, negative);
         finish(negative, rounded, exponent.saturating_add(drop), false)
     }
 
@@ -334,7 +334,7 @@ fn add_finite(a: (bool, u128, i32), b: (bool, u128, i32)) -> Decimal {
     let (mut distance, mut coefficient) = ((large.2 - small.2) as u32, large.1);
     let zero_negative = large.0 && small.0;
     if coefficient == 0 && small.1 == 0 {
-        return finish(zero_negative, Wide::new(0), small.2, false);
+        return finish(zero_negative, U256::new(0), small.2, false);
     }
     if coefficient == 0 {
         return Decimal::finite(small.0, small.1, small.2);
@@ -345,21 +345,21 @@ fn add_finite(a: (bool, u128, i32), b: (bool, u128, i32)) -> Decimal {
     coefficient *= 10_u128.pow(padding);
     distance -= padding;
     if distance > 38 {
-        return finish(large.0, Wide::new(coefficient), small.2 + distance as i32, false);
+        return finish(large.0, U256::new(coefficient), small.2 + distance as i32, false);
     }
-    let (left, right) = (Wide::product(coefficient, 10_u128.pow(distance)), Wide::new(small.1));
+    let (left, right) = (U256::product(coefficient, 10_u128.pow(distance)), U256::new(small.1));
     if large.0 == small.0 {
         return finish(large.0, left.plus(right), small.2, false);
     }
     match left.cmp(&right) {
-        Ordering::Equal => finish(false, Wide::new(0), small.2, false),
+        Ordering::Equal => finish(false, U256::new(0), small.2, false),
         Ordering::Greater => finish(large.0, left.minus(right), small.2, false),
         Ordering::Less => finish(small.0, right.minus(left), small.2, false),
     }
 }
 
 /// Rounds an exact result into the format. `sticky`: the true value is a little more than the coefficient says.
-fn finish(negative: bool, coefficient: Wide, exponent: i32, sticky: bool) -> Decimal {
+fn finish(negative: bool, coefficient: U256, exponent: i32, sticky: bool) -> Decimal {
     let excess = coefficient.digits() as i32 - DIGITS_MAX as i32;
     let drop = excess.max(EXPONENT_MIN - exponent).max(0);
     let rounded = shrink(coefficient, drop as u32, sticky, Rounding::HalfEven, negative);
@@ -387,7 +387,7 @@ fn finish(negative: bool, coefficient: Wide, exponent: i32, sticky: bool) -> Dec
 }
 
 /// Drops the last `count` digits.
-fn shrink(mut value: Wide, count: u32, mut sticky: bool, rounding: Rounding, negative: bool) -> Wide {
+fn shrink(mut value: U256, count: u32, mut sticky: bool, rounding: Rounding, negative: bool) -> U256 {
     const CHUNK: u32 = 19;
     let mut digit = 0;
     if count > 0 {
@@ -409,7 +409,7 @@ fn shrink(mut value: Wide, count: u32, mut sticky: bool, rounding: Rounding, neg
         Rounding::Floor => negative && (digit > 0 || sticky),
         Rounding::Ceiling => !negative && (digit > 0 || sticky),
     };
-    if up { value.plus(Wide::new(1)) } else { value }
+    if up { value.plus(U256::new(1)) } else { value }
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 /// 256 bits, least significant limb first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wide([u64; 4]);
+pub(super) struct U256([u64; 4]);
 
-impl Wide {
+impl U256 {
     pub(super) const fn new(value: u128) -> Self {
-        Wide([value as u64, (value >> 64) as u64, 0, 0])
+        U256([value as u64, (value >> 64) as u64, 0, 0])
     }
 
     pub(super) fn is_zero(self) -> bool {
@@ -25,7 +25,7 @@ impl Wide {
 
     /// The product; the factors of this module stay below 2^113 and 2^128, so it always fits.
     pub(super) fn product(a: u128, b: u128) -> Self {
-        let (a, b) = (Wide::new(a).0, Wide::new(b).0);
+        let (a, b) = (U256::new(a).0, U256::new(b).0);
         let mut limbs = [0_u64; 4];
         for (i, x) in a.iter().take(2).enumerate() {
             let mut carry = 0_u128;
@@ -36,7 +36,7 @@ impl Wide {
             }
             limbs[i + 2] = carry as u64;
         }
-        Wide(limbs)
+        U256(limbs)
     }
 
     /// The sum; wraps at 2^256, which the callers' bounds keep out of reach.
@@ -70,7 +70,7 @@ impl Wide {
             *limb = (value / u128::from(divisor)) as u64;
             rest = value % u128::from(divisor);
         }
-        (Wide(limbs), rest as u64)
+        (U256(limbs), rest as u64)
     }
 
     /// How many decimal digits it has; 0 has one.
@@ -89,17 +89,17 @@ impl Wide {
     fn zip(self, other: Self, mut limb: impl FnMut(u64, u64) -> u64) -> Self {
         let [a0, a1, a2, a3] = self.0;
         let [b0, b1, b2, b3] = other.0;
-        Wide([limb(a0, b0), limb(a1, b1), limb(a2, b2), limb(a3, b3)])
+        U256([limb(a0, b0), limb(a1, b1), limb(a2, b2), limb(a3, b3)])
     }
 }
 
-impl Ord for Wide {
+impl Ord for U256 {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.iter().rev().cmp(other.0.iter().rev())
     }
 }
 
-impl PartialOrd for Wide {
+impl PartialOrd for U256 {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }

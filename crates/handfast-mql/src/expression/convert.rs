@@ -7,7 +7,7 @@ use bson::{Decimal128, RawBsonRef, oid::ObjectId, spec::ElementType};
 use super::{
     compile::{Compiler, NamedErrors, required},
     date::{self, parse_text},
-    node::{Form, Function, Node, Scope},
+    node::{Function, LazyOperator, Node, Scope},
     value::{self, Value, type_name},
 };
 use crate::{
@@ -35,7 +35,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
     let errors = NamedErrors { no_object: Code::FailedToParse, unknown: Code::FailedToParse };
     let names = ["input", "to", "onError", "onNull"];
     let [input, to, on_error, on_null] = compiler.named("$convert", argument, names, &errors)?;
-    Ok(Some(Node::form(Convert {
+    Ok(Some(Node::lazy(Convert {
         input: required(input, "$convert", "input", Code::FailedToParse.0)?,
         to: required(to, "$convert", "to", Code::FailedToParse.0)?,
         on_error,
@@ -51,7 +51,7 @@ struct Convert {
     on_null: Option<Node>,
 }
 
-impl Form for Convert {
+impl LazyOperator for Convert {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let to = self.to.evaluate(scope)?;
         let input = self.input.evaluate(scope)?;

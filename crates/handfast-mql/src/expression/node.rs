@@ -1,7 +1,7 @@
 //! The compiled expression: a tree that is walked once per document.
 //!
 //! Most operators are functions of their evaluated arguments ([`Function`]): a row in a table with name, arity and a
-//! plain function. Those that decide themselves what to evaluate, or bind variables, are a [`Form`].
+//! plain function. Those that decide themselves what to evaluate, or bind variables, are a [`LazyOperator`].
 
 use std::fmt;
 
@@ -67,7 +67,7 @@ impl<'a> Scope<'a> {
 }
 
 /// An operator that evaluates its arguments itself.
-pub(crate) trait Form: fmt::Debug + Send + Sync {
+pub(crate) trait LazyOperator: fmt::Debug + Send + Sync {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>>;
 }
 
@@ -80,12 +80,12 @@ pub(crate) enum Node {
     Object(Vec<(CString, Node)>),
     Array(Vec<Node>),
     Call(&'static Function, Vec<Node>),
-    Form(Box<dyn Form>),
+    Lazy(Box<dyn LazyOperator>),
 }
 
 impl Node {
-    pub(crate) fn form(form: impl Form + 'static) -> Node {
-        Node::Form(Box::new(form))
+    pub(crate) fn lazy(operator: impl LazyOperator + 'static) -> Node {
+        Node::Lazy(Box::new(operator))
     }
 
     /// The literal value, if this is a literal.
@@ -103,7 +103,7 @@ impl Node {
             Node::Object(fields) => object(fields, scope)?,
             Node::Array(items) => array(items, scope)?,
             Node::Call(function, arguments) => function.call(arguments, scope)?,
-            Node::Form(form) => form.evaluate(scope)?,
+            Node::Lazy(operator) => operator.evaluate(scope)?,
         };
         // One value is bounded where it grows; a large number of large ones is bounded here.
         if let Some(bytes) = value.made_bytes().filter(|bytes| *bytes >= limits::LARGE_BYTES) {
@@ -158,28 +158,28 @@ pub(crate) enum Arity {
     AtLeast(usize),
 }
 
-type One = for<'a> fn(Value<'a>) -> Result<Value<'a>>;
-type Two = for<'a> fn(Value<'a>, Value<'a>) -> Result<Value<'a>>;
-type Many = for<'a> fn(Vec<Value<'a>>) -> Result<Value<'a>>;
+type UnaryFn = for<'a> fn(Value<'a>) -> Result<Value<'a>>;
+type BinaryFn = for<'a> fn(Value<'a>, Value<'a>) -> Result<Value<'a>>;
+type VariadicFn = for<'a> fn(Vec<Value<'a>>) -> Result<Value<'a>>;
 
 /// The function behind an operator, by the number of arguments (so that the common ones allocate nothing).
 #[derive(Clone, Copy)]
 pub(crate) enum Apply {
-    One(One),
-    Two(Two),
-    Many(Many),
+    One(UnaryFn),
+    Two(BinaryFn),
+    Many(VariadicFn),
 }
 
 impl Function {
-    pub(crate) const fn one(name: &'static str, apply: One) -> Function {
+    pub(crate) const fn one(name: &'static str, apply: UnaryFn) -> Function {
         Function { name, arity: Arity::Exactly(1), apply: Apply::One(apply) }
     }
 
-    pub(crate) const fn two(name: &'static str, apply: Two) -> Function {
+    pub(crate) const fn two(name: &'static str, apply: BinaryFn) -> Function {
         Function { name, arity: Arity::Exactly(2), apply: Apply::Two(apply) }
     }
 
-    pub(crate) const fn many(name: &'static str, arity: Arity, apply: Many) -> Function {
+    pub(crate) const fn many(name: &'static str, arity: Arity, apply: VariadicFn) -> Function {
         Function { name, arity, apply: Apply::Many(apply) }
     }
 

@@ -4,7 +4,7 @@ use bson::RawBsonRef;
 
 use super::{
     compile::{Compiler, NamedErrors, named_sources, required},
-    node::{Form, Frame, Node, Scope, evaluate_all},
+    node::{Frame, LazyOperator, Node, Scope, evaluate_all},
     path::Base,
     value::{self, Value},
 };
@@ -44,10 +44,10 @@ fn bind(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
         names.push(name.as_str().to_owned());
     }
     let body = compiler.bound(names, |compiler| compiler.expression(body))?;
-    Ok(Node::form(Let { values, body }))
+    Ok(Node::lazy(Let { values, body }))
 }
 
-impl Form for Let {
+impl LazyOperator for Let {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let values = evaluate_all(&self.values, scope)?;
         let held = values.iter().filter_map(Value::made_bytes).sum();

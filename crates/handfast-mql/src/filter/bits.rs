@@ -10,7 +10,7 @@ use crate::{Code, Error, Number, Result};
 
 /// Which answer of the single bits decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BitQuestion {
+pub enum BitCondition {
     /// `$bitsAllSet`.
     AllSet,
     /// `$bitsAllClear`.
@@ -21,18 +21,18 @@ pub enum BitQuestion {
     AnyClear,
 }
 
-/// A question about bits of a value.
+/// A condition about bits of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitTest {
-    question: BitQuestion,
+    condition: BitCondition,
     /// Ascending, without duplicates.
     positions: Vec<u32>,
 }
 
 impl BitTest {
-    /// Which question.
-    pub fn question(&self) -> BitQuestion {
-        self.question
+    /// Which condition.
+    pub fn condition(&self) -> BitCondition {
+        self.condition
     }
 
     /// About which positions, in ascending order.
@@ -40,7 +40,7 @@ impl BitTest {
         &self.positions
     }
 
-    pub(super) fn compile(name: &str, question: BitQuestion, operand: RawBsonRef<'_>) -> Result<Self> {
+    pub(super) fn compile(name: &str, condition: BitCondition, operand: RawBsonRef<'_>) -> Result<Self> {
         let mut positions = match operand {
             RawBsonRef::Array(array) => {
                 let mut positions = Vec::new();
@@ -59,7 +59,7 @@ impl BitTest {
         };
         positions.sort_unstable();
         positions.dedup();
-        Ok(BitTest { question, positions })
+        Ok(BitTest { condition, positions })
     }
 
     pub(super) fn accepts(&self, value: RawBsonRef<'_>) -> bool {
@@ -77,11 +77,11 @@ impl BitTest {
 
     fn ask(&self, bit: impl Fn(u32) -> bool) -> bool {
         let mut positions = self.positions.iter();
-        match self.question {
-            BitQuestion::AllSet => positions.all(|at| bit(*at)),
-            BitQuestion::AllClear => positions.all(|at| !bit(*at)),
-            BitQuestion::AnySet => positions.any(|at| bit(*at)),
-            BitQuestion::AnyClear => positions.any(|at| !bit(*at)),
+        match self.condition {
+            BitCondition::AllSet => positions.all(|at| bit(*at)),
+            BitCondition::AllClear => positions.all(|at| !bit(*at)),
+            BitCondition::AnySet => positions.any(|at| bit(*at)),
+            BitCondition::AnyClear => positions.any(|at| !bit(*at)),
         }
     }
 }

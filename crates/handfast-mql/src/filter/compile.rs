@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{RawBsonRef, RawDocument};
 
 use super::{
-    bits::{BitQuestion, BitTest},
+    bits::{BitCondition, BitTest},
     node::{Choices, Comparison, ElementNode, Node, Operand, Predicate, conjunction, disjunction},
     regex::RegexTest,
     types::TypeSet,
@@ -158,10 +158,10 @@ fn predicate(path: &Path, name: &str, operand: RawBsonRef<'_>, scope: &Scope<'_>
         "$not" => not(path, operand, scope),
         "$all" => all(path, operand, scope),
         "$elemMatch" => element_match(path, operand, scope),
-        "$bitsAllSet" => is(Predicate::Bits(BitTest::compile(name, BitQuestion::AllSet, operand)?)),
-        "$bitsAllClear" => is(Predicate::Bits(BitTest::compile(name, BitQuestion::AllClear, operand)?)),
-        "$bitsAnySet" => is(Predicate::Bits(BitTest::compile(name, BitQuestion::AnySet, operand)?)),
-        "$bitsAnyClear" => is(Predicate::Bits(BitTest::compile(name, BitQuestion::AnyClear, operand)?)),
+        "$bitsAllSet" => is(Predicate::Bits(BitTest::compile(name, BitCondition::AllSet, operand)?)),
+        "$bitsAllClear" => is(Predicate::Bits(BitTest::compile(name, BitCondition::AllClear, operand)?)),
+        "$bitsAnySet" => is(Predicate::Bits(BitTest::compile(name, BitCondition::AnySet, operand)?)),
+        "$bitsAnyClear" => is(Predicate::Bits(BitTest::compile(name, BitCondition::AnyClear, operand)?)),
         "$near" | "$nearSphere" | "$geoNear" | "$geoWithin" | "$geoIntersects" | "$within" => {
             Err(bad(format!("{name} is not supported: there are no geospatial indexes")))
         }

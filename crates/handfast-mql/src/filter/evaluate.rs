@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use bson::{RawArray, RawBsonRef, RawDocument};
 
 use super::node::{Comparison, ElementNode, FieldNode, Node, Predicate};
-use crate::{Context, Error, Number, Result, order, path::Leaf};
+use crate::{Context, Error, Number, Result, order, path::TrailingArray};
 
 /// One document's evaluation.
 pub(super) struct Evaluation<'c> {
@@ -16,16 +16,16 @@ pub(super) struct Evaluation<'c> {
 
 /// The answer to a predicate.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum MatchResult {
     No,
     Yes,
     /// Yes, by the element at this index of the array asked about.
     At(usize),
 }
 
-impl From<bool> for Answer {
+impl From<bool> for MatchResult {
     fn from(holds: bool) -> Self {
-        if holds { Answer::Yes } else { Answer::No }
+        if holds { MatchResult::Yes } else { MatchResult::No }
     }
 }
 
@@ -81,17 +81,17 @@ impl<'c> Evaluation<'c> {
     }
 
     fn field(&mut self, field: &FieldNode, document: &RawDocument) -> Result<bool> {
-        let leaf = match field.predicate {
+        let trailing_array = match field.predicate {
             Predicate::Exists | Predicate::Size(_) | Predicate::ElementDocument(_) | Predicate::ElementValue(_) => {
-                Leaf::Whole
+                TrailingArray::Whole
             }
-            _ => Leaf::Elements,
+            _ => TrailingArray::Elements,
         };
-        let found = field.path.visit(document, leaf, &mut |visited| {
+        let found = field.path.visit(document, trailing_array, &mut |visited| {
             let inner = match self.predicate(&field.predicate, visited.value) {
-                Ok(Answer::No) => return ControlFlow::Continue(()),
-                Ok(Answer::Yes) => None,
-                Ok(Answer::At(index)) => Some(index),
+                Ok(MatchResult::No) => return ControlFlow::Continue(()),
+                Ok(MatchResult::Yes) => None,
+                Ok(MatchResult::At(index)) => Some(index),
                 Err(error) => return ControlFlow::Break(Err::<Option<usize>, Error>(error)),
             };
             ControlFlow::Break(Ok(visited.array_index.or(inner)))
@@ -105,14 +105,14 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    fn predicate(&mut self, predicate: &Predicate, value: Option<RawBsonRef<'_>>) -> Result<Answer> {
+    fn predicate(&mut self, predicate: &Predicate, value: Option<RawBsonRef<'_>>) -> Result<MatchResult> {
         self.context.step()?;
         let Some(value) = value else { return Ok(missing(predicate).into()) };
         Ok(match predicate {
             Predicate::Compare(comparison, operand) => compares(*comparison, value, operand.value()).into(),
             Predicate::In(choices) => choices.accept(value, self.context)?.into(),
             Predicate::Regex(regex) => regex.accepts(value, self.context)?.into(),
-            Predicate::Exists => Answer::Yes,
+            Predicate::Exists => MatchResult::Yes,
             Predicate::Type(types) => types.contains(value.element_type()).into(),
             Predicate::Modulo { divisor, remainder } => {
                 let number = Number::of(value).and_then(Number::to_i64_truncated);
@@ -122,20 +122,20 @@ impl<'c> Evaluation<'c> {
             Predicate::Bits(test) => test.accepts(value).into(),
             Predicate::Size(size) => match value {
                 RawBsonRef::Array(array) => (i64::try_from(array.iter_elements().count()) == Ok(*size)).into(),
-                _ => Answer::No,
+                _ => MatchResult::No,
             },
             Predicate::ElementDocument(node) => match value {
                 RawBsonRef::Array(array) => self.element_document(node, array)?,
-                _ => Answer::No,
+                _ => MatchResult::No,
             },
             Predicate::ElementValue(all) => match value {
                 RawBsonRef::Array(array) => self.element_value(all, array)?,
-                _ => Answer::No,
+                _ => MatchResult::No,
             },
         })
     }
 
-    fn element_document(&mut self, node: &Node, array: &RawArray) -> Result<Answer> {
+    fn element_document(&mut self, node: &Node, array: &RawArray) -> Result<MatchResult> {
         for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
             let document = match value {
                 RawBsonRef::Document(document) => document,
@@ -150,19 +150,19 @@ impl<'c> Evaluation<'c> {
             let holds = self.node(node, document)?;
             self.position = position;
             if holds {
-                return Ok(Answer::At(index));
+                return Ok(MatchResult::At(index));
             }
         }
-        Ok(Answer::No)
+        Ok(MatchResult::No)
     }
 
-    fn element_value(&mut self, all: &[ElementNode], array: &RawArray) -> Result<Answer> {
+    fn element_value(&mut self, all: &[ElementNode], array: &RawArray) -> Result<MatchResult> {
         for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
             if self.element(all, value)? {
-                return Ok(Answer::At(index));
+                return Ok(MatchResult::At(index));
             }
         }
-        Ok(Answer::No)
+        Ok(MatchResult::No)
     }
 
     /// Whether one value fulfils everything by itself, without being looked into.
@@ -170,7 +170,7 @@ impl<'c> Evaluation<'c> {
         for node in all {
             self.context.step()?;
             let holds = match node {
-                ElementNode::Is(predicate) => self.predicate(predicate, Some(value))? != Answer::No,
+                ElementNode::Is(predicate) => self.predicate(predicate, Some(value))? != MatchResult::No,
                 ElementNode::Not(all) => !self.element(all, value)?,
                 ElementNode::Every(all) => self.element(all, value)?,
                 ElementNode::Never => false,

@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 use crate::{
     CompileOptions, Context, Filter, Number, Path, depth, key, order,
-    path::Leaf,
+    path::TrailingArray,
     testing::{document, name, value},
 };
 
@@ -40,9 +40,9 @@ fn operators() -> impl Strategy<Value = RawDocumentBuf> {
         (0..256).prop_map(|mask| ("$bitsAnyClear", RawBson::Int32(mask))),
         select(vec!["number", "array", "null", "string"]).prop_map(|name| ("$type", RawBson::String(name.into()))),
     ];
-    let leaf = prop_oneof![4 => compare, 2 => lists, 2 => others];
-    let leaf = leaf.prop_map(|(operator, operand)| single(operator, operand)).boxed();
-    leaf.prop_recursive(2, 4, 1, |inner| {
+    let trailing_array = prop_oneof![4 => compare, 2 => lists, 2 => others];
+    let trailing_array = trailing_array.prop_map(|(operator, operand)| single(operator, operand)).boxed();
+    trailing_array.prop_recursive(2, 4, 1, |inner| {
         (select(vec!["$not", "$elemMatch"]), inner).prop_map(|(operator, inner)| single(operator, inner))
     })
 }
@@ -155,7 +155,7 @@ proptest! {
                 let _ = filter.matches(&document, &context());
             }
             let _ = compiled(&document).map(|filter| filter.matches(&document, &context()));
-            let _ = Path::new(&path).visit(&document, Leaf::Elements, &mut |visited| {
+            let _ = Path::new(&path).visit(&document, TrailingArray::Elements, &mut |visited| {
                 if let Some(value) = visited.value {
                     key::encode(value, &mut Vec::new());
                 }

@@ -36,7 +36,7 @@ mod types;
 
 use bson::{RawBsonRef, RawDocument};
 
-pub use bits::{BitQuestion, BitTest};
+pub use bits::{BitCondition, BitTest};
 pub use node::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate};
 pub use regex::RegexTest;
 pub use types::TypeSet;

@@ -385,16 +385,16 @@ fn remainders() {
 
 #[test]
 fn bits() {
-    let name = |question| ["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"][question as usize];
-    let ask = |question: BitQuestion, operand: RawBson, value: RawBson| {
+    let name = |condition| ["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"][condition as usize];
+    let ask = |condition: BitCondition, operand: RawBson, value: RawBson| {
         let mut inner = RawDocumentBuf::new();
-        inner.append(CString::try_from(name(question)).unwrap(), operand);
+        inner.append(CString::try_from(name(condition)).unwrap(), operand);
         matches(&rawdoc! { "a": inner }, &rawdoc! { "a": value })
     };
-    use BitQuestion::{AllClear, AllSet, AnyClear, AnySet};
+    use BitCondition::{AllClear, AllSet, AnyClear, AnySet};
     let int = RawBson::Int32;
     // 54 is 110110.
-    for (question, operand, expected) in [
+    for (condition, operand, expected) in [
         (AllSet, int(50), true),
         (AllSet, int(35), false),
         (AllClear, int(9), true),
@@ -414,7 +414,7 @@ fn bits() {
         for value in
             [int(54), RawBson::Int64(54), RawBson::Double(54.0), RawBson::Decimal128(decimal("54")), binary(&[54, 0])]
         {
-            assert_eq!(ask(question, operand.clone(), value.clone()), expected, "{question:?} {operand:?} {value:?}");
+            assert_eq!(ask(condition, operand.clone(), value.clone()), expected, "{condition:?} {operand:?} {value:?}");
         }
     }
     // A negative number has all high bits set, binary data ends in zeros.

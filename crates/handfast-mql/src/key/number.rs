@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use bson::RawBsonRef;
 
-use super::{Keep, invert, kind, tag};
+use super::{TypeBitsSink, invert, kind, tag};
 use crate::{decimal::Decimal, number::Number};
 
 /// The double is the number.
@@ -20,7 +20,7 @@ const EXACT_LONG_MAX: u64 = 1 << 53;
 /// Added to the exponent of the digits, so that it is never negative: decimals go down to 10^-6176.
 const EXPONENT_BIAS: i32 = 8192;
 
-pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
+pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     let Some(number) = Number::of(value) else { return };
     append_kind(value, number, bits);
     if is_nan(number) {
@@ -42,7 +42,7 @@ pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl K
     }
 }
 
-fn append_kind(value: RawBsonRef<'_>, number: Number, bits: &mut impl Keep) {
+fn append_kind(value: RawBsonRef<'_>, number: Number, bits: &mut impl TypeBitsSink) {
     match (value, number) {
         (RawBsonRef::Decimal128(stored), _) => {
             bits.keep(&[kind::DECIMAL]);

@@ -47,7 +47,7 @@ struct Translator<'p> {
 
 /// What came last in a class.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum PreviousItem {
     /// The beginning: `]` is a letter here.
     Nothing,
     Letter,
@@ -137,36 +137,36 @@ impl Translator<'_> {
             self.letters.next();
             self.out.push('^');
         }
-        let mut last = Last::Nothing;
+        let mut last = PreviousItem::Nothing;
         while let Some(letter) = self.letters.next() {
             last = match letter {
-                ']' if last != Last::Nothing => {
+                ']' if last != PreviousItem::Nothing => {
                     self.out.push(']');
                     return;
                 }
                 '[' => self.bracket_in_class(),
                 '\\' => self.escape_in_class(),
                 // A range needs a letter on both sides.
-                '-' if last != Last::Letter || self.set_follows() => {
+                '-' if last != PreviousItem::Letter || self.set_follows() => {
                     self.code('-' as u32);
-                    Last::Letter
+                    PreviousItem::Letter
                 }
                 '-' => {
                     self.out.push('-');
                     // `]` behind it closes the class.
-                    Last::Letter
+                    PreviousItem::Letter
                 }
                 ']' | '&' | '~' | '#' | '^' => {
                     self.code(letter as u32);
-                    Last::Letter
+                    PreviousItem::Letter
                 }
                 letter if letter.is_whitespace() => {
                     self.code(letter as u32);
-                    Last::Letter
+                    PreviousItem::Letter
                 }
                 letter => {
                     self.out.push(letter);
-                    Last::Letter
+                    PreviousItem::Letter
                 }
             };
         }
@@ -179,21 +179,21 @@ impl Translator<'_> {
     }
 
     /// `[:alpha:]`, or just the letter.
-    fn bracket_in_class(&mut self) -> Last {
+    fn bracket_in_class(&mut self) -> PreviousItem {
         let mut ahead = self.letters.clone();
         if ahead.next() == Some(':') {
             let name: String = ahead.by_ref().take_while(|letter| *letter != ':').collect();
             if ahead.next() == Some(']') && name.trim_start_matches('^').bytes().all(|byte| byte.is_ascii_lowercase()) {
                 let _ = write!(self.out, "[:{name}:]");
                 self.letters = ahead;
-                return Last::Set;
+                return PreviousItem::Set;
             }
         }
         self.code('[' as u32);
-        Last::Letter
+        PreviousItem::Letter
     }
 
-    fn escape_in_class(&mut self) -> Last {
+    fn escape_in_class(&mut self) -> PreviousItem {
         match self.letters.next() {
             None => self.out.push('\\'),
             Some('Q') => self.quotation(),
@@ -204,16 +204,16 @@ impl Translator<'_> {
             Some(letter) => match set(letter) {
                 Some((members, true)) => {
                     self.bracketed(members, true);
-                    return Last::Set;
+                    return PreviousItem::Set;
                 }
                 Some((members, false)) => {
                     self.out.push_str(members);
-                    return Last::Set;
+                    return PreviousItem::Set;
                 }
                 None => self.out.extend(['\\', letter]),
             },
         }
-        Last::Letter
+        PreviousItem::Letter
     }
 }
 

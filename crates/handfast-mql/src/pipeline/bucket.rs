@@ -7,7 +7,7 @@ use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc
 use super::{
     Stage,
     group::{Accumulation, Group, accumulation, add, bytes, finish, start},
-    memory::{ENTRY_BYTES, Memory},
+    memory::{ENTRY_BYTES, StageMemory},
     operator::{Flow, Operator},
     sort::SortStage,
 };
@@ -230,7 +230,7 @@ impl BucketAuto {
     }
 
     pub(super) fn operator<'p>(&'p self, context: &'p Context) -> Box<dyn Operator + 'p> {
-        Box::new(Bucketing { stage: self, context, memory: Memory::new("$bucketAuto", context), held: Vec::new() })
+        Box::new(Bucketing { stage: self, context, memory: StageMemory::new("$bucketAuto", context), held: Vec::new() })
     }
 }
 
@@ -258,7 +258,7 @@ fn bucket_count(item: RawBsonRef<'_>) -> Result<usize> {
 struct Bucketing<'p> {
     stage: &'p BucketAuto,
     context: &'p Context,
-    memory: Memory,
+    memory: StageMemory,
     held: Vec<(RawBson, RawDocumentBuf)>,
 }
 

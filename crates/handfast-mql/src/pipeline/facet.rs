@@ -4,7 +4,7 @@ use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 
 use super::{
     Pipeline,
-    memory::{ENTRY_BYTES, Memory},
+    memory::{ENTRY_BYTES, StageMemory},
     operator::{Chain, Flow, Operator},
 };
 use crate::{
@@ -41,7 +41,7 @@ impl Facet {
         results: impl IntoIterator<Item = Vec<RawDocumentBuf>>,
         context: &Context,
     ) -> Result<RawDocumentBuf> {
-        let mut memory = Memory::new("$facet", context);
+        let mut memory = StageMemory::new("$facet", context);
         let mut document = RawDocumentBuf::new();
         for ((name, _), result) in self.pipelines.iter().zip(results) {
             let mut array = RawArrayBuf::new();
@@ -60,14 +60,14 @@ impl Facet {
             .iter()
             .map(|(_, pipeline)| Ok(Branch { chain: pipeline.chain(context)?, done: false, results: Vec::new() }))
             .collect::<Result<_>>()?;
-        Ok(Box::new(Faceting { stage: self, branches, memory: Memory::new("$facet", context), context }))
+        Ok(Box::new(Faceting { stage: self, branches, memory: StageMemory::new("$facet", context), context }))
     }
 }
 
 struct Faceting<'p> {
     stage: &'p Facet,
     branches: Vec<Branch<'p>>,
-    memory: Memory,
+    memory: StageMemory,
     context: &'p Context,
 }
 
@@ -79,7 +79,7 @@ struct Branch<'p> {
 
 impl Branch<'_> {
     /// Counts what came out since the branch had so many results.
-    fn count(&self, memory: &mut Memory, before: usize) -> Result<()> {
+    fn count(&self, memory: &mut StageMemory, before: usize) -> Result<()> {
         self.results.iter().skip(before).try_for_each(|document| memory.take(ENTRY_BYTES + document.as_bytes().len()))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::{
-    memory::{ENTRY_BYTES, Memory},
+    memory::{ENTRY_BYTES, StageMemory},
     operator::{Flow, Operator},
 };
 use crate::{
@@ -61,7 +61,7 @@ impl Group {
         Box::new(Grouping {
             stage: self,
             context,
-            memory: Memory::new("$group", context),
+            memory: StageMemory::new("$group", context),
             places: HashMap::new(),
             groups: VecDeque::new(),
             identity: Vec::new(),
@@ -132,7 +132,7 @@ const PORTION_BYTES: usize = 1024 * 1024;
 struct Grouping<'p> {
     stage: &'p Group,
     context: &'p Context,
-    memory: Memory,
+    memory: StageMemory,
     /// From the identity of an `_id` to the place of its group.
     places: HashMap<Vec<u8>, usize>,
     groups: VecDeque<(RawBson, Vec<State>)>,

@@ -1,6 +1,6 @@
 //! The bound on what one stage may hold.
 
-use crate::context::{Context, Held};
+use crate::context::{Context, MemoryReservation};
 use crate::error::{Code, Error, Result};
 
 /// What one held document or entry costs beside its bytes.
@@ -8,15 +8,15 @@ pub(crate) const ENTRY_BYTES: usize = 64;
 
 /// How much a stage holds.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct StageMemory {
     stage: &'static str,
-    held: Held,
+    held: MemoryReservation,
     bytes_max: usize,
 }
 
-impl Memory {
+impl StageMemory {
     pub(crate) fn new(stage: &'static str, context: &Context) -> Self {
-        Memory { stage, held: Held::new(context), bytes_max: context.stage_bytes_max }
+        StageMemory { stage, held: MemoryReservation::new(context), bytes_max: context.stage_bytes_max }
     }
 
     /// Counts more.

@@ -3,7 +3,7 @@
 use bson::RawDocumentBuf;
 
 use super::{
-    memory::{ENTRY_BYTES, Memory},
+    memory::{ENTRY_BYTES, StageMemory},
     operator::{Flow, Operator},
 };
 use crate::{context::Context, error::Result};
@@ -13,13 +13,13 @@ pub(super) struct Sampling<'p> {
     size: u64,
     seen: u64,
     reservoir: Vec<RawDocumentBuf>,
-    memory: Memory,
+    memory: StageMemory,
     context: &'p Context,
 }
 
 impl<'p> Sampling<'p> {
     pub(super) fn new(size: u64, context: &'p Context) -> Self {
-        Sampling { size, seen: 0, reservoir: Vec::new(), memory: Memory::new("$sample", context), context }
+        Sampling { size, seen: 0, reservoir: Vec::new(), memory: StageMemory::new("$sample", context), context }
     }
 }
 

@@ -135,10 +135,10 @@ fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Option<Raw
 struct Unwinding<'p> {
     stage: &'p Unwind,
     /// The document being taken apart.
-    current: Option<Current>,
+    current: Option<UnwoundArray>,
 }
 
-struct Current {
+struct UnwoundArray {
     /// The document around the array, as the outputs share it: the array's place holds null.
     frame: RawDocumentBuf,
     items: std::vec::IntoIter<RawBson>,
@@ -155,7 +155,7 @@ impl Operator for Unwinding<'_> {
             Some(RawBsonRef::Array(array)) if !array.is_empty() => {
                 let items = value::items(array).map(|item| item.map(value::to_owned)).collect::<Result<Vec<_>>>()?;
                 let frame = with_path(&document, &stage.path, Some(RawBsonRef::Null))?;
-                self.current = Some(Current { frame, items: items.into_iter(), index: 0 });
+                self.current = Some(UnwoundArray { frame, items: items.into_iter(), index: 0 });
                 return self.resume(out);
             }
             Some(RawBsonRef::Array(_)) => {

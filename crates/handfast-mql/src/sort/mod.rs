@@ -27,7 +27,7 @@ use crate::path::Path;
 use crate::{Code, Error, Result, field_path, text};
 
 pub use sorter::{Sorted, Sorter};
-use tuples::{Found, for_each_tuple};
+use tuples::{SortValue, for_each_tuple};
 
 /// MongoDB's bound on the fields of a sort, that of a compound index.
 pub const SORT_FIELDS_MAX: usize = 32;
@@ -123,11 +123,11 @@ impl Sort {
     }
 }
 
-fn encode(found: Found<'_>, direction: Direction, out: &mut Vec<u8>) {
+fn encode(found: SortValue<'_>, direction: Direction, out: &mut Vec<u8>) {
     match found {
-        Found::Missing => key::encode_directed(RawBsonRef::Null, direction, out),
-        Found::EmptyArray => key::encode_empty_array(direction, out),
-        Found::Value(value) => key::encode_directed(value, direction, out),
+        SortValue::Missing => key::encode_directed(RawBsonRef::Null, direction, out),
+        SortValue::EmptyArray => key::encode_empty_array(direction, out),
+        SortValue::Value(value) => key::encode_directed(value, direction, out),
     }
 }
 

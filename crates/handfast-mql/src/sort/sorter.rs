@@ -2,7 +2,7 @@
 
 use std::collections::BinaryHeap;
 
-use crate::context::{Context, Held};
+use crate::context::{Context, MemoryReservation};
 use crate::{Code, Error, Result};
 
 /// What a row costs besides its key and its value: the row itself, and what an allocation costs twice.
@@ -17,7 +17,7 @@ pub struct Sorter<T> {
     /// The greatest row is on top, to be dropped first.
     rows: BinaryHeap<Row<T>>,
     limit: Option<usize>,
-    held: Held,
+    held: MemoryReservation,
     bytes_max: usize,
     arrived: u64,
 }
@@ -34,7 +34,7 @@ impl<T> Sorter<T> {
     /// A sorter that keeps the first `limit` values, or all, in at most
     /// [`Context::stage_bytes_max`](crate::Context::stage_bytes_max).
     pub fn new(limit: Option<usize>, context: &Context) -> Self {
-        let (held, bytes_max) = (Held::new(context), context.stage_bytes_max);
+        let (held, bytes_max) = (MemoryReservation::new(context), context.stage_bytes_max);
         Sorter { rows: BinaryHeap::new(), limit, held, bytes_max, arrived: 0 }
     }
 
@@ -96,7 +96,7 @@ impl<T> Sorter<T> {
 #[derive(Debug)]
 pub struct Sorted<T> {
     rows: std::vec::IntoIter<Row<T>>,
-    held: Held,
+    held: MemoryReservation,
 }
 
 impl<T> Iterator for Sorted<T> {

@@ -10,7 +10,7 @@ use crate::{Code, Error, Result};
 
 /// What one path of a tuple leads to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Found<'d> {
+pub(super) enum SortValue<'d> {
     /// Nothing.
     Missing,
     /// An array without elements, at the end of the path.
@@ -22,7 +22,7 @@ pub(super) enum Found<'d> {
 /// How far a path has been walked.
 #[derive(Clone, Copy)]
 enum Cursor<'d, 'p> {
-    Done(Found<'d>),
+    Done(SortValue<'d>),
     /// The rest is to be looked up in this document.
     In(&'d RawDocument, &'p [Component]),
     /// The rest begins with an index into this array, which is itself an element of an array.
@@ -38,13 +38,13 @@ enum Cursor<'d, 'p> {
 pub(super) fn for_each_tuple<'d>(
     paths: &[&Path],
     document: &'d RawDocument,
-    visit: &mut dyn FnMut(&[Found<'d>]),
+    visit: &mut dyn FnMut(&[SortValue<'d>]),
 ) -> Result<()> {
     let cursors = paths.iter().map(|path| Cursor::In(document, path.components())).collect();
     expand(cursors, visit)
 }
 
-fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[Found<'d>])) -> Result<()> {
+fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[SortValue<'d>])) -> Result<()> {
     let mut array: Option<&'d RawArray> = None;
     for cursor in &mut cursors {
         *cursor = walk(*cursor);
@@ -55,7 +55,7 @@ fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[Found<'d
         array = Some(this);
     }
     let Some(array) = array else {
-        let tuple: Vec<Found<'d>> = cursors.iter().map(Cursor::found).collect();
+        let tuple: Vec<SortValue<'d>> = cursors.iter().map(Cursor::found).collect();
         visit(&tuple);
         return Ok(());
     };
@@ -70,29 +70,29 @@ fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[Found<'d
 }
 
 impl<'d, 'p> Cursor<'d, 'p> {
-    fn found(&self) -> Found<'d> {
+    fn found(&self) -> SortValue<'d> {
         match self {
             Cursor::Done(found) => *found,
-            _ => Found::Missing,
+            _ => SortValue::Missing,
         }
     }
 
     /// Where a cursor that stands at an array goes on in one of its elements.
     fn in_element(self, element: RawBsonRef<'d>) -> Cursor<'d, 'p> {
         match (self, element) {
-            (Cursor::Each(_, []), value) => Cursor::Done(Found::Value(value)),
+            (Cursor::Each(_, []), value) => Cursor::Done(SortValue::Value(value)),
             (Cursor::Each(_, rest), RawBsonRef::Document(document)) => Cursor::In(document, rest),
             // An array in an array is not gone through, except by index.
             (Cursor::Each(_, rest), RawBsonRef::Array(array)) => Cursor::At(array, rest),
-            (Cursor::Each(..), _) => Cursor::Done(Found::Missing),
+            (Cursor::Each(..), _) => Cursor::Done(SortValue::Missing),
             (other, _) => other,
         }
     }
 
     fn in_empty_array(self) -> Cursor<'d, 'p> {
         match self {
-            Cursor::Each(_, []) => Cursor::Done(Found::EmptyArray),
-            Cursor::Each(..) => Cursor::Done(Found::Missing),
+            Cursor::Each(_, []) => Cursor::Done(SortValue::EmptyArray),
+            Cursor::Each(..) => Cursor::Done(SortValue::Missing),
             other => other,
         }
     }
@@ -104,14 +104,14 @@ fn walk<'d, 'p>(cursor: Cursor<'d, 'p>) -> Cursor<'d, 'p> {
         Cursor::In(document, rest) => (RawBsonRef::Document(document), rest),
         Cursor::At(array, [first, rest @ ..]) => match first.index().and_then(|index| element(array, index)) {
             Some(value) => (value, rest),
-            None => return Cursor::Done(Found::Missing),
+            None => return Cursor::Done(SortValue::Missing),
         },
         other => return other,
     };
     loop {
         let (next, after) = match (value, rest) {
             (RawBsonRef::Array(array), []) => return Cursor::Each(array, rest),
-            (value, []) => return Cursor::Done(Found::Value(value)),
+            (value, []) => return Cursor::Done(SortValue::Value(value)),
             (RawBsonRef::Document(document), [first, after @ ..]) => (field(document, first.name()), after),
             (RawBsonRef::Array(array), [first, after @ ..]) => {
                 match first.index().and_then(|index| element(array, index)) {
@@ -123,7 +123,7 @@ fn walk<'d, 'p>(cursor: Cursor<'d, 'p>) -> Cursor<'d, 'p> {
         };
         match next {
             Some(next) => (value, rest) = (next, after),
-            None => return Cursor::Done(Found::Missing),
+            None => return Cursor::Done(SortValue::Missing),
         }
     }
 }

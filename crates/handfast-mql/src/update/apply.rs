@@ -8,15 +8,15 @@ use crate::element::Element;
 use crate::{Code, Context, Error, MatchPosition, Result, order, text};
 
 use super::compile::Operators;
+use super::growth::GrowthLimit;
 use super::operator::{Missing, Scope, Target, rename_through_array};
 use super::path::{Component, FieldName, UpdatePath};
 use super::plan::{self, Children, Key, Node};
-use super::room::Room;
 use super::tree::{Container, Value};
 
 /// What an application is told besides the document.
 #[derive(Clone, Copy)]
-pub(super) struct Circumstances<'c> {
+pub(super) struct ApplyContext<'c> {
     /// Where the filter matched: what `$` stands for.
     pub(super) position: MatchPosition,
     /// The document is being made by an upsert.
@@ -28,16 +28,16 @@ pub(super) struct Circumstances<'c> {
 pub(super) fn apply<'a>(
     operators: &'a Operators,
     document: &'a RawDocument,
-    circumstances: Circumstances<'_>,
+    apply_context: ApplyContext<'_>,
 ) -> Result<Option<Vec<u8>>> {
-    let Circumstances { position, inserting, context } = circumstances;
+    let ApplyContext { position, inserting, context } = apply_context;
     context.read(document.as_bytes().len())?;
     let mut root = Container::document(document)?;
     let mut walk = Walk {
         operators,
         position: position.array_index,
         scope: Scope { document, inserting, context, renamed: Vec::new() },
-        room: Room::new(inserting),
+        growth: GrowthLimit::new(inserting),
         trail: Vec::new(),
         buffer: Vec::new(),
     };
@@ -45,14 +45,14 @@ pub(super) fn apply<'a>(
     touched |= walk.fields(&operators.root, &mut root)?;
     // A guess at what a small update adds.
     let capacity = document.as_bytes().len() + 64;
-    touched.then(|| root.into_bytes(capacity, &walk.room)).transpose()
+    touched.then(|| root.into_bytes(capacity, &walk.growth)).transpose()
 }
 
 struct Walk<'a, 'c> {
     operators: &'a Operators,
     position: Option<usize>,
     scope: Scope<'a, 'c>,
-    room: Room,
+    growth: GrowthLimit,
     /// The steps from the root to where the walk is.
     trail: Vec<Step<'a>>,
     /// For array filters.
@@ -160,7 +160,7 @@ impl<'a> Walk<'a, '_> {
         {
             let now = root.position("_id");
             let same = match now {
-                Some(at) => root.with_value(at, &self.room, |new| same(new, old))?,
+                Some(at) => root.with_value(at, &self.growth, |new| same(new, old))?,
                 None => false,
             };
             match now {
@@ -193,7 +193,7 @@ impl<'a> Walk<'a, '_> {
                 }
                 operator.action.apply(
                     &operator.path,
-                    Target { container, name, at, room: &mut self.room },
+                    Target { container, name, at, growth: &mut self.growth },
                     &mut self.scope,
                 )
             }
@@ -243,7 +243,7 @@ impl<'a> Walk<'a, '_> {
         let touched = self.fields(children, &mut fresh)?;
         self.trail.pop();
         if touched {
-            container.add(name, Value::Open(fresh), &mut self.room)?;
+            container.add(name, Value::Open(fresh), &mut self.growth)?;
         }
         Ok(touched)
     }

@@ -19,13 +19,13 @@
 mod apply;
 mod array_filter;
 mod compile;
+mod growth;
 mod idempotence;
 mod operator;
 mod path;
 mod pipeline;
 mod plan;
 mod replacement;
-mod room;
 mod tree;
 mod upsert;
 
@@ -35,12 +35,12 @@ use crate::depth::{self, Limits};
 use crate::element::elements;
 use crate::{Code, CompileOptions, Context, Error, MatchPosition, Result};
 
-use apply::Circumstances;
+use apply::ApplyContext;
 use array_filter::ArrayFilters;
 use compile::Operators;
+use growth::check_size;
 use pipeline::PipelineUpdate;
 pub use replacement::stamp;
-use room::check_size;
 pub use upsert::check_upsert_filter;
 
 /// What an update is made of.
@@ -126,8 +126,8 @@ impl Update {
             }
             Kind::Pipeline(pipeline) => Some(pipeline.apply(document, context)?),
             Kind::Operators(operators) => {
-                let circumstances = Circumstances { position, inserting: false, context };
-                run(operators, document, circumstances)?
+                let apply_context = ApplyContext { position, inserting: false, context };
+                run(operators, document, apply_context)?
             }
         };
         match changed {
@@ -144,9 +144,9 @@ impl Update {
 fn run(
     operators: &Operators,
     document: &RawDocument,
-    circumstances: Circumstances<'_>,
+    apply_context: ApplyContext<'_>,
 ) -> Result<Option<RawDocumentBuf>> {
-    let Some(bytes) = apply::apply(operators, document, circumstances)? else { return Ok(None) };
+    let Some(bytes) = apply::apply(operators, document, apply_context)? else { return Ok(None) };
     if operators.nesting > depth::NESTING_MAX {
         // Deep operands at deep paths, and whatever $rename moves: most updates cannot get here.
         depth::check(&bytes, Limits { bytes_max: usize::MAX, ..Limits::default() })?;

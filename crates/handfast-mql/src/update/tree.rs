@@ -21,8 +21,8 @@ use crate::element::{Element, OwnedElement, elements};
 use crate::raw_writer::{IndexName, RawWriter};
 use crate::{Code, Error, Result};
 
+use super::growth::{GrowthLimit, array_bytes, field_bytes, null_bytes};
 use super::path::FieldName;
-use super::room::{Room, array_bytes, field_bytes, null_bytes};
 
 /// How many `null`s an update may put before a new array element, as MongoDB documents it.
 const BACKFILL_MAX: usize = 1_500_000;
@@ -160,7 +160,7 @@ impl<'a> Container<'a> {
     pub(super) fn with_value<T>(
         &self,
         at: usize,
-        room: &Room,
+        growth: &GrowthLimit,
         look: impl FnOnce(Element<'_>) -> Result<T>,
     ) -> Result<T> {
         if let Some(element) = self.element(at) {
@@ -169,7 +169,7 @@ impl<'a> Container<'a> {
         let mut bytes = Vec::new();
         let mut writer = RawWriter::new(&mut bytes);
         if let Some(Slot::Changed(changed)) = self.slots.get(at) {
-            changed.value.write("", &mut writer, room)?;
+            changed.value.write("", &mut writer, growth)?;
         }
         writer.finish()?;
         match elements(RawDocument::from_bytes(&bytes)?).next() {
@@ -219,9 +219,9 @@ impl<'a> Container<'a> {
     /// # Errors
     /// `CannotBackfillArray` (34) if it needs too many; `PathNotViable` (28) if the name is no index: the caller, who
     /// knows the array's name, has looked; 17419 or 17420 if there is no room.
-    pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>, room: &mut Room) -> Result<()> {
+    pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>, growth: &mut GrowthLimit) -> Result<()> {
         if !self.is_array() {
-            room.take(field_bytes(name.as_str(), value.bytes()))?;
+            growth.reserve(field_bytes(name.as_str(), value.bytes()))?;
             if let Some(names) = &mut self.names {
                 names.insert(Cow::Owned(name.as_str().as_bytes().to_owned()), self.slots.len());
             }
@@ -235,7 +235,7 @@ impl<'a> Container<'a> {
             let message = format!("can't backfill more than {BACKFILL_MAX} elements");
             return Err(Error::new(Code::CannotBackfillArray, message));
         }
-        room.take(null_bytes(index.saturating_sub(self.slots.len()) + 1).saturating_add(value.bytes()))?;
+        growth.reserve(null_bytes(index.saturating_sub(self.slots.len()) + 1).saturating_add(value.bytes()))?;
         if self.slots.len() < index {
             // A million times the same bytes: that must not be a million allocations.
             let null = Element::null()?;
@@ -298,7 +298,7 @@ impl<'a> Container<'a> {
     ///
     /// # Errors
     /// 17419 or 17420 as soon as what is written is larger than a document may be.
-    fn write(&self, writer: &mut RawWriter<'_>, room: &Room) -> Result<()> {
+    fn write(&self, writer: &mut RawWriter<'_>, growth: &GrowthLimit) -> Result<()> {
         let mut index_name = IndexName::new();
         let mut run: Option<Element<'a>> = None;
         for (index, slot) in self.slots.iter().enumerate() {
@@ -315,11 +315,11 @@ impl<'a> Container<'a> {
                     match slot {
                         Slot::Kept(element) => writer.copy_as(array_name.unwrap_or_default(), *element),
                         Slot::Changed(changed) => {
-                            changed.value.write(array_name.unwrap_or(&changed.name), writer, room)?;
+                            changed.value.write(array_name.unwrap_or(&changed.name), writer, growth)?;
                         }
                         Slot::Gone => {}
                     }
-                    room.check(writer.buffered())?;
+                    growth.check_written(writer.buffered())?;
                     continue;
                 }
             };
@@ -339,10 +339,10 @@ impl<'a> Container<'a> {
     ///
     /// # Errors
     /// As [`Container::write`].
-    pub(super) fn into_bytes(self, capacity: usize, room: &Room) -> Result<Vec<u8>> {
+    pub(super) fn into_bytes(self, capacity: usize, growth: &GrowthLimit) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(capacity);
         let mut writer = RawWriter::new(&mut bytes);
-        self.write(&mut writer, room)?;
+        self.write(&mut writer, growth)?;
         writer.finish()?;
         Ok(bytes)
     }
@@ -406,13 +406,13 @@ impl Value<'_> {
         self.element().map_or(EMPTY_BYTES, |element| element.payload().len())
     }
 
-    fn write(&self, name: &str, writer: &mut RawWriter<'_>, room: &Room) -> Result<()> {
+    fn write(&self, name: &str, writer: &mut RawWriter<'_>, growth: &GrowthLimit) -> Result<()> {
         match self {
             Value::Borrowed(element) => writer.copy_as(name, *element),
             Value::Owned(value) => writer.copy_as(name, value.element()),
             Value::Open(container) => {
                 let mut nested = writer.nested(container.kind, name);
-                container.write(&mut nested, room)?;
+                container.write(&mut nested, growth)?;
                 nested.finish()?;
             }
         }

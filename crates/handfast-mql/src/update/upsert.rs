@@ -14,10 +14,10 @@ use crate::element::{OwnedElement, elements, find};
 use crate::filter::{Comparison, Filter, Node, Predicate};
 use crate::{Code, Context, Error, MatchPosition, Result};
 
-use super::apply::Circumstances;
+use super::apply::ApplyContext;
+use super::growth::{GrowthLimit, check_size};
 use super::path::{COMPONENTS_MAX, FieldName};
 use super::replacement::{id_first, replace, stamp};
-use super::room::{Room, check_size};
 use super::tree::{Container, Value};
 use super::{Kind, Update, run};
 
@@ -34,8 +34,8 @@ impl Update {
         let made = match &self.kind {
             Kind::Operators(operators) => {
                 let base = base_document(&equalities(filter))?;
-                let circumstances = Circumstances { position: MatchPosition::default(), inserting: true, context };
-                run(operators, &base, circumstances)?.unwrap_or(base)
+                let apply_context = ApplyContext { position: MatchPosition::default(), inserting: true, context };
+                run(operators, &base, apply_context)?.unwrap_or(base)
             }
             Kind::Pipeline(pipeline) => pipeline.apply(&base_document(&equalities(filter))?, context)?,
             Kind::Replacement(new) => replace(&id_document(&equalities(filter))?, new)?,
@@ -100,11 +100,11 @@ fn base_document(equalities: &[(String, OwnedElement)]) -> Result<RawDocumentBuf
         }
         seen.insert(path.as_str());
     }
-    let (mut root, mut room) = (Container::empty_document(), Room::new(true));
+    let (mut root, mut growth) = (Container::empty_document(), GrowthLimit::new(true));
     for (path, value) in fields {
-        put(&mut root, path, Value::Borrowed(value.element()), &mut room)?;
+        put(&mut root, path, Value::Borrowed(value.element()), &mut growth)?;
     }
-    Ok(RawDocumentBuf::from_bytes(root.into_bytes(64, &room)?)?)
+    Ok(RawDocumentBuf::from_bytes(root.into_bytes(64, &growth)?)?)
 }
 
 fn not_apart(one: &str, other: &str) -> Error {
@@ -116,7 +116,7 @@ fn not_apart(one: &str, other: &str) -> Error {
     Error::new(Code::NotSingleValueField, message)
 }
 
-fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, room: &mut Room) -> Result<()> {
+fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, growth: &mut GrowthLimit) -> Result<()> {
     let mut container = root;
     let mut names = path.split('.').enumerate().peekable();
     while let Some((depth, name)) = names.next() {
@@ -125,12 +125,12 @@ fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, room: &mut Ro
         }
         let name = FieldName::new(name);
         if names.peek().is_none() {
-            return container.add(&name, value, room);
+            return container.add(&name, value, growth);
         }
         let at = match container.locate(&name) {
             Some(at) => at,
             None => {
-                container.add(&name, Value::Open(Container::empty_document()), room)?;
+                container.add(&name, Value::Open(Container::empty_document()), growth)?;
                 container.len() - 1
             }
         };

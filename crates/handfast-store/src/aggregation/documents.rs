@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use async_trait::async_trait;
 use bson::RawDocumentBuf;
 use handfast_mql::Context;
-use handfast_mql::context::Held;
+use handfast_mql::context::MemoryReservation;
 use handfast_mql::pipeline::{Chain, Facet, Flow, Operator, Stage, chain};
 
 use super::source::Source;
@@ -25,13 +25,13 @@ pub(super) trait Documents: Send {
 /// What a stage holds, counted for as long as it is held.
 pub(super) struct Collected {
     pub(super) documents: Vec<RawDocumentBuf>,
-    held: Held,
+    held: MemoryReservation,
 }
 
 impl Collected {
     /// Nothing yet.
     pub(super) fn new(context: &Context) -> Self {
-        Collected { documents: Vec::new(), held: Held::new(context) }
+        Collected { documents: Vec::new(), held: MemoryReservation::new(context) }
     }
 
     /// Takes more.

@@ -1,6 +1,6 @@
 //! Operators on arrays.
 
-pub(crate) mod forms;
+pub(crate) mod lazy;
 #[cfg(test)]
 mod tests;
 

@@ -12,7 +12,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
@@ -42,10 +42,10 @@ pub(super) fn compile(
             format!("{operator} requires startDate, unit, and amount to be present"),
         ));
     };
-    Ok(Node::form(Add { operator, sign, start, unit, amount, zone }))
+    Ok(Node::lazy(Add { operator, sign, start, unit, amount, zone }))
 }
 
-impl Form for Add {
+impl LazyOperator for Add {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let operator = self.operator;
         let start = self.start.evaluate(scope)?;

@@ -11,7 +11,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors, required},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
@@ -46,7 +46,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
             other => return Err(no_format(&Value::Ref(other))),
         }
     }
-    Ok(Node::form(ToString { date, format, zone, on_null }))
+    Ok(Node::lazy(ToString { date, format, zone, on_null }))
 }
 
 fn no_format(value: &Value<'_>) -> Error {
@@ -60,7 +60,7 @@ fn no_format(value: &Value<'_>) -> Error {
     )
 }
 
-impl Form for ToString {
+impl LazyOperator for ToString {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let date = self.date.evaluate(scope)?;
         let format = match &self.format {

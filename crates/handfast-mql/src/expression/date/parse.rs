@@ -18,7 +18,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors, required},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
@@ -37,10 +37,10 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
     let names = ["dateString", "format", "timezone", "onError", "onNull"];
     let [text, format, zone, on_error, on_null] = compiler.named("$dateFromString", argument, names, &errors)?;
     let text = required(text, "$dateFromString", "dateString", 40_542)?;
-    Ok(Node::form(FromString { text, format, zone, on_error, on_null }))
+    Ok(Node::lazy(FromString { text, format, zone, on_error, on_null }))
 }
 
-impl Form for FromString {
+impl LazyOperator for FromString {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let text = self.text.evaluate(scope)?;
         let zone = zone("$dateFromString", self.zone.as_ref(), scope)?;

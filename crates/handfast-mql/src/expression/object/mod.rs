@@ -1,6 +1,6 @@
 //! Operators on documents.
 
-pub(crate) mod forms;
+pub(crate) mod lazy;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! Operators on strings. Bytes and code points are told apart as MongoDB does: `..Bytes` counts UTF-8 bytes, `..CP`
 //! counts code points; case is changed for ASCII letters only.
 
-pub(crate) mod forms;
+pub(crate) mod lazy;
 #[cfg(test)]
 mod tests;
 

@@ -16,7 +16,7 @@ use crate::{
     },
     key,
     pipeline::{
-        memory::{ENTRY_BYTES, Memory},
+        memory::{ENTRY_BYTES, StageMemory},
         set_path::with_path,
     },
 };
@@ -94,15 +94,15 @@ impl GraphLookup {
     ///
     /// # Errors
     /// What `startWith` fails with.
-    pub fn start(&self, document: &RawDocument, context: &Context) -> Result<Walk<'_>> {
-        let mut walk = Walk {
+    pub fn start(&self, document: &RawDocument, context: &Context) -> Result<GraphSearch<'_>> {
+        let mut walk = GraphSearch {
             stage: self,
             depth: 0,
             frontier: Vec::new(),
             asked: HashSet::new(),
             seen: HashSet::new(),
             found: Vec::new(),
-            memory: Memory::new("$graphLookup", context),
+            memory: StageMemory::new("$graphLookup", context),
         };
         let value = self.start_with.evaluate(document, context)?;
         walk.reach(value.or_null())?;
@@ -121,21 +121,21 @@ fn max_depth(item: RawBsonRef<'_>) -> Result<u64> {
         .map_err(|_| Error::new(Code(40_101), format!("maxDepth requires a nonnegative argument, found: {depth}")))
 }
 
-/// One walk: ask with [`Walk::filter`], tell what came with [`Walk::arrive`], until there is nothing more to ask.
+/// One walk: ask with [`GraphSearch::filter`], tell what came with [`GraphSearch::arrive`], until there is nothing more to ask.
 ///
 /// A value is asked for once and a document (by its `_id`) counts once, so that cycles end.
 #[derive(Debug)]
-pub struct Walk<'p> {
+pub struct GraphSearch<'p> {
     stage: &'p GraphLookup,
     depth: u64,
     frontier: Vec<RawBson>,
     asked: HashSet<Vec<u8>>,
     seen: HashSet<Vec<u8>>,
     found: Vec<RawDocumentBuf>,
-    memory: Memory,
+    memory: StageMemory,
 }
 
-impl Walk<'_> {
+impl GraphSearch<'_> {
     /// The filter for the next level; none if the walk is at its end.
     ///
     /// # Errors

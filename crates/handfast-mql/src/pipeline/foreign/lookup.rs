@@ -9,8 +9,8 @@ use crate::{
     expression::{limits, value},
     pipeline::{
         Pipeline,
-        compile::{Place, Surroundings, of_array},
-        memory::Memory,
+        compile::{PipelineLocation, StageContext, of_array},
+        memory::StageMemory,
         set_path::with_path,
     },
 };
@@ -21,7 +21,7 @@ pub struct Lookup {
     /// The other collection; none if the pipeline begins with `$documents`.
     pub from: Option<String>,
     /// The fields whose values must be equal, if the join is by fields.
-    pub local: Option<Local>,
+    pub local: Option<EqualityJoin>,
     /// The variables that the pipeline sees.
     pub variables: Let,
     /// What the documents of the other collection go through.
@@ -31,12 +31,12 @@ pub struct Lookup {
 
 /// A join by equal values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Local {
+pub struct EqualityJoin {
     local_field: Vec<String>,
     foreign_field: String,
 }
 
-impl Local {
+impl EqualityJoin {
     /// The field of the other collection, as a dotted path: an index on it serves the join.
     pub fn foreign_field(&self) -> &str {
         &self.foreign_field
@@ -44,11 +44,11 @@ impl Local {
 }
 
 impl Lookup {
-    pub(in crate::pipeline) fn compile(argument: RawBsonRef<'_>, surroundings: Surroundings<'_>) -> Result<Lookup> {
+    pub(in crate::pipeline) fn compile(argument: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<Lookup> {
         let RawBsonRef::Document(document) = argument else {
             return Err(Error::new(Code::FailedToParse, "the $lookup specification must be an Object"));
         };
-        let options = surroundings.options;
+        let options = stage_context.options;
         let (mut from, mut local, mut foreign, mut into) = (None, None, None, None);
         let (mut variables, mut pipeline) = (None, None);
         for field in value::fields(document) {
@@ -68,7 +68,7 @@ impl Lookup {
             return Err(Error::new(Code::FailedToParse, "$lookup with 'let' must also specify 'pipeline'"));
         }
         let local = match (local, foreign) {
-            (Some(local_field), Some(foreign_field)) => Some(Local { local_field, foreign_field }),
+            (Some(local_field), Some(foreign_field)) => Some(EqualityJoin { local_field, foreign_field }),
             (None, None) => None,
             _ => {
                 return Err(Error::new(
@@ -87,7 +87,7 @@ impl Lookup {
         let declared: CompileOptions = variables.declared(options);
         let pipeline = match pipeline {
             None => None,
-            Some(source) => Some(of_array(source, surroundings.inner(Place::Nested, &declared)?)?),
+            Some(source) => Some(of_array(source, stage_context.inner(PipelineLocation::SubPipeline, &declared)?)?),
         };
         let has_source = pipeline
             .as_ref()
@@ -106,7 +106,7 @@ impl Lookup {
     /// `InvalidBSON` (22) for broken bytes.
     pub fn filter(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
         let mut filter = RawDocumentBuf::new();
-        let Some(Local { local_field, foreign_field }) = &self.local else { return Ok(filter) };
+        let Some(EqualityJoin { local_field, foreign_field }) = &self.local else { return Ok(filter) };
         let mut values = Vec::new();
         visit_values(RawBsonRef::Document(document), local_field, &mut |value| {
             values.push(value);
@@ -140,7 +140,7 @@ impl Lookup {
         found: impl IntoIterator<Item = RawDocumentBuf>,
         context: &Context,
     ) -> Result<RawDocumentBuf> {
-        let mut memory = Memory::new("$lookup", context);
+        let mut memory = StageMemory::new("$lookup", context);
         memory.take(document.as_bytes().len())?;
         let mut array = RawArrayBuf::new();
         for item in found {

@@ -18,13 +18,13 @@ mod merge;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 pub use self::{
-    graph::{GraphLookup, Walk},
-    lookup::{Local, Lookup},
+    graph::{GraphLookup, GraphSearch},
+    lookup::{EqualityJoin, Lookup},
     merge::{Merge, MergeOutcome, Out, WhenMatched, WhenNotMatched},
 };
 use super::{
     Pipeline,
-    compile::{Place, Surroundings, of_array},
+    compile::{PipelineLocation, StageContext, of_array},
 };
 use crate::{
     context::{CompileOptions, Context},
@@ -128,7 +128,7 @@ pub struct UnionWith {
 }
 
 impl UnionWith {
-    pub(super) fn compile(argument: RawBsonRef<'_>, surroundings: Surroundings<'_>) -> Result<UnionWith> {
+    pub(super) fn compile(argument: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<UnionWith> {
         let document = match argument {
             RawBsonRef::String(name) => {
                 let pipeline = Pipeline { stages: Vec::new() };
@@ -151,7 +151,7 @@ impl UnionWith {
             match key.as_str() {
                 "coll" => collection = Some(collection_name("$unionWith", string("$unionWith", "coll", item)?)?),
                 "pipeline" => {
-                    let inner = surroundings.inner(Place::Nested, surroundings.options)?;
+                    let inner = stage_context.inner(PipelineLocation::SubPipeline, stage_context.options)?;
                     pipeline = Some(of_array(item, inner)?);
                 }
                 other => return Err(unknown("$unionWith", other)),

@@ -3,7 +3,7 @@
 use crate::element::{Element, OwnedElement, elements};
 use crate::{Code, Context, Error, Result, bson_type, text};
 
-use super::super::room::array_bytes;
+use super::super::growth::array_bytes;
 use super::super::tree::{Container, Value};
 use super::Target;
 use super::set_of_values::SetOfValues;
@@ -36,11 +36,11 @@ impl AddToSet {
 
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, context: &Context) -> Result<bool> {
         if target.at.is_none() {
-            target.room.take(array_bytes(self.values()))?;
+            target.growth.reserve(array_bytes(self.values()))?;
             return target.assign(Value::Open(Container::array(self.values().map(Value::Borrowed))));
         }
         let name = target.name.as_str();
-        let (array, room) = target.into_array(|value| {
+        let (array, growth) = target.into_array(|value| {
             let kind = bson_type::type_name(value);
             let message =
                 format!("Cannot apply $addToSet to non-array field. Field named '{name}' has non-array type {kind}");
@@ -69,7 +69,7 @@ impl AddToSet {
             }
         }
         let added = || self.values().zip(&new).filter(|(_, new)| **new).map(|(value, _)| value);
-        room.take(array_bytes(added()))?;
+        growth.reserve(array_bytes(added()))?;
         array.insert(usize::MAX, added().map(Value::Borrowed));
         Ok(new.contains(&true))
     }

@@ -13,8 +13,8 @@ use bson::{RawBsonRef, RawDocument};
 use crate::element::{Element, OwnedElement, elements, find, identical};
 use crate::{Code, CompileOptions, Context, Error, Result, text};
 
+use super::growth::GrowthLimit;
 use super::path::{FieldName, UpdatePath};
-use super::room::Room;
 use super::tree::{Container, Value};
 
 pub(super) use arithmetic::Arithmetic;
@@ -75,7 +75,7 @@ pub(super) struct Target<'t, 'a> {
     pub(super) container: &'t mut Container<'a>,
     pub(super) name: &'t FieldName,
     pub(super) at: Option<usize>,
-    pub(super) room: &'t mut Room,
+    pub(super) growth: &'t mut GrowthLimit,
 }
 
 /// Reads the operand of the operator `name` at `path`; none if there is no such operator.
@@ -175,7 +175,7 @@ impl<'t, 'a> Target<'t, 'a> {
     /// Puts a value there; `false` if it is there already, byte for byte.
     pub(super) fn assign(self, value: Value<'a>) -> Result<bool> {
         match self.at {
-            None => self.container.add(self.name, value, self.room)?,
+            None => self.container.add(self.name, value, self.growth)?,
             Some(at) => {
                 if let (Some(old), Some(new)) = (self.container.element(at), value.element())
                     && identical(old, new)
@@ -209,7 +209,7 @@ impl<'t, 'a> Target<'t, 'a> {
     fn into_array(
         self,
         wrong_type: impl FnOnce(RawBsonRef<'_>) -> Error,
-    ) -> Result<(&'t mut Container<'a>, &'t mut Room)> {
+    ) -> Result<(&'t mut Container<'a>, &'t mut GrowthLimit)> {
         let at = self.at.unwrap_or(usize::MAX);
         if let Some(element) = self.container.element(at)
             && !element.is_array()
@@ -217,7 +217,7 @@ impl<'t, 'a> Target<'t, 'a> {
             return Err(wrong_type(element.value()?));
         }
         let missing = || Error::new(Code::InternalError, "an update operator found no array");
-        Ok((self.container.child(at)?.ok_or_else(missing)?, self.room))
+        Ok((self.container.child(at)?.ok_or_else(missing)?, self.growth))
     }
 }
 

@@ -7,7 +7,7 @@ use bson::RawBsonRef;
 use crate::element::{Element, OwnedElement, elements, find};
 use crate::{Code, Context, Error, Result, bson_type, order};
 
-use super::super::room::array_bytes;
+use super::super::growth::array_bytes;
 use super::super::tree::{Container, Value};
 use super::{Scope, Target, id_field};
 
@@ -69,11 +69,11 @@ impl Push {
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, scope: &Scope<'_, '_>) -> Result<bool> {
         if target.at.is_none() {
             let mut array = Container::array(self.values().map(Value::Borrowed));
-            target.room.take(self.grown(&mut array, scope.context)?)?;
+            target.growth.reserve(self.grown(&mut array, scope.context)?)?;
             return target.assign(Value::Open(array));
         }
         let name = target.name.as_str();
-        let (array, room) = target.into_array(|value| {
+        let (array, growth) = target.into_array(|value| {
             bad(format!(
                 "The field '{name}' must be an array but is of type {} in document {{{}}}",
                 bson_type::type_name(value),
@@ -81,7 +81,7 @@ impl Push {
             ))
         })?;
         array.insert(place(self.position, array.len()), self.values().map(Value::Borrowed));
-        room.take(self.grown(array, scope.context)?)?;
+        growth.reserve(self.grown(array, scope.context)?)?;
         // Sorting and slicing may have undone the rest: the bytes will tell.
         Ok(true)
     }

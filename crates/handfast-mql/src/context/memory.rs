@@ -40,15 +40,15 @@ impl Default for StageTotal {
 
 /// One stage's part; it is given back when this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct MemoryReservation {
     total: StageTotal,
     bytes: usize,
 }
 
-impl Held {
+impl MemoryReservation {
     /// Nothing yet.
     pub fn new(context: &Context) -> Self {
-        Held { total: context.stage_total.clone(), bytes: 0 }
+        MemoryReservation { total: context.stage_total.clone(), bytes: 0 }
     }
 
     /// This part, in bytes.
@@ -82,7 +82,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.shrink(self.bytes);
     }

@@ -21,22 +21,22 @@ const FIELD_BYTES: usize = 2;
 
 /// What an application of an update may still add.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct GrowthLimit {
     left: usize,
     inserting: bool,
 }
 
-impl Room {
-    /// Room for one document of the size that may be stored.
+impl GrowthLimit {
+    /// GrowthLimit for one document of the size that may be stored.
     pub(super) fn new(inserting: bool) -> Self {
-        Room { left: DOCUMENT_BYTES_MAX, inserting }
+        GrowthLimit { left: DOCUMENT_BYTES_MAX, inserting }
     }
 
     /// Takes room for what is added.
     ///
     /// # Errors
     /// 17419, or 17420 for an upsert, if there is not so much.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<()> {
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<()> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| too_large(self.inserting))?;
         Ok(())
     }
@@ -45,7 +45,7 @@ impl Room {
     ///
     /// # Errors
     /// As [`check_size`].
-    pub(super) fn check(&self, written: usize) -> Result<()> {
+    pub(super) fn check_written(&self, written: usize) -> Result<()> {
         check_size(written, self.inserting)
     }
 }

@@ -4,13 +4,13 @@ use crate::number::Number;
 
 /// The running mean and the sum of squared distances from it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spread {
+pub(crate) struct Deviation {
     count: u64,
     mean: f64,
     squares: f64,
 }
 
-impl Spread {
+impl Deviation {
     pub(crate) fn add(&mut self, number: Number) {
         let value = number.to_f64();
         self.count += 1;
