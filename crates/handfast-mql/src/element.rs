@@ -14,7 +14,7 @@ use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use crate::raw_writer::RawWriter;
 use crate::{Code, Error, Result};
 
-/// One element of a raw document. 32 bytes: an array that an update opens may have a million of them.
+/// An element of a raw document. It takes 32 bytes, as an array that an update opens may have a million of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Element<'a> {
     document: &'a RawDocument,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Element<'_> {
 const NULL_DOCUMENT: &[u8] = b"\x07\0\0\0\x0a\0\0";
 
 impl Element<'static> {
-    /// A `null` that belongs to no document.
+    /// Creates a `null` that belongs to no document.
     pub(crate) fn null() -> Result<Self> {
         let document = RawDocument::from_bytes(NULL_DOCUMENT)?;
         Ok(Element { document, start: 4, payload: 6, end: 6 })
@@ -41,50 +41,50 @@ impl Element<'static> {
 }
 
 impl<'a> Element<'a> {
-    /// The field's name; in an array, the index as text (not to be relied on: nobody checks it).
+    /// Returns the field's name; in an array, the index as text, which is not checked.
     pub(crate) fn name(&self) -> &'a str {
         // The iterator that made this element has checked the name.
         std::str::from_utf8(self.name_bytes()).unwrap_or_default()
     }
 
-    /// The name's bytes: enough to compare.
+    /// Returns the name's bytes: enough to compare.
     pub(crate) fn name_bytes(&self) -> &'a [u8] {
         let name = self.start as usize + 1..(self.payload as usize).saturating_sub(1);
         self.document.as_bytes().get(name).unwrap_or_default()
     }
 
-    /// The whole element as it stands in its document.
+    /// Returns the whole element as it stands in its document.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.document.as_bytes().get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// The bytes from this element to another one of the same document, if that follows at once.
+    /// Returns the bytes from this element to another one of the same document, if that follows at once.
     pub(crate) fn joined(self, next: Element<'a>) -> Option<Element<'a>> {
         let adjacent = self.end == next.start && std::ptr::eq(self.document, next.document);
         adjacent.then_some(Element { end: next.end, ..self })
     }
 
-    /// The value without type and name.
+    /// Returns the value without type and name.
     pub(crate) fn payload(&self) -> &'a [u8] {
         self.document.as_bytes().get(self.payload as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// The type byte of the BSON specification.
+    /// Returns the type byte of the BSON specification.
     pub(crate) fn tag(&self) -> u8 {
         self.document.as_bytes().get(self.start as usize).copied().unwrap_or_default()
     }
 
-    /// The value, if it is a document.
+    /// Returns the value, if it is a document.
     pub(crate) fn as_document(&self) -> Result<Option<&'a RawDocument>> {
         self.nested(ElementType::EmbeddedDocument)
     }
 
-    /// The elements of the value, if it is an array, as a document whose names are indexes.
+    /// Returns the elements of the value, if it is an array, as a document whose names are indexes.
     pub(crate) fn as_array(&self) -> Result<Option<&'a RawDocument>> {
         self.nested(ElementType::Array)
     }
 
-    /// Whether the value is an array.
+    /// Tells whether the value is an array.
     pub(crate) fn is_array(&self) -> bool {
         self.tag() == ElementType::Array as u8
     }
@@ -93,7 +93,6 @@ impl<'a> Element<'a> {
         if self.tag() == kind as u8 { Ok(Some(RawDocument::from_bytes(self.payload())?)) } else { Ok(None) }
     }
 
-    /// The value.
     pub(crate) fn value(&self) -> Result<RawBsonRef<'a>> {
         // The common types straight from their bytes; the library's parser starts at the document's beginning.
         let payload = self.payload();
@@ -112,7 +111,7 @@ impl<'a> Element<'a> {
         })
     }
 
-    /// The value, read by the library.
+    /// Reads the value with the library.
     fn parsed(&self) -> Result<RawBsonRef<'a>> {
         let mut offset = 4;
         for element in self.document.iter_elements() {
@@ -135,7 +134,7 @@ fn text(payload: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| Error::new(Code::InvalidBSON, "invalid BSON: a string is not UTF-8"))
 }
 
-/// The elements of a document, in order. Stops after the first that is broken.
+/// Returns the elements of a document, in order. Stops after the first that is broken.
 pub(crate) fn elements(document: &RawDocument) -> Elements<'_> {
     Elements { document, offset: 4 }
 }
@@ -172,7 +171,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// How many bytes the value of a type takes at the beginning of these.
+/// Returns how many bytes the value of a type takes at the beginning of these.
 fn payload_size(tag: u8, bytes: &[u8]) -> Option<usize> {
     let length = || usize::try_from(i32::from_le_bytes(bytes.get(..4)?.try_into().ok()?)).ok();
     let past_nul = |bytes: &[u8]| Some(bytes.iter().position(|&byte| byte == 0)? + 1);
@@ -195,7 +194,7 @@ fn payload_size(tag: u8, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The first element of that name.
+/// Returns the first element of that name.
 pub(crate) fn find<'a>(document: &'a RawDocument, name: &str) -> Result<Option<Element<'a>>> {
     for element in elements(document) {
         let element = element?;
@@ -259,7 +258,7 @@ pub(crate) fn db_pointer_parts(pointer: RawBsonRef<'_>) -> (Vec<u8>, [u8; 12]) {
     (namespace.get(4..namespace.len().saturating_sub(1)).unwrap_or_default().to_vec(), *id)
 }
 
-/// Whether two values are the same bytes of the same type.
+/// Tells whether two values are the same bytes of the same type.
 pub(crate) fn identical(a: Element<'_>, b: Element<'_>) -> bool {
     a.tag() == b.tag() && a.payload() == b.payload()
 }

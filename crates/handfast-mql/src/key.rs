@@ -40,18 +40,18 @@ pub enum Direction {
     Descending,
 }
 
-/// What the order does not tell of the values in a key, in the order of the key.
+/// The distinctions that equal keys lose, such as number types, in the order of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeBits(Vec<u8>);
 
 impl TypeBits {
-    /// As bytes, for storing.
+    /// Returns the bits as bytes, for storing.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Takes what the order does not tell.
+/// A receiver of the distinctions that equal keys lose.
 trait TypeBitsSink {
     fn keep(&mut self, kind: &[u8]);
 }
@@ -62,7 +62,7 @@ impl TypeBitsSink for TypeBits {
     }
 }
 
-/// For keys that nobody reads back: keeps nothing, allocates nothing.
+/// The receiver for keys that are never decoded: keeps nothing, allocates nothing.
 struct DiscardTypeBits;
 
 impl TypeBitsSink for DiscardTypeBits {
@@ -119,7 +119,7 @@ pub fn encode(value: RawBsonRef<'_>, out: &mut Vec<u8>) {
     append(value, out, &mut DiscardTypeBits);
 }
 
-/// The key of one value: equal for values that are equal.
+/// Returns the key of one value: equal for values that are equal.
 pub fn encoded(value: RawBsonRef<'_>) -> Vec<u8> {
     let mut key = Vec::with_capacity(SHORT_BYTES);
     encode(value, &mut key);
@@ -141,7 +141,7 @@ pub fn encode_empty_array(direction: Direction, out: &mut Vec<u8>) {
     directed(direction, out, |out| out.push(tag::EMPTY_ARRAY));
 }
 
-/// The key of several values, place by place.
+/// Returns the key of several values, place by place.
 pub fn encode_compound<'a>(places: impl IntoIterator<Item = (RawBsonRef<'a>, Direction)>) -> Vec<u8> {
     let mut key = Vec::new();
     for (value, direction) in places {
@@ -150,8 +150,8 @@ pub fn encode_compound<'a>(places: impl IntoIterator<Item = (RawBsonRef<'a>, Dir
     key
 }
 
-/// The keys of all values that compare with `value` by their own rules (all numbers, all strings ..): from the first
-/// bytes, inclusive, to the second, exclusive. For bounds of range queries, which never cross types.
+/// Returns the keys of all values that compare with `value` by their own rules (all numbers, all strings ..): from the
+/// first bytes, inclusive, to the second, exclusive. For bounds of range queries, which never cross types.
 pub fn type_range(value: RawBsonRef<'_>) -> (Vec<u8>, Vec<u8>) {
     let first = match value {
         RawBsonRef::MinKey => tag::MIN_KEY,

@@ -29,8 +29,8 @@ use bson::{RawArray, RawBsonRef, RawDocument};
 use crate::element::db_pointer_parts;
 use crate::number::Number;
 
-/// The place of a value's type in the order: equal for types that compare with each other (all numbers; String and
-/// Symbol; Null and Undefined).
+/// Returns the place of a value's type in the order: equal for types that compare with each other (all numbers; String
+/// and Symbol; Null and Undefined).
 pub fn type_rank(value: RawBsonRef<'_>) -> u8 {
     match value {
         RawBsonRef::MinKey => 0,

@@ -31,7 +31,7 @@ pub struct Path {
     components: Vec<Component>,
 }
 
-/// One component of a path.
+/// A component of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Component {
     name: String,
@@ -39,12 +39,12 @@ pub struct Component {
 }
 
 impl Component {
-    /// The name as a field.
+    /// Returns the name as a field.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number as an array index: only of a plain decimal number without leading zeros.
+    /// Returns the number as an array index: only of a plain decimal number without leading zeros.
     pub fn index(&self) -> Option<usize> {
         self.index
     }
@@ -77,12 +77,12 @@ impl Path {
         Path { text: text.to_owned(), components: components.collect() }
     }
 
-    /// The path as it was written.
+    /// Returns the path as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The components, at least one.
+    /// Returns the components, at least one.
     pub fn components(&self) -> &[Component] {
         &self.components
     }
@@ -98,8 +98,8 @@ impl Path {
         in_document(document, &self.components, trailing_array, None, visitor)
     }
 
-    /// Where the path leads without looking into arrays, numbers meaning indexes there: how projections and updates of a
-    /// single place see it.
+    /// Returns where the path leads without looking into arrays, numbers meaning indexes there: how projections and
+    /// updates of a single place see it.
     pub fn resolve<'a>(&self, document: &'a RawDocument) -> Option<RawBsonRef<'a>> {
         let (first, rest) = self.components.split_first()?;
         let mut value = field(document, first.name())?;
@@ -126,18 +126,18 @@ impl std::fmt::Display for Path {
     }
 }
 
-/// A number that can be an array index: decimal digits without sign or leading zeros.
+/// Reads a number that can be an array index: decimal digits without sign or leading zeros.
 pub fn array_index(name: &str) -> Option<usize> {
     let plain = name == "0" || !name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| name.parse().ok()).flatten()
 }
 
-/// The field of a document; none also if the bytes are malformed before it.
+/// Returns the field of a document; none also if the bytes are malformed before it.
 pub fn field<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>> {
     crate::element::find(document, name).ok()??.value().ok()
 }
 
-/// The element of an array at an index.
+/// Returns the element of an array at an index.
 pub fn element(array: &RawArray, index: usize) -> Option<RawBsonRef<'_>> {
     array.iter_elements().nth(index)?.ok()?.value().ok()
 }

@@ -10,21 +10,21 @@ use bson::{RawBsonRef, RawDocument};
 /// Longer texts are cut: a message should fit a screen, and a log line.
 const TEXT_BYTES_MAX: usize = 2048;
 
-/// A document: `{ a: 1, b: { c: "x" } }`.
+/// Returns the text of a document: `{ a: 1, b: { c: "x" } }`.
 pub fn document(document: &RawDocument) -> String {
     let mut out = String::new();
     write_document(&mut out, document);
     cut(out)
 }
 
-/// A value.
+/// Returns the text of a value.
 pub fn value(value: RawBsonRef<'_>) -> String {
     let mut out = String::new();
     write_value(&mut out, value);
     cut(out)
 }
 
-/// A field: `a: 1`.
+/// Returns the text of a field: `a: 1`.
 pub fn field(name: &str, value: RawBsonRef<'_>) -> String {
     let mut out = format!("{name}: ");
     write_value(&mut out, value);

@@ -38,7 +38,7 @@ pub(super) enum Kind {
     Quantile { input: Expression, quantiles: Quantiles },
 }
 
-/// Which n values an accumulator keeps.
+/// The n values that an accumulator keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     First,
@@ -90,7 +90,8 @@ impl Accumulator {
         Ok(Accumulator { kind })
     }
 
-    /// A state for one group. `group` is the group's `_id`, which the `n` of `$firstN` and its like may depend on.
+    /// Creates a state for one group. `group` is the group's `_id`, which the `n` of `$firstN` and its like may depend
+    /// on.
     pub(crate) fn start(&self, group: &RawDocument, context: &Context) -> Result<State> {
         State::start(self, group, context)
     }
@@ -149,17 +150,17 @@ fn top(
     Ok(Kind::TopN { sort: Sort::compile(sort)?, output: Expression::compile(output, options)?, n, bottom })
 }
 
-/// The n of `$firstN` and its like for one group.
+/// Returns the n of `$firstN` and its like for one group.
 pub(super) fn count_for(n: &Expression, group: &RawDocument, context: &Context) -> Result<usize> {
     crate::expression::array::lazy::positive_count(&n.evaluate(group, context)?)
 }
 
-/// A value on its own, null if missing.
+/// Copies a value; a missing one becomes null.
 pub(super) fn owned_or_null(value: Value<'_>) -> bson::RawBson {
     value.into_owned().unwrap_or(bson::RawBson::Null)
 }
 
-/// The bytes a value takes where it is held.
+/// Returns the bytes that a held value takes.
 pub(super) fn bytes_of(value: RawBsonRef<'_>) -> usize {
     const SCALAR_BYTES: usize = 32;
     SCALAR_BYTES

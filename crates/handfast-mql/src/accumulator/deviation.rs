@@ -19,7 +19,7 @@ impl Deviation {
         self.squares += distance * (value - self.mean);
     }
 
-    /// The deviation of a population, or of a sample (which needs two numbers).
+    /// Returns the deviation of a population, or of a sample (which needs two numbers).
     pub(crate) fn result(&self, sample: bool) -> Option<f64> {
         let divisor = if sample { self.count.checked_sub(1)? } else { self.count };
         if divisor == 0 {

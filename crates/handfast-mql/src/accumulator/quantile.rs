@@ -11,7 +11,7 @@ use crate::{
     number::Number,
 };
 
-/// Which quantiles are asked for.
+/// The quantiles that a query asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum Quantiles {
     Median,
@@ -86,7 +86,7 @@ fn read_list(p: RawBsonRef<'_>) -> Result<Vec<f64>> {
     Ok(list)
 }
 
-/// The quantiles of numbers: null where there are none.
+/// Returns the quantiles of numbers; null if there are no numbers.
 pub(crate) fn quantiles_of(mut numbers: Vec<f64>, quantiles: &Quantiles) -> RawBson {
     numbers.sort_by(f64::total_cmp);
     let at = |p: f64| -> RawBsonRef<'static> {

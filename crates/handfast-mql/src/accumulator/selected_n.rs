@@ -26,7 +26,7 @@ impl SelectedN {
         }
     }
 
-    /// Whether a further value could still change the result.
+    /// Tells whether a further value could still change the result.
     pub(crate) fn wants_more(&self) -> bool {
         !matches!(self, SelectedN::Arrived { n, last: false, kept } if kept.len() >= *n)
     }
@@ -100,7 +100,7 @@ impl TopN {
         TopN { n, bottom, arrivals: 0, kept: BinaryHeap::new() }
     }
 
-    /// Whether an output with this key would be kept.
+    /// Tells whether an output with this key would be kept.
     pub(crate) fn wants(&self, key: &[u8]) -> bool {
         match self.kept.peek() {
             Some(worst) if self.kept.len() >= self.n => {
@@ -124,7 +124,7 @@ impl TopN {
         self.kept.pop().map(|entry| (entry.key, entry.output))
     }
 
-    /// The outputs in the order of the sort.
+    /// Returns the outputs in the order of the sort.
     pub(crate) fn into_outputs(self) -> Vec<RawBson> {
         let bottom = self.bottom;
         let mut entries = self.kept.into_sorted_vec();

@@ -19,11 +19,11 @@ use crate::{
     order,
 };
 
-/// What an accumulator has gathered of one group.
+/// The state of an accumulator for one group.
 #[derive(Debug)]
 pub(crate) struct State {
     gathered: Accumulated,
-    /// How many bytes it holds.
+    /// The bytes that the state holds.
     bytes: usize,
 }
 
@@ -44,7 +44,7 @@ enum Accumulated {
     Numbers(Vec<f64>),
 }
 
-/// What an empty state takes.
+/// The bytes of an empty state.
 const STATE_BYTES: usize = 64;
 
 impl State {
@@ -72,7 +72,7 @@ impl State {
         Ok(State { gathered, bytes: STATE_BYTES })
     }
 
-    /// How many bytes it holds.
+    /// Returns the bytes that the state holds.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -160,7 +160,6 @@ impl State {
         Ok(())
     }
 
-    /// The result.
     pub(crate) fn finish(self, accumulator: &Accumulator) -> RawBson {
         let number = |number: Option<Number>| number.map_or(RawBson::Null, RawBson::from);
         match self.gathered {

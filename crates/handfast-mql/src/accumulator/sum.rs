@@ -59,7 +59,7 @@ impl Sum {
         self.double = sum;
     }
 
-    /// The sum of everything but the decimals, as a double.
+    /// Returns the sum of everything but the decimals, as a double.
     fn doubles(&self) -> f64 {
         if !self.double.is_finite() {
             return self.double;
@@ -73,7 +73,7 @@ impl Sum {
         total.double + total.lost
     }
 
-    /// The total: of the widest type that came, a long if an int does not hold it, a double if a long does not.
+    /// Returns the total in the widest type of the numbers: a long if an int does not hold it, a double if a long does not.
     pub(crate) fn total(&self) -> Number {
         match self.widest {
             WidestType::Decimal => Number::Decimal(self.decimal.add(self.others_as_decimal())),
@@ -86,7 +86,7 @@ impl Sum {
         }
     }
 
-    /// What came beside decimals. The total of doubles counts with 15 digits, as each double would.
+    /// Returns the sum of all but the decimals. The total of doubles counts with 15 digits, as each double would.
     fn others_as_decimal(&self) -> Decimal {
         let magnitude = Decimal::new(self.whole < 0, self.whole.unsigned_abs(), 0);
         if self.double == 0.0 && self.lost == 0.0 {
@@ -96,7 +96,7 @@ impl Sum {
     }
 }
 
-/// An average: a decimal if decimals came, else a double; nothing of nothing.
+/// An average: a decimal if there are decimals, else a double; none if there are no numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Average {
     sum: Sum,

@@ -1,8 +1,8 @@
-//! What the stages of all queries hold, counted together.
+//! The bytes that the stages of all queries hold together.
 //!
-//! Each stage has a bound of its own, and many small requests can open many stages: a sorted cursor that nobody reads on
+//! Each stage has a bound of its own, and many small requests can open many stages: a sorted cursor that no client reads on
 //! from holds its documents for as long as it is open. So there is one more bound for all of them. What a stage takes into
-//! memory it counts as it grows, and gives back as it hands it out, or when it is dropped, for whatever reason.
+//! memory it reserves as it grows, and releases as it returns it, or when it is dropped, for whatever reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Context;
 use crate::{Code, Error, Result};
 
-/// The bound that the stages of all queries share. Copies are one bound; the default one lets everything pass.
+/// The bound that the stages of all queries share. Copies are one bound; the default is no bound.
 #[derive(Clone, Debug)]
 pub struct StageTotal(Arc<Total>);
 
@@ -21,12 +21,12 @@ struct Total {
 }
 
 impl StageTotal {
-    /// A bound of so many bytes.
+    /// Creates a bound of so many bytes.
     pub fn new(bytes_max: usize) -> Self {
         StageTotal(Arc::new(Total { held: AtomicUsize::new(0), bytes_max }))
     }
 
-    /// The bytes that are held now.
+    /// Returns the bytes that are reserved now.
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)
     }
@@ -38,7 +38,7 @@ impl Default for StageTotal {
     }
 }
 
-/// One stage's part; it is given back when this is dropped.
+/// The reservation of one stage; it is released when this is dropped.
 #[derive(Debug)]
 pub struct MemoryReservation {
     total: StageTotal,
@@ -46,17 +46,17 @@ pub struct MemoryReservation {
 }
 
 impl MemoryReservation {
-    /// Nothing yet.
+    /// Creates an empty reservation.
     pub fn new(context: &Context) -> Self {
         MemoryReservation { total: context.stage_total.clone(), bytes: 0 }
     }
 
-    /// This part, in bytes.
+    /// Returns the bytes of this reservation.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts more.
+    /// Reserves more bytes.
     ///
     /// # Errors
     /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if all together would be too much; then nothing is counted.
@@ -74,7 +74,7 @@ impl MemoryReservation {
         Ok(())
     }
 
-    /// Counts less.
+    /// Releases bytes.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;

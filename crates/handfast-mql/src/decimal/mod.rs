@@ -6,7 +6,7 @@
 //!
 //! The idea: every operation first finds its exact result as coefficient, exponent and "something smaller is left over",
 //! then one function (`finish`) rounds it, half to even, into the format. 256 bits hold every exact coefficient that
-//! comes up: a product has at most 68 digits, a sum at most 73 after operands that are too far apart are told apart.
+//! comes up: a product has at most 68 digits, a sum at most 73, as operands that are too far apart are handled before.
 //!
 //! `bson` stores the 16 bytes in the binary integer encoding (BID) and converts them from and to text, but does not
 //! calculate. Source of the encoding and of the text form: the BSON Decimal128 specification.
@@ -29,7 +29,7 @@ pub const EXPONENT_MIN: i32 = -6176;
 /// The largest exponent.
 pub const EXPONENT_MAX: i32 = 6111;
 
-/// What the exponent is stored with added.
+/// The bias that is added to the stored exponent.
 const BIAS: i32 = 6176;
 const SIGN_BIT: u128 = 1 << 127;
 const INFINITY_BITS: u128 = 0b11110 << 122;
@@ -44,9 +44,9 @@ pub enum Decimal {
     Finite {
         /// Less than zero, or negative zero.
         negative: bool,
-        /// At most [`COEFFICIENT_MAX`].
+        /// The digits, at most [`COEFFICIENT_MAX`].
         coefficient: u128,
-        /// From [`EXPONENT_MIN`] to [`EXPONENT_MAX`].
+        /// The power of ten, from [`EXPONENT_MIN`] to [`EXPONENT_MAX`].
         exponent: i32,
     },
     /// Beyond all finite numbers.
@@ -61,7 +61,7 @@ pub enum Decimal {
 impl Decimal {
     /// Zero with exponent 0.
     pub const ZERO: Decimal = Decimal::finite(false, 0, 0);
-    /// One with exponent 0.
+    /// The number one with exponent 0.
     pub const ONE: Decimal = Decimal::finite(false, 1, 0);
 
     const fn finite(negative: bool, coefficient: u128, exponent: i32) -> Self {
@@ -86,7 +86,7 @@ impl Decimal {
         Decimal::finite(negative, coefficient, exponent as i32 - BIAS)
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     pub fn encode(self) -> Decimal128 {
         let (negative, bits) = match self {
             Decimal::NaN => (false, NAN_BITS),
@@ -98,38 +98,38 @@ impl Decimal {
         Decimal128::from_bytes((bits | if negative { SIGN_BIT } else { 0 }).to_le_bytes())
     }
 
-    /// `coefficient * 10^exponent`, rounded into the format: to 34 digits half to even, to infinity or towards zero
+    /// Creates `coefficient * 10^exponent`, rounded into the format: to 34 digits half to even, to infinity or towards zero
     /// beyond the exponents.
     pub fn new(negative: bool, coefficient: u128, exponent: i32) -> Self {
         finish(negative, U256::new(coefficient), exponent, false)
     }
 
-    /// Whether it is not a number.
+    /// Tells whether it is not a number.
     pub fn is_nan(self) -> bool {
         self == Decimal::NaN
     }
 
-    /// Whether it is plus or minus infinity.
+    /// Tells whether it is plus or minus infinity.
     pub fn is_infinite(self) -> bool {
         matches!(self, Decimal::Infinity { .. })
     }
 
-    /// Whether it is neither infinite nor NaN.
+    /// Tells whether it is neither infinite nor NaN.
     pub fn is_finite(self) -> bool {
         matches!(self, Decimal::Finite { .. })
     }
 
-    /// Whether it is zero of either sign.
+    /// Tells whether it is zero of either sign.
     pub fn is_zero(self) -> bool {
         matches!(self, Decimal::Finite { coefficient: 0, .. })
     }
 
-    /// Whether it has a minus sign: less than zero, minus zero or minus infinity.
+    /// Tells whether it has a minus sign: less than zero, minus zero or minus infinity.
     pub fn is_negative(self) -> bool {
         matches!(self, Decimal::Finite { negative: true, .. } | Decimal::Infinity { negative: true })
     }
 
-    /// With the other sign.
+    /// Returns the number with the other sign.
     #[must_use]
     pub fn negate(self) -> Self {
         match self {
@@ -139,7 +139,7 @@ impl Decimal {
         }
     }
 
-    /// Without sign.
+    /// Returns the number without its sign.
     #[must_use]
     pub fn absolute(self) -> Self {
         if self.is_negative() { self.negate() } else { self }
@@ -159,7 +159,7 @@ impl Decimal {
         })
     }
 
-    /// NaN, minus infinity, below zero, zero, above zero, infinity: in this order.
+    /// Returns the rank of NaN, minus infinity, numbers below zero, zero, numbers above zero, infinity: in this order.
     fn class(self) -> u8 {
         match self {
             Decimal::NaN => 0,
@@ -189,13 +189,13 @@ impl Decimal {
         }
     }
 
-    /// The difference.
+    /// Returns the difference.
     #[must_use]
     pub fn subtract(self, other: Self) -> Self {
         self.add(other.negate())
     }
 
-    /// The product.
+    /// Returns the product.
     #[must_use]
     pub fn multiply(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();
@@ -211,7 +211,7 @@ impl Decimal {
         }
     }
 
-    /// The quotient: infinite if only the divisor is zero, NaN if both are.
+    /// Returns the quotient: infinite if only the divisor is zero, NaN if both are.
     #[must_use]
     pub fn divide(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();
@@ -240,7 +240,7 @@ impl Decimal {
         }
     }
 
-    /// What is left of a division whose quotient is cut towards zero; it has the dividend's sign. NaN if the dividend is
+    /// Returns the remainder of a division whose quotient is cut towards zero; it has the dividend's sign. It is NaN if the dividend is
     /// infinite or the divisor zero.
     #[must_use]
     pub fn remainder(self, other: Self) -> Self {
@@ -272,7 +272,7 @@ impl Decimal {
         }
     }
 
-    /// Rounded to a multiple of `10^-places`, in the way asked for; a value that needs no rounding stays as it is.
+    /// Rounds to a multiple of `10^-places`; a value that needs no rounding stays as it is.
     #[must_use]
     pub fn round(self, places: i32, rounding: Rounding) -> Self {
         let Decimal::Finite { negative, coefficient, exponent } = self else { return self };
@@ -284,7 +284,7 @@ impl Decimal {
         finish(negative, rounded, exponent.saturating_add(drop), false)
     }
 
-    /// Without trailing zeros: the member of the cohort with the shortest coefficient; zero gets exponent 0.
+    /// Removes trailing zeros: returns the member of the cohort with the shortest coefficient; zero gets exponent 0.
     #[must_use]
     pub fn normalize(self) -> Self {
         match self {
@@ -301,16 +301,16 @@ impl Decimal {
     }
 }
 
-/// Where to round to.
+/// The direction of rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the nearest; a half to the even neighbour.
+    /// Rounds to the nearest; a half to the even neighbour.
     HalfEven,
-    /// Towards zero.
+    /// Rounds towards zero.
     Truncate,
-    /// Towards minus infinity.
+    /// Rounds towards minus infinity.
     Floor,
-    /// Towards plus infinity.
+    /// Rounds towards plus infinity.
     Ceiling,
 }
 

@@ -13,7 +13,7 @@ impl U256 {
         self.0 == [0; 4]
     }
 
-    /// The value, if it fits.
+    /// Returns the value, if it fits.
     pub(super) fn to_u128(self) -> Option<u128> {
         let [a, b, c, d] = self.0;
         (c == 0 && d == 0).then_some(u128::from(b) << 64 | u128::from(a))
@@ -23,7 +23,7 @@ impl U256 {
         self.0[0] & 1 == 1
     }
 
-    /// The product; the factors of this module stay below 2^113 and 2^128, so it always fits.
+    /// Returns the product; the factors of this module stay below 2^113 and 2^128, so it always fits.
     pub(super) fn product(a: u128, b: u128) -> Self {
         let (a, b) = (U256::new(a).0, U256::new(b).0);
         let mut limbs = [0_u64; 4];
@@ -39,7 +39,7 @@ impl U256 {
         U256(limbs)
     }
 
-    /// The sum; wraps at 2^256, which the callers' bounds keep out of reach.
+    /// Returns the sum; wraps at 2^256, which the callers' bounds keep out of reach.
     pub(super) fn plus(self, other: Self) -> Self {
         let mut carry = false;
         self.zip(other, |a, b| {
@@ -50,7 +50,7 @@ impl U256 {
         })
     }
 
-    /// The difference; the caller knows that `other` is not greater.
+    /// Returns the difference; the caller knows that `other` is not greater.
     pub(super) fn minus(self, other: Self) -> Self {
         let mut borrow = false;
         self.zip(other, |a, b| {
@@ -61,7 +61,7 @@ impl U256 {
         })
     }
 
-    /// Quotient and remainder by a small divisor.
+    /// Returns quotient and remainder by a small divisor.
     pub(super) fn div_rem(self, divisor: u64) -> (Self, u64) {
         let mut limbs = self.0;
         let mut rest = 0_u128;
@@ -73,7 +73,7 @@ impl U256 {
         (U256(limbs), rest as u64)
     }
 
-    /// How many decimal digits it has; 0 has one.
+    /// Returns how many decimal digits it has; 0 has one.
     pub(super) fn digits(self) -> u32 {
         let mut value = self;
         let mut digits = 0;

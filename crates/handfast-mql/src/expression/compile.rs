@@ -1,4 +1,4 @@
-//! From BSON to a tree: what is a path, a variable, a literal, an operator, and with how many arguments.
+//! Compiles BSON to a tree of paths, variables, literals and operators, and checks the numbers of arguments.
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::CString};
 
@@ -44,7 +44,7 @@ impl<'o> Compiler<'o> {
         Compiler { options, frames: Vec::new(), depth: 0, system: &[] }
     }
 
-    /// With names (`KEEP`, `PRUNE`, `DESCEND`) that stand for themselves.
+    /// Declares names (`KEEP`, `PRUNE`, `DESCEND`) that stand for themselves.
     pub(crate) fn with_system(mut self, names: &'o [&'static str]) -> Self {
         self.system = names;
         self
@@ -112,7 +112,7 @@ impl<'o> Compiler<'o> {
         folded_object(fields)
     }
 
-    /// `"$a.b"` or `"$$name.a.b"`.
+    /// Compiles `"$a.b"` or `"$$name.a.b"`.
     pub(crate) fn path(&self, text: &str) -> Result<Node> {
         let Some(variable) = text.strip_prefix("$$") else {
             let path = text.strip_prefix('$').unwrap_or(text);
@@ -186,7 +186,7 @@ impl<'o> Compiler<'o> {
         Err(Error::new(Code::InvalidPipelineOperator, format!("Unrecognized expression '{name}'")))
     }
 
-    /// The arguments of an operator: the items of an array, else the one value.
+    /// Returns the arguments of an operator: the items of an array, else the one value.
     pub(crate) fn arguments(&mut self, argument: RawBsonRef<'_>) -> Result<Vec<Node>> {
         match argument {
             RawBsonRef::Array(array) => value::items(array).map(|item| self.expression(item?)).collect(),
@@ -194,7 +194,7 @@ impl<'o> Compiler<'o> {
         }
     }
 
-    /// The arguments of an operator that takes so many.
+    /// Returns the arguments of an operator that takes so many.
     pub(crate) fn exactly<const N: usize>(&mut self, name: &str, argument: RawBsonRef<'_>) -> Result<[Node; N]> {
         let arguments = self.arguments(argument)?;
         let count = arguments.len();
@@ -214,7 +214,7 @@ fn check_arity(name: &str, arity: Arity, count: usize) -> Result<()> {
     if fits { Ok(()) } else { Err(arity_error(name, arity, count)) }
 }
 
-/// MongoDB's words for a wrong number of arguments.
+/// Returns MongoDB's words for a wrong number of arguments.
 pub(crate) fn arity_error(name: &str, arity: Arity, count: usize) -> Error {
     match arity {
         Arity::Exactly(n) => {
@@ -237,7 +237,7 @@ pub(crate) fn arity_error(name: &str, arity: Arity, count: usize) -> Error {
     }
 }
 
-/// An array of literals is a literal: nothing is built per document.
+/// Makes an array of literals a literal, so that it is not built per document.
 fn folded_array(nodes: Vec<Node>) -> Result<Node> {
     if !nodes.iter().all(|node| matches!(node, Node::Constant(_))) {
         return Ok(Node::Array(nodes));
@@ -262,7 +262,7 @@ fn folded_object(fields: Vec<(CString, Node)>) -> Result<Node> {
     Ok(Node::Constant(Some(RawBson::Document(document))))
 }
 
-/// What is wrong with the parameters of an operator that takes an object of named arguments.
+/// The codes of errors in the parameters of an operator that takes an object of named arguments.
 pub(crate) struct NamedErrors {
     /// The argument is no object.
     pub(crate) no_object: Code,
@@ -314,7 +314,7 @@ pub(crate) fn named_sources<'s, const N: usize>(
     Ok(sources)
 }
 
-/// A named argument that must be there.
+/// Returns a named argument, or the error that it is missing.
 pub(crate) fn required<T>(node: Option<T>, operator: &str, name: &str, code: i32) -> Result<T> {
     node.ok_or_else(|| Error::new(Code(code), format!("Missing '{name}' parameter to {operator}")))
 }

@@ -67,7 +67,7 @@ impl LazyOperator for Convert {
     }
 }
 
-/// What values can be converted to.
+/// The types that values can be converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Double,
@@ -81,7 +81,7 @@ enum Target {
 }
 
 impl Target {
-    /// By MongoDB's alias or type number.
+    /// Reads MongoDB's alias or number of a type.
     fn of(to: &Value<'_>) -> Result<Target> {
         if let Some(name) = to.as_str() {
             let known = BsonType::of_alias(name)
@@ -281,7 +281,8 @@ pub(crate) fn decimal_text(number: Decimal128) -> String {
     Decimal::decode(number).to_string()
 }
 
-/// A double as MongoDB writes it in strings: the shortest digits that read back the same, whole numbers without a point.
+/// Returns a double as MongoDB writes it in strings: the shortest digits that read back the same, whole numbers without
+/// a point.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -303,12 +304,12 @@ pub(crate) fn double_text(number: f64) -> String {
     text
 }
 
-/// The whole number that a value is, if it is a number without a fraction within 64 bits.
+/// Returns the whole number that a value is, if it is a number without a fraction within 64 bits.
 pub(crate) fn integer_of(value: RawBsonRef<'_>) -> Option<i64> {
     Number::of(value)?.to_i64_exact()
 }
 
-/// A number cut to 64 bits: the fraction dropped, what is beyond the range at its end.
+/// Returns a number cut to 64 bits: the fraction dropped, what is beyond the range at its end.
 pub(crate) fn saturating_i64(value: RawBsonRef<'_>) -> i64 {
     match Number::of(value) {
         None => 0,

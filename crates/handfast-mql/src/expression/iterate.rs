@@ -23,7 +23,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
     }))
 }
 
-/// The name that `as` gives to the item.
+/// Returns the name that `as` gives to the item.
 fn item_name(source: Option<RawBsonRef<'_>>, code: i32) -> Result<String> {
     match source {
         None => Ok("this".to_owned()),
@@ -62,7 +62,7 @@ fn each<'a>(
     Ok(taken.into())
 }
 
-/// An input, and a body with each of its items in a variable.
+/// Compiles an input, and a body with each of its items in a variable.
 fn input_and_body(
     compiler: &mut Compiler<'_>,
     input: RawBsonRef<'_>,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{context::Context, error::Result};
 
-/// What an expression sees while it is evaluated.
+/// The values that an expression sees while it is evaluated.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     /// `$$ROOT`.
@@ -25,7 +25,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) context: &'a Context,
     /// The innermost frame of local variables.
     pub(crate) frame: Option<&'a Frame<'a>>,
-    /// Bytes of made values that wait while this is evaluated: arguments, items and variables of what is around it.
+    /// The bytes of made values that wait for this evaluation: arguments, items and variables of the expressions around it.
     pub(crate) held_bytes: usize,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The same, while a value that was made waits for the next one.
+    /// Returns the scope for the next argument, while a made value waits.
     ///
     /// # Errors
     /// `ExceededMemoryLimit` (146) if all that wait are too large together: each of them is bounded, but an expression may
@@ -45,7 +45,7 @@ impl<'a> Scope<'a> {
         self.holding_bytes(value.made_bytes().unwrap_or(0))
     }
 
-    /// The same, for so many bytes.
+    /// Returns the scope for the next argument, while so many bytes of made values wait.
     ///
     /// # Errors
     /// As [`Scope::holding`].
@@ -55,7 +55,7 @@ impl<'a> Scope<'a> {
         Ok(Scope { held_bytes, ..self })
     }
 
-    /// The value of a local variable: so many frames up, at this place.
+    /// Returns the value of a local variable: so many frames up, at this place.
     pub(crate) fn local(&self, up: usize, index: usize) -> &'a Value<'a> {
         const MISSING: &Value<'static> = &Value::Missing;
         let mut frame = self.frame;
@@ -88,7 +88,7 @@ impl Node {
         Node::Lazy(Box::new(operator))
     }
 
-    /// The literal value, if this is a literal.
+    /// Returns the literal value, if this is a literal.
     pub(crate) fn constant(&self) -> Option<RawBsonRef<'_>> {
         match self {
             Node::Constant(Some(value)) => Some(value.as_raw_bson_ref()),
@@ -113,7 +113,7 @@ impl Node {
     }
 }
 
-/// The values of several expressions that are needed together.
+/// Returns the values of several expressions that are needed together.
 pub(crate) fn evaluate_all<'a>(nodes: &'a [Node], mut scope: Scope<'a>) -> Result<Vec<Value<'a>>> {
     let mut values = Vec::with_capacity(nodes.len());
     for node in nodes {
@@ -150,7 +150,7 @@ pub(crate) struct Function {
     pub(crate) apply: Apply,
 }
 
-/// How many arguments an operator takes.
+/// The number of arguments of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arity {
     Exactly(usize),

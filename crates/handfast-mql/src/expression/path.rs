@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::{Code, Error, Result};
 
-/// Where a path starts.
+/// The start of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Base {
     /// `$$ROOT`.
@@ -83,7 +83,7 @@ fn walk_items<'a>(array: &RawArray, parts: &[String]) -> Result<Value<'a>> {
     Ok(found.into())
 }
 
-/// The first field of that name.
+/// Returns the first field of that name.
 pub(crate) fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
     for element in value::elements(document) {
         let element = element?;

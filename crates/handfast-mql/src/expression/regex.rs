@@ -54,7 +54,7 @@ struct RegexSearch {
     fixed: Option<Option<Pattern>>,
 }
 
-/// The pattern of the arguments `regex` and `options`, none if the regex is null.
+/// Returns the pattern of the arguments `regex` and `options`, none if the regex is null.
 fn pattern_of(operator: &str, regex: &Value<'_>, options: &Value<'_>) -> Result<Option<Pattern>> {
     if let Some(value) = options.get()
         && !options.is_nullish()
@@ -142,7 +142,7 @@ fn all<'a>(text: &str, pattern: &Pattern) -> Result<Value<'a>> {
     Ok(found.into())
 }
 
-/// Counts code points up to a byte, going on from where it was.
+/// A count of code points up to a byte, which continues from the last byte.
 #[derive(Default)]
 struct CodePointCounter {
     byte: usize,
@@ -157,7 +157,7 @@ impl CodePointCounter {
     }
 }
 
-/// `{match, idx, captures}`.
+/// Returns `{match, idx, captures}`.
 fn description(text: &str, captures: &Captures, counter: &mut CodePointCounter) -> Result<RawDocumentBuf> {
     let part = |group: &Option<(usize, usize)>| match group {
         Some((start, end)) => text.get(*start..*end).map_or(RawBsonRef::Null, RawBsonRef::String),

@@ -28,7 +28,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::one("$radiansToDegrees", |value| plain("$radiansToDegrees", &value, f64::to_degrees)),
 ];
 
-/// Where a function is defined, and how the error writes it.
+/// The interval in which a function is defined, and its text in errors.
 #[derive(Clone, Copy)]
 struct Domain {
     contains: fn(f64) -> bool,

@@ -86,12 +86,12 @@ fn check(name: &str, first_fits: impl Fn(char) -> bool, what: &str) -> Result<()
     }
 }
 
-/// A variable that the command or the stage around gives.
+/// Returns a variable that the command or the stage around gives.
 pub(crate) fn outer(options: &CompileOptions, name: &str) -> Option<Base> {
     options.declares(name).then(|| Base::Context(name.to_owned()))
 }
 
-/// What `$$KEEP`, `$$PRUNE` and `$$DESCEND` evaluate to: texts that no document holds by accident.
+/// Returns the value of `$$KEEP`, `$$PRUNE` or `$$DESCEND`: a text that no document holds by accident.
 pub(crate) fn system_value(name: &str) -> String {
     format!("\u{0}{name}")
 }

@@ -8,7 +8,7 @@ use bson::{RawBsonRef, spec::BinarySubtype};
 use crate::bson_type::type_name;
 use crate::{Code, Error, Number, Result};
 
-/// Which answer of the single bits decides.
+/// The condition on the bits at the positions of a [`BitTest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitCondition {
     /// `$bitsAllSet`.
@@ -21,21 +21,21 @@ pub enum BitCondition {
     AnyClear,
 }
 
-/// A condition about bits of a value.
+/// A test of the bits of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitTest {
     condition: BitCondition,
-    /// Ascending, without duplicates.
+    /// The positions of the bits, ascending, without duplicates.
     positions: Vec<u32>,
 }
 
 impl BitTest {
-    /// Which condition.
+    /// Returns the condition on the bits.
     pub fn condition(&self) -> BitCondition {
         self.condition
     }
 
-    /// About which positions, in ascending order.
+    /// Returns the positions of the bits, in ascending order.
     pub fn positions(&self) -> &[u32] {
         &self.positions
     }

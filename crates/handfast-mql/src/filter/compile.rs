@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{Code, CompileOptions, Error, Number, Path, Result, expression::Expression, path};
 
-/// What surrounds a condition.
+/// The options and the enclosing operators that a condition is compiled with.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'o> {
     pub(super) options: &'o CompileOptions,
-    /// Not inside `$elemMatch`.
+    /// Whether the condition is outside of `$elemMatch`.
     pub(super) top: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn document(filter: &RawDocument, scope: &Scope<'_>) -> Result<Node> 
     if all.len() == 1 { Ok(all.remove(0)) } else { Ok(Node::And(all)) }
 }
 
-/// An operator in the place of a path; none for one that asks nothing.
+/// Compiles an operator in the place of a path; none for one that has no condition.
 fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Option<Node>> {
     Ok(Some(match operator {
         "and" => match branches(operator, value, scope)? {
@@ -92,7 +92,7 @@ fn field(path: &Path, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Node> 
     }
 }
 
-/// Whether a document is one of operators: its first name starts with `$`. The names of a DBRef do not count.
+/// Tells whether a document is one of operators: its first name starts with `$`. The names of a DBRef do not count.
 fn is_operators(document: &RawDocument) -> Result<bool> {
     let Some(first) = document.iter_elements().next() else { return Ok(false) };
     let first = first?;
@@ -107,7 +107,7 @@ fn literal(value: RawBsonRef<'_>) -> Result<ElementNode> {
     }
 }
 
-/// A value in the place of operators: a regular expression matches, everything else is compared.
+/// Compiles a value in the place of operators: a regular expression matches, everything else is compared.
 fn implicit(value: RawBsonRef<'_>) -> Result<ElementNode> {
     match value {
         RawBsonRef::RegularExpression(_) => {
@@ -195,7 +195,7 @@ fn choices(name: &str, operand: RawBsonRef<'_>) -> Result<Choices> {
     Ok(Choices::new(values, patterns))
 }
 
-/// What counts as true: everything but false, zero, null and undefined.
+/// Tells whether a value counts as true: everything but false, zero, null and undefined.
 fn is_true(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Boolean(value) => value,

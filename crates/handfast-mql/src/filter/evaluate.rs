@@ -7,19 +7,19 @@ use bson::{RawArray, RawBsonRef, RawDocument};
 use super::node::{Comparison, ElementNode, FieldNode, Node, Predicate};
 use crate::{Context, Error, Number, Result, order, path::TrailingArray};
 
-/// One document's evaluation.
+/// The evaluation of a filter over one document.
 pub(super) struct Evaluation<'c> {
     context: &'c Context,
     /// The array index of the last condition that held and went through an array.
     pub(super) position: Option<usize>,
 }
 
-/// The answer to a predicate.
+/// The result of a predicate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MatchResult {
     No,
     Yes,
-    /// Yes, by the element at this index of the array asked about.
+    /// The element at this index of the array matches.
     At(usize),
 }
 
@@ -34,7 +34,7 @@ impl<'c> Evaluation<'c> {
         Evaluation { context, position: None }
     }
 
-    /// Whether a condition holds. The position stays what it was if it does not, and across negations.
+    /// Tells whether a condition holds. The position stays what it was if it does not, and across negations.
     pub(super) fn node(&mut self, node: &Node, document: &RawDocument) -> Result<bool> {
         // To find a field, the names before it are read.
         self.context.step()?;
@@ -165,7 +165,7 @@ impl<'c> Evaluation<'c> {
         Ok(MatchResult::No)
     }
 
-    /// Whether one value fulfils everything by itself, without being looked into.
+    /// Tells whether one value fulfils everything by itself, without being looked into.
     fn element(&mut self, all: &[ElementNode], value: RawBsonRef<'_>) -> Result<bool> {
         for node in all {
             self.context.step()?;
@@ -183,7 +183,7 @@ impl<'c> Evaluation<'c> {
     }
 }
 
-/// The answer where a path leads to nothing: as null, and at the ends of the order.
+/// Returns the result where a path leads to nothing: as null, and at the ends of the order.
 fn missing(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(comparison, operand) => match operand.value() {

@@ -27,7 +27,7 @@ impl TypeSet {
         Ok(types)
     }
 
-    /// Whether the type is one of them.
+    /// Tells whether the type is one of them.
     pub fn contains(&self, element_type: ElementType) -> bool {
         self.0.contains(&element_type)
     }

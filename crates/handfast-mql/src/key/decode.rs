@@ -22,7 +22,7 @@ pub struct Decoder<'a> {
     mask: u8,
 }
 
-/// The values of a compound key.
+/// Returns the values of a compound key.
 ///
 /// # Errors
 /// `DataCorruptionDetected` if no encoder wrote this, or bytes are left over.
@@ -42,12 +42,12 @@ impl<'a> Decoder<'a> {
         Decoder { key, bits, mask: 0 }
     }
 
-    /// What is behind the values taken so far.
+    /// Returns the bytes behind the values taken so far.
     pub fn rest(&self) -> &'a [u8] {
         self.key
     }
 
-    /// The value of the next place.
+    /// Returns the value of the next place.
     ///
     /// # Errors
     /// `DataCorruptionDetected` if no encoder wrote this.
@@ -207,7 +207,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The double, and the digits as an integer where there are any (they matter for longs only).
+    /// Returns the double, and the digits as an integer where there are any (they matter for longs only).
     fn magnitude(&mut self, tag: u8) -> Result<(f64, Option<i128>)> {
         let own = self.mask;
         if tag == tag::NEGATIVE {

@@ -90,8 +90,8 @@ fn append_magnitude(number: Number, out: &mut Vec<u8>) {
     }
 }
 
-/// The largest double not above `coefficient * 10^exponent`, given the nearest one, and the number's digits if that double
-/// is not the number.
+/// Returns the largest double not above `coefficient * 10^exponent`, given the nearest one, and the number's digits if
+/// that double is not the number.
 fn floor(nearest: f64, coefficient: u128, exponent: i32) -> (f64, Option<(u128, i32)>) {
     let exact = Number::Decimal(Decimal::new(false, coefficient, exponent));
     let double = match Number::Double(nearest).compare(&exact) {

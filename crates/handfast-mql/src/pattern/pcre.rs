@@ -1,4 +1,4 @@
-//! From PCRE's dialect, which MongoDB documents, to the engine's.
+//! Translates patterns from PCRE's dialect, which MongoDB documents, to the engine's.
 //!
 //! The two agree on nearly everything. Where they do not, the pattern is rewritten:
 //!
@@ -9,7 +9,7 @@
 //! - `\<` and `\>` are letters, not the ends of a word.
 //! - `\Q..\E` quotes; `\0`, `\cA` and `(*UTF8)` at the beginning exist.
 //!
-//! What is left: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused.
+//! Differences remain: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused.
 //! The engine would take `(?R)` for one of its flags, and answer something else.
 
 use std::{borrow::Cow, fmt::Write, iter::Peekable, str::Chars};
@@ -20,10 +20,10 @@ const SPACE: &str = r"\x09-\x0D\x20";
 const BLANK: &str = r"\x09\x20\xA0\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}";
 const LINE_END: &str = r"\x0A-\x0D\x{85}\x{2028}\x{2029}";
 
-/// What starts a pattern to choose options that are always on here.
+/// Prefixes of a pattern that choose options which are always on here.
 const VERBS: [&str; 3] = ["(*UTF8)", "(*UTF)", "(*UCP)"];
 
-/// The same pattern in the engine's dialect; none if it calls itself by `(?R)`.
+/// Translates a pattern to the engine's dialect; none if it calls itself by `(?R)`.
 pub(super) fn translate(pattern: &str) -> Option<Cow<'_, str>> {
     let mut rest = pattern;
     while let Some(after) = VERBS.iter().find_map(|verb| rest.strip_prefix(verb)) {
@@ -45,7 +45,7 @@ struct Translator<'p> {
     out: String,
 }
 
-/// What came last in a class.
+/// The previous item of a character class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PreviousItem {
     /// The beginning: `]` is a letter here.
@@ -172,7 +172,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether a set such as `\d` comes next.
+    /// Tells whether a set such as `\d` comes next.
     fn set_follows(&self) -> bool {
         let mut ahead = self.letters.clone();
         ahead.next() == Some('\\') && ahead.next().is_some_and(|letter| set(letter).is_some())
@@ -217,7 +217,7 @@ impl Translator<'_> {
     }
 }
 
-/// The members of `\d` and the like, and whether it is what they are not.
+/// Returns the members of `\d` and the like, and whether it is what they are not.
 fn set(letter: char) -> Option<(&'static str, bool)> {
     let members = match letter.to_ascii_lowercase() {
         'd' => DIGIT,

@@ -63,7 +63,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, options: &CompileOptions) -> Resu
     Ok(vec![Stage::Group(group), Stage::Sort(SortStage::compile(&rawdoc! { "_id": 1 })?)])
 }
 
-/// The expression that gives a value the lower boundary of its bucket.
+/// Returns the expression that gives a value the lower boundary of its bucket.
 fn switch(by: RawBsonRef<'_>, boundaries: &[RawBson], default: Option<&RawBson>) -> RawDocumentBuf {
     let compare = |operator: &'static bson::raw::CStr, boundary: &RawBson| {
         let mut arguments = RawArrayBuf::new();
@@ -181,7 +181,7 @@ fn fields_of(stage: &str, code: i32, item: RawBsonRef<'_>, options: &CompileOpti
         .collect()
 }
 
-/// What a bucket shows if nothing is asked for: how many documents it has.
+/// The default output of a bucket: the number of its documents.
 fn count(options: &CompileOptions) -> Result<Vec<Accumulation>> {
     Ok(vec![accumulation("count", RawBsonRef::Document(&rawdoc! { "$sum": 1 }), options)?])
 }
@@ -299,7 +299,7 @@ impl Operator for Bucketing<'_> {
     }
 }
 
-/// Where a bucket that should end before `end` does end: equal values stay together.
+/// Returns where a bucket that should end before `end` does end: equal values stay together.
 fn bucket_end(held: &[(RawBson, RawDocumentBuf)], end: usize) -> usize {
     let mut end = end.min(held.len());
     let Some(last) = end.checked_sub(1).and_then(|last| held.get(last)) else { return end };

@@ -18,21 +18,21 @@ use crate::{
 /// MongoDB's bound on the length of a pipeline.
 const STAGES_MAX: usize = 1000;
 
-/// How deep pipelines may nest in `$lookup`, `$unionWith` and `$facet`.
+/// The most levels of pipelines inside `$lookup`, `$unionWith` and `$facet`.
 const PIPELINE_DEPTH_MAX: usize = 20;
 
-/// Where a pipeline stands.
+/// The place in a command where a pipeline is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PipelineLocation {
-    /// The aggregate command's own.
+    /// The pipeline is the aggregate command's own.
     TopLevel,
-    /// In `$lookup` or `$unionWith`.
+    /// The pipeline is inside `$lookup` or `$unionWith`.
     SubPipeline,
-    /// In `$facet`.
+    /// The pipeline is inside `$facet`.
     Facet,
 }
 
-/// What surrounds a stage.
+/// The options and the enclosing pipelines that a stage is compiled with.
 #[derive(Clone, Copy)]
 pub(super) struct StageContext<'o> {
     pub(super) options: &'o CompileOptions,
@@ -41,7 +41,7 @@ pub(super) struct StageContext<'o> {
 }
 
 impl<'o> StageContext<'o> {
-    /// One pipeline further in.
+    /// Returns the context of the stages of an inner pipeline.
     pub(super) fn inner<'i>(
         &self,
         location: PipelineLocation,
@@ -62,7 +62,7 @@ pub(super) fn pipeline(stages: &[impl AsRef<RawDocument>], options: &CompileOpti
     of_stages(stages.iter().map(|stage| Ok(RawBsonRef::Document(stage.as_ref()))), stage_context)
 }
 
-/// A pipeline that is an array somewhere in a stage.
+/// Compiles a pipeline that is an array inside a stage.
 pub(super) fn of_array(array: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<Pipeline> {
     let RawBsonRef::Array(array) = array else {
         return Err(Error::new(Code::TypeMismatch, "'pipeline' option must be specified as an array"));
@@ -102,7 +102,7 @@ fn of_stages<'s>(
     Ok(Pipeline { stages })
 }
 
-/// Tells a `$sort` how many documents the `$limit` behind it lets through, with those that a `$skip` between leaves out.
+/// Sets the limit of a `$sort` to the documents that a `$limit` behind it passes, and those that a `$skip` between leaves out.
 fn limit_sort(stages: &mut [Stage], limit: u64) {
     let mut wanted = limit;
     for stage in stages.iter_mut().rev() {
@@ -130,7 +130,7 @@ fn check_location(stage: &Stage, index: usize, location: PipelineLocation) -> Re
     }
 }
 
-/// Stages that MongoDB has and Handfast has not: refused by name, not as unknown.
+/// The stages of MongoDB that Handfast does not support. They are refused by name, not as unknown.
 const UNSUPPORTED: &[&str] = &[
     "$changeStream",
     "$changeStreamSplitLargeEvent",
@@ -156,7 +156,7 @@ const UNSUPPORTED: &[&str] = &[
     "$vectorSearch",
 ];
 
-/// One stage, or those it is short for.
+/// Compiles a stage; some names are short for several stages.
 fn stage(source: &RawDocument, stage_context: StageContext<'_>) -> Result<Vec<Stage>> {
     let mut fields = value::fields(source);
     let (Some(field), None) = (fields.next(), fields.next()) else {
@@ -231,7 +231,7 @@ fn limit(argument: RawBsonRef<'_>) -> Result<u64> {
     }
 }
 
-/// A number without a fraction that is not negative.
+/// Reads a number without a fraction that is not negative.
 fn whole(stage: &str, argument: RawBsonRef<'_>, code: i32) -> Result<u64> {
     let error = |what: &str| {
         Error::new(

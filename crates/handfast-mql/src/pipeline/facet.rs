@@ -21,18 +21,18 @@ pub struct Facet {
 }
 
 impl Facet {
-    /// The names of the output fields with their pipelines.
+    /// Returns the names of the output fields with their pipelines.
     pub fn pipelines(&self) -> &[(String, Pipeline)] {
         &self.pipelines
     }
 
-    /// Whether no pipeline in it needs another collection.
+    /// Tells whether no pipeline in it needs another collection.
     pub fn is_pure(&self) -> bool {
         self.pipelines.iter().all(|(_, pipeline)| pipeline.is_pure())
     }
 
-    /// The document a facet gives, from the results of its pipelines, in their order. For who carries out a facet that
-    /// is not pure.
+    /// Returns the document a facet gives, from the results of its pipelines, in their order. For who carries out a
+    /// facet that is not pure.
     ///
     /// # Errors
     /// 292 if the results exceed [`Context::stage_bytes_max`].

@@ -23,7 +23,7 @@ pub struct Group {
     accumulations: Vec<Accumulation>,
 }
 
-/// One field of a group: its name, and the accumulator that gives its value.
+/// A field of a group: its name, and the accumulator that gives its value.
 #[derive(Debug)]
 pub struct Accumulation {
     pub(super) name: String,
@@ -52,7 +52,7 @@ impl Group {
         Ok(Group { id, accumulations })
     }
 
-    /// A group by an expression, with fields compiled elsewhere.
+    /// Creates a group by an expression, with fields compiled elsewhere.
     pub(super) fn new(id: Expression, accumulations: Vec<Accumulation>) -> Group {
         Group { id, accumulations }
     }
@@ -91,7 +91,7 @@ pub(super) fn accumulation(name: &str, item: RawBsonRef<'_>, options: &CompileOp
     Ok(Accumulation { name: name.to_owned(), accumulator })
 }
 
-/// Accumulators at work on one group or bucket.
+/// Starts the accumulators of one group or bucket.
 pub(super) fn start(accumulations: &[Accumulation], id: RawBsonRef<'_>, context: &Context) -> Result<Vec<State>> {
     let empty = RawDocumentBuf::new();
     let group = id.as_document().unwrap_or(&empty);
@@ -114,7 +114,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// The document of a group: `_id` and the fields.
+/// Returns the document of a group: `_id` and the fields.
 pub(super) fn finish(accumulations: &[Accumulation], states: Vec<State>, id: RawBsonRef<'_>) -> Result<RawDocumentBuf> {
     let mut document = RawDocumentBuf::new();
     value::append(&mut document, "_id", id)?;
@@ -126,14 +126,14 @@ pub(super) fn finish(accumulations: &[Accumulation], states: Vec<State>, id: Raw
     Ok(document)
 }
 
-/// Bytes handed out at once. What waits to be handed out counts as what it was made of.
+/// The bytes of one portion of output. A group that has not been returned yet counts as the bytes it was made of.
 const PORTION_BYTES: usize = 1024 * 1024;
 
 struct Grouping<'p> {
     stage: &'p Group,
     context: &'p Context,
     memory: StageMemory,
-    /// From the identity of an `_id` to the place of its group.
+    /// The index of each group by the identity of its `_id`.
     places: HashMap<Vec<u8>, usize>,
     groups: VecDeque<(RawBson, Vec<State>)>,
     /// The identity looked up last: a buffer used again.

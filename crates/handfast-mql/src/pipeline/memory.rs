@@ -3,10 +3,10 @@
 use crate::context::{Context, MemoryReservation};
 use crate::error::{Code, Error, Result};
 
-/// What one held document or entry costs beside its bytes.
+/// The overhead of one held document or entry, in bytes.
 pub(crate) const ENTRY_BYTES: usize = 64;
 
-/// How much a stage holds.
+/// The memory that a stage holds.
 #[derive(Debug)]
 pub(crate) struct StageMemory {
     stage: &'static str,
@@ -41,7 +41,7 @@ impl StageMemory {
         self.held.shrink(bytes);
     }
 
-    /// The stage holds nothing any more.
+    /// Releases all that the stage holds.
     pub(crate) fn clear(&mut self) {
         self.held.shrink(self.held.bytes());
     }

@@ -25,7 +25,7 @@ impl Redact {
         Ok(Redact { expression: Expression::compile_for_levels(argument, options, DECISIONS)? })
     }
 
-    /// What stays of a document, if anything.
+    /// Returns the part of a document that `$redact` keeps, if any.
     ///
     /// # Errors
     /// 17053 if the expression gives anything but a decision.

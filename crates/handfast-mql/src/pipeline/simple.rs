@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Stage {
-    /// The stage's name.
+    /// Returns the stage's name.
     pub fn name(&self) -> &'static str {
         match self {
             Stage::Match(_) => "$match",
@@ -43,7 +43,7 @@ impl Stage {
         }
     }
 
-    /// Whether the stage needs nothing but the documents that flow in. A `$facet` is pure if its pipelines are.
+    /// Tells whether the stage needs nothing but the documents that flow in. A `$facet` is pure if its pipelines are.
     pub fn is_pure(&self) -> bool {
         match self {
             Stage::Lookup(_)
@@ -57,7 +57,7 @@ impl Stage {
         }
     }
 
-    /// The operator that does a pure stage's work.
+    /// Returns the operator that does a pure stage's work.
     ///
     /// # Errors
     /// `IllegalOperation` (20) if the stage is not pure.
@@ -206,7 +206,7 @@ impl Operator for Replacing<'_> {
     }
 }
 
-/// The documents of a `$documents` stage.
+/// Returns the documents of a `$documents` stage.
 pub(super) fn documents(source: &Expression, context: &Context) -> Result<Vec<RawDocumentBuf>> {
     let empty = RawDocumentBuf::new();
     let value = source.evaluate(&empty, context)?;

@@ -120,7 +120,7 @@ impl Unwind {
     }
 }
 
-/// The value at the path; arrays on the way are not entered.
+/// Returns the value at the path; arrays on the way are not entered.
 fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Option<RawBsonRef<'a>>> {
     let mut current = Some(RawBsonRef::Document(document));
     for part in path {
@@ -145,7 +145,7 @@ struct UnwoundArray {
     index: i64,
 }
 
-/// One portion of output: a big array in a big document becomes far more than it was.
+/// The bytes of one portion of output: a large array in a large document gives far more than both.
 const PORTION_BYTES: usize = 1024 * 1024;
 
 impl Operator for Unwinding<'_> {

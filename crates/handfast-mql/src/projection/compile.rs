@@ -1,4 +1,4 @@
-//! From `{a: 1, "b.c": 1, ..}` to a tree.
+//! Compiles `{a: 1, "b.c": 1, ..}` to a tree.
 
 use bson::raw::CString;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -52,7 +52,7 @@ impl Compiler<'_> {
         Ok(Projection { syntax: self.syntax, kind, root: self.root })
     }
 
-    /// An error whose message names the stage, if the projection is one.
+    /// Returns an error whose message names the stage, if the projection is one.
     fn error(&self, code: i32, message: impl AsRef<str>) -> Error {
         match self.syntax {
             Syntax::Find => bad(code, message.as_ref()),
@@ -214,7 +214,7 @@ impl Compiler<'_> {
         self.root.insert(path, Node::ElementMatch(filter))
     }
 
-    /// `$slice` of `find`, or else the operator of expressions with the same name.
+    /// Compiles `$slice` of `find`, or else the operator of expressions with the same name.
     fn slice(&mut self, path: &str, document: &RawDocument, argument: RawBsonRef<'_>) -> Result<()> {
         match slice(argument) {
             Ok(slice) => self.root.insert(path, Node::Slice(slice)),
@@ -259,7 +259,7 @@ fn slice(argument: RawBsonRef<'_>) -> Result<Slice> {
     Ok(Slice { skip, limit: usize::try_from(limit).unwrap_or(usize::MAX) })
 }
 
-/// A number cut to an integer; one that does not fit counts as the largest of its sign.
+/// Returns a number cut to an integer; one that does not fit counts as the largest of its sign.
 fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     let number = Number::of(value)?;
     let beyond = if number.is_negative() { i64::MIN } else { i64::MAX };

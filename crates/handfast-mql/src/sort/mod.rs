@@ -42,7 +42,7 @@ pub struct Sort {
     fields: Vec<SortField>,
 }
 
-/// One field of a sort.
+/// A field of a sort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortField {
     path: Path,
@@ -50,12 +50,12 @@ pub struct SortField {
 }
 
 impl SortField {
-    /// The path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The direction: 1 or -1.
+    /// Returns the direction: 1 or -1.
     pub fn direction(&self) -> Direction {
         self.direction
     }
@@ -81,18 +81,18 @@ impl Sort {
         Ok(Sort { fields })
     }
 
-    /// The fields, in order.
+    /// Returns the fields, in order.
     pub fn fields(&self) -> &[SortField] {
         &self.fields
     }
 
-    /// Whether it sorts nothing.
+    /// Tells whether it sorts nothing.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// The key of a document: of two documents, the one with the smaller bytes comes first. Equal bytes mean that the
-    /// sort does not tell the two apart.
+    /// Returns the key of a document: of two documents, the one with the smaller bytes comes first. Equal bytes mean
+    /// that the sort does not tell the two apart.
     ///
     /// # Errors
     /// `BadValue` (2) if two of the fields go through different arrays.

@@ -8,18 +8,18 @@ use bson::{RawArray, RawBsonRef, RawDocument};
 use crate::path::{Component, Path, element, field};
 use crate::{Code, Error, Result};
 
-/// What one path of a tuple leads to.
+/// The value that one path of a tuple leads to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SortValue<'d> {
-    /// Nothing.
+    /// The path leads to nothing.
     Missing,
-    /// An array without elements, at the end of the path.
+    /// The path ends at an array without elements.
     EmptyArray,
     /// A value that is no array, or an array in an array.
     Value(RawBsonRef<'d>),
 }
 
-/// How far a path has been walked.
+/// The position of a walk along a path.
 #[derive(Clone, Copy)]
 enum Cursor<'d, 'p> {
     Done(SortValue<'d>),
@@ -77,7 +77,7 @@ impl<'d, 'p> Cursor<'d, 'p> {
         }
     }
 
-    /// Where a cursor that stands at an array goes on in one of its elements.
+    /// Returns where a cursor that stands at an array goes on in one of its elements.
     fn in_element(self, element: RawBsonRef<'d>) -> Cursor<'d, 'p> {
         match (self, element) {
             (Cursor::Each(_, []), value) => Cursor::Done(SortValue::Value(value)),
@@ -98,7 +98,7 @@ impl<'d, 'p> Cursor<'d, 'p> {
     }
 }
 
-/// Goes on to the end of the path, or to the next array that stands for its elements.
+/// Walks to the end of the path, or to the next array that stands for its elements.
 fn walk<'d, 'p>(cursor: Cursor<'d, 'p>) -> Cursor<'d, 'p> {
     let (mut value, mut rest) = match cursor {
         Cursor::In(document, rest) => (RawBsonRef::Document(document), rest),

@@ -1,4 +1,4 @@
-//! Walks a document along the tree of an update and lets the operators change what they find.
+//! Walks a document along the tree of an update and lets the operators change the values there.
 
 use std::borrow::Cow;
 
@@ -14,17 +14,17 @@ use super::path::{Component, FieldName, UpdatePath};
 use super::plan::{self, Children, Key, Node};
 use super::tree::{Container, Value};
 
-/// What an application is told besides the document.
+/// The inputs of an application besides the document.
 #[derive(Clone, Copy)]
 pub(super) struct ApplyContext<'c> {
-    /// Where the filter matched: what `$` stands for.
+    /// The position where the filter matched: the element that `$` stands for.
     pub(super) position: MatchPosition,
-    /// The document is being made by an upsert.
+    /// Whether the document is being made by an upsert.
     pub(super) inserting: bool,
     pub(super) context: &'c Context,
 }
 
-/// The bytes of the changed document; none if no operator touched anything.
+/// Returns the bytes of the changed document; none if no operator touched anything.
 pub(super) fn apply<'a>(
     operators: &'a Operators,
     document: &'a RawDocument,
@@ -53,15 +53,15 @@ struct Walk<'a, 'c> {
     position: Option<usize>,
     scope: Scope<'a, 'c>,
     growth: GrowthLimit,
-    /// The steps from the root to where the walk is.
+    /// The steps from the root to the current position.
     trail: Vec<Step<'a>>,
-    /// For array filters.
+    /// The buffer of array filters.
     buffer: Vec<u8>,
 }
 
 struct Step<'a> {
     name: FieldName,
-    /// What was there before; none for what the update creates.
+    /// The value before the update; none for a field that the update creates.
     element: Option<Element<'a>>,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Walk<'a, '_> {
         Error::new(Code::PathNotViable, message)
     }
 
-    /// Applies what is below a document, or below an array by index.
+    /// Applies the nodes below a document, or below an array by index.
     fn fields(&mut self, children: &Children, container: &mut Container<'a>) -> Result<bool> {
         let children = match (children.contains_key(&Key::Positional), self.position) {
             (false, _) => Cow::Borrowed(children),
@@ -139,7 +139,7 @@ impl<'a> Walk<'a, '_> {
         Ok(touched)
     }
 
-    /// Applies what is at or below a field of the document itself: `_id` must stay what it is.
+    /// Applies the node of a field of the document itself: `_id` must not change.
     fn root_field(&mut self, node: &Node, name: &FieldName, root: &mut Container<'a>) -> Result<bool> {
         let at = root.locate(name);
         let kept = at.and_then(|at| root.kept(at));
@@ -229,7 +229,7 @@ impl<'a> Walk<'a, '_> {
         Ok(touched)
     }
 
-    /// Applies a node to a field that is not there: to an empty document, which is kept if something came into it.
+    /// Applies a node to a field that does not exist: to an empty document, which is kept if an operator added to it.
     fn create(&mut self, node: &Node, name: &FieldName, container: &mut Container<'a>) -> Result<bool> {
         let Node::Fields(children) = node else {
             let message = format!(
@@ -248,7 +248,7 @@ impl<'a> Walk<'a, '_> {
         Ok(touched)
     }
 
-    /// Applies what is below `$[]` and `$[name]` to the elements of an array.
+    /// Applies the nodes below `$[]` and `$[name]` to the elements of an array.
     fn elements(&mut self, children: &Children, array: &mut Container<'a>) -> Result<bool> {
         let mut touched = false;
         for at in 0..array.len() {
@@ -280,7 +280,7 @@ impl<'a> Walk<'a, '_> {
         Ok(touched)
     }
 
-    /// The walk cannot go on below the trail's end: an error for the first operator that would have to.
+    /// Returns the error of the first operator that would have to go below the trail's end.
     fn blocked(&self, node: &Node, name: &FieldName) -> Result<()> {
         match node {
             Node::Fields(children) | Node::Elements(children) => {
@@ -303,7 +303,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// A `$rename` may not put its value into an array, at any depth.
+    /// Refuses a `$rename` that would put its value into an array, at any depth.
     fn check_rename_target(&self, path: &UpdatePath) -> Result<()> {
         match self.trail.iter().position(|step| step.element.is_some_and(|element| element.is_array())) {
             Some(depth) => Err(rename_through_array("destination", path, depth + 1, &self.scope)),
@@ -311,7 +311,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// `a: 1`: what is at the trail's end.
+    /// Returns the field at the trail's end, as in `a: 1`.
     fn blocker(&self) -> String {
         let Some(step) = self.trail.last() else { return String::new() };
         match step.element.map(|element| element.value()) {
@@ -325,7 +325,7 @@ impl<'a> Walk<'a, '_> {
         Error::new(Code::BadValue, message)
     }
 
-    /// The trail as a dotted path.
+    /// Returns the trail as a dotted path.
     fn place(&self) -> String {
         self.trail.iter().map(|step| step.name.as_str()).collect::<Vec<_>>().join(".")
     }
@@ -351,7 +351,7 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// MongoDB's answer to a change of `_id` by an operator.
+/// Returns MongoDB's error for a change of `_id` by an operator.
 pub(super) fn immutable_id(path: &str) -> Error {
     let message = format!("Performing an update on the path '{path}' would modify the immutable field '_id'");
     Error::new(Code::ImmutableField, message)
@@ -361,7 +361,7 @@ fn same(new: Element<'_>, old: Element<'_>) -> Result<bool> {
     Ok(order::compare(new.value()?, old.value()?).is_eq())
 }
 
-/// The value that the first components of a path lead to.
+/// Returns the value that the first components of a path lead to.
 fn value_at<'d>(document: &'d RawDocument, path: &UpdatePath, depth: usize) -> Option<RawBsonRef<'d>> {
     let mut value = RawBsonRef::Document(document);
     for component in path.components.iter().take(depth) {

@@ -9,7 +9,7 @@ use crate::element::{Element, elements};
 use crate::raw_writer::RawWriter;
 use crate::{Code, CompileOptions, Context, Error, Filter, Result, text};
 
-/// One condition.
+/// A condition of `arrayFilters`.
 #[derive(Debug)]
 pub(super) struct ArrayFilter {
     identifier: String,
@@ -45,7 +45,7 @@ impl ArrayFilters {
         Ok(ArrayFilters { filters, used })
     }
 
-    /// The place of the filter that `$[identifier]` in `path` means.
+    /// Returns the index of the filter that `$[identifier]` in `path` refers to.
     pub(super) fn place(&mut self, identifier: &str, path: &str) -> Result<usize> {
         let Some(place) = self.filters.iter().position(|filter| filter.identifier == identifier) else {
             let message = format!("No array filter found for identifier '{identifier}' in path '{path}'");
@@ -57,7 +57,7 @@ impl ArrayFilters {
         Ok(place)
     }
 
-    /// The filters, once all paths are known.
+    /// Returns the filters, once all paths are known.
     ///
     /// # Errors
     /// `FailedToParse` (9) if one of them is not used.
@@ -77,7 +77,7 @@ impl ArrayFilters {
 }
 
 impl ArrayFilter {
-    /// Whether an array element is selected. `buffer` is reused from call to call.
+    /// Tells whether an array element is selected. `buffer` is reused from call to call.
     pub(super) fn selects(&self, element: Element<'_>, buffer: &mut Vec<u8>, context: &Context) -> Result<bool> {
         buffer.clear();
         let mut writer = RawWriter::new(buffer);
@@ -87,7 +87,7 @@ impl ArrayFilter {
     }
 }
 
-/// The one name that all paths of the filter start with.
+/// Returns the one name that all paths of the filter start with.
 fn identifier(filter: &RawDocument) -> Result<String> {
     let mut found = None;
     collect(filter, &mut found)?;

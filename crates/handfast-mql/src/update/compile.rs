@@ -1,4 +1,4 @@
-//! From `{$set: {a: 1}, ..}` to operators at the places of one tree.
+//! Compiles `{$set: {a: 1}, ..}` to operators at the leaves of one tree.
 
 use bson::{RawBsonRef, RawDocument};
 
@@ -15,10 +15,10 @@ use super::plan::{self, Children, Leaf};
 pub(super) struct Operators {
     pub(super) root: Children,
     pub(super) list: Vec<Operator>,
-    /// Where each `$rename` takes its value from.
+    /// The source path of each `$rename`.
     pub(super) renames: Vec<UpdatePath>,
     pub(super) filters: Vec<ArrayFilter>,
-    /// How deep the operators' values can reach in a document.
+    /// The depth that the operators' values can reach in a document.
     pub(super) nesting: usize,
     /// The names of the operators, for what is to be known about the update as a whole.
     pub(super) names: Vec<String>,
@@ -38,7 +38,7 @@ impl Operators {
         Ok(operators)
     }
 
-    /// One operator with all its fields.
+    /// Compiles one operator with all its fields.
     fn modifier(&mut self, modifier: Element<'_>, filters: &mut ArrayFilters, options: &CompileOptions) -> Result<()> {
         let name = modifier.name();
         if !KNOWN.contains(&name) {

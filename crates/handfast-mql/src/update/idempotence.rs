@@ -5,8 +5,8 @@ use super::path::Component;
 use super::{Kind, Update};
 
 impl Update {
-    /// Whether applying the update twice in a row leaves the same document as applying it once, so that a caller who
-    /// does not know whether the first try was applied may try again.
+    /// Tells whether applying the update twice in a row leaves the same document as applying it once, so that a caller
+    /// who does not know whether the first try was applied may try again.
     ///
     /// | operator | | why |
     /// | --- | --- | --- |

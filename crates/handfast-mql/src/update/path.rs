@@ -7,7 +7,7 @@ use crate::{Code, Error, Result};
 /// Components of a path at most: as deep as documents go, so that whatever walks a path may recurse.
 pub(super) const COMPONENTS_MAX: usize = crate::depth::NESTING_MAX + 1;
 
-/// One step of a path.
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Component {
     /// A field of a document, or an index of an array.
@@ -68,17 +68,17 @@ impl UpdatePath {
         Ok(UpdatePath { text: text.to_owned(), components })
     }
 
-    /// Whether the path names one place without looking at a document.
+    /// Tells whether the path names one place without looking at a document.
     pub(super) fn is_static(&self) -> bool {
         self.components.iter().all(|component| matches!(component, Component::Field(_)))
     }
 
-    /// The text of the first `count` components.
+    /// Returns the text of the first `count` components.
     pub(super) fn prefix(&self, count: usize) -> String {
         self.text.split('.').take(count).collect::<Vec<_>>().join(".")
     }
 
-    /// Whether one of the paths leads to the other.
+    /// Tells whether one of the paths leads to the other.
     pub(super) fn overlaps(&self, other: &UpdatePath) -> bool {
         self.components.iter().zip(&other.components).all(|(a, b)| a == b)
     }
@@ -109,7 +109,7 @@ impl FieldName {
         &self.0
     }
 
-    /// The array index that the name means in an array.
+    /// Returns the array index that the name means in an array.
     pub(super) fn index(&self) -> Option<usize> {
         // `usize::from_str` would take a sign.
         if self.is_numeric() { self.0.parse().ok() } else { None }

@@ -27,13 +27,13 @@ pub(super) enum Node {
     Elements(Children),
 }
 
-/// An operator by its place in the update's list: a tree can be merged at run time without copying operands.
+/// An operator by its index in the update's list: a tree can be merged at run time without copying operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leaf {
     pub(super) operator: usize,
 }
 
-/// What is below a place.
+/// The nodes below a field or an array element.
 pub(super) type Children = BTreeMap<Key, Node>;
 
 /// A step of a path. Below one place all steps are of the first two kinds, or all of the last two.
@@ -90,7 +90,7 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// What several selectors that all take the same array element do to it.
+/// Merges the nodes of several selectors that all select the same array element.
 ///
 /// # Errors
 /// `ConflictingUpdateOperators` (40) if two of them change the same place; `at` is the path so far.
@@ -118,7 +118,7 @@ fn merge_children(mut into: Children, from: &Children, at: &str) -> Result<Child
     Ok(into)
 }
 
-/// The fields with `$` replaced by the index it stands for.
+/// Returns the fields with `$` replaced by the index it stands for.
 pub(super) fn resolve_positional(children: &Children, index: usize, at: &str) -> Result<Children> {
     let mut resolved = children.clone();
     if let Some(positional) = resolved.remove(&Key::Positional) {

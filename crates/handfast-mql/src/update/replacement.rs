@@ -24,7 +24,7 @@ pub(super) fn check(replacement: &RawDocument) -> Result<()> {
     Ok(())
 }
 
-/// The document that takes the place of `old`, which may have no `_id` if it is being made by an upsert.
+/// Returns the document that takes the place of `old`, which may have no `_id` if it is being made by an upsert.
 ///
 /// # Errors
 /// `ImmutableField` (66) if `new` has another `_id`.
@@ -42,7 +42,7 @@ pub(super) fn replace(old: &RawDocument, new: &RawDocument) -> Result<RawDocumen
     id_first(old_id.or(new_id), new)
 }
 
-/// The document with this `_id` as its first field.
+/// Returns the document with this `_id` as its first field.
 pub(super) fn id_first(id: Option<Element<'_>>, document: &RawDocument) -> Result<RawDocumentBuf> {
     let mut bytes = Vec::with_capacity(document.as_bytes().len() + id.map_or(0, |id| id.bytes().len()));
     let mut writer = RawWriter::new(&mut bytes);
@@ -59,9 +59,9 @@ pub(super) fn id_first(id: Option<Element<'_>>, document: &RawDocument) -> Resul
     Ok(RawDocumentBuf::from_bytes(bytes)?)
 }
 
-/// A document with its empty timestamps, `Timestamp(0, 0)`, replaced by the cluster's time, as MongoDB does for inserts
-/// and replacements: in the fields of the document itself, not in embedded documents, and not in `_id`. None if there
-/// are no such fields.
+/// Returns a document with its empty timestamps, `Timestamp(0, 0)`, replaced by the cluster's time, as MongoDB does for
+/// inserts and replacements: in the fields of the document itself, not in embedded documents, and not in `_id`. None if
+/// there are no such fields.
 ///
 /// # Errors
 /// `InvalidBSON` (22).

@@ -6,10 +6,10 @@
 //! Container [ Kept(_id), Changed(a, Open(Container [ Changed(b, Owned(2)), Kept(c) ])), Kept(d) ]
 //! ```
 //!
-//! What is kept is a byte range of the old document and is copied as it stands; nothing below it is ever looked at.
+//! A kept value is a byte range of the old document. It is copied as it stands; nothing below it is read.
 //!
-//! Few fields are looked for one by one. Once many are, in a document of many, their names are indexed; so that places stay
-//! what they are, a field that is taken out leaves a gap.
+//! The first searches for fields compare name by name. After many in one document, its names are indexed; so that positions stay
+//! valid, a field that is taken out leaves a gap.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,13 +24,13 @@ use crate::{Code, Error, Result};
 use super::growth::{GrowthLimit, array_bytes, field_bytes, null_bytes};
 use super::path::FieldName;
 
-/// How many `null`s an update may put before a new array element, as MongoDB documents it.
+/// The most `null`s that an update may put before a new array element, as MongoDB documents it.
 const BACKFILL_MAX: usize = 1_500_000;
 
 /// The bytes of a document without fields: a length and a NUL.
 const EMPTY_BYTES: usize = 5;
 
-/// Searches among the fields of one document before their names are indexed: making the index takes as long as some.
+/// The searches in one document before its names are indexed: building the index costs as much as several searches.
 const SEARCHES_MAX: usize = 16;
 
 /// A document or array that is opened.
@@ -38,18 +38,18 @@ const SEARCHES_MAX: usize = 16;
 pub(super) struct Container<'a> {
     kind: ElementType,
     slots: Vec<Slot<'a>>,
-    /// How often a field was looked for.
+    /// The number of searches for a field so far.
     searches: usize,
-    /// Where the first field of each name is.
+    /// The position of the first field of each name.
     names: Option<BTreeMap<Cow<'a, [u8]>, usize>>,
 }
 
-/// One field or array element.
+/// A field or array element.
 #[derive(Debug)]
 enum Slot<'a> {
-    /// As it stands somewhere: in the old document, or (in arrays only) as an element that was put in.
+    /// An element that exists: in the old document, or (in arrays only) among those that the update put in.
     Kept(Element<'a>),
-    /// New, replaced, or opened to be changed inside.
+    /// A value that is new, replaced, or opened to be changed inside.
     Changed(Box<Changed<'a>>),
     /// A field that was taken out.
     Gone,
@@ -57,7 +57,7 @@ enum Slot<'a> {
 
 #[derive(Debug)]
 struct Changed<'a> {
-    /// Not used in arrays.
+    /// The field's name. Arrays do not use it.
     name: Cow<'a, str>,
     value: Value<'a>,
 }
@@ -65,11 +65,11 @@ struct Changed<'a> {
 /// A value to put somewhere.
 #[derive(Debug)]
 pub(super) enum Value<'a> {
-    /// Of the document or of the update.
+    /// A value of the document or of the update.
     Borrowed(Element<'a>),
-    /// Computed.
+    /// A computed value.
     Owned(OwnedElement),
-    /// Opened to be changed inside.
+    /// A document or array that is opened to be changed inside.
     Open(Container<'a>),
 }
 
@@ -79,12 +79,12 @@ impl<'a> Container<'a> {
         Self::open(ElementType::EmbeddedDocument, document)
     }
 
-    /// A document without fields.
+    /// Creates a document without fields.
     pub(super) fn empty_document() -> Self {
         Self::of(ElementType::EmbeddedDocument, Vec::new())
     }
 
-    /// An array of these values.
+    /// Creates an array of these values.
     pub(super) fn array(values: impl IntoIterator<Item = Value<'a>>) -> Self {
         let slots = values.into_iter().map(Slot::item).collect();
         Self::of(ElementType::Array, slots)
@@ -111,7 +111,7 @@ impl<'a> Container<'a> {
         self.slots.len()
     }
 
-    /// Where the field is; in an array, the element of that index.
+    /// Returns where the field is; in an array, the element of that index.
     pub(super) fn locate(&mut self, name: &FieldName) -> Option<usize> {
         if self.is_array() {
             name.index().filter(|&index| index < self.slots.len())
@@ -120,7 +120,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Where the field of a document is.
+    /// Returns where the field of a document is.
     pub(super) fn position(&mut self, name: &str) -> Option<usize> {
         if let Some(names) = &self.names {
             return names.get(name.as_bytes()).copied();
@@ -132,7 +132,7 @@ impl<'a> Container<'a> {
         self.slots.iter().position(|slot| slot.name() == Some(name.as_bytes()))
     }
 
-    /// The value there; none if it is opened.
+    /// Returns the value there; none if it is opened.
     pub(super) fn element(&self, at: usize) -> Option<Element<'_>> {
         match self.slots.get(at)? {
             Slot::Kept(element) => Some(*element),
@@ -145,7 +145,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// The value there, if it stands somewhere as it is: in a document, it is then what it was.
+    /// Returns the value there, if it is a kept element: in a document, it is then unchanged.
     pub(super) fn kept(&self, at: usize) -> Option<Element<'a>> {
         match self.slots.get(at)? {
             Slot::Kept(element) => Some(*element),
@@ -218,7 +218,7 @@ impl<'a> Container<'a> {
     ///
     /// # Errors
     /// `CannotBackfillArray` (34) if it needs too many; `PathNotViable` (28) if the name is no index: the caller, who
-    /// knows the array's name, has looked; 17419 or 17420 if there is no room.
+    /// knows the array's name, has checked; 17419 or 17420 beyond the limit of growth.
     pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>, growth: &mut GrowthLimit) -> Result<()> {
         if !self.is_array() {
             growth.reserve(field_bytes(name.as_str(), value.bytes()))?;
@@ -251,7 +251,7 @@ impl<'a> Container<'a> {
         self.slots.splice(at..at, values.into_iter().map(Slot::item));
     }
 
-    /// Keeps the elements of a range of an array. Gives the bytes that the others took, at least.
+    /// Keeps the elements of a range of an array. Returns the least bytes of the others.
     pub(super) fn keep_range(&mut self, range: std::ops::Range<usize>) -> usize {
         let gone = (0..range.start).chain(range.end..self.slots.len());
         let bytes = array_bytes(gone.filter_map(|at| self.element(at)));
@@ -260,7 +260,7 @@ impl<'a> Container<'a> {
         bytes
     }
 
-    /// Keeps the elements of an array that `keep` says; whether any is gone.
+    /// Keeps the elements of an array for which `keep` is true, and tells whether any is gone.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(Element<'_>) -> Result<bool>) -> Result<bool> {
         let mut kept = Vec::with_capacity(self.slots.len());
         for at in 0..self.slots.len() {
@@ -335,7 +335,7 @@ impl<'a> Container<'a> {
         Ok(())
     }
 
-    /// The bytes of the whole document.
+    /// Returns the bytes of the whole document.
     ///
     /// # Errors
     /// As [`Container::write`].
@@ -362,7 +362,7 @@ fn index_names<'a>(slots: &[Slot<'a>]) -> BTreeMap<Cow<'a, [u8]>, usize> {
 }
 
 impl<'a> Slot<'a> {
-    /// An element of an array. One that stands somewhere takes no memory but the slot.
+    /// Creates an element of an array. One that exists in a document takes no memory but the slot.
     fn item(value: Value<'a>) -> Self {
         match value {
             Value::Borrowed(element) => Slot::Kept(element),
@@ -392,7 +392,7 @@ impl<'a> Slot<'a> {
 }
 
 impl Value<'_> {
-    /// The value, unless it is opened.
+    /// Returns the value, unless it is opened.
     pub(super) fn element(&self) -> Option<Element<'_>> {
         match self {
             Value::Borrowed(element) => Some(*element),
@@ -401,7 +401,7 @@ impl Value<'_> {
         }
     }
 
-    /// How many bytes it takes, at least.
+    /// Returns the least bytes that it takes.
     fn bytes(&self) -> usize {
         self.element().map_or(EMPTY_BYTES, |element| element.payload().len())
     }

@@ -22,8 +22,8 @@ use super::tree::{Container, Value};
 use super::{Kind, Update, run};
 
 impl Update {
-    /// The document to insert if no document matches the filter. It has no `_id` if neither filter nor update give one;
-    /// if it has one, it is the first field.
+    /// Returns the document to insert if no document matches the filter. It has no `_id` if neither filter nor update
+    /// give one; if it has one, it is the first field.
     ///
     /// # Errors
     /// `NotSingleValueField` (54) if the filter wants two values of one field, or a field and something inside it;
@@ -72,7 +72,7 @@ pub fn check_upsert_filter(filter: &Filter) -> Result<()> {
     Ok(())
 }
 
-/// What a filter says by equality: `{a: 1}`, `{a: {$eq: 1}}`, `{a: {$in: [1]}}`, `{a: {$all: [1]}}`, alone or in `$and`.
+/// Returns the equalities of a filter: `{a: 1}`, `{a: {$eq: 1}}`, `{a: {$in: [1]}}`, `{a: {$all: [1]}}`, alone or in `$and`.
 fn equalities(filter: &Filter) -> Vec<(String, OwnedElement)> {
     let single = |predicate: &Predicate| match predicate {
         Predicate::Compare(Comparison::Equal, operand) => Some(OwnedElement::new(operand.value())),
@@ -88,7 +88,7 @@ fn equalities(filter: &Filter) -> Vec<(String, OwnedElement)> {
         .collect()
 }
 
-/// The fields of a filter's equalities, in the order of their paths.
+/// Returns the fields of a filter's equalities, in the order of their paths.
 fn base_document(equalities: &[(String, OwnedElement)]) -> Result<RawDocumentBuf> {
     let mut fields: Vec<&(String, OwnedElement)> = equalities.iter().collect();
     fields.sort_by(|a, b| a.0.cmp(&b.0));
@@ -140,7 +140,7 @@ fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, growth: &mut 
     Ok(())
 }
 
-/// `{_id: ..}` if the filter says it.
+/// Returns `{_id: ..}` if the filter fixes `_id` by equality.
 fn id_document(equalities: &[(String, OwnedElement)]) -> Result<RawDocumentBuf> {
     let mut ids = Vec::new();
     for (path, value) in equalities {

@@ -90,7 +90,7 @@ fn several(
     Ok(Node::lazy(SelectN { operator, selection, input, n }))
 }
 
-/// The `n` of an operator that keeps n values: a positive whole number.
+/// Reads the `n` of an operator that keeps n values: a positive whole number.
 pub(crate) fn positive_count(n: &Value<'_>) -> Result<usize> {
     let Some(number) = n.get().and_then(integer_of) else {
         return Err(Error::new(
@@ -220,9 +220,9 @@ struct SortArray {
 
 #[derive(Debug)]
 enum SortBy {
-    /// Whole values, ascending or descending.
+    /// Whole values are compared, in ascending or descending order.
     Value(Ordering),
-    /// By fields; what is no document sorts as an empty one.
+    /// Fields are compared; a value that is no document sorts as an empty one.
     Fields(Sort),
 }
 

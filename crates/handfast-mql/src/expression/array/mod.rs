@@ -32,12 +32,12 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::one("$objectToArray", object_to_array),
 ];
 
-/// The array, or the error that it is none.
+/// Returns the array, or the error that it is none.
 fn array_of<'v>(value: &'v Value<'_>, code: i32, message: impl FnOnce(&str) -> String) -> Result<&'v RawArray> {
     value.as_array().ok_or_else(|| Error::new(Code(code), message(value.type_name())))
 }
 
-/// A 32-bit whole number argument, or the error that it is none.
+/// Returns a 32-bit whole number argument, or the error that it is none.
 fn whole(value: &Value<'_>, codes: (i32, i32), what: &str) -> Result<i64> {
     let Some(number) = value.get().filter(|value| is_number(*value)) else {
         return Err(Error::new(Code(codes.0), format!("{what} must be a numeric value, but is {}", value.type_name())));
@@ -51,7 +51,7 @@ pub(crate) fn count(array: &RawArray) -> usize {
     array.iter_elements().count()
 }
 
-/// The item at a place that counts from the end if negative.
+/// Returns the item at a place that counts from the end if negative.
 pub(crate) fn item_at<'a>(array: &'a RawArray, index: i64) -> Result<Option<RawBsonRef<'a>>> {
     let index = if index < 0 { index + count(array) as i64 } else { index };
     let Ok(index) = usize::try_from(index) else { return Ok(None) };
@@ -71,7 +71,7 @@ fn element_at<'a>(array: Value<'a>, index: Value<'a>) -> Result<Value<'a>> {
     at(array, index)
 }
 
-/// The item at a place of a value that is an array.
+/// Returns the item at a place of a value that is an array.
 pub(crate) fn at<'a>(array: Value<'a>, index: i64) -> Result<Value<'a>> {
     array.narrow(|value| match value {
         RawBsonRef::Array(array) => item_at(array, index),
@@ -330,7 +330,7 @@ pub(crate) fn sort_items(items: &mut [RawBsonRef<'_>]) {
     items.sort_by(|left, right| order::compare(*left, *right));
 }
 
-/// An array of items, within the bound for values.
+/// Returns an array of items, within the bound for values.
 pub(crate) fn collect<'i>(items: impl IntoIterator<Item = RawBsonRef<'i>>) -> Result<RawArrayBuf> {
     let mut array = RawArrayBuf::new();
     for item in items {

@@ -104,7 +104,7 @@ pub(crate) fn date_of_days(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// The days of a month.
+/// Returns the days of a month.
 pub(crate) fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
         4 | 6 | 9 | 11 => 30,
@@ -114,7 +114,7 @@ pub(crate) fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// The first day (Monday) of an ISO week year, in days since 1970-01-01.
+/// Returns the first day (Monday) of an ISO week year, in days since 1970-01-01.
 pub(crate) fn iso_year_start(year: i64) -> i64 {
     let fourth_of_january = days_of_date(year, 1, 4);
     fourth_of_january - (fourth_of_january + 3).rem_euclid(7)

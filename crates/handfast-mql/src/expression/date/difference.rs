@@ -39,7 +39,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
     }))
 }
 
-/// The first day of the week an argument names: `default` if there is none, `None` for null.
+/// Returns the first day of the week an argument names: `default` if there is none, `None` for null.
 pub(super) fn week_start_of(
     operator: &str,
     node: Option<&Node>,

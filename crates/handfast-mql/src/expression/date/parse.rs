@@ -106,7 +106,7 @@ fn failed(text: &str) -> Error {
     Error::new(Code::ConversionFailure, format!("Error parsing date string '{text}'"))
 }
 
-/// The instant a text without a format means.
+/// Returns the instant a text without a format means.
 pub(crate) fn parse_text(text: &str) -> Result<i64> {
     Reader::new(text).free_form().and_then(|parts| parts.instant(&Zone::UTC)).ok_or_else(|| failed(text))
 }
@@ -128,7 +128,7 @@ fn check_format(format: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a text says; absent parts are not said.
+/// The parts of a date that a text gives.
 #[derive(Debug, Default)]
 struct Parts {
     year: Option<i64>,
@@ -217,7 +217,7 @@ impl<'t> Reader<'t> {
         self.rest = self.rest.trim_start_matches(' ');
     }
 
-    /// A month by its English name, whole or its first three letters.
+    /// Reads the English name of a month, whole or its first three letters.
     fn month_name(&mut self) -> Option<i64> {
         for (index, name) in MONTHS.iter().enumerate() {
             for form in [*name, &name[..3]] {
@@ -430,7 +430,7 @@ impl<'t> Reader<'t> {
         self.rest.is_empty().then_some(parts)
     }
 
-    /// A zone in the middle of a text: up to the next space.
+    /// Reads a zone in the middle of a text: up to the next space.
     fn zone_prefix(&mut self) -> Option<Zone> {
         let end = self.rest.find(' ').unwrap_or(self.rest.len());
         let (name, rest) = self.rest.split_at(end);

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// One part of a date.
+/// An operator that gives one part of a date, such as `$year`.
 #[derive(Debug)]
 struct DatePart {
     operator: &'static str,
@@ -167,7 +167,7 @@ pub(super) fn from_parts(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) 
     Ok(Node::lazy(FromParts { iso, date, hour, minute, second, millisecond, zone }))
 }
 
-/// A part's number, or `default` if it is not given, or `None` if it is null.
+/// Returns a part's number, or `default` if it is not given, or `None` if it is null.
 fn part(node: Option<&Node>, name: &str, default: i64, scope: Scope<'_>) -> Result<Option<i64>> {
     let Some(node) = node else { return Ok(Some(default)) };
     let value = node.evaluate(scope)?;

@@ -14,7 +14,7 @@ use crate::error::{Code, Error, Result};
 /// A time zone.
 #[derive(Clone, Debug)]
 pub(crate) enum Zone {
-    /// So many milliseconds east of UTC.
+    /// A fixed number of milliseconds east of UTC.
     Offset(i64),
     Named(TimeZone),
 }
@@ -34,7 +34,7 @@ impl Zone {
         TimeZoneDatabase::bundled().get(text).map(Zone::Named).map_err(|_| unknown())
     }
 
-    /// Whether this is UTC itself.
+    /// Tells whether this is UTC itself.
     pub(crate) fn is_utc(&self) -> bool {
         matches!(self, Zone::Offset(0))
     }
@@ -52,13 +52,13 @@ impl Zone {
         }
     }
 
-    /// The local milliseconds at an instant.
+    /// Returns the local milliseconds at an instant.
     pub(crate) fn local(&self, millis: i64) -> i64 {
         millis.saturating_add(self.offset_at(millis))
     }
 
-    /// The instant of local milliseconds. A time that comes twice is the earlier one; one that is skipped is moved on
-    /// by the length of the gap.
+    /// Returns the instant of local milliseconds. A time that comes twice is the earlier one; one that is skipped is
+    /// moved on by the length of the gap.
     pub(crate) fn instant(&self, local: i64) -> i64 {
         let before = self.offset_at(local.saturating_sub(MILLIS_A_DAY_MAX));
         let first = local.saturating_sub(before);

@@ -88,7 +88,7 @@ fn cut(text: &str, ends: TrimSides, matches: impl Fn(char) -> bool) -> &str {
     if ends.right { text.trim_end_matches(&matches) } else { text }
 }
 
-/// What MongoDB's documentation lists as whitespace for `$trim`.
+/// The whitespace of `$trim`, as MongoDB's documentation lists it.
 fn is_whitespace(c: char) -> bool {
     matches!(c, '\0' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}')
 }
@@ -149,7 +149,7 @@ impl LazyOperator for Replace {
 }
 
 impl Replace {
-    /// The text, `None` for null, else an error.
+    /// Returns the text, `None` for null, else an error.
     fn text<'v>(&self, value: &'v Value<'_>, what: &str, code: i32) -> Result<Option<&'v str>> {
         if value.is_nullish() {
             return Ok(None);

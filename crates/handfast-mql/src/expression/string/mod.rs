@@ -50,7 +50,7 @@ fn concat<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     Ok(joined.into())
 }
 
-/// What `$toLower`, `$substr` and their kin take as text: strings, numbers, dates; nothing at all is the empty text.
+/// Reads the text of `$toLower`, `$substr` and the like: strings, numbers, dates; a missing value is the empty text.
 pub(crate) fn coerce<'v>(value: &'v Value<'_>) -> Result<Cow<'v, str>> {
     let Some(value) = value.get() else { return Ok(Cow::Borrowed("")) };
     Ok(match value {
@@ -91,12 +91,12 @@ fn length<'a>(operator: &str, code: i32, text: &Value<'_>, count: fn(&str) -> us
     }
 }
 
-/// A length or place as an int; texts of over 2 GB cannot exist here.
+/// Returns a length or place as an int; texts of over 2 GB cannot exist here.
 pub(crate) fn count_value<'a>(count: usize) -> Value<'a> {
     i32::try_from(count).map_or_else(|_| Value::from(count as i64), Value::from)
 }
 
-/// A whole number argument; `codes` are for "no number" and "no whole 32-bit number".
+/// Returns a whole number argument; `codes` are for "no number" and "no whole 32-bit number".
 fn whole(operator: &str, what: &str, value: &Value<'_>, codes: (i32, i32)) -> Result<i64> {
     let Some(number) = value.get().filter(|value| is_number(*value)) else {
         return Err(Error::new(
@@ -205,7 +205,7 @@ fn search<'v>(operator: &str, arguments: &'v [Value<'_>], codes: (i32, i32)) -> 
     Ok(Some(Search { text, token, start, end }))
 }
 
-/// A place in a text or array: a whole number that is not negative.
+/// Returns a place in a text or array: a whole number that is not negative.
 pub(crate) fn place(operator: &str, what: &str, value: &Value<'_>) -> Result<usize> {
     let Some(number) = value.get().and_then(integer_of).and_then(|number| i32::try_from(number).ok()) else {
         return Err(Error::new(

@@ -28,7 +28,7 @@ pub struct GraphLookup {
     pub from: String,
     /// The field that is looked up, as a dotted path: an index on it serves every step.
     pub connect_to: String,
-    /// How many steps beyond the first at most.
+    /// The most steps beyond the first.
     pub depth_max: Option<u64>,
     start_with: Expression,
     connect_from: Vec<String>,
@@ -90,10 +90,10 @@ impl GraphLookup {
         })
     }
 
-    /// Begins the walk from a document.
+    /// Starts the search from a document.
     ///
     /// # Errors
-    /// What `startWith` fails with.
+    /// The errors of `startWith`.
     pub fn start(&self, document: &RawDocument, context: &Context) -> Result<GraphSearch<'_>> {
         let mut walk = GraphSearch {
             stage: self,
@@ -121,9 +121,9 @@ fn max_depth(item: RawBsonRef<'_>) -> Result<u64> {
         .map_err(|_| Error::new(Code(40_101), format!("maxDepth requires a nonnegative argument, found: {depth}")))
 }
 
-/// One walk: ask with [`GraphSearch::filter`], tell what came with [`GraphSearch::arrive`], until there is nothing more to ask.
+/// The search from one document. [`GraphSearch::filter`] gives the next query, [`GraphSearch::arrive`] takes its results, until there is no further query.
 ///
-/// A value is asked for once and a document (by its `_id`) counts once, so that cycles end.
+/// A value is queried once and a document (by its `_id`) counts once, so that cycles end.
 #[derive(Debug)]
 pub struct GraphSearch<'p> {
     stage: &'p GraphLookup,
@@ -136,7 +136,7 @@ pub struct GraphSearch<'p> {
 }
 
 impl GraphSearch<'_> {
-    /// The filter for the next level; none if the walk is at its end.
+    /// Returns the filter for the next level; none if the search is complete.
     ///
     /// # Errors
     /// A value that BSON cannot hold.
@@ -202,7 +202,7 @@ impl GraphSearch<'_> {
         Ok(())
     }
 
-    /// The document the walk began with, with what was found in its place.
+    /// Returns the document the search started from, with the results in their field.
     ///
     /// # Errors
     /// `Overflow` (15) if it nests too deep; 292 if it exceeds [`Context::stage_bytes_max`], with what

@@ -24,7 +24,7 @@ pub struct Lookup {
     pub local: Option<EqualityJoin>,
     /// The variables that the pipeline sees.
     pub variables: Let,
-    /// What the documents of the other collection go through.
+    /// The pipeline that the documents of the other collection run through.
     pub pipeline: Option<Pipeline>,
     into: Vec<String>,
 }
@@ -37,7 +37,7 @@ pub struct EqualityJoin {
 }
 
 impl EqualityJoin {
-    /// The field of the other collection, as a dotted path: an index on it serves the join.
+    /// Returns the field of the other collection, as a dotted path: an index on it serves the join.
     pub fn foreign_field(&self) -> &str {
         &self.foreign_field
     }
@@ -98,9 +98,9 @@ impl Lookup {
         Ok(Lookup { from, local, variables, pipeline, into })
     }
 
-    /// The filter for the documents of the other collection that belong to a document: their field has the value of the
-    /// local one, or (if that is an array) one of its values; null if the local field is missing or an empty array.
-    /// Empty if the join is not by fields.
+    /// Returns the filter for the documents of the other collection that belong to a document: their field has the
+    /// value of the local one, or (if that is an array) one of its values; null if the local field is missing or an
+    /// empty array. Empty if the join is not by fields.
     ///
     /// # Errors
     /// `InvalidBSON` (22) for broken bytes.
@@ -122,15 +122,15 @@ impl Lookup {
         Ok(filter)
     }
 
-    /// The context in which the pipeline runs for a document.
+    /// Returns the context in which the pipeline runs for a document.
     ///
     /// # Errors
-    /// What the expressions of `let` fail with.
+    /// The errors of the expressions of `let`.
     pub fn context(&self, document: &RawDocument, outer: &Context) -> Result<Context> {
         self.variables.context(document, outer)
     }
 
-    /// The document with what was found in its place.
+    /// Returns the document with the results in their field.
     ///
     /// # Errors
     /// 292 if it exceeds [`Context::stage_bytes_max`]: also what the stages before have put into the document counts.
@@ -159,7 +159,7 @@ fn equals(value: RawBsonRef<'_>) -> RawDocumentBuf {
     condition
 }
 
-/// `[{field: {$in: [..]}}]`; regular expressions, which `$in` would take as patterns, by `$eq`.
+/// Returns `[{field: {$in: [..]}}]`, with `$eq` for regular expressions, which `$in` would take as patterns.
 fn alternatives(field: &str, values: &[RawBsonRef<'_>]) -> Result<RawArrayBuf> {
     let mut plain = RawArrayBuf::new();
     let mut alternatives = RawArrayBuf::new();

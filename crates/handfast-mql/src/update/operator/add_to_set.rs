@@ -75,7 +75,7 @@ impl AddToSet {
     }
 }
 
-/// The array of `{$each: [..]}`; none if the operand is a value to add.
+/// Returns the array of `{$each: [..]}`; none if the operand is a value to add.
 fn each_clause<'e>(operand: Element<'e>) -> Result<Option<&'e bson::RawDocument>> {
     let Some(document) = operand.as_document()? else { return Ok(None) };
     let mut clauses = elements(document);

@@ -85,7 +85,7 @@ impl Operation {
     }
 }
 
-/// `(NumberLong)5`: a number with its type.
+/// Returns a number with its type, as in `(NumberLong)5`.
 fn shell(number: Number) -> String {
     let kind = match number.type_name() {
         "int" => "NumberInt",

@@ -14,7 +14,7 @@ use super::{Scope, Target};
 #[derive(Debug)]
 pub(in crate::update) struct Extreme {
     operand: OwnedElement,
-    /// How the operand must compare to the present value to take its place.
+    /// The order of operand and present value in which the operand replaces the value.
     wins: Ordering,
 }
 

@@ -20,7 +20,7 @@ use super::tree::{Container, Value};
 pub(super) use arithmetic::Arithmetic;
 pub(super) use assign::{CurrentDate, Extreme};
 
-/// What an operator does, with its operand.
+/// The action of an operator, with its operand.
 #[derive(Debug)]
 pub(super) enum Action {
     Set(OwnedElement),
@@ -48,29 +48,29 @@ pub(super) struct Operator {
     pub(super) action: Action,
 }
 
-/// What an operator does where there is nothing to change.
+/// The effect of an operator on a field that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// Creates the field, with its parents.
     Create,
-    /// Nothing, if the field could be created.
+    /// Leaves the document as it is, if the field could be created.
     Viable,
-    /// Nothing.
+    /// Leaves the document as it is.
     Ignore,
 }
 
-/// What all operators of one application share.
+/// The state that all operators of one application share.
 pub(super) struct Scope<'a, 'c> {
     /// The document before the update.
     pub(super) document: &'a RawDocument,
     /// The document is a new one, made by an upsert.
     pub(super) inserting: bool,
     pub(super) context: &'c Context,
-    /// What the `$rename`s took from their sources.
+    /// The values that the `$rename`s took from their sources.
     pub(super) renamed: Vec<Option<Value<'a>>>,
 }
 
-/// The place that an operator changes.
+/// The field or array element that an operator changes.
 pub(super) struct Target<'t, 'a> {
     pub(super) container: &'t mut Container<'a>,
     pub(super) name: &'t FieldName,
@@ -106,7 +106,7 @@ pub(super) fn compile(
 }
 
 impl Action {
-    /// How many levels deeper than the path's last component the operand reaches.
+    /// Returns how many levels deeper than the path's last component the operand reaches.
     pub(super) fn nesting(&self) -> usize {
         match self {
             Action::Set(value) | Action::SetOnInsert(value) => nesting(value.element()),
@@ -129,12 +129,12 @@ impl Action {
         }
     }
 
-    /// Whether it is a `$rename` that has found something to move here.
+    /// Tells whether it is a `$rename` that has found something to move here.
     pub(super) fn moves_here(&self, scope: &Scope<'_, '_>) -> bool {
         matches!(self, Action::RenameTo(place) if matches!(scope.renamed.get(*place), Some(Some(_))))
     }
 
-    /// Does it; whether anything was touched.
+    /// Applies the action, and tells whether it touched anything.
     pub(super) fn apply<'a>(
         &'a self,
         path: &UpdatePath,
@@ -167,7 +167,7 @@ impl Action {
 }
 
 impl<'t, 'a> Target<'t, 'a> {
-    /// The value there.
+    /// Returns the value there.
     pub(super) fn current(&self) -> Option<Element<'_>> {
         self.container.element(self.at?)
     }
@@ -202,10 +202,10 @@ impl<'t, 'a> Target<'t, 'a> {
         true
     }
 
-    /// Opens the array there, with the room for what is added to it. The caller has seen that there is a value.
+    /// Opens the array there, and returns it with the limit of its growth. The caller has checked that there is a value.
     ///
     /// # Errors
-    /// What `wrong_type` says, if the value is no array.
+    /// The error of `wrong_type`, if the value is no array.
     fn into_array(
         self,
         wrong_type: impl FnOnce(RawBsonRef<'_>) -> Error,
@@ -221,7 +221,7 @@ impl<'t, 'a> Target<'t, 'a> {
     }
 }
 
-/// The error of a `$rename` that would take from an array or put into one.
+/// Returns the error of a `$rename` that would take from an array or put into one.
 pub(super) fn rename_through_array(side: &str, path: &UpdatePath, depth: usize, scope: &Scope<'_, '_>) -> Error {
     let array = path.prefix(depth);
     let name = array.rsplit('.').next().unwrap_or_default();
@@ -233,7 +233,7 @@ pub(super) fn rename_through_array(side: &str, path: &UpdatePath, depth: usize, 
     Error::new(Code::BadValue, message)
 }
 
-/// `_id: 1`, as messages name a document.
+/// Returns `_id: 1`, as messages name a document.
 fn id_field(document: &RawDocument) -> String {
     match find(document, "_id").and_then(|id| id.map(|id| id.value()).transpose()) {
         Ok(Some(id)) => text::field("_id", id),
@@ -241,7 +241,7 @@ fn id_field(document: &RawDocument) -> String {
     }
 }
 
-/// How many levels of documents and arrays a value has: 0 for a scalar, 1 for `{}`.
+/// Returns how many levels of documents and arrays a value has: 0 for a scalar, 1 for `{}`.
 fn nesting(element: Element<'_>) -> usize {
     let inner = match element.value() {
         Ok(RawBsonRef::Document(document)) => document,

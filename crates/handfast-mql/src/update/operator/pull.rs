@@ -25,7 +25,7 @@ pub(in crate::update) enum Pull {
     Elements(Filter),
 }
 
-/// What an element is called in the filter that judges it.
+/// The name of an element in the filter that tests it.
 const ELEMENT: &str = "element";
 
 impl Pull {
@@ -67,7 +67,7 @@ impl Pull {
     }
 }
 
-/// `{element: value}`
+/// Returns `{element: value}`.
 fn as_field(value: Element<'_>) -> Result<RawDocumentBuf> {
     let mut bytes = Vec::new();
     let mut writer = RawWriter::new(&mut bytes);

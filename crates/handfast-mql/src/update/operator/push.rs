@@ -24,9 +24,9 @@ pub(in crate::update) struct Push {
 
 #[derive(Debug)]
 enum PushSort {
-    /// By the elements themselves.
+    /// The elements themselves are compared.
     Whole(Direction),
-    /// By fields of the elements: path and direction.
+    /// Fields of the elements are compared: path and direction.
     Fields(Vec<(Vec<String>, Direction)>),
 }
 
@@ -106,7 +106,7 @@ impl Push {
     }
 }
 
-/// The index before which `$position` puts values.
+/// Returns the index before which `$position` puts values.
 fn place(position: Option<i64>, length: usize) -> usize {
     match position {
         Some(index) if index >= 0 => length.min(saturating(index)),
@@ -137,7 +137,7 @@ fn integer(clause: &str, but: &str, value: RawBsonRef<'_>) -> Result<i64> {
     })
 }
 
-/// A number of any type without a fraction.
+/// Returns the number, if it is one without a fraction, of any type.
 pub(super) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int32(number) => Some(i64::from(number)),
@@ -198,7 +198,7 @@ impl PushSort {
         Ok(PushSort::Fields(fields))
     }
 
-    /// The places of the elements in the order that the sort asks for; equal ones stay as they are.
+    /// Returns the places of the elements in the order that the sort asks for; equal ones stay as they are.
     fn order(&self, array: &Container<'_>) -> Result<Vec<usize>> {
         let mut order: Vec<usize> = (0..array.len()).collect();
         let values: Vec<RawBsonRef<'_>> = order
@@ -225,7 +225,7 @@ impl PushSort {
     }
 }
 
-/// The value at a path of embedded documents, `null` if there is none.
+/// Returns the value at a path of embedded documents, `null` if there is none.
 fn field_at<'v>(value: RawBsonRef<'v>, path: &[String]) -> Result<RawBsonRef<'v>> {
     let mut value = value;
     for name in path {

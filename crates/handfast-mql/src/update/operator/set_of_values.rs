@@ -18,7 +18,7 @@ impl<'v> SetOfValues<'v> {
         SetOfValues(BTreeSet::new())
     }
 
-    /// `false` if it was there.
+    /// Adds a value, and returns `false` if the set contained it.
     pub(super) fn insert(&mut self, value: RawBsonRef<'v>) -> bool {
         self.0.insert(OrderedValue(value))
     }
