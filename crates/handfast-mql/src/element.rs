@@ -2,8 +2,8 @@
 //!
 //! An update or a projection keeps most of a document as it is. So that it can copy what it keeps instead of taking it
 //! apart and writing it anew, an [`Element`] knows its range in the document: type byte, name, NUL, payload. A value
-//! that belongs to no document yet (an operand, a computed result) is an [`OwnedElement`]: the only element of a document of its
-//! own, so that it has the same two faces, bytes to copy and a [`RawBsonRef`] to look at.
+//! that belongs to no document yet (an operand, a computed result) is an [`OwnedElement`]: the only element of its own
+//! document, so that it too has bytes to copy and a [`RawBsonRef`] to read.
 //!
 //! A [`RawWriter`] puts elements together to documents again.
 

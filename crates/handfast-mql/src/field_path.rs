@@ -1,4 +1,4 @@
-//! MongoDB's rules for the paths of sorts and projections.
+//! MongoDB's rules for the paths of sorts and of find's projections.
 
 use crate::depth::NESTING_MAX;
 use crate::{Code, Error, Result};

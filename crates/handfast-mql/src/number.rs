@@ -217,7 +217,7 @@ impl Number {
         }
     }
 
-    /// The decimal: exact for integers, 15 digits of a double (see [`Decimal::from_f64`]).
+    /// Returns the decimal: exact for integers, 15 digits of a double (see [`Decimal::from_f64`]).
     pub fn to_decimal(self) -> Decimal {
         match self {
             N::Int(value) => Decimal::from(value),

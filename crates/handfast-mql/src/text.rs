@@ -1,6 +1,6 @@
 //! Values as MongoDB's messages show them: `{ a: 1, b: "x" }`.
 //!
-//! Drivers and people compare these texts (`dup key: { a: 1 }`), so their shape is part of the protocol as MongoDB's
+//! Drivers and people compare these texts (`dup key: { a: 1 }`), so their format is part of the protocol as MongoDB's
 //! documentation and drivers' tests show it. They are for messages only: long values are cut.
 
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Keeping the best n of many: by arrival, by value, or by a sort key.
+//! Keeps the first n of many values: by arrival, by value, or by a sort key.
 
 use std::collections::{BinaryHeap, VecDeque};
 

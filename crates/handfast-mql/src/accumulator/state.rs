@@ -1,4 +1,4 @@
-//! An accumulator at work for one group.
+//! The state of an accumulator for one group.
 
 use std::collections::HashSet;
 

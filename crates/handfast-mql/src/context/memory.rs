@@ -1,8 +1,8 @@
 //! The bytes that the stages of all queries hold together.
 //!
 //! Each stage has a bound of its own, and many small requests can open many stages: a sorted cursor that no client reads on
-//! from holds its documents for as long as it is open. So there is one more bound for all of them. What a stage takes into
-//! memory it reserves as it grows, and releases as it returns it, or when it is dropped, for whatever reason.
+//! from holds its documents for as long as it is open. So there is one more bound for all of them. A stage
+//! reserves memory as it grows, and releases it as it returns documents, or when it is dropped, for whatever reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Decimal128: decimal floating point with 34 digits (IEEE 754-2008), as BSON stores it.
 //!
 //! A finite value is `sign * coefficient * 10^exponent` with a coefficient below 10^34 and an exponent from -6176 to
-//! 6111. `1`, `1.0` and `1.00` are the same number in different clothes (a *cohort*); arithmetic keeps the clothes as
+//! 6111. `1`, `1.0` and `1.00` are the same number in different forms (a *cohort*); arithmetic keeps the form as
 //! IEEE 754 asks: `1.10 + 2.20` is `3.30`.
 //!
 //! The idea: every operation first finds its exact result as coefficient, exponent and "something smaller is left over",

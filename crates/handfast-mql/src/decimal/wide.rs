@@ -1,4 +1,4 @@
-//! Unsigned integers of 256 bits: what the product of two coefficients needs before it is rounded.
+//! Unsigned integers of 256 bits, which hold the product of two coefficients before it is rounded.
 
 /// 256 bits, least significant limb first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

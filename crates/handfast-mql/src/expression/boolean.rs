@@ -1,4 +1,4 @@
-//! `$and` and `$or` stop at the first argument that decides; `$not` turns one around.
+//! `$and` and `$or` stop at the first argument that decides; `$not` negates one.
 
 use bson::RawBsonRef;
 

@@ -154,7 +154,7 @@ impl<'o> Compiler<'o> {
         })
     }
 
-    /// `{$name: argument}`.
+    /// Compiles `{$name: argument}`.
     pub(crate) fn operator(&mut self, name: &str, argument: RawBsonRef<'_>) -> Result<Node> {
         if name == "$literal" {
             return Ok(Node::Constant(Some(value::to_owned(argument))));
@@ -288,7 +288,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The named arguments of an operator, uncompiled, in the order of `names`.
+/// Returns the named arguments of an operator, uncompiled, in the order of `names`.
 pub(crate) fn named_sources<'s, const N: usize>(
     operator: &str,
     argument: RawBsonRef<'s>,

@@ -1,4 +1,4 @@
-//! `$convert` and its short forms: between types, with MongoDB's table of what becomes what.
+//! `$convert` and its short forms: conversions between types, by MongoDB's table.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Bounds on what one evaluation may make, so that a small hostile expression cannot fill the memory or the stack.
+//! Bounds on the values that one evaluation makes, so that a small hostile expression cannot fill the memory or the stack.
 
 use bson::{RawBsonRef, RawDocument};
 

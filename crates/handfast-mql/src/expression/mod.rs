@@ -2,7 +2,7 @@
 //!
 //! [`Expression::compile`] reads the BSON form into a tree whose leaves are literals, field paths and variables;
 //! [`Expression::evaluate`] walks the tree over a raw document. What lives in the document is borrowed from it
-//! ([`Value`]); arguments that are not needed (the other branch of `$cond`) are not evaluated. An evaluation cannot
+//! ([`Value`]); unneeded arguments (the other branch of `$cond`) are not evaluated. An evaluation cannot
 //! recurse deeper than the expression nests, nor make a value beyond the bounds in `limits`.
 //!
 //! ```
@@ -18,7 +18,7 @@
 //! # Ok::<(), handfast_mql::Error>(())
 //! ```
 //!
-//! The operators stand one family a file. Names, arguments and error codes are those of MongoDB's documentation and its
+//! Each file holds one family of operators. Names, arguments and error codes are those of MongoDB's documentation and its
 //! drivers' published tests.
 
 pub(crate) mod compile;

@@ -1,6 +1,6 @@
 //! Field paths: `"$a.b"`, `"$$ROOT.a"`, `"$$variable.a.b"`.
 //!
-//! A path that meets an array goes on in each of its documents and gives the array of what it found (what is no
+//! A path that meets an array continues in each of its documents and gives the array of the values there (an item that is no
 //! document, or lacks the field, is left out): `"$a.b"` over `{a: [{b: 1}, {}, 5, {b: 2}]}` is `[1, 2]`.
 
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};

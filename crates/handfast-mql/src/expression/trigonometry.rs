@@ -1,4 +1,4 @@
-//! Trigonometric functions: of radians, as doubles; decimals go through the nearest double.
+//! Trigonometric functions of radians, as doubles; decimals are converted to the nearest double.
 
 use super::{
     arithmetic::{as_value, number_of, one, through_double},

@@ -1,7 +1,7 @@
 //! The result of an expression: no value, a value that lives in the input, or a value that an operator made.
 //!
-//! Scalars are copied, strings, documents and arrays of the input are borrowed; only what an operator really makes is
-//! owned. `Missing` is no BSON value: it is what an absent field, `$$REMOVE` and an index out of range give. In the
+//! Scalars are copied, strings, documents and arrays of the input are borrowed; only a value that an operator makes is
+//! owned. `Missing` is no BSON value: an absent field, `$$REMOVE` and an index out of range give it. In the
 //! order of values it comes before null, inside an array it becomes null, as a field of an object it leaves the field out.
 
 use std::cmp::Ordering;

@@ -57,12 +57,12 @@ impl LazyOperator for Let {
     }
 }
 
-/// A name that may stand behind `$$`.
+/// Checks a name that stands behind `$$`.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     check(name, |first| first.is_ascii_alphabetic() || !first.is_ascii(), "variable name")
 }
 
-/// A name that a user may bind: begins with a lower case letter; `CURRENT` alone may be bound anew.
+/// Checks a name that a user binds: it begins with a lower case letter; of the system's names, `CURRENT` alone may be bound.
 pub(crate) fn check_own_name(name: &str) -> Result<()> {
     if name == "CURRENT" {
         return Ok(());

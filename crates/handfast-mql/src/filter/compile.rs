@@ -1,4 +1,4 @@
-//! Reads filter documents.
+//! Compiles filter documents.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn bad(message: impl Into<String>) -> Error {
     Error::new(Code::BadValue, message)
 }
 
-/// `{path: condition, $and: [..], ..}`.
+/// Compiles `{path: condition, $and: [..], ..}`.
 pub(super) fn document(filter: &RawDocument, scope: &Scope<'_>) -> Result<Node> {
     let mut all = Vec::new();
     for element in filter {
@@ -82,7 +82,7 @@ fn branches(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<
     Ok(nodes)
 }
 
-/// `path: condition`: operators, a regular expression, or a literal.
+/// Compiles `path: condition`: operators, a regular expression, or a literal.
 fn field(path: &Path, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Node> {
     match value {
         RawBsonRef::Document(operators) if is_operators(operators)? => {
@@ -117,7 +117,7 @@ fn implicit(value: RawBsonRef<'_>) -> Result<ElementNode> {
     }
 }
 
-/// `{$gt: 5, $lt: 9}`: what is asked of the values at a path.
+/// Compiles `{$gt: 5, $lt: 9}`, the predicates on the values at a path.
 fn predicates(path: &Path, operators: &RawDocument, scope: &Scope<'_>) -> Result<Vec<ElementNode>> {
     let mut all = Vec::new();
     for element in operators {

@@ -1,4 +1,4 @@
-//! Asks a document.
+//! Evaluates a filter over a document.
 
 use std::ops::ControlFlow;
 
@@ -213,7 +213,7 @@ fn compares(comparison: Comparison, value: RawBsonRef<'_>, operand: RawBsonRef<'
     }
 }
 
-/// Values of all other types lie between MinKey and MaxKey.
+/// Compares with MinKey or MaxKey: the values of all other types lie between them.
 fn beyond(comparison: Comparison, operand: RawBsonRef<'_>) -> bool {
     match comparison {
         Comparison::Equal => false,

@@ -1,4 +1,4 @@
-//! Laws that hold for all filters and documents, and harm that no input may do.
+//! Properties of all filters and documents; no input may cause a panic.
 
 use bson::{DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, Timestamp, raw::CString, rawdoc};
 use proptest::{collection::vec, prelude::*, sample::select};
@@ -29,7 +29,7 @@ fn array(values: impl IntoIterator<Item = RawBson>) -> RawBson {
     RawBson::Array(array)
 }
 
-/// `{$operator: operand}`, mostly valid.
+/// Generates `{$operator: operand}`, mostly valid.
 fn operators() -> impl Strategy<Value = RawDocumentBuf> {
     let compare = (select(vec!["$eq", "$ne", "$lt", "$lte", "$gt", "$gte"]), value());
     let lists = (select(vec!["$in", "$nin", "$all"]), vec(value(), 0..4).prop_map(array));
@@ -85,7 +85,7 @@ proptest! {
         }
     }
 
-    /// A filter is found by what it asks for, and the order of values decides ranges.
+    /// Equality finds the value itself, and the order of values decides ranges.
     #[test]
     fn comparisons_agree_with_the_order(a in value(), b in value()) {
         let (left, right) = (a.as_raw_bson_ref(), b.as_raw_bson_ref());
@@ -136,7 +136,7 @@ proptest! {
         }
     }
 
-    /// Bytes that pass the check go through everything; those that do not, never get there.
+    /// Bytes that pass the check make nothing panic.
     #[test]
     fn damaged_documents_do_no_harm(
         document in document(),

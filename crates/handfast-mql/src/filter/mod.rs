@@ -1,6 +1,6 @@
-//! Filters: which documents a query means.
+//! Filters: conditions that select the documents of a query.
 //!
-//! A filter is compiled once into a tree of [`Node`]s and then asked about any number of documents. It reads their bytes
+//! A filter is compiled once into a tree of [`Node`]s and then applied to any number of documents. It reads their bytes
 //! where they lie and allocates nothing, so that a scan costs no more than looking.
 //!
 //! The rules that make MongoDB's filters what they are:

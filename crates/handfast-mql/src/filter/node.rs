@@ -144,7 +144,7 @@ pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
     }
 }
 
-/// At least one of the conditions. Where all of them ask one path for values, as `$in` does, that is what they become: it is
+/// Joins conditions of which one must hold. If all of them compare the values of one path, they become an `$in`, which is
 /// one search, and an index has bounds for it.
 ///
 /// ```text
@@ -173,7 +173,7 @@ pub(super) fn disjunction(branches: Vec<Node>) -> Node {
     Node::Field(FieldNode { path, predicate: Predicate::In(Choices::new(values, patterns)) })
 }
 
-/// A regular expression in the place of a value is one that is compared, and `$in` would search by it.
+/// Tells whether a condition compares the values of a path. `$in` would search by a regular expression instead of comparing it.
 fn asks_for_values(node: &Node, path: &Path) -> bool {
     let Node::Field(field) = node else { return false };
     let asks = match &field.predicate {

@@ -37,7 +37,7 @@ fn corrupt(what: &str) -> Error {
 }
 
 impl<'a> Decoder<'a> {
-    /// Over a key and the bytes of its [`TypeBits`].
+    /// Creates a decoder over a key and the bytes of its [`TypeBits`].
     pub fn new(key: &'a [u8], bits: &'a [u8]) -> Self {
         Decoder { key, bits, mask: 0 }
     }

@@ -7,7 +7,7 @@ use crate::decimal::Decimal;
 /// 2^63: the first double beyond the longs.
 const LONG_END: f64 = 9_223_372_036_854_775_808.0;
 
-/// Doubles with `NaN` equal to itself and first, and the zeros equal.
+/// Compares doubles, with `NaN` equal to itself and first, and the zeros equal.
 pub(super) fn compare_doubles(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| b.is_nan().cmp(&a.is_nan()))
 }

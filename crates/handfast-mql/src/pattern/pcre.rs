@@ -1,6 +1,6 @@
 //! Translates patterns from PCRE's dialect, which MongoDB documents, to the engine's.
 //!
-//! The two agree on nearly everything. Where they do not, the pattern is rewritten:
+//! The two dialects agree on nearly everything. Where they differ, the pattern is rewritten:
 //!
 //! - `\d`, `\w`, `\s` and their negations mean ASCII in PCRE, all of Unicode in the engine; `\h` and `\v` are blanks and
 //!   line ends in PCRE, something else or nothing in the engine.
@@ -90,7 +90,7 @@ impl Translator<'_> {
         self.out.push(']');
     }
 
-    /// `\Q..\E`, or up to the end.
+    /// Translates `\Q..\E`, or up to the end.
     fn quotation(&mut self) {
         while let Some(letter) = self.letters.next() {
             if letter == '\\' && self.letters.peek() == Some(&'E') {
@@ -101,7 +101,7 @@ impl Translator<'_> {
         }
     }
 
-    /// `\0` and up to two octal digits.
+    /// Translates `\0` and up to two octal digits.
     fn octal(&mut self) {
         let mut code = 0;
         for _ in 0..2 {
@@ -112,7 +112,7 @@ impl Translator<'_> {
         self.code(code);
     }
 
-    /// `\cA` is 1, up to `\c_`, which is 31.
+    /// Translates control letters: `\cA` is 1, up to `\c_`, which is 31.
     fn control(&mut self) {
         match self.letters.next() {
             Some(letter) if letter.is_ascii() => self.code(u32::from(letter.to_ascii_uppercase() as u8 ^ 0x40)),
@@ -124,13 +124,13 @@ impl Translator<'_> {
         }
     }
 
-    /// A letter that means nothing but itself, wherever it stands.
+    /// Writes a letter that has no special meaning anywhere.
     fn code(&mut self, code: u32) {
         // Writing to a string does not fail.
         let _ = write!(self.out, "\\x{{{code:X}}}");
     }
 
-    /// A class, behind its bracket.
+    /// Translates a class, behind its bracket.
     fn class(&mut self) {
         self.out.push('[');
         if self.letters.peek() == Some(&'^') {
@@ -178,7 +178,7 @@ impl Translator<'_> {
         ahead.next() == Some('\\') && ahead.next().is_some_and(|letter| set(letter).is_some())
     }
 
-    /// `[:alpha:]`, or just the letter.
+    /// Translates `[:alpha:]`, or just the letter.
     fn bracket_in_class(&mut self) -> PreviousItem {
         let mut ahead = self.letters.clone();
         if ahead.next() == Some(':') {

@@ -94,7 +94,7 @@ fn literal(value: &RawBson) -> RawDocumentBuf {
     document
 }
 
-/// `groupBy` must be a path or an operator.
+/// Reads `groupBy`, which must be a path or an operator.
 fn grouping<'s>(stage: &str, code: i32, item: RawBsonRef<'s>) -> Result<RawBsonRef<'s>> {
     match item {
         RawBsonRef::String(text) if text.starts_with('$') => Ok(item),
@@ -181,7 +181,7 @@ fn fields_of(stage: &str, code: i32, item: RawBsonRef<'_>, options: &CompileOpti
         .collect()
 }
 
-/// The default output of a bucket: the number of its documents.
+/// Returns the default output of a bucket: the number of its documents.
 fn count(options: &CompileOptions) -> Result<Vec<Accumulation>> {
     Ok(vec![accumulation("count", RawBsonRef::Document(&rawdoc! { "$sum": 1 }), options)?])
 }

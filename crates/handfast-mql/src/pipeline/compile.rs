@@ -1,4 +1,4 @@
-//! Reads pipelines: which stage is which, and which may stand where.
+//! Compiles pipelines, and checks where each stage may stand.
 
 use bson::{RawBsonRef, RawDocument, rawdoc};
 

@@ -1,4 +1,4 @@
-//! The bound on what one stage may hold.
+//! The bound on the memory of one stage.
 
 use crate::context::{Context, MemoryReservation};
 use crate::error::{Code, Error, Result};

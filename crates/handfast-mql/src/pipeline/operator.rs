@@ -1,13 +1,13 @@
 //! Push operators, and the chain that joins them.
 //!
-//! A document is pushed in at the top; what comes out at the bottom is appended to `out`. Three answers: `Continue`
+//! A document is pushed into the first operator; the results of the last one are appended to `out`. There are three answers: `Continue`
 //! (push the next one), `More` (this input has more to give: call `resume`), `Done` (no further input changes anything,
 //! as after `$limit`: call `finish`). `More` keeps memory bounded where one document becomes many, as with `$unwind`.
 //!
 //! ```text
 //! source -> $match -> $unwind -> $limit -> out
 //!              |         |          `-- Done: the source need not be read on
-//!              |         `-- More: out of one document come many, a portion at a time
+//!              |         `-- More: one document gives many, a portion at a time
 //!              `-- Continue, with or without an output
 //! ```
 

@@ -1,4 +1,4 @@
-//! `$redact`: an expression that says for each level of a document whether it stays.
+//! `$redact`: an expression that decides for each level of a document whether it is kept.
 
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 

@@ -1,5 +1,5 @@
-//! The stages of a few lines: `$match`, `$project` at work, `$limit`, `$skip`, `$count`, `$replaceRoot`, `$redact`,
-//! `$documents`; and which operator belongs to which stage.
+//! The stages of a few lines: `$match`, `$limit`, `$skip`, `$count`, `$replaceRoot`, `$documents`; the operators of `$project` and
+//! `$redact`; and the operator of each stage.
 
 use bson::{RawBsonRef, RawDocumentBuf};
 

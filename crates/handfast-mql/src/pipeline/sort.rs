@@ -1,4 +1,4 @@
-//! `$sort`, which keeps only what a `$limit` behind it lets through.
+//! `$sort`, which keeps only the documents that a `$limit` behind it passes.
 
 use bson::{RawDocument, RawDocumentBuf};
 

@@ -1,7 +1,7 @@
 //! Sorting documents: the key of a document under a sort, as bytes whose order is the sort's order, and a sorter with a
 //! bound on its memory.
 //!
-//! What a document's key is where the sort's fields meet arrays, as MongoDB documents it: an array stands for its least
+//! Where the sort's fields meet arrays, the key of a document is as MongoDB documents it: an array stands for its least
 //! element in an ascending sort, and for its greatest in a descending one; an empty array comes before null; a missing
 //! field is null. Several fields through the same array are compared together, element by element; fields through
 //! different arrays are refused.

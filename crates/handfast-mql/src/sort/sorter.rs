@@ -1,4 +1,4 @@
-//! Sorting what comes in, within a bound on memory: all of it, or the first few.
+//! Sorts values within a bound on memory, and keeps all of them or the first few.
 
 use std::collections::BinaryHeap;
 

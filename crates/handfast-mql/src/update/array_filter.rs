@@ -1,7 +1,7 @@
 //! Array filters: the conditions behind `$[name]` in a path.
 //!
 //! `{"x.qty": {$lt: 5}}` is an ordinary filter over a document whose only field is called `x`: the array element under
-//! judgement is put into such a document. So an array filter means exactly what the same filter means in a query.
+//! test is put into such a document. So an array filter means exactly what the same filter means in a query.
 
 use bson::{RawDocument, RawDocumentBuf};
 

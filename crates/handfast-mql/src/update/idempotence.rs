@@ -1,4 +1,4 @@
-//! Whether an update may be sent twice.
+//! Tells which updates may be sent twice.
 
 use super::operator::Action;
 use super::path::Component;

@@ -1,4 +1,4 @@
-//! Updates by an aggregation pipeline: the document goes in at the top, and what comes out takes its place.
+//! Updates by an aggregation pipeline: its result for the document replaces the document.
 
 use bson::{RawDocument, RawDocumentBuf};
 

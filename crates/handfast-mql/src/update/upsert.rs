@@ -1,10 +1,10 @@
-//! The document that an upsert makes: the fields that the filter says by equality, then the update.
+//! The document that an upsert makes: the fields that the filter fixes by equality, then the update.
 //!
 //! ```text
 //! filter {a: 1, "b.c": {$eq: 2}, d: {$gt: 5}}, update {$inc: {n: 1}}  ->  {a: 1, b: {c: 2}, n: 1}
 //! ```
 //!
-//! Of a replacement, only `_id` comes from the filter. An `_id` that neither says is left to the caller.
+//! A replacement takes only `_id` from the filter. An `_id` that neither gives is left to the caller.
 
 use std::collections::BTreeSet;
 
@@ -26,9 +26,10 @@ impl Update {
     /// give one; if it has one, it is the first field.
     ///
     /// # Errors
-    /// `NotSingleValueField` (54) if the filter wants two values of one field, or a field and something inside it;
-    /// `NotExactValueField` (111) for a replacement, if the filter speaks of parts of `_id`;
-    /// `QueryFeatureNotAllowed` (224) for a filter with `$expr`; `ImmutableField` (66) if the update gives another `_id` than the filter; those of [`Update::apply`].
+    /// `NotSingleValueField` (54) if the filter fixes two values of one field, or a field and a field inside it;
+    /// `NotExactValueField` (111) for a replacement, if the filter names parts of `_id`;
+    /// `QueryFeatureNotAllowed` (224) for a filter with `$expr`; `ImmutableField` (66) if the update gives another `_id` than
+    /// the filter; those of [`Update::apply`].
     pub fn upsert(&self, filter: &Filter, context: &Context) -> Result<RawDocumentBuf> {
         check_upsert_filter(filter)?;
         let made = match &self.kind {

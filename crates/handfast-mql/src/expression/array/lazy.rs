@@ -1,4 +1,4 @@
-//! Array operators with named arguments: `$zip`, `$sortArray`, `$firstN` and its kin; `$first` and `$last`.
+//! Array operators with named arguments: `$zip`, `$sortArray`, `$firstN` and the like; `$first` and `$last`.
 
 use std::cmp::Ordering;
 

@@ -70,7 +70,7 @@ impl LazyOperator for Add {
 /// The furthest years the calendar arithmetic is asked about: a BSON date spans 292 million years either way.
 pub(super) const YEARS_MAX: i64 = 300_000_000;
 
-/// `None` if the result is no date.
+/// Adds units to an instant; `None` if the result is no date.
 pub(super) fn add(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     match unit.length() {
         Length::Exact(length) => start.checked_add(amount.checked_mul(length)?),

@@ -1,4 +1,4 @@
-//! Dates as text: `$dateToString` and the ISO form that conversions give.
+//! Formats dates as text: for `$dateToString`, and in the ISO form for conversions.
 
 use bson::RawBsonRef;
 
@@ -19,7 +19,7 @@ use crate::{
 const ISO_FORMAT: &str = "%Y-%m-%dT%H:%M:%S.%LZ";
 const ISO_FORMAT_LOCAL: &str = "%Y-%m-%dT%H:%M:%S.%L";
 
-/// `2017-02-08T12:10:40.787Z`; years beyond four digits as they are.
+/// Formats an instant as `2017-02-08T12:10:40.787Z`; years beyond four digits are written in full.
 pub(crate) fn iso_text(millis: i64) -> String {
     let civil = Civil::from_millis(millis);
     let Civil { year, month, day, hour, minute, second, millisecond, .. } = civil;

@@ -1,6 +1,6 @@
-//! Text as dates: `$dateFromString`, and what `$toDate` reads.
+//! Reads text as dates: for `$dateFromString` and `$toDate`.
 //!
-//! Without a format the ISO 8601 forms are read, and the few others people write: `2017-02-08T12:10:40.787Z`,
+//! Without a format the ISO 8601 forms are read, and a few other common ones: `2017-02-08T12:10:40.787Z`,
 //! `2017-02-08 12:10 +0100`, `20170208T121040Z`, `2017-02`, `02/08/2017`, `8 Feb 2017`, `Feb 8, 2017`, `2017-039`,
 //! `2017-W06-3`.
 
@@ -192,7 +192,7 @@ impl<'t> Reader<'t> {
         Reader { rest: text }
     }
 
-    /// Between so many and so many digits.
+    /// Reads between `low` and `high` digits.
     fn digits(&mut self, low: usize, high: usize) -> Option<i64> {
         let count = self.rest.bytes().take(high).take_while(u8::is_ascii_digit).count();
         if count < low {
@@ -231,7 +231,7 @@ impl<'t> Reader<'t> {
         None
     }
 
-    /// `.787`: the digits beyond milliseconds are dropped.
+    /// Reads `.787`; digits beyond milliseconds are dropped.
     fn fraction(&mut self) -> Option<i64> {
         let count = self.rest.bytes().take_while(u8::is_ascii_digit).count();
         if count == 0 {
@@ -324,7 +324,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// `-02-08`, `-02`, `-039`, `-W06-3`, `/02/08`.
+    /// Reads `-02-08`, `-02`, `-039`, `-W06-3`, `/02/08`.
     fn after_year(&mut self, year: i64, parts: &mut Parts) -> Option<()> {
         let separator = if self.eat('-') {
             '-'
@@ -354,7 +354,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// `12:10`, `12:10:40`, `12:10:40.787`, `121040`, `12`, with `am` or `pm`.
+    /// Reads `12:10`, `12:10:40`, `12:10:40.787`, `121040`, `12`, with `am` or `pm`.
     fn free_time(&mut self, parts: &mut Parts) -> Option<()> {
         let run = self.rest.bytes().take_while(u8::is_ascii_digit).count();
         parts.hour = Some(self.digits(1, 2)?);

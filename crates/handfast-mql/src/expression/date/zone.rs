@@ -39,7 +39,7 @@ impl Zone {
         matches!(self, Zone::Offset(0))
     }
 
-    /// Milliseconds east of UTC at an instant.
+    /// Returns the milliseconds east of UTC at an instant.
     pub(crate) fn offset_at(&self, millis: i64) -> i64 {
         match self {
             Zone::Offset(offset) => *offset,
@@ -75,7 +75,7 @@ impl Zone {
 /// No zone is further from UTC than this, so that an instant so much earlier lies before the change in question.
 const MILLIS_A_DAY_MAX: i64 = 26 * MILLIS_AN_HOUR;
 
-/// `+hh`, `+hhmm`, `+hh:mm`.
+/// Parses `+hh`, `+hhmm`, `+hh:mm`.
 pub(crate) fn parse_offset(text: &str) -> Option<i64> {
     let (sign, digits) = match text.as_bytes().split_first()? {
         (b'+', digits) => (1, digits),

@@ -1,4 +1,4 @@
-//! String operators with named arguments: `$trim` and `$replaceOne` with their kin.
+//! String operators with named arguments: `$trim`, `$replaceOne` and the like.
 
 use bson::RawBsonRef;
 
@@ -88,7 +88,7 @@ fn cut(text: &str, ends: TrimSides, matches: impl Fn(char) -> bool) -> &str {
     if ends.right { text.trim_end_matches(&matches) } else { text }
 }
 
-/// The whitespace of `$trim`, as MongoDB's documentation lists it.
+/// Tells whether `$trim` takes a character for whitespace, as MongoDB's documentation lists it.
 fn is_whitespace(c: char) -> bool {
     matches!(c, '\0' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}')
 }

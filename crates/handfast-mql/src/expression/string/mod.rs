@@ -1,4 +1,4 @@
-//! Operators on strings. Bytes and code points are told apart as MongoDB does: `..Bytes` counts UTF-8 bytes, `..CP`
+//! Operators on strings. As in MongoDB, `..Bytes` counts UTF-8 bytes and `..CP`
 //! counts code points; case is changed for ASCII letters only.
 
 pub(crate) mod lazy;
@@ -119,7 +119,7 @@ pub(crate) fn is_number(value: RawBsonRef<'_>) -> bool {
     matches!(value, RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_))
 }
 
-/// `$substrBytes` truncates its numbers instead of asking for whole ones.
+/// Reads a number of `$substrBytes`, which truncates instead of asking for whole ones.
 fn truncated(what: &str, value: &Value<'_>, code: i32) -> Result<i64> {
     match value.get() {
         Some(number) if is_number(number) => Ok(super::convert::saturating_i64(number)),

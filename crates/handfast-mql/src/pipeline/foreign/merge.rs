@@ -1,4 +1,4 @@
-//! `$out` and `$merge`: the results into a collection.
+//! `$out` and `$merge`, which write the results into a collection.
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 

@@ -1,4 +1,4 @@
-//! The stages that need other collections, compiled: what to ask a store for, and what to make of its answer.
+//! The compiled stages that need other collections: the queries for a store, and the use of their results.
 //!
 //! Nothing here does I/O. The caller that has a store asks the queries:
 //!
@@ -8,7 +8,7 @@
 //! $unionWith   after the last document: the collection through the pipeline
 //! $graphLookup per document: level by level collection.find(graph.filter(values)), then graph.attach(..)
 //! $out         all documents into a new collection that then takes the place of the old one
-//! $merge       per document: find one by merge.filter(document), then merge.outcome(..) says what to write
+//! $merge       per document: find one by merge.filter(document), then merge.outcome(..) gives the write
 //! ```
 
 mod graph;

@@ -1,4 +1,4 @@
-//! The bounds on what stages hold and make.
+//! The bounds on the memory and the results of stages.
 
 use bson::{Document, bson, doc, rawdoc};
 

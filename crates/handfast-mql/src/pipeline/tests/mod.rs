@@ -1,4 +1,4 @@
-//! Tables of cases: a pipeline, the documents that go in, those that come out.
+//! Tables of cases: a pipeline, its input, the expected results.
 
 mod bounds;
 mod foreign;

@@ -1,4 +1,4 @@
-//! The other stages, one after the other; which are refused; the prefix that a find can do.
+//! The other stages, the refused stages, and the prefix of a pipeline that a find can do.
 
 use bson::{Document, bson, doc, rawdoc};
 

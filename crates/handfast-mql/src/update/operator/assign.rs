@@ -1,4 +1,4 @@
-//! `$min`, `$max` and `$currentDate`: operators that put a value there, or leave the one there is.
+//! `$min`, `$max` and `$currentDate`: operators that set a value or leave the present one.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! The update operators, one file a family: how each reads its operand, and what it does to the place it is given.
+//! The update operators, one family a file: how each compiles its operand and changes a field or element.
 
 mod add_to_set;
 mod arithmetic;

@@ -76,7 +76,7 @@ fn as_field(value: Element<'_>) -> Result<RawDocumentBuf> {
     Ok(RawDocumentBuf::from_bytes(bytes)?)
 }
 
-/// `{$gte: 5}`, but not `{$and: [..]}`, which is a condition on a document, and not the reference `{$ref: .., $id: ..}`.
+/// Tells `{$gte: 5}` from `{$and: [..]}`, which is a condition on a document, and from the reference `{$ref: .., $id: ..}`.
 fn is_operator_expression(condition: &RawDocument) -> Result<bool> {
     let first = elements(condition).next().transpose()?;
     Ok(first.is_some_and(|first| {

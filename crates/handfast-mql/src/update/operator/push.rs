@@ -1,4 +1,4 @@
-//! `$push`, with `$each`, `$position`, `$sort` and `$slice`: values go in, then the array is sorted, then it is cut.
+//! `$push`, with `$each`, `$position`, `$sort` and `$slice`: values are added, then the array is sorted, then it is cut.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! What an update makes is bounded before it is made: a few bytes must not ask for terabytes.
+//! The result of an update is bounded before it is made: a few bytes must not ask for terabytes.
 
 use super::*;
 use crate::depth::DOCUMENT_BYTES_MAX;

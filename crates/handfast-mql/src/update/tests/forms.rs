@@ -1,4 +1,4 @@
-//! The update as a whole: conflicts, `_id`, replacements, what may be sent twice.
+//! The update as a whole: conflicts, `_id`, replacements, idempotence.
 
 use super::*;
 

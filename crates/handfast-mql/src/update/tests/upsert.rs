@@ -1,4 +1,4 @@
-//! What an upsert makes of filter and update.
+//! The document that an upsert makes from filter and update.
 
 use super::*;
 use crate::Filter;
