@@ -3,7 +3,7 @@
 //! A key-value engine compares keys byte by byte. [`encode`] turns a value into bytes that compare so exactly as
 //! [`order::compare`] compares the values; equal values, also those of different number types,
 //! have equal bytes. No encoding is a prefix of another one, so that encodings can be put one behind the other
-//! ([`encode_compound`], a key and a record behind it) and still compare place by place. A descending place is the same
+//! ([`encode_compound`], a key and a record behind it) and still compare component by component. A descending component is the same
 //! bytes, inverted.
 //!
 //! ```text
@@ -30,7 +30,7 @@ use crate::{element, order};
 
 pub use decode::{Decoder, decode};
 
-/// Whether a place of a compound key sorts up or down.
+/// Whether a component of a compound key sorts up or down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Small values first.
@@ -126,12 +126,12 @@ pub fn encoded(value: RawBsonRef<'_>) -> Vec<u8> {
     key
 }
 
-/// Appends the key of one place of a compound key.
+/// Appends the key of one component of a compound key.
 pub fn encode_directed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u8>) {
     directed(direction, out, |out| append(value, out, &mut DiscardTypeBits));
 }
 
-/// Appends the key of one place, and what [`decode()`] needs beside it.
+/// Appends the key of one component, and what [`decode()`] needs beside it.
 pub fn encode_typed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u8>, bits: &mut TypeBits) {
     directed(direction, out, |out| append(value, out, bits));
 }
@@ -141,10 +141,10 @@ pub fn encode_empty_array(direction: Direction, out: &mut Vec<u8>) {
     directed(direction, out, |out| out.push(tag::EMPTY_ARRAY));
 }
 
-/// Returns the key of several values, place by place.
-pub fn encode_compound<'a>(places: impl IntoIterator<Item = (RawBsonRef<'a>, Direction)>) -> Vec<u8> {
+/// Returns the key of several values, component by component.
+pub fn encode_compound<'a>(components: impl IntoIterator<Item = (RawBsonRef<'a>, Direction)>) -> Vec<u8> {
     let mut key = Vec::new();
-    for (value, direction) in places {
+    for (value, direction) in components {
         encode_directed(value, direction, &mut key);
     }
     key

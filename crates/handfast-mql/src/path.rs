@@ -99,7 +99,7 @@ impl Path {
     }
 
     /// Returns where the path leads without looking into arrays, numbers meaning indexes there: how projections and
-    /// updates of a single place see it.
+    /// updates of a single field see it.
     pub fn resolve<'a>(&self, document: &'a RawDocument) -> Option<RawBsonRef<'a>> {
         let (first, rest) = self.components.split_first()?;
         let mut value = field(document, first.name())?;

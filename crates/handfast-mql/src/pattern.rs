@@ -91,7 +91,7 @@ impl Pattern {
             })
     }
 
-    /// Returns the first match at or after a byte: the places of the whole match and of its groups.
+    /// Returns the first match at or after a byte: the byte ranges of the whole match and of its groups.
     ///
     /// # Errors
     /// 51156 if the search takes too many steps.
@@ -103,8 +103,8 @@ impl Pattern {
             captures = self.regex.captures_from_pos(text, from).map_err(too_hard)?;
         }
         let Some(captures) = captures else { return Ok(None) };
-        let place = |index| captures.get(index).map(|group| (group.start(), group.end()));
-        Ok(Some((0..captures.len()).map(place).collect()))
+        let range = |index| captures.get(index).map(|group| (group.start(), group.end()));
+        Ok(Some((0..captures.len()).map(range).collect()))
     }
 }
 

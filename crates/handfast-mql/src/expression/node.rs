@@ -55,7 +55,7 @@ impl<'a> Scope<'a> {
         Ok(Scope { held_bytes, ..self })
     }
 
-    /// Returns the value of a local variable: so many frames up, at this place.
+    /// Returns the value of a local variable: so many frames up, at this index.
     pub(crate) fn local(&self, up: usize, index: usize) -> &'a Value<'a> {
         const MISSING: &Value<'static> = &Value::Missing;
         let mut frame = self.frame;

@@ -19,7 +19,7 @@ pub(crate) enum Base {
     Root,
     /// `$$CURRENT`, unless `$let` binds it anew; what `"$a"` starts at.
     Current,
-    /// A local variable: so many frames up, at this place.
+    /// A local variable: so many frames up, at this index.
     Local { up: usize, index: usize },
     /// A variable whose value the context gives, by name.
     Context(String),

@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn and_and_or_are_what_they_say(a in (path(), operators()), b in (path(), operators()), document in document()) {
+    fn and_and_or_match_as_documented(a in (path(), operators()), b in (path(), operators()), document in document()) {
         let (left, right) = (single(&a.0, a.1), single(&b.0, b.1));
         let both = array([left.clone().into(), right.clone().into()]);
         let answer = |filter: &RawDocumentBuf| compiled(filter).map(|filter| filter.matches(&document, &context()).unwrap());
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn or_of_values_of_one_path_is_what_it_says(path in path(), x in value(), y in value(), document in document()) {
+    fn or_of_values_of_one_path_matches_each_value(path in path(), x in value(), y in value(), document in document()) {
         let branches = [single(&path, single("$eq", x)), single(&path, single("$in", array([y])))];
         let answer = |filter: &RawDocumentBuf| compiled(filter).map(|filter| filter.matches(&document, &context()).unwrap());
         let each = branches.each_ref().map(answer);
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_documents_as_filters_do_no_harm(filter in document(), document in document()) {
+    fn arbitrary_documents_as_filters_do_not_panic(filter in document(), document in document()) {
         if let Some(filter) = compiled(&filter) {
             let _ = filter.matches(&document, &context());
         }
@@ -138,7 +138,7 @@ proptest! {
 
     /// Bytes that pass the check make nothing panic.
     #[test]
-    fn damaged_documents_do_no_harm(
+    fn damaged_documents_do_not_panic(
         document in document(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         path in path(),

@@ -445,7 +445,7 @@ fn expressions() {
 }
 
 #[test]
-fn what_is_no_filter_is_refused() {
+fn documents_that_are_no_filters_are_refused() {
     let error = |filter: RawDocumentBuf| -> Error { compile(&filter).unwrap_err() };
     for (filter, code, message) in [
         (rawdoc! { "a": { "$foo": 1 } }, 2, "unknown operator: $foo"),
@@ -550,7 +550,7 @@ fn or_of_values_of_one_path_is_one_search() {
 }
 
 #[test]
-fn what_a_planner_and_an_upsert_see() {
+fn predicates_and_equalities_of_a_filter() {
     let filter = compile(&rawdoc! {
         "a": { "$gte": 1, "$lt": 5 }, "b": 2, "$and": [{ "c": "x" }, { "a": { "$ne": 3 } }], "$or": [{ "d": 1 }],
         "e": { "$all": [7] }, "$nor": [{ "f": 1 }], "g": { "$in": [3, 1, 1.0] },

@@ -13,12 +13,12 @@ use crate::error::{Code, Error, Result};
 /// Nesting that a key may have: that of a document that MongoDB's limits allow, and some.
 const DEPTH_MAX: usize = 200;
 
-/// Takes values off a key, place by place.
+/// Takes values off a key, component by component.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     key: &'a [u8],
     bits: &'a [u8],
-    /// All bits of a byte of the current place, for inverting it.
+    /// All bits of a byte of the current component, for inverting it.
     mask: u8,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Decoder<'a> {
         self.key
     }
 
-    /// Returns the value of the next place.
+    /// Returns the value of the next component.
     ///
     /// # Errors
     /// `DataCorruptionDetected` if no encoder wrote this.

@@ -62,7 +62,7 @@ impl Group {
             stage: self,
             context,
             memory: StageMemory::new("$group", context),
-            places: HashMap::new(),
+            positions: HashMap::new(),
             groups: VecDeque::new(),
             identity: Vec::new(),
         })
@@ -134,7 +134,7 @@ struct Grouping<'p> {
     context: &'p Context,
     memory: StageMemory,
     /// The index of each group by the identity of its `_id`.
-    places: HashMap<Vec<u8>, usize>,
+    positions: HashMap<Vec<u8>, usize>,
     groups: VecDeque<(RawBson, Vec<State>)>,
     /// The identity looked up last: a buffer used again.
     identity: Vec<u8>,
@@ -147,17 +147,17 @@ impl Operator for Grouping<'_> {
         let id = id.or_null();
         self.identity.clear();
         key::encode(id, &mut self.identity);
-        let place = match self.places.get(self.identity.as_slice()) {
-            Some(place) => *place,
+        let position = match self.positions.get(self.identity.as_slice()) {
+            Some(position) => *position,
             None => {
                 let states = start(&self.stage.accumulations, id, self.context)?;
                 self.memory.take(2 * self.identity.len() + ENTRY_BYTES + bytes(&states))?;
-                self.places.insert(self.identity.clone(), self.groups.len());
+                self.positions.insert(self.identity.clone(), self.groups.len());
                 self.groups.push_back((value::to_owned(id), states));
                 self.groups.len() - 1
             }
         };
-        let Some((_, states)) = self.groups.get_mut(place) else { return Ok(Flow::Continue) };
+        let Some((_, states)) = self.groups.get_mut(position) else { return Ok(Flow::Continue) };
         let before = bytes(states);
         add(&self.stage.accumulations, states, &document, self.context)?;
         self.memory.give_back(before);
@@ -166,7 +166,7 @@ impl Operator for Grouping<'_> {
     }
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        self.places.clear();
+        self.positions.clear();
         let mut bytes = 0;
         while let Some((id, states)) = self.groups.pop_front() {
             let group = finish(&self.stage.accumulations, states, id.as_raw_bson_ref())?;

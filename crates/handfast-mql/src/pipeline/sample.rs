@@ -35,8 +35,8 @@ impl Operator for Sampling<'_> {
             self.reservoir.push(document);
             return Ok(Flow::Continue);
         }
-        let place = self.context.random.next_below(self.seen);
-        if let Some(held) = usize::try_from(place).ok().and_then(|place| self.reservoir.get_mut(place)) {
+        let slot = self.context.random.next_below(self.seen);
+        if let Some(held) = usize::try_from(slot).ok().and_then(|slot| self.reservoir.get_mut(slot)) {
             self.memory.give_back(cost(held));
             self.memory.take(cost(&document))?;
             *held = document;

@@ -67,7 +67,7 @@ struct Step<'a> {
 
 impl<'a> Walk<'a, '_> {
     /// Takes the values of all `$rename`s out of the document, before anything else happens to it. That is the same as
-    /// doing it later: no other operator may be at those places.
+    /// doing it later: no other operator may change those paths.
     fn take_renamed(&mut self, root: &mut Container<'a>) -> Result<bool> {
         let mut touched = false;
         for path in &self.operators.renames {
@@ -120,7 +120,7 @@ impl<'a> Walk<'a, '_> {
     fn fields(&mut self, children: &Children, container: &mut Container<'a>) -> Result<bool> {
         let children = match (children.contains_key(&Key::Positional), self.position) {
             (false, _) => Cow::Borrowed(children),
-            (true, Some(index)) => Cow::Owned(plan::resolve_positional(children, index, &self.place())?),
+            (true, Some(index)) => Cow::Owned(plan::resolve_positional(children, index, &self.trail_path())?),
             (true, None) => {
                 let message = "The positional operator did not find the match needed from the query.";
                 return Err(Error::new(Code::BadValue, message));
@@ -234,7 +234,7 @@ impl<'a> Walk<'a, '_> {
         let Node::Fields(children) = node else {
             let message = format!(
                 "The path '{}' must exist in the document in order to apply array updates.",
-                self.place_of(name)
+                self.path_of(name)
             );
             return Err(Error::new(Code::BadValue, message));
         };
@@ -257,7 +257,7 @@ impl<'a> Walk<'a, '_> {
                 self.scope.context.step()?;
                 let takes = match (key, array.element(at)) {
                     (Key::Every, _) => true,
-                    (Key::Filter(place), Some(element)) => match self.operators.filters.get(*place) {
+                    (Key::Filter(index), Some(element)) => match self.operators.filters.get(*index) {
                         Some(filter) => filter.selects(element, &mut self.buffer, self.scope.context)?,
                         None => false,
                     },
@@ -272,7 +272,7 @@ impl<'a> Walk<'a, '_> {
                 [] => false,
                 [node] => self.step(node, &name, Some(at), array)?,
                 several => {
-                    let merged = plan::merge(several, &self.place_of(&name))?;
+                    let merged = plan::merge(several, &self.path_of(&name))?;
                     self.step(&merged, &name, Some(at), array)?
                 }
             };
@@ -326,17 +326,17 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Returns the trail as a dotted path.
-    fn place(&self) -> String {
+    fn trail_path(&self) -> String {
         self.trail.iter().map(|step| step.name.as_str()).collect::<Vec<_>>().join(".")
     }
 
-    fn place_of(&self, name: &FieldName) -> String {
-        let mut place = self.place();
-        if !place.is_empty() {
-            place.push('.');
+    fn path_of(&self, name: &FieldName) -> String {
+        let mut path = self.trail_path();
+        if !path.is_empty() {
+            path.push('.');
         }
-        place.push_str(name.as_str());
-        place
+        path.push_str(name.as_str());
+        path
     }
 
     fn first_path(&self, node: &Node) -> String {

@@ -46,15 +46,15 @@ impl ArrayFilters {
     }
 
     /// Returns the index of the filter that `$[identifier]` in `path` refers to.
-    pub(super) fn place(&mut self, identifier: &str, path: &str) -> Result<usize> {
-        let Some(place) = self.filters.iter().position(|filter| filter.identifier == identifier) else {
+    pub(super) fn position(&mut self, identifier: &str, path: &str) -> Result<usize> {
+        let Some(index) = self.filters.iter().position(|filter| filter.identifier == identifier) else {
             let message = format!("No array filter found for identifier '{identifier}' in path '{path}'");
             return Err(Error::new(Code::BadValue, message));
         };
-        if let Some(used) = self.used.get_mut(place) {
+        if let Some(used) = self.used.get_mut(index) {
             *used = true;
         }
-        Ok(place)
+        Ok(index)
     }
 
     /// Returns the filters, once all paths are known.

@@ -74,7 +74,7 @@ impl Operators {
     /// Adds an action at a path.
     pub(super) fn add(&mut self, path: UpdatePath, action: Action, filters: &mut ArrayFilters) -> Result<()> {
         let leaf = Leaf { operator: self.list.len() };
-        plan::insert(&mut self.root, &path, leaf, |identifier| filters.place(identifier, &path.text))?;
+        plan::insert(&mut self.root, &path, leaf, |identifier| filters.position(identifier, &path.text))?;
         self.nesting = self.nesting.max(path.components.len() - 1 + action.nesting());
         self.list.push(Operator { path, action });
         Ok(())

@@ -68,7 +68,7 @@ impl UpdatePath {
         Ok(UpdatePath { text: text.to_owned(), components })
     }
 
-    /// Tells whether the path names one place without looking at a document.
+    /// Tells whether the path names one field without looking at a document.
     pub(super) fn is_static(&self) -> bool {
         self.components.iter().all(|component| matches!(component, Component::Field(_)))
     }

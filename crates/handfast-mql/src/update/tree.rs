@@ -275,7 +275,7 @@ impl<'a> Container<'a> {
         Ok(self.slots.len() < before)
     }
 
-    /// Puts the elements of an array in another order: `order` names each of their places once.
+    /// Puts the elements of an array in another order: `order` has each of their indexes once.
     pub(super) fn reorder(&mut self, order: &[usize]) {
         let mut slots: Vec<Option<Slot<'a>>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
         self.slots = order.iter().filter_map(|&at| slots.get_mut(at).and_then(Option::take)).collect();

@@ -10,7 +10,7 @@ use super::{
     convert::integer_of,
     limits,
     node::{Arity, Function},
-    string::{count_value, is_number, place},
+    string::{count_value, is_number, position},
     value::{self, Value, type_name},
 };
 use crate::{
@@ -51,7 +51,7 @@ pub(crate) fn count(array: &RawArray) -> usize {
     array.iter_elements().count()
 }
 
-/// Returns the item at a place that counts from the end if negative.
+/// Returns the item at an index that counts from the end if negative.
 pub(crate) fn item_at<'a>(array: &'a RawArray, index: i64) -> Result<Option<RawBsonRef<'a>>> {
     let index = if index < 0 { index + count(array) as i64 } else { index };
     let Ok(index) = usize::try_from(index) else { return Ok(None) };
@@ -71,7 +71,7 @@ fn element_at<'a>(array: Value<'a>, index: Value<'a>) -> Result<Value<'a>> {
     at(array, index)
 }
 
-/// Returns the item at a place of a value that is an array.
+/// Returns the item at an index of a value that is an array.
 pub(crate) fn at<'a>(array: Value<'a>, index: i64) -> Result<Value<'a>> {
     array.narrow(|value| match value {
         RawBsonRef::Array(array) => item_at(array, index),
@@ -102,8 +102,8 @@ fn index_of<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     }
     let array =
         array_of(array, 40_090, |kind| format!("$indexOfArray requires an array as a first argument, found: {kind}"))?;
-    let start = range.first().map_or(Ok(0), |value| place("$indexOfArray", "starting", value))?;
-    let end = range.get(1).map_or(Ok(usize::MAX), |value| place("$indexOfArray", "ending", value))?;
+    let start = range.first().map_or(Ok(0), |value| position("$indexOfArray", "starting", value))?;
+    let end = range.get(1).map_or(Ok(usize::MAX), |value| position("$indexOfArray", "ending", value))?;
     for (index, item) in value::items(array).enumerate().take(end).skip(start) {
         if value::compare(wanted.get(), Some(item?)).is_eq() {
             return Ok(count_value(index));
@@ -135,8 +135,8 @@ fn slice<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
         array_of(array, 28_724, |kind| format!("First argument to $slice must be an array, but is of type: {kind}"))?;
     let first = numbers.first().map_or(Ok(0), |value| whole(value, (28_725, 28_726), "Second argument to $slice"))?;
     let length = count(array) as i64;
-    // A place or count from the end stops at the beginning.
-    let from_end = |places: i64| (length + places).max(0);
+    // A position or count from the end stops at the beginning.
+    let from_end = |distance: i64| (length + distance).max(0);
     let (start, taken) = match numbers.get(1) {
         Some(third) => {
             let taken = whole(third, (28_727, 28_728), "Third argument to $slice")?;
@@ -227,7 +227,7 @@ fn array_to_object<'a>(value: Value<'a>) -> Result<Value<'a>> {
     }
     let array = array_of(&value, 40_386, |kind| format!("$arrayToObject requires an array input, found: {kind}"))?;
     let mut fields: Vec<(&str, RawBsonRef<'_>)> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut positions = std::collections::HashMap::new();
     let mut form: Option<&'static str> = None;
     for item in value::items(array) {
         let item = item?;
@@ -255,14 +255,14 @@ fn array_to_object<'a>(value: Value<'a>) -> Result<Value<'a>> {
                 ));
             }
         };
-        // A key that comes twice keeps its first place and its last value.
-        match places.get(key) {
-            Some(place) => {
-                let place: &usize = place;
-                fields[*place].1 = value;
+        // A key that comes twice keeps its first position and its last value.
+        match positions.get(key) {
+            Some(position) => {
+                let position: &usize = position;
+                fields[*position].1 = value;
             }
             None => {
-                places.insert(key, fields.len());
+                positions.insert(key, fields.len());
                 fields.push((key, value));
             }
         }

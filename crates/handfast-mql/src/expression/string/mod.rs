@@ -91,7 +91,7 @@ fn length<'a>(operator: &str, code: i32, text: &Value<'_>, count: fn(&str) -> us
     }
 }
 
-/// Returns a length or place as an int; texts of over 2 GB cannot exist here.
+/// Returns a length or position as an int; texts of over 2 GB cannot exist here.
 pub(crate) fn count_value<'a>(count: usize) -> Value<'a> {
     i32::try_from(count).map_or_else(|_| Value::from(count as i64), Value::from)
 }
@@ -200,13 +200,13 @@ fn search<'v>(operator: &str, arguments: &'v [Value<'_>], codes: (i32, i32)) -> 
             format!("{operator} requires a string as the second argument, found: {}", token.type_name()),
         ));
     };
-    let start = range.first().map_or(Ok(0), |value| place(operator, "starting", value))?;
-    let end = range.get(1).map_or(Ok(usize::MAX), |value| place(operator, "ending", value))?;
+    let start = range.first().map_or(Ok(0), |value| position(operator, "starting", value))?;
+    let end = range.get(1).map_or(Ok(usize::MAX), |value| position(operator, "ending", value))?;
     Ok(Some(Search { text, token, start, end }))
 }
 
-/// Returns a place in a text or array: a whole number that is not negative.
-pub(crate) fn place(operator: &str, what: &str, value: &Value<'_>) -> Result<usize> {
+/// Reads a position in a text or array: a whole number that is not negative.
+pub(crate) fn position(operator: &str, what: &str, value: &Value<'_>) -> Result<usize> {
     let Some(number) = value.get().and_then(integer_of).and_then(|number| i32::try_from(number).ok()) else {
         return Err(Error::new(
             Code(40_096),
@@ -251,7 +251,7 @@ fn index_of_code_points<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     let Some(Search { text, token, start, end }) = search("$indexOfCP", &arguments, (40_093, 40_094))? else {
         return Ok(Value::NULL);
     };
-    let byte_of = |place: usize| text.char_indices().nth(place).map(|(byte, _)| byte);
+    let byte_of = |position: usize| text.char_indices().nth(position).map(|(byte, _)| byte);
     let Some(first) = byte_of(start).or_else(|| (text.chars().count() == start).then_some(text.len())) else {
         return Ok(Value::from(-1));
     };

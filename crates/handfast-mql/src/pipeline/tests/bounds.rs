@@ -76,7 +76,7 @@ fn all_stages_share_a_bound() {
 }
 
 #[test]
-fn large_results_are_handed_out_in_portions_and_count_until_then() {
+fn large_results_are_returned_in_portions_and_count_until_then() {
     let documents = (0..30).map(|n| doc! { "_id": 29 - n, "text": "x".repeat(500_000) });
     let total = crate::context::StageTotal::new(100_000_000);
     let context = context().with_stage_total(total.clone());
@@ -98,7 +98,7 @@ fn large_results_are_handed_out_in_portions_and_count_until_then() {
 }
 
 #[test]
-fn what_is_computed_in_every_element_is_bounded() {
+fn fields_computed_in_every_element_are_bounded() {
     let input = doc! { "a": vec![doc! { "x": 1 }; 1000], "s": "x".repeat(1_000_000) };
     for stage in [
         doc! { "$addFields": { "a.x": "$s" } },

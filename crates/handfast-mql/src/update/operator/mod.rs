@@ -35,9 +35,9 @@ pub(super) enum Action {
     Pull(pull::Pull),
     PullAll(pull::PullAll),
     Pop(pull::Pop),
-    /// `$rename` at its target; the value is what was taken from the source, by the rename's place in the list.
+    /// `$rename` at its target; the value is what was taken from the source, by the index of the rename.
     RenameTo(usize),
-    /// `$rename` at its source: nothing is left to do, the place is only taken.
+    /// `$rename` at its source: nothing is left to do, the path is only reserved.
     RenameFrom,
 }
 
@@ -131,7 +131,7 @@ impl Action {
 
     /// Tells whether it is a `$rename` that has found something to move here.
     pub(super) fn moves_here(&self, scope: &Scope<'_, '_>) -> bool {
-        matches!(self, Action::RenameTo(place) if matches!(scope.renamed.get(*place), Some(Some(_))))
+        matches!(self, Action::RenameTo(index) if matches!(scope.renamed.get(*index), Some(Some(_))))
     }
 
     /// Applies the action, and tells whether it touched anything.
@@ -158,7 +158,7 @@ impl Action {
             Action::Pull(pull) => pull.apply(target, scope),
             Action::PullAll(pull) => pull.apply(target, scope),
             Action::Pop(pop) => pop.apply(path, target),
-            Action::RenameTo(place) => match scope.renamed.get_mut(*place).and_then(Option::take) {
+            Action::RenameTo(index) => match scope.renamed.get_mut(*index).and_then(Option::take) {
                 Some(value) => target.assign(value),
                 None => Ok(false),
             },

@@ -80,7 +80,7 @@ impl Push {
                 id_field(scope.document)
             ))
         })?;
-        array.insert(place(self.position, array.len()), self.values().map(Value::Borrowed));
+        array.insert(insertion_index(self.position, array.len()), self.values().map(Value::Borrowed));
         growth.reserve(self.grown(array, scope.context)?)?;
         // Sorting and slicing may have undone the rest: the bytes will tell.
         Ok(true)
@@ -107,7 +107,7 @@ impl Push {
 }
 
 /// Returns the index before which `$position` puts values.
-fn place(position: Option<i64>, length: usize) -> usize {
+fn insertion_index(position: Option<i64>, length: usize) -> usize {
     match position {
         Some(index) if index >= 0 => length.min(saturating(index)),
         Some(index) => length.saturating_sub(saturating(index)),
@@ -198,7 +198,7 @@ impl PushSort {
         Ok(PushSort::Fields(fields))
     }
 
-    /// Returns the places of the elements in the order that the sort asks for; equal ones stay as they are.
+    /// Returns the indexes of the elements in the order that the sort asks for; equal ones stay as they are.
     fn order(&self, array: &Container<'_>) -> Result<Vec<usize>> {
         let mut order: Vec<usize> = (0..array.len()).collect();
         let values: Vec<RawBsonRef<'_>> = order
