@@ -146,7 +146,7 @@ impl Context {
     /// That of the interrupt; `OperationFailed` (96) beyond [`Context::bound_steps`].
     pub(crate) fn steps(&self, count: u64) -> Result<()> {
         self.interrupt.check()?;
-        // One evaluation is one thread's: nothing is lost between the two.
+        // One thread runs an evaluation: nothing is lost between load and store.
         let left = self.steps_left.load(Ordering::Relaxed);
         if left == u64::MAX {
             return Ok(());

@@ -94,7 +94,7 @@ impl<'a> Element<'a> {
     }
 
     pub(crate) fn value(&self) -> Result<RawBsonRef<'a>> {
-        // The common types straight from their bytes; the library's parser starts at the document's beginning.
+        // The common types are read from their bytes; the library's parser would start at the document's beginning.
         let payload = self.payload();
         Ok(match self.tag() {
             0x01 => RawBsonRef::Double(f64::from_le_bytes(fixed(payload)?)),
@@ -139,8 +139,8 @@ pub(crate) fn elements(document: &RawDocument) -> Elements<'_> {
     Elements { document, offset: 4 }
 }
 
-/// See [`elements`]. It looks at types, lengths and the ends of names, and at nothing else: half the time of an update
-/// goes into stepping over elements.
+/// The iterator of [`elements`]. It reads types, lengths and the ends of names only: half the time of an update
+/// is spent in stepping over elements.
 pub(crate) struct Elements<'a> {
     document: &'a RawDocument,
     offset: usize,

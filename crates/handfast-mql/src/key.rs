@@ -1,4 +1,4 @@
-//! Bytes whose order is the order of values: the keys of documents and of index entries.
+//! Encodes values as bytes whose order is the order of values: the keys of documents and of index entries.
 //!
 //! A key-value engine compares keys byte by byte. [`encode`] turns a value into bytes that compare so exactly as
 //! [`order::compare`] compares the values; equal values, also those of different number types,
@@ -16,7 +16,7 @@
 //! object   = (type, name, value).. 00               array = value.. 00
 //! ```
 //!
-//! What equal bytes lose (`2` or `2.0`, a string or a symbol, `1.0` or `1.00`) goes into [`TypeBits`], a separate short
+//! Distinctions between equal values (`2` or `2.0`, a string or a symbol, `1.0` or `1.00`) go into [`TypeBits`], a separate short
 //! string that takes no part in the order: `decode(encode(x)) = x`.
 //!
 //! Source: the order of types is MongoDB's documentation; the encoding is Handfast's own (spec: store).
@@ -30,7 +30,7 @@ use crate::{element, order};
 
 pub use decode::{Decoder, decode};
 
-/// Whether a component of a compound key sorts up or down.
+/// The direction in which a component of a compound key sorts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Small values first.
@@ -53,11 +53,11 @@ impl TypeBits {
 
 /// A receiver of the distinctions that equal keys lose.
 trait TypeBitsSink {
-    fn keep(&mut self, kind: &[u8]);
+    fn push_bits(&mut self, kind: &[u8]);
 }
 
 impl TypeBitsSink for TypeBits {
-    fn keep(&mut self, kind: &[u8]) {
+    fn push_bits(&mut self, kind: &[u8]) {
         self.0.extend_from_slice(kind);
     }
 }
@@ -66,7 +66,7 @@ impl TypeBitsSink for TypeBits {
 struct DiscardTypeBits;
 
 impl TypeBitsSink for DiscardTypeBits {
-    fn keep(&mut self, _kind: &[u8]) {}
+    fn push_bits(&mut self, _kind: &[u8]) {}
 }
 
 /// Closes an object or an array; below every tag.
@@ -131,7 +131,7 @@ pub fn encode_directed(value: RawBsonRef<'_>, direction: Direction, out: &mut Ve
     directed(direction, out, |out| append(value, out, &mut DiscardTypeBits));
 }
 
-/// Appends the key of one component, and what [`decode()`] needs beside it.
+/// Appends the key of one component, and the type bits that [`decode()`] needs.
 pub fn encode_typed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u8>, bits: &mut TypeBits) {
     directed(direction, out, |out| append(value, out, bits));
 }
@@ -255,7 +255,7 @@ fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink
 
 fn append_kind(tag: u8, kind: u8, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     out.push(tag);
-    bits.keep(&[kind]);
+    bits.push_bits(&[kind]);
 }
 
 fn append_text(text: &[u8], out: &mut Vec<u8>) {
@@ -288,7 +288,7 @@ fn append_elements(array: &RawArray, out: &mut Vec<u8>, bits: &mut impl TypeBits
 
 fn append_binary(binary: bson::RawBinaryRef<'_>, out: &mut Vec<u8>) {
     out.push(tag::BINARY);
-    // A document of 16 MiB holds no longer one.
+    // A document of 16 MiB holds no longer binary value.
     out.extend_from_slice(&(binary.bytes.len() as u32).to_be_bytes());
     out.push(u8::from(binary.subtype));
     out.extend_from_slice(binary.bytes);

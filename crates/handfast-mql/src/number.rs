@@ -127,7 +127,7 @@ impl Number {
         if other.is_zero() {
             return None;
         }
-        // The one overflow, the smallest long by -1, leaves nothing.
+        // The only overflow, the smallest long by -1, has the remainder 0.
         self.combine(other, |a, b| Some(a.checked_rem(b).unwrap_or(0)), |a, b| a % b, Decimal::remainder)
     }
 

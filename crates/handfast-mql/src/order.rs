@@ -1,4 +1,4 @@
-//! The order of values: which of two values of any types comes first.
+//! The order of values of all types.
 //!
 //! MongoDB documents one order over all values ("Comparison/Sort Order" in its manual). First by type:
 //!
@@ -18,7 +18,7 @@
 //! - Binary values by length, then subtype, then bytes.
 //! - Timestamps unsigned, dates signed.
 //!
-//! Values are read where they lie; nothing is copied. The functions recurse over nesting: bytes from outside pass
+//! Values are read in place; nothing is copied. The functions recurse over nesting: bytes from outside pass
 //! [`depth::check`](crate::depth::check) first. Should bytes be malformed all the same, a document ends where its first
 //! error is.
 
@@ -114,7 +114,7 @@ fn compare_within_rank(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
         (V::JavaScriptCodeWithScope(a), V::JavaScriptCodeWithScope(b)) => {
             a.code.cmp(b.code).then_with(|| compare_documents(a.scope, b.scope))
         }
-        // MinKey, MaxKey, null and undefined: the rank says it all.
+        // MinKey, MaxKey, null and undefined have no values within their rank.
         _ => Ordering::Equal,
     }
 }

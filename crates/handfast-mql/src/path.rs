@@ -1,7 +1,7 @@
 //! Dotted paths through documents, and MongoDB's walk through the arrays on the way.
 //!
-//! A path such as `a.b.0` names a field of a field. Where an array stands in the way, MongoDB looks into it without being
-//! told: `{"a.b": 1}` finds `{a: [{b: 1}, {b: 2}]}`. A component that is a number means both an index of an array and a
+//! A path such as `a.b.0` names a field of a field. Where an array stands in the way, MongoDB looks into it by
+//! itself: `{"a.b": 1}` finds `{a: [{b: 1}, {b: 2}]}`. A component that is a number means both an index of an array and a
 //! field of that name in an array's documents. One path can therefore lead to many values, or to none at all.
 //! [`Path::visit`] shows them one after the other, without allocating:
 //!
@@ -50,12 +50,12 @@ impl Component {
     }
 }
 
-/// Whether a walk looks into an array that stands at the end of the path.
+/// The treatment of an array at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrailingArray {
-    /// Shows each element, then the array: how comparisons match.
+    /// The walk shows each element, then the array, as comparisons match.
     Elements,
-    /// Shows the array alone: how `$size`, `$elemMatch` and `$exists` match.
+    /// The walk shows the array alone, as `$size`, `$elemMatch` and `$exists` match.
     Whole,
 }
 

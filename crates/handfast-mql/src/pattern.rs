@@ -115,7 +115,7 @@ impl Pattern {
     }
 }
 
-/// Tells whether a pattern has what only backtracking can decide, or what looks like it.
+/// Tells whether a pattern has syntax that needs backtracking, or text that looks like it.
 fn may_backtrack(pattern: &str) -> bool {
     const SIGNS: [&str; 12] = ["(?=", "(?!", "(?<", "(?>", "(?(", "\\k", "\\g", "\\G", "\\K", "*+", "++", "?+"];
     let escaped_digit = |pair: &[u8]| matches!(pair, [b'\\', b'1'..=b'9']);

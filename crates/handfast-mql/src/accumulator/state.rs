@@ -154,7 +154,7 @@ impl State {
                     *bytes += size_of::<f64>();
                 }
             }
-            // What a first value or the first n are already there for; a state is always fed by its own accumulator.
+            // The first value, or the first n, are complete; a state is always fed by its own accumulator.
             _ => {}
         }
         Ok(())

@@ -64,7 +64,7 @@ impl Sum {
         if !self.double.is_finite() {
             return self.double;
         }
-        // The whole numbers in two halves, neither of which loses a digit that the other could not carry.
+        // The sum of the whole numbers is added in two halves, so that no digit is lost.
         let high = self.whole as f64;
         let low = if high.abs() < 1e30 { (self.whole - high as i128) as f64 } else { 0.0 };
         let mut total = Sum { double: high, lost: low, ..Sum::default() };

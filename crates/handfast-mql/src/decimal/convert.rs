@@ -167,7 +167,7 @@ fn parse_exponent(text: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // Too many digits to read are too many to matter.
+    // An exponent of more digits than can be read is out of range anyway.
     let exponent =
         digits.bytes().fold(0_i64, |sum, byte| sum.saturating_mul(10).saturating_add(i64::from(byte - b'0')));
     Some(if negative { -exponent } else { exponent })

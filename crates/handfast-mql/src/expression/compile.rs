@@ -226,7 +226,7 @@ pub(crate) fn arity_error(name: &str, arity: Arity, count: usize) -> Error {
                 "Expression {name} takes at least {low} arguments, and at most {high}, but {count} were passed in."
             ),
         ),
-        // The one operator whose code differs.
+        // This operator alone has another code.
         Arity::AtLeast(low) if name == "$setEquals" => {
             Error::new(Code(17_045), format!("{name} needs at least {low} arguments had: {count}"))
         }

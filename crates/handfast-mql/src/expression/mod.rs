@@ -66,9 +66,9 @@ use crate::{
 const SHORT_BYTES_MAX: usize = 1024;
 
 /// Tells whether the evaluation of a filter, a stage or an expression may take any time, and belongs on a thread of its
-/// own: it has a loop (`$map`, `$filter`, `$reduce`) anywhere in it, or what looks like one, or is long itself.
-/// Everything else takes time in proportion to what it reads and makes, which is bounded. The depth of what is asked
-/// about has been checked.
+/// own: it has a loop (`$map`, `$filter`, `$reduce`) at any depth, or text that looks like one, or is long itself.
+/// Everything else takes time in proportion to the bytes it reads and makes, which are bounded. The depth has been checked
+/// by the caller.
 pub fn may_take_long(written: &RawDocument) -> bool {
     written.as_bytes().len() > SHORT_BYTES_MAX || has_loop(written)
 }
@@ -89,7 +89,7 @@ fn holds_loop(value: RawBsonRef<'_>) -> bool {
 }
 
 /// Tells whether what a filter finds depends on when it is asked, or on chance: `$$NOW`, `$$CLUSTER_TIME`, `$rand`,
-/// `$sampleRate`, or what looks like one of them. The depth of what is asked about has been checked.
+/// `$sampleRate`, or text that looks like one of them. The caller has checked the depth of the filter.
 pub fn may_vary(written: &RawDocument) -> bool {
     written
         .iter()

@@ -25,7 +25,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) context: &'a Context,
     /// The innermost frame of local variables.
     pub(crate) frame: Option<&'a Frame<'a>>,
-    /// The bytes of made values that wait for this evaluation: arguments, items and variables of the expressions around it.
+    /// The bytes of made values that are kept during this evaluation: arguments, items and variables of the expressions around it.
     pub(crate) held_bytes: usize,
 }
 
@@ -36,16 +36,16 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Returns the scope for the next argument, while a made value waits.
+    /// Returns the scope for the next argument, while a made value is kept.
     ///
     /// # Errors
-    /// `ExceededMemoryLimit` (146) if all that wait are too large together: each of them is bounded, but an expression may
+    /// `ExceededMemoryLimit` (146) if all kept values together are too large: each of them is bounded, but an expression may
     /// have a million arguments.
     pub(crate) fn holding(self, value: &Value<'_>) -> Result<Self> {
         self.holding_bytes(value.made_bytes().unwrap_or(0))
     }
 
-    /// Returns the scope for the next argument, while so many bytes of made values wait.
+    /// Returns the scope for the next argument, while so many bytes of made values are kept.
     ///
     /// # Errors
     /// As [`Scope::holding`].

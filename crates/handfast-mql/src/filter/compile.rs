@@ -273,7 +273,7 @@ fn all(path: &Path, operand: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Elemen
             None => nodes.push(implicit(value)?),
         }
     }
-    // Nothing has all of nothing.
+    // An empty `$all` matches nothing.
     Ok(match nodes.len() {
         0 => ElementNode::Never,
         1 => nodes.remove(0),

@@ -116,7 +116,7 @@ impl<'c> Evaluation<'c> {
             Predicate::Type(types) => types.contains(value.element_type()).into(),
             Predicate::Modulo { divisor, remainder } => {
                 let number = Number::of(value).and_then(Number::to_i64_truncated);
-                // The smallest long by -1 overflows, and leaves nothing.
+                // The smallest long by -1 overflows; the remainder is 0.
                 number.is_some_and(|number| number.checked_rem(*divisor).unwrap_or(0) == *remainder).into()
             }
             Predicate::Bits(test) => test.accepts(value).into(),
@@ -139,7 +139,7 @@ impl<'c> Evaluation<'c> {
         for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
             let document = match value {
                 RawBsonRef::Document(document) => document,
-                // An array inside the array is asked as a document with the names "0", "1", ..
+                // An array inside the array is matched as a document with the names "0", "1", ..
                 RawBsonRef::Array(inner) => match RawDocument::from_bytes(inner.as_bytes()) {
                     Ok(document) => document,
                     Err(_) => continue,
@@ -187,7 +187,7 @@ impl<'c> Evaluation<'c> {
 fn missing(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(comparison, operand) => match operand.value() {
-            RawBsonRef::MinKey | RawBsonRef::MaxKey => beyond(*comparison, operand.value()),
+            RawBsonRef::MinKey | RawBsonRef::MaxKey => compare_with_end(*comparison, operand.value()),
             operand => compares(*comparison, RawBsonRef::Null, operand),
         },
         Predicate::In(choices) => choices.contain(RawBsonRef::Null),
@@ -197,7 +197,7 @@ fn missing(predicate: &Predicate) -> bool {
 
 fn compares(comparison: Comparison, value: RawBsonRef<'_>, operand: RawBsonRef<'_>) -> bool {
     if order::type_rank(value) != order::type_rank(operand) {
-        return beyond(comparison, operand);
+        return compare_with_end(comparison, operand);
     }
     let order = order::compare(value, operand);
     // NaN is in no range, but equals itself.
@@ -214,7 +214,7 @@ fn compares(comparison: Comparison, value: RawBsonRef<'_>, operand: RawBsonRef<'
 }
 
 /// Compares with MinKey or MaxKey: the values of all other types lie between them.
-fn beyond(comparison: Comparison, operand: RawBsonRef<'_>) -> bool {
+fn compare_with_end(comparison: Comparison, operand: RawBsonRef<'_>) -> bool {
     match comparison {
         Comparison::Equal => false,
         Comparison::Less | Comparison::LessOrEqual => operand == RawBsonRef::MaxKey,

@@ -1,13 +1,13 @@
 //! Filters: conditions that select the documents of a query.
 //!
 //! A filter is compiled once into a tree of [`Node`]s and then applied to any number of documents. It reads their bytes
-//! where they lie and allocates nothing, so that a scan costs no more than looking.
+//! in place and allocates nothing.
 //!
 //! The rules that make MongoDB's filters what they are:
 //!
 //! - **Arrays.** A path looks into the arrays on its way (see [`path`](crate::path)), and a comparison holds if it holds
-//!   for *one* of the values there: an element, or the array as a whole. `{a: {$gt: 1, $lt: 3}}` therefore finds
-//!   `{a: [0, 5]}`: 5 for the one, 0 for the other. `$elemMatch` asks one element for everything.
+//!   for *one* of the values there: an element, or the whole array. `{a: {$gt: 1, $lt: 3}}` therefore finds
+//!   `{a: [0, 5]}`: 5 fulfils the first condition, 0 the second. With `$elemMatch` one element must fulfil both.
 //! - **Types.** A range compares only within the operand's group of types: `{a: {$lt: 5}}` finds no strings. MinKey and
 //!   MaxKey compare with everything. NaN is in no range; it equals itself.
 //! - **Null.** `{a: null}` finds null *and* documents without the field. `$exists` tells the two apart.

@@ -153,7 +153,7 @@ pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
 pub(super) fn disjunction(branches: Vec<Node>) -> Node {
     let path = match branches.first() {
         Some(Node::Field(first))
-            if branches.len() > 1 && branches.iter().all(|node| asks_for_values(node, &first.path)) =>
+            if branches.len() > 1 && branches.iter().all(|node| compares_values_at(node, &first.path)) =>
         {
             first.path.clone()
         }
@@ -174,7 +174,7 @@ pub(super) fn disjunction(branches: Vec<Node>) -> Node {
 }
 
 /// Tells whether a condition compares the values of a path. `$in` would search by a regular expression instead of comparing it.
-fn asks_for_values(node: &Node, path: &Path) -> bool {
+fn compares_values_at(node: &Node, path: &Path) -> bool {
     let Node::Field(field) = node else { return false };
     let asks = match &field.predicate {
         Predicate::Compare(Comparison::Equal, operand) => !matches!(operand.value(), RawBsonRef::RegularExpression(_)),

@@ -71,7 +71,7 @@ impl RegexTest {
                 '.' | '^' | '$' | '*' | '+' | '?' | '(' | ')' | '[' | '{' => break,
                 letter => letter,
             };
-            // A letter that may be repeated or left out is no part of it.
+            // A letter that may be repeated or left out is no part of the prefix.
             if matches!(letters.peek(), Some('*' | '+' | '?' | '{')) {
                 break;
             }

@@ -1,6 +1,6 @@
-//! Back from keys to values.
+//! Decodes keys to values.
 //!
-//! Keys come from disk. What no encoder wrote is an error that says so, never a panic; nesting is bounded.
+//! Keys come from disk. Bytes that no encoder wrote give an error, never a panic; nesting is bounded.
 
 use bson::{
     Binary, DateTime, Decimal128, RawArrayBuf, RawBson, RawDocumentBuf, Regex, Timestamp, oid::ObjectId, raw::CString,
@@ -10,7 +10,7 @@ use super::{Direction, END, TypeBits, kind, number, subtype, tag};
 use crate::element::db_pointer;
 use crate::error::{Code, Error, Result};
 
-/// Nesting that a key may have: that of a document that MongoDB's limits allow, and some.
+/// The most levels of a key: those of a document within MongoDB's limits, and a reserve.
 const DEPTH_MAX: usize = 200;
 
 /// Takes values off a key, component by component.
@@ -182,7 +182,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn number(&mut self, tag: u8) -> Result<RawBson> {
-        // The magnitude says where the number ends in any case; a decimal is whole in the type bits.
+        // The magnitude gives the end of the number in any case; the type bits hold a decimal in full.
         let kind = self.kind()?;
         let magnitude = if tag == tag::POSITIVE || tag == tag::NEGATIVE { self.magnitude(tag)? } else { (0.0, None) };
         let negative = tag == tag::NEGATIVE;

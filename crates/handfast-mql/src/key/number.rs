@@ -45,17 +45,19 @@ pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl T
 fn append_kind(value: RawBsonRef<'_>, number: Number, bits: &mut impl TypeBitsSink) {
     match (value, number) {
         (RawBsonRef::Decimal128(stored), _) => {
-            bits.keep(&[kind::DECIMAL]);
-            bits.keep(&stored.bytes());
+            bits.push_bits(&[kind::DECIMAL]);
+            bits.push_bits(&stored.bytes());
         }
         (_, Number::Double(double)) if double.is_nan() => {
-            bits.keep(&[kind::DOUBLE_BITS]);
-            bits.keep(&double.to_bits().to_be_bytes());
+            bits.push_bits(&[kind::DOUBLE_BITS]);
+            bits.push_bits(&double.to_bits().to_be_bytes());
         }
-        (_, Number::Double(double)) if double == 0.0 && double.is_sign_negative() => bits.keep(&[kind::NEGATIVE_ZERO]),
-        (_, Number::Double(_)) => bits.keep(&[kind::DOUBLE]),
-        (_, Number::Long(_)) => bits.keep(&[kind::LONG]),
-        _ => bits.keep(&[kind::INT]),
+        (_, Number::Double(double)) if double == 0.0 && double.is_sign_negative() => {
+            bits.push_bits(&[kind::NEGATIVE_ZERO]);
+        }
+        (_, Number::Double(_)) => bits.push_bits(&[kind::DOUBLE]),
+        (_, Number::Long(_)) => bits.push_bits(&[kind::LONG]),
+        _ => bits.push_bits(&[kind::INT]),
     }
 }
 
@@ -68,7 +70,7 @@ fn is_nan(number: Number) -> bool {
 }
 
 fn append_magnitude(number: Number, out: &mut Vec<u8>) {
-    // Doubles and ints are their own doubles; the others may have been rounded, up or down.
+    // Doubles and ints convert exactly; the others may have been rounded, up or down.
     let (double, digits) = match number {
         Number::Int(value) => (f64::from(value).abs(), None),
         Number::Double(value) => (value.abs(), None),

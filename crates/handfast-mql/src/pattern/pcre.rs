@@ -116,7 +116,7 @@ impl Translator<'_> {
     fn control(&mut self) {
         match self.letters.next() {
             Some(letter) if letter.is_ascii() => self.code(u32::from(letter.to_ascii_uppercase() as u8 ^ 0x40)),
-            // No such thing; the engine says so.
+            // There is no such sequence; the engine refuses it.
             letter => {
                 self.out.push_str("\\c");
                 self.out.extend(letter);

@@ -266,7 +266,7 @@ impl Operator for Bucketing<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let by = self.stage.by.evaluate(&document, self.context)?.into_owned().unwrap_or(RawBson::Null);
         // The value is part of the document, or about as large as what it was made of.
-        self.memory.take(2 * document.as_bytes().len() + ENTRY_BYTES)?;
+        self.memory.reserve(2 * document.as_bytes().len() + ENTRY_BYTES)?;
         self.held.push((by, document));
         Ok(Flow::Continue)
     }
@@ -291,7 +291,7 @@ impl Operator for Bucketing<'_> {
             for (_, document) in &held[from..end] {
                 add(&self.stage.output, &mut states, document, self.context)?;
             }
-            self.memory.take(bytes(&states))?;
+            self.memory.reserve(bytes(&states))?;
             out.push(finish(&self.stage.output, states, id)?);
             from = end;
         }

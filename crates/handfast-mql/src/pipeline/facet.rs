@@ -46,7 +46,7 @@ impl Facet {
         for ((name, _), result) in self.pipelines.iter().zip(results) {
             let mut array = RawArrayBuf::new();
             for item in result {
-                memory.take(item.as_bytes().len())?;
+                memory.reserve(item.as_bytes().len())?;
                 array.push(item);
             }
             value::append(&mut document, name, RawBsonRef::Array(&array))?;
@@ -78,9 +78,12 @@ struct Branch<'p> {
 }
 
 impl Branch<'_> {
-    /// Counts what came out since the branch had so many results.
+    /// Counts the results of a branch beyond those that it had before.
     fn count(&self, memory: &mut StageMemory, before: usize) -> Result<()> {
-        self.results.iter().skip(before).try_for_each(|document| memory.take(ENTRY_BYTES + document.as_bytes().len()))
+        self.results
+            .iter()
+            .skip(before)
+            .try_for_each(|document| memory.reserve(ENTRY_BYTES + document.as_bytes().len()))
     }
 }
 

@@ -143,7 +143,7 @@ struct Grouping<'p> {
 impl Operator for Grouping<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let id = self.stage.id.evaluate(&document, self.context)?;
-        // Missing groups with null.
+        // A missing value is in the group of null.
         let id = id.or_null();
         self.identity.clear();
         key::encode(id, &mut self.identity);
@@ -151,7 +151,7 @@ impl Operator for Grouping<'_> {
             Some(position) => *position,
             None => {
                 let states = start(&self.stage.accumulations, id, self.context)?;
-                self.memory.take(2 * self.identity.len() + ENTRY_BYTES + bytes(&states))?;
+                self.memory.reserve(2 * self.identity.len() + ENTRY_BYTES + bytes(&states))?;
                 self.positions.insert(self.identity.clone(), self.groups.len());
                 self.groups.push_back((value::to_owned(id), states));
                 self.groups.len() - 1
@@ -160,8 +160,8 @@ impl Operator for Grouping<'_> {
         let Some((_, states)) = self.groups.get_mut(position) else { return Ok(Flow::Continue) };
         let before = bytes(states);
         add(&self.stage.accumulations, states, &document, self.context)?;
-        self.memory.give_back(before);
-        self.memory.take(bytes(states))?;
+        self.memory.release(before);
+        self.memory.reserve(bytes(states))?;
         Ok(Flow::Continue)
     }
 

@@ -19,11 +19,11 @@ impl StageMemory {
         StageMemory { stage, held: MemoryReservation::new(context), bytes_max: context.stage_bytes_max }
     }
 
-    /// Counts more.
+    /// Reserves more bytes.
     ///
     /// # Errors
     /// 292 beyond the bound, or that of all stages together.
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<()> {
         if self.held.bytes().saturating_add(bytes) <= self.bytes_max {
             return self.held.grow(bytes);
         }
@@ -36,8 +36,8 @@ impl StageMemory {
         ))
     }
 
-    /// Counts less.
-    pub(crate) fn give_back(&mut self, bytes: usize) {
+    /// Releases bytes.
+    pub(crate) fn release(&mut self, bytes: usize) {
         self.held.shrink(bytes);
     }
 

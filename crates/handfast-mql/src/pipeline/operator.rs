@@ -56,7 +56,7 @@ pub trait Operator: Send {
     }
 }
 
-/// A chain answers `More` when it has appended this many bytes, so that a reader can hand out a batch.
+/// A chain answers `More` when it has appended this many bytes, so that a reader can return a batch.
 const OUTPUT_BYTES: usize = 4 * 1024 * 1024;
 /// It also answers `More` after so many steps of its links, so that a reader can let others have the thread.
 const STEPS_MAX: usize = 1000;
@@ -65,7 +65,7 @@ const STEPS_MAX: usize = 1000;
 pub struct Chain<'p> {
     interrupt: Interrupt,
     links: Vec<Link<'p>>,
-    /// The link whose end of input was told last; links before it have finished.
+    /// The last link that was finished; the links before it are finished, too.
     finished: usize,
 }
 
@@ -87,7 +87,7 @@ enum LinkState {
 }
 
 impl<'p> Chain<'p> {
-    /// Joins operators; none at all hands its input on. The interrupt is asked before each step.
+    /// Joins operators; a chain without operators returns its input. The interrupt is checked before each step.
     pub fn new(operators: Vec<Box<dyn Operator + 'p>>, interrupt: Interrupt) -> Self {
         let link = |operator| Link { operator, waiting: VecDeque::new(), state: LinkState::Ready };
         Chain { interrupt, links: operators.into_iter().map(link).collect(), finished: 0 }

@@ -31,14 +31,14 @@ impl Operator for Sampling<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         self.seen += 1;
         if (self.reservoir.len() as u64) < self.size {
-            self.memory.take(cost(&document))?;
+            self.memory.reserve(cost(&document))?;
             self.reservoir.push(document);
             return Ok(Flow::Continue);
         }
         let slot = self.context.random.next_below(self.seen);
         if let Some(held) = usize::try_from(slot).ok().and_then(|slot| self.reservoir.get_mut(slot)) {
-            self.memory.give_back(cost(held));
-            self.memory.take(cost(&document))?;
+            self.memory.release(cost(held));
+            self.memory.reserve(cost(&document))?;
             *held = document;
         }
         Ok(Flow::Continue)

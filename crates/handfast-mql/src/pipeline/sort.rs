@@ -29,7 +29,7 @@ impl SortStage {
         Ok(SortStage { sort: Sort::compile(document)?, limit: None })
     }
 
-    /// Returns the order.
+    /// Returns the sort.
     pub fn sort(&self) -> &Sort {
         &self.sort
     }

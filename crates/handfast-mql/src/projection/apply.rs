@@ -188,7 +188,7 @@ impl Walk<'_> {
             },
             Node::Positional => match element.as_array()? {
                 Some(array) if state == PositionalState::Pending => {
-                    one_element(element.name(), self.matched(array)?, writer)?
+                    one_element(element.name(), self.matched(array)?, writer)?;
                 }
                 _ => writer.copy(element),
             },

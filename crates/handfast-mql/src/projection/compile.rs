@@ -38,7 +38,7 @@ impl Compiler<'_> {
                 (Syntax::Find, ..) | (Syntax::Stage, Kind::Inclusion, _) => {
                     return Err(self.error(31250, "Path collision at _id"));
                 }
-                // `$project` takes `_id: 1` among exclusions for what it is: no exclusion. The insertion below refuses 0.
+                // `$project` accepts `_id: 1` among exclusions, also beside `_id.x: 0`. The insertion below refuses `_id: 0`.
                 (Syntax::Stage, ..) => {}
             }
         }

@@ -8,7 +8,7 @@ use crate::{Code, Error, Result};
 /// The bytes of a row besides its key and its value: the row itself, and the overhead of two allocations.
 const ROW_BYTES: usize = 96;
 
-/// Sorts values by keys ([`Sort::key`](super::Sort::key)); those with equal keys stay in the order in which they came.
+/// Sorts values by keys ([`Sort::key`](super::Sort::key)); those with equal keys stay in the order of their arrival.
 ///
 /// With a limit it holds no more values than that: a `find` with `sort` and `limit` over a large collection needs
 /// little memory.
@@ -86,7 +86,7 @@ impl<T> Sorter<T> {
         self.rows.is_empty()
     }
 
-    /// Returns the values in order. What is not yet handed out still counts.
+    /// Returns the values in order. A value counts as held until the iterator returns it.
     pub fn into_sorted(self) -> Sorted<T> {
         Sorted { rows: self.rows.into_sorted_vec().into_iter(), held: self.held }
     }

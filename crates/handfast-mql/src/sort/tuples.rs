@@ -77,12 +77,12 @@ impl<'d, 'p> Cursor<'d, 'p> {
         }
     }
 
-    /// Returns where a cursor that stands at an array goes on in one of its elements.
+    /// Returns the cursor into an element of the array at which this cursor stands.
     fn in_element(self, element: RawBsonRef<'d>) -> Cursor<'d, 'p> {
         match (self, element) {
             (Cursor::Each(_, []), value) => Cursor::Done(SortValue::Value(value)),
             (Cursor::Each(_, rest), RawBsonRef::Document(document)) => Cursor::In(document, rest),
-            // An array in an array is not gone through, except by index.
+            // Only an index leads through an array in an array.
             (Cursor::Each(_, rest), RawBsonRef::Array(array)) => Cursor::At(array, rest),
             (Cursor::Each(..), _) => Cursor::Done(SortValue::Missing),
             (other, _) => other,

@@ -43,7 +43,7 @@ pub(super) fn apply<'a>(
     };
     let mut touched = walk.take_renamed(&mut root)?;
     touched |= walk.fields(&operators.root, &mut root)?;
-    // A guess at what a small update adds.
+    // An estimate of the bytes that a small update adds.
     let capacity = document.as_bytes().len() + 64;
     touched.then(|| root.into_bytes(capacity, &walk.growth)).transpose()
 }
@@ -188,7 +188,7 @@ impl<'a> Walk<'a, '_> {
         match node {
             Node::Leaf(leaf) => {
                 let Some(operator) = self.operators.list.get(leaf.operator) else { return Ok(false) };
-                if operator.action.moves_here(&self.scope) {
+                if operator.action.has_value_to_move(&self.scope) {
                     self.check_rename_target(&operator.path)?;
                 }
                 operator.action.apply(

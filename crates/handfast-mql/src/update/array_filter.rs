@@ -16,7 +16,7 @@ pub(super) struct ArrayFilter {
     filter: Filter,
 }
 
-/// All conditions of an update, and which of them its paths have asked for so far.
+/// All conditions of an update, with a mark for those that its paths have used so far.
 #[derive(Debug, Default)]
 pub(super) struct ArrayFilters {
     filters: Vec<ArrayFilter>,
@@ -120,7 +120,7 @@ fn collect(filter: &RawDocument, found: &mut Option<String>) -> Result<()> {
                     }
                 }
             }
-            // The filter's own compilation says what is wrong with other operators.
+            // The compilation of the filter refuses other operators.
             operator if operator.starts_with('$') => {}
             path => {
                 let name = path.split('.').next().unwrap_or_default();

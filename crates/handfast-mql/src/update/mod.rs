@@ -148,7 +148,7 @@ fn run(
 ) -> Result<Option<RawDocumentBuf>> {
     let Some(bytes) = apply::apply(operators, document, apply_context)? else { return Ok(None) };
     if operators.nesting > depth::NESTING_MAX {
-        // Deep operands at deep paths, and whatever $rename moves: most updates cannot get here.
+        // Only deep operands at deep paths and `$rename` can nest so deep.
         depth::check(&bytes, Limits { bytes_max: usize::MAX, ..Limits::default() })?;
     }
     Ok(Some(RawDocumentBuf::from_bytes(bytes)?))

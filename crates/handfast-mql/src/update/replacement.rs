@@ -67,7 +67,7 @@ pub(super) fn id_first(id: Option<Element<'_>>, document: &RawDocument) -> Resul
 /// `InvalidBSON` (22).
 pub fn stamp(document: &RawDocument, cluster_time: Timestamp) -> Result<Option<RawDocumentBuf>> {
     let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
-    // In reading order: type byte first, so that documents without timestamps cost a glance a field.
+    // The type byte is compared first, so that documents without timestamps cost one comparison per field.
     let is_empty = |element: &Element<'_>| -> Result<bool> {
         Ok(element.tag() == TIMESTAMP && element.name() != "_id" && element.value()? == empty)
     };

@@ -91,7 +91,7 @@ impl<'a> Container<'a> {
     }
 
     fn open(kind: ElementType, document: &'a RawDocument) -> Result<Self> {
-        // A guess, so that most documents take one allocation.
+        // An estimate, so that most documents take one allocation.
         let mut slots = Vec::with_capacity((document.as_bytes().len() / 16).clamp(4, 64));
         for element in elements(document) {
             slots.push(Slot::Kept(element?));
@@ -237,7 +237,7 @@ impl<'a> Container<'a> {
         }
         growth.reserve(null_bytes(index.saturating_sub(self.slots.len()) + 1).saturating_add(value.bytes()))?;
         if self.slots.len() < index {
-            // A million times the same bytes: that must not be a million allocations.
+            // A million nulls must not be a million allocations.
             let null = Element::null()?;
             self.slots.resize_with(index, || Slot::Kept(null));
         }
@@ -349,7 +349,7 @@ impl<'a> Container<'a> {
 }
 
 fn index_names<'a>(slots: &[Slot<'a>]) -> BTreeMap<Cow<'a, [u8]>, usize> {
-    // Backwards: of several fields of a name, the first counts.
+    // In reverse order, so that the first of several fields of a name counts.
     let named = slots.iter().enumerate().rev().filter_map(|(at, slot)| {
         let name = match slot {
             Slot::Kept(element) => Cow::Borrowed(element.name_bytes()),

@@ -269,10 +269,10 @@ fn power<'a>(base: Value<'a>, exponent: Value<'a>) -> Result<Value<'a>> {
     if base_number.is_zero() && exponent_number.is_negative() {
         return Err(Error::new(Code(28_764), "$pow cannot take a base of 0 and a negative exponent"));
     }
-    Ok(as_value(raise(base_number, exponent_number)))
+    Ok(as_value(raise_to_power(base_number, exponent_number)))
 }
 
-fn raise(base: Number, exponent: Number) -> Number {
+fn raise_to_power(base: Number, exponent: Number) -> Number {
     let double = || base.to_f64().powf(exponent.to_f64());
     match (base, exponent) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => match exponent.to_i64_exact() {

@@ -55,7 +55,7 @@ pub(crate) fn count(array: &RawArray) -> usize {
 pub(crate) fn item_at<'a>(array: &'a RawArray, index: i64) -> Result<Option<RawBsonRef<'a>>> {
     let index = if index < 0 { index + count(array) as i64 } else { index };
     let Ok(index) = usize::try_from(index) else { return Ok(None) };
-    // Elements before the one wanted are skipped, not parsed.
+    // Elements before the index are skipped, not parsed.
     match array.iter_elements().nth(index) {
         Some(element) => Ok(Some(element?.value()?)),
         None => Ok(None),

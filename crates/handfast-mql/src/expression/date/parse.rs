@@ -203,7 +203,7 @@ impl<'t> Reader<'t> {
         digits.parse().ok()
     }
 
-    fn eat(&mut self, text: char) -> bool {
+    fn consume(&mut self, text: char) -> bool {
         match self.rest.strip_prefix(text) {
             Some(rest) => {
                 self.rest = rest;
@@ -213,7 +213,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn spaces(&mut self) {
+    fn skip_spaces(&mut self) {
         self.rest = self.rest.trim_start_matches(' ');
     }
 
@@ -263,16 +263,16 @@ impl<'t> Reader<'t> {
         if self.rest.is_empty() {
             return Some(parts);
         }
-        if self.eat('Z') {
+        if self.consume('Z') {
             parts.zone = Some(Zone::UTC);
             return self.rest.is_empty().then_some(parts);
         }
-        if !(self.eat('T') || self.eat('t') || self.eat(' ')) {
+        if !(self.consume('T') || self.consume('t') || self.consume(' ')) {
             return None;
         }
-        self.spaces();
+        self.skip_spaces();
         self.free_time(&mut parts)?;
-        self.spaces();
+        self.skip_spaces();
         if !self.rest.is_empty() {
             parts.zone = Some(self.zone()?);
         }
@@ -283,10 +283,10 @@ impl<'t> Reader<'t> {
         if let Some(month) = self.month_name() {
             // Feb 8, 2017
             parts.month = Some(month);
-            self.spaces();
+            self.skip_spaces();
             parts.day = Some(self.digits(1, 2)?);
-            self.eat(',');
-            self.spaces();
+            self.consume(',');
+            self.skip_spaces();
             parts.year = Some(self.digits(4, 4)?);
             return Some(());
         }
@@ -303,19 +303,19 @@ impl<'t> Reader<'t> {
             }
             1 | 2 => {
                 let first = self.digits(1, 2)?;
-                if self.eat('/') {
+                if self.consume('/') {
                     // 02/08/2017: month first
                     parts.month = Some(first);
                     parts.day = Some(self.digits(1, 2)?);
-                    if !self.eat('/') {
+                    if !self.consume('/') {
                         return None;
                     }
                 } else {
                     // 8 Feb 2017, 8-Feb-2017
                     parts.day = Some(first);
-                    let _ = self.eat('-') || self.eat(' ');
+                    let _ = self.consume('-') || self.consume(' ');
                     parts.month = Some(self.month_name()?);
-                    let _ = self.eat('-') || self.eat(' ');
+                    let _ = self.consume('-') || self.consume(' ');
                 }
                 parts.year = Some(self.digits(4, 4)?);
             }
@@ -326,17 +326,17 @@ impl<'t> Reader<'t> {
 
     /// Reads `-02-08`, `-02`, `-039`, `-W06-3`, `/02/08`.
     fn after_year(&mut self, year: i64, parts: &mut Parts) -> Option<()> {
-        let separator = if self.eat('-') {
+        let separator = if self.consume('-') {
             '-'
-        } else if self.eat('/') {
+        } else if self.consume('/') {
             '/'
         } else {
             return None;
         };
-        if self.eat('W') {
+        if self.consume('W') {
             parts.iso_year = Some(year);
             parts.iso_week = Some(self.digits(2, 2)?);
-            if self.eat('-') {
+            if self.consume('-') {
                 parts.iso_day = Some(self.digits(1, 1)?);
             }
             return Some(());
@@ -348,7 +348,7 @@ impl<'t> Reader<'t> {
             return Some(());
         }
         parts.month = Some(self.digits(1, 2)?);
-        if self.eat(separator) {
+        if self.consume(separator) {
             parts.day = Some(self.digits(1, 2)?);
         }
         Some(())
@@ -363,21 +363,21 @@ impl<'t> Reader<'t> {
             if run == 6 {
                 parts.second = Some(self.digits(2, 2)?);
             }
-        } else if self.eat(':') {
+        } else if self.consume(':') {
             parts.minute = Some(self.digits(1, 2)?);
-            if self.eat(':') {
+            if self.consume(':') {
                 parts.second = Some(self.digits(1, 2)?);
             }
         } else if run > 2 {
             return None;
         }
-        if parts.second.is_some() && (self.eat('.') || self.eat(',')) {
+        if parts.second.is_some() && (self.consume('.') || self.consume(',')) {
             parts.millisecond = Some(self.fraction()?);
         }
-        self.half_of_day(parts)
+        self.am_or_pm(parts)
     }
 
-    fn half_of_day(&mut self, parts: &mut Parts) -> Option<()> {
+    fn am_or_pm(&mut self, parts: &mut Parts) -> Option<()> {
         let trimmed = self.rest.trim_start_matches(' ');
         // `am` must not be the beginning of `America/New_York`.
         if trimmed.as_bytes().get(2).is_some_and(u8::is_ascii_alphabetic) {
@@ -399,13 +399,13 @@ impl<'t> Reader<'t> {
         let mut letters = format.chars();
         while let Some(letter) = letters.next() {
             if letter != '%' {
-                if !self.eat(letter) {
+                if !self.consume(letter) {
                     return None;
                 }
                 continue;
             }
             match letters.next()? {
-                '%' => self.eat('%').then_some(())?,
+                '%' => self.consume('%').then_some(())?,
                 'Y' => parts.year = Some(self.digits(4, 4)?),
                 'G' => parts.iso_year = Some(self.digits(4, 4)?),
                 'm' => parts.month = Some(self.digits(1, 2)?),
@@ -420,8 +420,8 @@ impl<'t> Reader<'t> {
                 'u' => parts.iso_day = Some(self.digits(1, 1)?),
                 'z' => parts.zone = Some(self.zone_prefix()?),
                 'Z' => {
-                    let sign = if self.eat('-') { -1 } else { 1 };
-                    let _ = self.eat('+');
+                    let sign = if self.consume('-') { -1 } else { 1 };
+                    let _ = self.consume('+');
                     parts.zone = Some(Zone::Offset(sign * self.digits(1, 4)? * MILLIS_A_MINUTE));
                 }
                 _ => return None,

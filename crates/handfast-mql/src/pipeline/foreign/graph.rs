@@ -168,11 +168,11 @@ impl GraphSearch<'_> {
         self.frontier.clear();
         for document in documents {
             let identity = key::encoded(document.get("_id")?.unwrap_or(RawBsonRef::Null));
-            self.memory.take(identity.len() + ENTRY_BYTES)?;
+            self.memory.reserve(identity.len() + ENTRY_BYTES)?;
             if !self.seen.insert(identity) {
                 continue;
             }
-            self.memory.take(document.as_bytes().len())?;
+            self.memory.reserve(document.as_bytes().len())?;
             let from = RawBsonRef::Document(&document);
             visit_values(from, &stage.connect_from, &mut |next| self.reach_one(next))?;
             let document = match &self.stage.depth_field {
@@ -196,7 +196,7 @@ impl GraphSearch<'_> {
 
     fn reach_one(&mut self, value: RawBsonRef<'_>) -> Result<()> {
         let identity = key::encoded(value);
-        self.memory.take(2 * identity.len() + ENTRY_BYTES)?;
+        self.memory.reserve(2 * identity.len() + ENTRY_BYTES)?;
         if self.asked.insert(identity) {
             self.frontier.push(value::to_owned(value));
         }
@@ -209,7 +209,7 @@ impl GraphSearch<'_> {
     /// `Overflow` (15) if it nests too deep; 292 if it exceeds [`Context::stage_bytes_max`], with what
     /// the stages before have put into it.
     pub fn attach(mut self, document: &RawDocument) -> Result<RawDocumentBuf> {
-        self.memory.take(document.as_bytes().len())?;
+        self.memory.reserve(document.as_bytes().len())?;
         let array: RawArrayBuf = self.found.into_iter().collect();
         let out = with_path(document, &self.stage.into, Some(RawBsonRef::Array(&array)))?;
         limits::check_depth(RawBsonRef::Document(&out))?;

@@ -141,10 +141,10 @@ impl Lookup {
         context: &Context,
     ) -> Result<RawDocumentBuf> {
         let mut memory = StageMemory::new("$lookup", context);
-        memory.take(document.as_bytes().len())?;
+        memory.reserve(document.as_bytes().len())?;
         let mut array = RawArrayBuf::new();
         for item in found {
-            memory.take(item.as_bytes().len())?;
+            memory.reserve(item.as_bytes().len())?;
             array.push(item);
         }
         let out = with_path(document, &self.into, Some(RawBsonRef::Array(&array)))?;

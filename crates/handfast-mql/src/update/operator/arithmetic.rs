@@ -56,7 +56,7 @@ impl Arithmetic {
             let message = format!(
                 "Failed to apply {} operations to current value ({}) for document {{{}}}",
                 self.operation.name(),
-                shell(current),
+                shell_notation(current),
                 id_field(scope.document)
             );
             return Err(Error::new(Code::BadValue, message));
@@ -86,7 +86,7 @@ impl Operation {
 }
 
 /// Returns a number with its type, as in `(NumberLong)5`.
-fn shell(number: Number) -> String {
+fn shell_notation(number: Number) -> String {
     let kind = match number.type_name() {
         "int" => "NumberInt",
         "long" => "NumberLong",

@@ -113,7 +113,7 @@ impl Action {
             Action::Extreme(extreme) => nesting(extreme.operand()),
             Action::Push(push) => 1 + push.values().map(nesting).max().unwrap_or(0),
             Action::AddToSet(add) => 1 + add.values().map(nesting).max().unwrap_or(0),
-            // What moves is not known before the document is.
+            // The moved value is not known before the update is applied.
             Action::RenameTo(_) => usize::MAX / 2,
             _ => 0,
         }
@@ -123,14 +123,14 @@ impl Action {
         match self {
             Action::Unset | Action::RenameFrom => Missing::Ignore,
             Action::SetOnInsert(_) if !scope.inserting => Missing::Ignore,
-            Action::RenameTo(_) if !self.moves_here(scope) => Missing::Ignore,
+            Action::RenameTo(_) if !self.has_value_to_move(scope) => Missing::Ignore,
             Action::Pull(_) | Action::PullAll(_) | Action::Pop(_) => Missing::Viable,
             _ => Missing::Create,
         }
     }
 
     /// Tells whether it is a `$rename` that has found something to move here.
-    pub(super) fn moves_here(&self, scope: &Scope<'_, '_>) -> bool {
+    pub(super) fn has_value_to_move(&self, scope: &Scope<'_, '_>) -> bool {
         matches!(self, Action::RenameTo(index) if matches!(scope.renamed.get(*index), Some(Some(_))))
     }
 

@@ -69,7 +69,7 @@ impl Push {
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, scope: &Scope<'_, '_>) -> Result<bool> {
         if target.at.is_none() {
             let mut array = Container::array(self.values().map(Value::Borrowed));
-            target.growth.reserve(self.grown(&mut array, scope.context)?)?;
+            target.growth.reserve(self.growth_bytes(&mut array, scope.context)?)?;
             return target.assign(Value::Open(array));
         }
         let name = target.name.as_str();
@@ -81,14 +81,14 @@ impl Push {
             ))
         })?;
         array.insert(insertion_index(self.position, array.len()), self.values().map(Value::Borrowed));
-        growth.reserve(self.grown(array, scope.context)?)?;
-        // Sorting and slicing may have undone the rest: the bytes will tell.
+        growth.reserve(self.growth_bytes(array, scope.context)?)?;
+        // Sorting and slicing may have undone the change: the caller compares the bytes.
         Ok(true)
     }
 
     /// Sorts and cuts the array that the values are in. Gives the bytes by which it is larger than before them, at least:
     /// what is cut off again takes no room.
-    fn grown(&self, array: &mut Container<'_>, context: &Context) -> Result<usize> {
+    fn growth_bytes(&self, array: &mut Container<'_>, context: &Context) -> Result<usize> {
         if let Some(sort) = &self.sort {
             // Each element is compared as often as the number of elements has digits in base two.
             let length = array.len() as u64;
