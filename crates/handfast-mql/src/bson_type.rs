@@ -14,12 +14,9 @@ pub(crate) struct BsonType {
 }
 
 impl BsonType {
-    /// Returns the type with this number.
     pub(crate) fn of_number(number: i64) -> Option<BsonType> {
         TYPES.iter().find(|known| known.number == number).copied()
     }
-
-    /// Returns the type with this alias.
     pub(crate) fn of_alias(alias: &str) -> Option<BsonType> {
         TYPES.iter().find(|known| known.alias == alias).copied()
     }

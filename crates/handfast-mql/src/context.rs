@@ -73,7 +73,6 @@ pub struct Context {
     pub stage_total: StageTotal,
     /// The bytes of large values that the current evaluation has made.
     made_bytes: AtomicU64,
-    /// The steps that evaluations may still take.
     steps_left: AtomicU64,
 }
 

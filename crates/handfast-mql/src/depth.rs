@@ -10,8 +10,7 @@
 //! - booleans other than 0 and 1, unknown types, old binary values whose inner length disagrees,
 //! - nesting beyond the limit, documents beyond the size limit.
 //!
-//! It does not check whether the names in an array count 0, 1, 2 (no code may rely on that), nor whether a name comes
-//! twice.
+//! It does not check whether the names in an array count 0, 1, 2 (no code may rely on that), nor whether a name comes twice.
 
 use crate::{Code, Error, Result};
 
@@ -19,8 +18,7 @@ use crate::{Code, Error, Result};
 pub const NESTING_MAX: usize = 100;
 /// MongoDB's documented bound on one document, in bytes: 16 MiB.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The bound on one document of an answer, in bytes: MongoDB lets those that it makes itself be 16 kB larger than those
-/// that it keeps.
+/// The bound on one document of an answer, in bytes: MongoDB lets those that it makes itself be 16 kB larger than those that it keeps.
 pub const ANSWER_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + 16 * 1024;
 
 /// The limits on the depth and the size of a document.

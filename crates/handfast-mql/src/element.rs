@@ -28,8 +28,6 @@ impl std::fmt::Debug for Element<'_> {
         write!(f, "{}: {:?}", self.name(), self.value())
     }
 }
-
-/// The document `{"": null}`.
 const NULL_DOCUMENT: &[u8] = b"\x07\0\0\0\x0a\0\0";
 
 impl Element<'static> {
@@ -73,8 +71,6 @@ impl<'a> Element<'a> {
     pub(crate) fn tag(&self) -> u8 {
         self.document.as_bytes().get(self.start as usize).copied().unwrap_or_default()
     }
-
-    /// Returns the value, if it is a document.
     pub(crate) fn as_document(&self) -> Result<Option<&'a RawDocument>> {
         self.nested(ElementType::EmbeddedDocument)
     }
@@ -83,8 +79,6 @@ impl<'a> Element<'a> {
     pub(crate) fn as_array(&self) -> Result<Option<&'a RawDocument>> {
         self.nested(ElementType::Array)
     }
-
-    /// Tells whether the value is an array.
     pub(crate) fn is_array(&self) -> bool {
         self.tag() == ElementType::Array as u8
     }
@@ -193,8 +187,6 @@ fn payload_size(tag: u8, bytes: &[u8]) -> Option<usize> {
         _ => None,
     }
 }
-
-/// Returns the first element of that name.
 pub(crate) fn find<'a>(document: &'a RawDocument, name: &str) -> Result<Option<Element<'a>>> {
     for element in elements(document) {
         let element = element?;

@@ -127,8 +127,7 @@ codes! {
 }
 
 impl Code {
-    /// Returns MongoDB's name for the code; `LocationNNNNN` for the codes of single checks, which have no name of their
-    /// own.
+    /// Returns MongoDB's name for the code; `LocationNNNNN` for the codes of single checks, which have no name of their own.
     pub fn name(self) -> Cow<'static, str> {
         match self.known_name() {
             Some(name) => Cow::Borrowed(name),

@@ -19,8 +19,7 @@
 //! - Timestamps unsigned, dates signed.
 //!
 //! Values are read in place; nothing is copied. The functions recurse over nesting: bytes from outside pass
-//! [`depth::check`](crate::depth::check) first. Should bytes be malformed all the same, a document ends where its first
-//! error is.
+//! [`depth::check`](crate::depth::check) first. Should bytes be malformed all the same, a document ends where its first error is.
 
 use std::cmp::Ordering;
 

@@ -17,8 +17,7 @@
 //! a.0.b  {a: [{b: 1}, {"0": ..}]}    1 by index, then what the elements' own field "0" gives
 //! ```
 //!
-//! Source: the MongoDB manual on "Query an Array of Embedded Documents", "Query an Array", "Query for Null or Missing
-//! Fields".
+//! Source: the MongoDB manual on "Query an Array of Embedded Documents", "Query an Array", "Query for Null or Missing Fields".
 
 use std::ops::ControlFlow;
 
@@ -87,8 +86,7 @@ impl Path {
         &self.components
     }
 
-    /// Shows every value the path leads to, until `visitor` breaks. The elements of an array at the end come before the
-    /// array itself.
+    /// Shows every value the path leads to, until `visitor` breaks. The elements of an array at the end come before the array itself.
     pub fn visit<'a, B>(
         &self,
         document: &'a RawDocument,

@@ -13,8 +13,6 @@ use crate::{
     },
     sort::Sort,
 };
-
-/// A compiled accumulator.
 #[derive(Debug)]
 pub(crate) struct Accumulator {
     pub(super) kind: Kind,
@@ -37,8 +35,6 @@ pub(super) enum Kind {
     TopN { sort: Sort, output: Expression, n: Option<Expression>, bottom: bool },
     Quantile { input: Expression, quantiles: Quantiles },
 }
-
-/// The n values that an accumulator keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     First,
@@ -90,8 +86,7 @@ impl Accumulator {
         Ok(Accumulator { kind })
     }
 
-    /// Creates a state for one group. `group` is the group's `_id`, which the `n` of `$firstN` and its like may depend
-    /// on.
+    /// Creates a state for one group. `group` is the group's `_id`, which the `n` of `$firstN` and its like may depend on.
     pub(crate) fn start(&self, group: &RawDocument, context: &Context) -> Result<State> {
         State::start(self, group, context)
     }
@@ -159,8 +154,6 @@ pub(super) fn count_for(n: &Expression, group: &RawDocument, context: &Context) 
 pub(super) fn owned_or_null(value: Value<'_>) -> bson::RawBson {
     value.into_owned().unwrap_or(bson::RawBson::Null)
 }
-
-/// Returns the bytes that a held value takes.
 pub(super) fn bytes_of(value: RawBsonRef<'_>) -> usize {
     const SCALAR_BYTES: usize = 32;
     SCALAR_BYTES

@@ -10,8 +10,6 @@ use crate::{
     },
     number::Number,
 };
-
-/// The quantiles that a query asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum Quantiles {
     Median,

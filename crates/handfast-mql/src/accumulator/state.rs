@@ -18,12 +18,9 @@ use crate::{
     number::Number,
     order,
 };
-
-/// The state of an accumulator for one group.
 #[derive(Debug)]
 pub(crate) struct State {
     gathered: Accumulated,
-    /// The bytes that the state holds.
     bytes: usize,
 }
 
@@ -43,8 +40,6 @@ enum Accumulated {
     TopN(TopN),
     Numbers(Vec<f64>),
 }
-
-/// The bytes of an empty state.
 const STATE_BYTES: usize = 64;
 
 impl State {
@@ -71,13 +66,9 @@ impl State {
         };
         Ok(State { gathered, bytes: STATE_BYTES })
     }
-
-    /// Returns the bytes that the state holds.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
-
-    /// Takes a document of the group.
     pub(crate) fn add(&mut self, accumulator: &Accumulator, document: &RawDocument, context: &Context) -> Result<()> {
         let bytes = &mut self.bytes;
         match (&mut self.gathered, &accumulator.kind) {

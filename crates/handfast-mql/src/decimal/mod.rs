@@ -28,8 +28,6 @@ pub const COEFFICIENT_MAX: u128 = 10_u128.pow(DIGITS_MAX) - 1;
 pub const EXPONENT_MIN: i32 = -6176;
 /// The largest exponent.
 pub const EXPONENT_MAX: i32 = 6111;
-
-/// The bias that is added to the stored exponent.
 const BIAS: i32 = 6176;
 const SIGN_BIT: u128 = 1 << 127;
 const INFINITY_BITS: u128 = 0b11110 << 122;
@@ -38,8 +36,7 @@ const NAN_BITS: u128 = 0b11111 << 122;
 /// A decimal number, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
-    /// `coefficient * 10^exponent`, negated if `negative`. Negative zero exists. Made by [`Decimal::new`] only, which
-    /// keeps the bounds.
+    /// `coefficient * 10^exponent`, negated if `negative`. Negative zero exists. Made by [`Decimal::new`] only, which keeps the bounds.
     #[non_exhaustive]
     Finite {
         /// Less than zero, or negative zero.
@@ -150,9 +147,11 @@ impl Decimal {
         self.class().cmp(&other.class()).then_with(|| match (self, other) {
             (
                 Decimal::Finite { negative, coefficient: a, exponent: a_exponent },
-                Decimal::Finite { coefficient: b, exponent: b_exponent, .. },
+                Decimal::Finite { negative: b_negative, coefficient: b, exponent: b_exponent },
             ) if a != 0 && b != 0 => {
-                let order = compare_magnitudes((a, a_exponent), (b, b_exponent));
+                let a = Finite { negative, coefficient: a, exponent: a_exponent };
+                let b = Finite { negative: b_negative, coefficient: b, exponent: b_exponent };
+                let order = compare_magnitudes(a, b);
                 if negative { order.reverse() } else { order }
             }
             _ => Ordering::Equal,
@@ -185,7 +184,10 @@ impl Decimal {
             (
                 Decimal::Finite { negative, coefficient, exponent },
                 Decimal::Finite { negative: other_negative, coefficient: other_coefficient, exponent: other_exponent },
-            ) => add_finite((negative, coefficient, exponent), (other_negative, other_coefficient, other_exponent)),
+            ) => add_finite(
+                Finite { negative, coefficient, exponent },
+                Finite { negative: other_negative, coefficient: other_coefficient, exponent: other_exponent },
+            ),
         }
     }
 
@@ -318,26 +320,35 @@ fn digits(coefficient: u128) -> i32 {
     coefficient.checked_ilog10().map_or(1, |log| log as i32 + 1)
 }
 
+/// The parts of a [`Decimal::Finite`].
+#[derive(Clone, Copy)]
+struct Finite {
+    negative: bool,
+    coefficient: u128,
+    exponent: i32,
+}
+
 /// Compares two magnitudes that are not zero.
-fn compare_magnitudes((a, a_exponent): (u128, i32), (b, b_exponent): (u128, i32)) -> Ordering {
+fn compare_magnitudes(a: Finite, b: Finite) -> Ordering {
     // The place of the first digit decides, unless it is the same: then the exponents differ by less than 34, and the
     // coefficient with the larger exponent can be written with the smaller one, within 34 digits.
-    (digits(a) + a_exponent).cmp(&(digits(b) + b_exponent)).then_with(|| {
-        let common = a_exponent.min(b_exponent);
-        let scale = |coefficient: u128, exponent: i32| coefficient * 10_u128.pow((exponent - common) as u32);
-        scale(a, a_exponent).cmp(&scale(b, b_exponent))
+    let magnitude = |number: Finite| digits(number.coefficient) + number.exponent;
+    magnitude(a).cmp(&magnitude(b)).then_with(|| {
+        let common = a.exponent.min(b.exponent);
+        let scale = |number: Finite| number.coefficient * 10_u128.pow((number.exponent - common) as u32);
+        scale(a).cmp(&scale(b))
     })
 }
 
-fn add_finite(a: (bool, u128, i32), b: (bool, u128, i32)) -> Decimal {
-    let (large, small) = if a.2 >= b.2 { (a, b) } else { (b, a) };
-    let (mut distance, mut coefficient) = ((large.2 - small.2) as u32, large.1);
-    let zero_negative = large.0 && small.0;
-    if coefficient == 0 && small.1 == 0 {
-        return finish(zero_negative, U256::new(0), small.2, false);
+fn add_finite(a: Finite, b: Finite) -> Decimal {
+    let (large, small) = if a.exponent >= b.exponent { (a, b) } else { (b, a) };
+    let (mut distance, mut coefficient) = ((large.exponent - small.exponent) as u32, large.coefficient);
+    let zero_negative = large.negative && small.negative;
+    if coefficient == 0 && small.coefficient == 0 {
+        return finish(zero_negative, U256::new(0), small.exponent, false);
     }
     if coefficient == 0 {
-        return Decimal::finite(small.0, small.1, small.2);
+        return Decimal::finite(small.negative, small.coefficient, small.exponent);
     }
     // As many digits as the format has, so that what is smaller by more than 38 digits cannot change the rounding: it is
     // below 10^-5 of the last digit (and below half of it even where subtraction moves 10^33 down by one digit).
@@ -345,16 +356,16 @@ fn add_finite(a: (bool, u128, i32), b: (bool, u128, i32)) -> Decimal {
     coefficient *= 10_u128.pow(padding);
     distance -= padding;
     if distance > 38 {
-        return finish(large.0, U256::new(coefficient), small.2 + distance as i32, false);
+        return finish(large.negative, U256::new(coefficient), small.exponent + distance as i32, false);
     }
-    let (left, right) = (U256::product(coefficient, 10_u128.pow(distance)), U256::new(small.1));
-    if large.0 == small.0 {
-        return finish(large.0, left.plus(right), small.2, false);
+    let (left, right) = (U256::product(coefficient, 10_u128.pow(distance)), U256::new(small.coefficient));
+    if large.negative == small.negative {
+        return finish(large.negative, left.plus(right), small.exponent, false);
     }
     match left.cmp(&right) {
-        Ordering::Equal => finish(false, U256::new(0), small.2, false),
-        Ordering::Greater => finish(large.0, left.minus(right), small.2, false),
-        Ordering::Less => finish(small.0, right.minus(left), small.2, false),
+        Ordering::Equal => finish(false, U256::new(0), small.exponent, false),
+        Ordering::Greater => finish(large.negative, left.minus(right), small.exponent, false),
+        Ordering::Less => finish(small.negative, right.minus(left), small.exponent, false),
     }
 }
 

@@ -15,8 +15,6 @@ use crate::{
     context::CompileOptions,
     error::{Code, Error, Result},
 };
-
-/// Every table of plain functions.
 const TABLES: &[&[Function]] = &[
     arithmetic::FUNCTIONS,
     arithmetic::rounding::FUNCTIONS,
@@ -264,9 +262,7 @@ fn folded_object(fields: Vec<(CString, Node)>) -> Result<Node> {
 
 /// The codes of errors in the parameters of an operator that takes an object of named arguments.
 pub(crate) struct NamedErrors {
-    /// The argument is no object.
     pub(crate) no_object: Code,
-    /// A parameter that the operator does not know.
     pub(crate) unknown: Code,
 }
 

@@ -66,8 +66,6 @@ impl LazyOperator for Convert {
         }
     }
 }
-
-/// The types that values can be converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Double,
@@ -281,8 +279,7 @@ pub(crate) fn decimal_text(number: Decimal128) -> String {
     Decimal::decode(number).to_string()
 }
 
-/// Returns a double as MongoDB writes it in strings: the shortest digits that read back the same, whole numbers without
-/// a point.
+/// Returns a double as MongoDB writes it in strings: the shortest digits that read back the same, whole numbers without a point.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();

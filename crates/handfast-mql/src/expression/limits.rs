@@ -15,8 +15,6 @@ pub(crate) const EXPRESSION_DEPTH_MAX: usize = 100;
 
 /// The most levels of a value made by expressions: MongoDB's bound for a stored document (100), doubled for the stages.
 pub(crate) const VALUE_DEPTH_MAX: usize = 200;
-
-/// The most parts of one dotted path.
 pub(crate) const PATH_PARTS_MAX: usize = 200;
 
 /// Refuses a value that grows beyond [`VALUE_BYTES_MAX`].

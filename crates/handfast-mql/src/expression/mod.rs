@@ -67,8 +67,7 @@ const SHORT_BYTES_MAX: usize = 1024;
 
 /// Tells whether the evaluation of a filter, a stage or an expression may take any time, and belongs on a thread of its
 /// own: it has a loop (`$map`, `$filter`, `$reduce`) at any depth, or text that looks like one, or is long itself.
-/// Everything else takes time in proportion to the bytes it reads and makes, which are bounded. The depth has been checked
-/// by the caller.
+/// Everything else takes time in proportion to the bytes it reads and makes, which are bounded. The depth has been checked by the caller.
 pub fn may_take_long(written: &RawDocument) -> bool {
     written.as_bytes().len() > SHORT_BYTES_MAX || has_loop(written)
 }

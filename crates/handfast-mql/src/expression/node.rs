@@ -70,8 +70,6 @@ impl<'a> Scope<'a> {
 pub(crate) trait LazyOperator: fmt::Debug + Send + Sync {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>>;
 }
-
-/// A compiled expression.
 #[derive(Debug)]
 pub(crate) enum Node {
     /// A literal; `None` is `$$REMOVE`.
@@ -87,8 +85,6 @@ impl Node {
     pub(crate) fn lazy(operator: impl LazyOperator + 'static) -> Node {
         Node::Lazy(Box::new(operator))
     }
-
-    /// Returns the literal value, if this is a literal.
     pub(crate) fn constant(&self) -> Option<RawBsonRef<'_>> {
         match self {
             Node::Constant(Some(value)) => Some(value.as_raw_bson_ref()),
@@ -149,8 +145,6 @@ pub(crate) struct Function {
     pub(crate) arity: Arity,
     pub(crate) apply: Apply,
 }
-
-/// The number of arguments of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arity {
     Exactly(usize),

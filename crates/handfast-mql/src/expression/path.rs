@@ -11,8 +11,6 @@ use super::{
     value::{self, Value},
 };
 use crate::error::{Code, Error, Result};
-
-/// The start of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Base {
     /// `$$ROOT`.
@@ -28,8 +26,6 @@ pub(crate) enum Base {
     /// `$$CLUSTER_TIME`.
     ClusterTime,
 }
-
-/// A compiled path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldPath {
     pub(crate) base: Base,
@@ -82,8 +78,6 @@ fn walk_items<'a>(array: &RawArray, parts: &[String]) -> Result<Value<'a>> {
     }
     Ok(found.into())
 }
-
-/// Returns the first field of that name.
 pub(crate) fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
     for element in value::elements(document) {
         let element = element?;

@@ -99,8 +99,6 @@ impl<'a> Value<'a> {
     pub fn compare(&self, other: &Value<'_>) -> Ordering {
         compare(self.get(), other.get())
     }
-
-    /// Returns the text of a string (or symbol).
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self.get()? {
             RawBsonRef::String(text) | RawBsonRef::Symbol(text) => Some(text),
@@ -188,8 +186,6 @@ made! {
     RawArrayBuf => Array,
     RawDocumentBuf => Document,
 }
-
-/// Copies the value.
 pub(crate) fn to_owned(value: RawBsonRef<'_>) -> RawBson {
     RawBson::from(value)
 }

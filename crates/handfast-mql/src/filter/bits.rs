@@ -25,7 +25,6 @@ pub enum BitCondition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitTest {
     condition: BitCondition,
-    /// The positions of the bits, ascending, without duplicates.
     positions: Vec<u32>,
 }
 

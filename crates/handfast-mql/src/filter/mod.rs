@@ -95,8 +95,7 @@ impl Filter {
     }
 
     /// Returns the predicates that every matching document fulfils at `path`: those that stand alone or in `$and`. What
-    /// a planner may turn into bounds of an index (each alone: on an array, different elements may fulfil different
-    /// predicates).
+    /// a planner may turn into bounds of an index (each alone: on an array, different elements may fulfil different predicates).
     pub fn predicates<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Predicate> {
         self.conjuncts().filter(move |field| field.path.as_str() == path).map(FieldNode::predicate)
     }
@@ -109,8 +108,7 @@ impl Filter {
         })
     }
 
-    /// Returns the field conditions that hold for every matching document: the root, and what `$and` (and an `$or` of
-    /// one) nests.
+    /// Returns the field conditions that hold for every matching document: the root, and what `$and` (and an `$or` of one) nests.
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
         self.root.conjuncts()
     }

@@ -31,8 +31,7 @@ impl Facet {
         self.pipelines.iter().all(|(_, pipeline)| pipeline.is_pure())
     }
 
-    /// Returns the document a facet gives, from the results of its pipelines, in their order. For who carries out a
-    /// facet that is not pure.
+    /// Returns the document a facet gives, from the results of its pipelines, in their order. For who carries out a facet that is not pure.
     ///
     /// # Errors
     /// 292 if the results exceed [`Context::stage_bytes_max`].

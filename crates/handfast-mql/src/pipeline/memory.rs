@@ -5,8 +5,6 @@ use crate::error::{Code, Error, Result};
 
 /// The overhead of one held document or entry, in bytes.
 pub(crate) const ENTRY_BYTES: usize = 64;
-
-/// The memory that a stage holds.
 #[derive(Debug)]
 pub(crate) struct StageMemory {
     stage: &'static str,
@@ -35,13 +33,9 @@ impl StageMemory {
             ),
         ))
     }
-
-    /// Releases bytes.
     pub(crate) fn release(&mut self, bytes: usize) {
         self.held.shrink(bytes);
     }
-
-    /// Releases all that the stage holds.
     pub(crate) fn clear(&mut self) {
         self.held.shrink(self.held.bytes());
     }

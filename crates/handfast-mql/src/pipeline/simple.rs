@@ -205,8 +205,6 @@ impl Operator for Replacing<'_> {
         Ok(Flow::Continue)
     }
 }
-
-/// Returns the documents of a `$documents` stage.
 pub(super) fn documents(source: &Expression, context: &Context) -> Result<Vec<RawDocumentBuf>> {
     let empty = RawDocumentBuf::new();
     let value = source.evaluate(&empty, context)?;

@@ -60,8 +60,6 @@ enum State {
     Sorted(Sorted<RawDocumentBuf>),
     Ended,
 }
-
-/// The bytes of one portion of output.
 const PORTION_BYTES: usize = 1024 * 1024;
 
 impl Operator for Sorting<'_> {

@@ -28,14 +28,14 @@ pub(super) fn apply(
         context,
         computed_bytes: Cell::new(0),
     };
-    let mut bytes = match projection.kind {
-        // A small part of a large document must not keep the memory of the whole.
-        Kind::Inclusion => Vec::new(),
-        Kind::Exclusion | Kind::Addition => Vec::with_capacity(document.as_bytes().len()),
-    };
+    let mut bytes = Vec::with_capacity(document.as_bytes().len());
     let mut writer = RawWriter::new(&mut bytes);
     walk.fields(&projection.root, Some(document), &mut writer, PositionalState::Pending)?;
     writer.finish()?;
+    if projection.syntax == Syntax::Stage && bytes.capacity() / 2 > bytes.len() {
+        // Later stages hold the document, and count its bytes: a small part must not keep the memory of the whole.
+        bytes.shrink_to_fit();
+    }
     let shown = RawDocumentBuf::from_bytes(bytes)?;
     if projection.syntax == Syntax::Stage && projection.root.adds_fields() {
         limits::check_depth(RawBsonRef::Document(&shown))?;
@@ -246,8 +246,6 @@ impl Walk<'_> {
         let container = element.is_array() || element.tag() == ElementType::EmbeddedDocument as u8;
         self.kind != Kind::Inclusion || container || tree.adds_fields()
     }
-
-    /// Returns the array element that the query matched.
     fn matched<'e>(&self, array: &'e RawDocument) -> Result<Element<'e>> {
         let Some(index) = self.position else {
             let message = "positional operator '.$' couldn't find a matching element in the array";

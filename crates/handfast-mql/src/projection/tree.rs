@@ -4,13 +4,9 @@ use std::collections::HashMap;
 
 use crate::expression::Expression;
 use crate::{Code, Error, Filter, Result};
-
-/// The projection of one field.
 #[derive(Debug)]
 pub(super) enum Node {
-    /// The field is shown.
     Include,
-    /// The field is left out.
     Exclude,
     /// The fields below it have projections of their own.
     Fields(FieldTree),
@@ -20,7 +16,6 @@ pub(super) enum Node {
     ElementMatch(Filter),
     /// An array is cut to the element that the query matched.
     Positional,
-    /// The value is computed.
     Compute(Expression),
 }
 
@@ -38,7 +33,6 @@ pub(super) struct FieldTree {
 pub(super) struct Slice {
     /// The number of elements to pass over; if negative, the distance of the first one from the array's end.
     pub(super) skip: i64,
-    /// The most elements to show.
     pub(super) limit: usize,
 }
 
@@ -102,8 +96,6 @@ impl FieldTree {
     pub(super) fn adds_fields(&self) -> bool {
         self.adds_fields
     }
-
-    /// Tells whether the tree contains the positional operator `$`.
     pub(super) fn has_positional(&self) -> bool {
         self.has_positional
     }

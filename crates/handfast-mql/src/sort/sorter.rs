@@ -10,8 +10,7 @@ const ROW_BYTES: usize = 96;
 
 /// Sorts values by keys ([`Sort::key`](super::Sort::key)); those with equal keys stay in the order of their arrival.
 ///
-/// With a limit it holds no more values than that: a `find` with `sort` and `limit` over a large collection needs
-/// little memory.
+/// With a limit it holds no more values than that: a `find` with `sort` and `limit` over a large collection needs little memory.
 #[derive(Debug)]
 pub struct Sorter<T> {
     /// The greatest row is on top, to be dropped first.

@@ -13,13 +13,10 @@ use super::operator::{Missing, Scope, Target, rename_through_array};
 use super::path::{Component, FieldName, UpdatePath};
 use super::plan::{self, Children, Key, Node};
 use super::tree::{Container, Value};
-
-/// The inputs of an application besides the document.
 #[derive(Clone, Copy)]
 pub(super) struct ApplyContext<'c> {
     /// The position where the filter matched: the element that `$` stands for.
     pub(super) position: MatchPosition,
-    /// Whether the document is being made by an upsert.
     pub(super) inserting: bool,
     pub(super) context: &'c Context,
 }
@@ -55,7 +52,6 @@ struct Walk<'a, 'c> {
     growth: GrowthLimit,
     /// The steps from the root to the current position.
     trail: Vec<Step<'a>>,
-    /// The buffer of array filters.
     buffer: Vec<u8>,
 }
 
@@ -324,8 +320,6 @@ impl<'a> Walk<'a, '_> {
         let message = format!("Cannot apply array updates to non-array element {}", self.blocker());
         Error::new(Code::BadValue, message)
     }
-
-    /// Returns the trail as a dotted path.
     fn trail_path(&self) -> String {
         self.trail.iter().map(|step| step.name.as_str()).collect::<Vec<_>>().join(".")
     }

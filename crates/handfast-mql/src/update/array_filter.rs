@@ -8,8 +8,6 @@ use bson::{RawDocument, RawDocumentBuf};
 use crate::element::{Element, elements};
 use crate::raw_writer::RawWriter;
 use crate::{Code, CompileOptions, Context, Error, Filter, Result, text};
-
-/// A condition of `arrayFilters`.
 #[derive(Debug)]
 pub(super) struct ArrayFilter {
     identifier: String,

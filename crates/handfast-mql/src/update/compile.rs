@@ -9,13 +9,10 @@ use super::array_filter::{ArrayFilter, ArrayFilters};
 use super::operator::{self, Action, Operator};
 use super::path::UpdatePath;
 use super::plan::{self, Children, Leaf};
-
-/// A compiled update by operators.
 #[derive(Debug, Default)]
 pub(super) struct Operators {
     pub(super) root: Children,
     pub(super) list: Vec<Operator>,
-    /// The source path of each `$rename`.
     pub(super) renames: Vec<UpdatePath>,
     pub(super) filters: Vec<ArrayFilter>,
     /// The depth that the operators' values can reach in a document.
@@ -70,8 +67,6 @@ impl Operators {
         self.names.push(name.to_owned());
         Ok(())
     }
-
-    /// Adds an action at a path.
     pub(super) fn add(&mut self, path: UpdatePath, action: Action, filters: &mut ArrayFilters) -> Result<()> {
         let leaf = Leaf { operator: self.list.len() };
         plan::insert(&mut self.root, &path, leaf, |identifier| filters.position(identifier, &path.text))?;
@@ -108,8 +103,6 @@ impl Operators {
         Ok(())
     }
 }
-
-/// All operators.
 pub(super) const KNOWN: [&str; 15] = [
     "$set",
     "$setOnInsert",

@@ -18,8 +18,6 @@ const UPSERT_TOO_LARGE: Code = Code(17420);
 const ARRAY_ELEMENT_BYTES: usize = 3;
 /// The fewest bytes of a field without name and value: type, NUL.
 const FIELD_BYTES: usize = 2;
-
-/// The bytes that an application of an update may still add.
 #[derive(Debug)]
 pub(super) struct GrowthLimit {
     left: usize,
@@ -67,8 +65,6 @@ pub(super) fn array_bytes<'e>(values: impl Iterator<Item = Element<'e>>) -> usiz
 pub(super) fn null_bytes(count: usize) -> usize {
     count.saturating_mul(ARRAY_ELEMENT_BYTES)
 }
-
-/// Returns the least bytes of a field.
 pub(super) fn field_bytes(name: &str, value_bytes: usize) -> usize {
     FIELD_BYTES + name.len() + value_bytes
 }

@@ -6,8 +6,6 @@ use crate::{Code, Error, Result};
 
 /// Components of a path at most: as deep as documents go, so that whatever walks a path may recurse.
 pub(super) const COMPONENTS_MAX: usize = crate::depth::NESTING_MAX + 1;
-
-/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Component {
     /// A field of a document, or an index of an array.
@@ -19,8 +17,6 @@ pub(super) enum Component {
     /// `$[name]`: the elements that an array filter selects.
     Filtered(String),
 }
-
-/// A path, taken apart.
 #[derive(Clone, Debug)]
 pub(super) struct UpdatePath {
     pub(super) text: String,
@@ -95,8 +91,7 @@ fn component(part: &str) -> Component {
     }
 }
 
-/// A field's name in the order in which one update adds new fields: numbers first, by value, then other names by their
-/// bytes.
+/// A field's name in the order in which one update adds new fields: numbers first, by value, then other names by their bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FieldName(String);
 

@@ -38,13 +38,10 @@ const SEARCHES_MAX: usize = 16;
 pub(super) struct Container<'a> {
     kind: ElementType,
     slots: Vec<Slot<'a>>,
-    /// The number of searches for a field so far.
     searches: usize,
     /// The position of the first field of each name.
     names: Option<BTreeMap<Cow<'a, [u8]>, usize>>,
 }
-
-/// A field or array element.
 #[derive(Debug)]
 enum Slot<'a> {
     /// An element that exists: in the old document, or (in arrays only) among those that the update put in.
@@ -61,30 +58,22 @@ struct Changed<'a> {
     name: Cow<'a, str>,
     value: Value<'a>,
 }
-
-/// A value to put somewhere.
 #[derive(Debug)]
 pub(super) enum Value<'a> {
     /// A value of the document or of the update.
     Borrowed(Element<'a>),
-    /// A computed value.
     Owned(OwnedElement),
     /// A document or array that is opened to be changed inside.
     Open(Container<'a>),
 }
 
 impl<'a> Container<'a> {
-    /// Opens one level of a document.
     pub(super) fn document(document: &'a RawDocument) -> Result<Self> {
         Self::open(ElementType::EmbeddedDocument, document)
     }
-
-    /// Creates a document without fields.
     pub(super) fn empty_document() -> Self {
         Self::of(ElementType::EmbeddedDocument, Vec::new())
     }
-
-    /// Creates an array of these values.
     pub(super) fn array(values: impl IntoIterator<Item = Value<'a>>) -> Self {
         let slots = values.into_iter().map(Slot::item).collect();
         Self::of(ElementType::Array, slots)
@@ -119,8 +108,6 @@ impl<'a> Container<'a> {
             self.position(name.as_str())
         }
     }
-
-    /// Returns where the field of a document is.
     pub(super) fn position(&mut self, name: &str) -> Option<usize> {
         if let Some(names) = &self.names {
             return names.get(name.as_bytes()).copied();
@@ -198,8 +185,6 @@ impl<'a> Container<'a> {
             Slot::Kept(_) | Slot::Gone => Ok(None),
         }
     }
-
-    /// Puts another value there.
     pub(super) fn replace(&mut self, at: usize, value: Value<'a>) {
         if let Some(slot) = self.slots.get_mut(at) {
             let name = slot.take_name();
@@ -280,8 +265,6 @@ impl<'a> Container<'a> {
         let mut slots: Vec<Option<Slot<'a>>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
         self.slots = order.iter().filter_map(|&at| slots.get_mut(at).and_then(Option::take)).collect();
     }
-
-    /// Takes a field out of a document.
     pub(super) fn take(&mut self, at: usize) -> Option<Value<'a>> {
         let taken = std::mem::replace(self.slots.get_mut(at)?, Slot::Gone);
         if let (Some(names), Some(name)) = (&mut self.names, taken.name()) {
@@ -400,8 +383,6 @@ impl Value<'_> {
             Value::Open(_) => None,
         }
     }
-
-    /// Returns the least bytes that it takes.
     fn bytes(&self) -> usize {
         self.element().map_or(EMPTY_BYTES, |element| element.payload().len())
     }

@@ -52,8 +52,7 @@ impl Update {
     }
 }
 
-/// Checks that an upsert may have this filter: whether or not a document matches, so that the answer does not depend on
-/// what is stored.
+/// Checks that an upsert may have this filter: whether or not a document matches, so that the answer does not depend on what is stored.
 ///
 /// # Errors
 /// `QueryFeatureNotAllowed` (224) for `$expr`.
@@ -73,8 +72,14 @@ pub fn check_upsert_filter(filter: &Filter) -> Result<()> {
     Ok(())
 }
 
+/// A field and the value that a filter fixes for it.
+struct Equality {
+    path: String,
+    value: OwnedElement,
+}
+
 /// Returns the equalities of a filter: `{a: 1}`, `{a: {$eq: 1}}`, `{a: {$in: [1]}}`, `{a: {$all: [1]}}`, alone or in `$and`.
-fn equalities(filter: &Filter) -> Vec<(String, OwnedElement)> {
+fn equalities(filter: &Filter) -> Vec<Equality> {
     let single = |predicate: &Predicate| match predicate {
         Predicate::Compare(Comparison::Equal, operand) => Some(OwnedElement::new(operand.value())),
         Predicate::In(choices) => match choices.values() {
@@ -85,16 +90,18 @@ fn equalities(filter: &Filter) -> Vec<(String, OwnedElement)> {
     };
     filter
         .conjuncts()
-        .filter_map(|field| Some((field.path().as_str().to_owned(), single(field.predicate())?)))
+        .filter_map(|field| {
+            Some(Equality { path: field.path().as_str().to_owned(), value: single(field.predicate())? })
+        })
         .collect()
 }
 
 /// Returns the fields of a filter's equalities, in the order of their paths.
-fn base_document(equalities: &[(String, OwnedElement)]) -> Result<RawDocumentBuf> {
-    let mut fields: Vec<&(String, OwnedElement)> = equalities.iter().collect();
-    fields.sort_by(|a, b| a.0.cmp(&b.0));
+fn base_document(equalities: &[Equality]) -> Result<RawDocumentBuf> {
+    let mut fields: Vec<&Equality> = equalities.iter().collect();
+    fields.sort_by(|a, b| a.path.cmp(&b.path));
     let mut seen = BTreeSet::new();
-    for (path, _) in &fields {
+    for Equality { path, .. } in &fields {
         let above = path.match_indices('.').filter_map(|(dot, _)| path.get(..dot));
         if let Some(other) = above.chain([path.as_str()]).find(|other| seen.contains(other)) {
             return Err(not_apart(other, path));
@@ -102,7 +109,7 @@ fn base_document(equalities: &[(String, OwnedElement)]) -> Result<RawDocumentBuf
         seen.insert(path.as_str());
     }
     let (mut root, mut growth) = (Container::empty_document(), GrowthLimit::new(true));
-    for (path, value) in fields {
+    for Equality { path, value } in fields {
         put(&mut root, path, Value::Borrowed(value.element()), &mut growth)?;
     }
     Ok(RawDocumentBuf::from_bytes(root.into_bytes(64, &growth)?)?)
@@ -142,11 +149,11 @@ fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, growth: &mut 
 }
 
 /// Returns `{_id: ..}` if the filter fixes `_id` by equality.
-fn id_document(equalities: &[(String, OwnedElement)]) -> Result<RawDocumentBuf> {
+fn id_document(equalities: &[Equality]) -> Result<RawDocumentBuf> {
     let mut ids = Vec::new();
-    for (path, value) in equalities {
+    for Equality { path, value } in equalities {
         if path == "_id" {
-            ids.push((path.clone(), value.clone()));
+            ids.push(Equality { path: path.clone(), value: value.clone() });
         } else if path.starts_with("_id.") {
             let message = format!("field at '_id' must be exactly specified, field at sub-path '{path}'found");
             return Err(Error::new(Code::NotExactValueField, message));

@@ -292,8 +292,6 @@ fn raise_to_power(base: Number, exponent: Number) -> Number {
 
 /// Beyond, every decimal but 1 and 0 is infinite or zero; the double's power says the same.
 const DECIMAL_POWER_MAX: u64 = 100_000;
-
-/// Computes a power by squaring.
 fn decimal_power(base: Number, exponent: i64) -> Decimal {
     let mut result = Decimal::ONE;
     let mut square = base.to_decimal();
@@ -310,8 +308,7 @@ fn decimal_power(base: Number, exponent: i64) -> Decimal {
     if exponent < 0 { Decimal::ONE.divide(result) } else { result }
 }
 
-/// Returns an exact whole power: an int if both are ints and it fits, else a long; `None` if it is no whole number or
-/// too big.
+/// Returns an exact whole power: an int if both are ints and it fits, else a long; `None` if it is no whole number or too big.
 fn integer_power(base: Number, base_whole: i64, exponent: Number, exponent_whole: i64) -> Option<Number> {
     let power = match (base_whole, exponent_whole) {
         (1, _) => 1,

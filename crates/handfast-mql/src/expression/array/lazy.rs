@@ -11,6 +11,7 @@ use crate::{
         compile::{Compiler, NamedErrors, named_sources},
         convert::integer_of,
         node::{LazyOperator, Node, Scope, evaluate_all},
+        string::IntegerCodes,
         value::{self, Value, type_name},
     },
     order,
@@ -30,8 +31,6 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
         _ => return Ok(None),
     }))
 }
-
-/// `$first`, `$last`.
 #[derive(Debug)]
 struct FirstOrLast {
     operator: &'static str,
@@ -233,7 +232,11 @@ fn sort_array(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<N
     let by = by.ok_or_else(|| Error::new(Code(2_942_503), "$sortArray requires 'sortBy' to be specified"))?;
     let by = match by {
         RawBsonRef::Document(document) => SortBy::Fields(Sort::compile(document)?),
-        other => match whole(&Value::Ref(other), (2_942_505, 2_942_505), "$sortArray's sortBy")? {
+        other => match whole(
+            &Value::Ref(other),
+            IntegerCodes { no_number: 2_942_505, no_integer: 2_942_505 },
+            "$sortArray's sortBy",
+        )? {
             1 => SortBy::Value(Ordering::Less),
             -1 => SortBy::Value(Ordering::Greater),
             _ => {

@@ -10,7 +10,7 @@ use super::{
     convert::integer_of,
     limits,
     node::{Arity, Function},
-    string::{count_value, is_number, position},
+    string::{IntegerCodes, count_value, is_number, position},
     value::{self, Value, type_name},
 };
 use crate::{
@@ -38,12 +38,18 @@ fn array_of<'v>(value: &'v Value<'_>, code: i32, message: impl FnOnce(&str) -> S
 }
 
 /// Returns a 32-bit whole number argument, or the error that it is none.
-fn whole(value: &Value<'_>, codes: (i32, i32), what: &str) -> Result<i64> {
+fn whole(value: &Value<'_>, codes: IntegerCodes, what: &str) -> Result<i64> {
     let Some(number) = value.get().filter(|value| is_number(*value)) else {
-        return Err(Error::new(Code(codes.0), format!("{what} must be a numeric value, but is {}", value.type_name())));
+        return Err(Error::new(
+            Code(codes.no_number),
+            format!("{what} must be a numeric value, but is {}", value.type_name()),
+        ));
     };
     integer_of(number).filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| {
-        Error::new(Code(codes.1), format!("{what} must be representable as a 32-bit integer: {}", value::show(number)))
+        Error::new(
+            Code(codes.no_integer),
+            format!("{what} must be representable as a 32-bit integer: {}", value::show(number)),
+        )
     })
 }
 
@@ -67,7 +73,8 @@ fn element_at<'a>(array: Value<'a>, index: Value<'a>) -> Result<Value<'a>> {
         return Ok(Value::NULL);
     }
     array_of(&array, 28_689, |kind| format!("$arrayElemAt's first argument must be an array, but is {kind}"))?;
-    let index = whole(&index, (28_690, 28_691), "$arrayElemAt's second argument")?;
+    let index =
+        whole(&index, IntegerCodes { no_number: 28_690, no_integer: 28_691 }, "$arrayElemAt's second argument")?;
     at(array, index)
 }
 
@@ -133,13 +140,16 @@ fn slice<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     let [array, numbers @ ..] = &arguments[..] else { return Ok(Value::NULL) };
     let array =
         array_of(array, 28_724, |kind| format!("First argument to $slice must be an array, but is of type: {kind}"))?;
-    let first = numbers.first().map_or(Ok(0), |value| whole(value, (28_725, 28_726), "Second argument to $slice"))?;
+    let first = numbers.first().map_or(Ok(0), |value| {
+        whole(value, IntegerCodes { no_number: 28_725, no_integer: 28_726 }, "Second argument to $slice")
+    })?;
     let length = count(array) as i64;
     // A position or count from the end stops at the beginning.
     let from_end = |distance: i64| (length + distance).max(0);
     let (start, taken) = match numbers.get(1) {
         Some(third) => {
-            let taken = whole(third, (28_727, 28_728), "Third argument to $slice")?;
+            let taken =
+                whole(third, IntegerCodes { no_number: 28_727, no_integer: 28_728 }, "Third argument to $slice")?;
             if taken <= 0 {
                 return Err(Error::new(Code(28_729), format!("Third argument to $slice must be positive: {taken}")));
             }
@@ -167,17 +177,17 @@ fn reverse<'a>(value: Value<'a>) -> Result<Value<'a>> {
 }
 
 fn range<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
-    let number = |index: usize, what: &str, codes: (i32, i32)| -> Result<Option<i64>> {
+    let number = |index: usize, what: &str, codes: IntegerCodes| -> Result<Option<i64>> {
         let Some(value) = arguments.get(index) else { return Ok(None) };
         let Some(number) = value.get().filter(|value| is_number(*value)) else {
             return Err(Error::new(
-                Code(codes.0),
+                Code(codes.no_number),
                 format!("$range requires a numeric {what} value, found value of type: {}", value.type_name()),
             ));
         };
         integer_of(number).filter(|number| i32::try_from(*number).is_ok()).map(Some).ok_or_else(|| {
             Error::new(
-                Code(codes.1),
+                Code(codes.no_integer),
                 format!(
                     "$range requires a {what} value that can be represented as a 32-bit integer, found value: {}",
                     value::show(number)
@@ -185,9 +195,9 @@ fn range<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
             )
         })
     };
-    let start = number(0, "starting", (34_443, 34_444))?.unwrap_or(0);
-    let end = number(1, "ending", (34_445, 34_446))?.unwrap_or(0);
-    let step = number(2, "step", (34_447, 34_448))?.unwrap_or(1);
+    let start = number(0, "starting", IntegerCodes { no_number: 34_443, no_integer: 34_444 })?.unwrap_or(0);
+    let end = number(1, "ending", IntegerCodes { no_number: 34_445, no_integer: 34_446 })?.unwrap_or(0);
+    let step = number(2, "step", IntegerCodes { no_number: 34_447, no_integer: 34_448 })?.unwrap_or(1);
     if step == 0 {
         return Err(Error::new(Code(34_449), "$range requires a non-zero step value"));
     }

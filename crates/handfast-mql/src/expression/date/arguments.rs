@@ -74,8 +74,6 @@ pub(super) fn integer(value: &Value<'_>, error: impl FnOnce() -> Error) -> Resul
     }
     value.get().and_then(integer_of).map(Some).ok_or_else(error)
 }
-
-/// Returns a date as a value.
 pub(super) fn date_value<'a>(millis: i64) -> Value<'a> {
     DateTime::from_millis(millis).into()
 }

@@ -1,8 +1,7 @@
 //! Reads text as dates: for `$dateFromString` and `$toDate`.
 //!
 //! Without a format the ISO 8601 forms are read, and a few other common ones: `2017-02-08T12:10:40.787Z`,
-//! `2017-02-08 12:10 +0100`, `20170208T121040Z`, `2017-02`, `02/08/2017`, `8 Feb 2017`, `Feb 8, 2017`, `2017-039`,
-//! `2017-W06-3`.
+//! `2017-02-08 12:10 +0100`, `20170208T121040Z`, `2017-02`, `02/08/2017`, `8 Feb 2017`, `Feb 8, 2017`, `2017-039`, `2017-W06-3`.
 
 use bson::RawBsonRef;
 
@@ -127,8 +126,6 @@ fn check_format(format: &str) -> Result<()> {
     }
     Ok(())
 }
-
-/// The parts of a date that a text gives.
 #[derive(Debug, Default)]
 struct Parts {
     year: Option<i64>,

@@ -32,8 +32,6 @@ impl Unit {
             other => return Err(Error::new(Code::FailedToParse, format!("unknown time unit value: {other}"))),
         })
     }
-
-    /// Returns how long the unit is.
     pub(super) fn length(self) -> Length {
         match self {
             Unit::Year => Length::Months(12),

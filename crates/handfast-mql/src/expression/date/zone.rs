@@ -10,8 +10,6 @@ use jiff::{
 
 use super::civil::{MILLIS_A_MINUTE, MILLIS_A_SECOND, MILLIS_AN_HOUR};
 use crate::error::{Code, Error, Result};
-
-/// A time zone.
 #[derive(Clone, Debug)]
 pub(crate) enum Zone {
     /// A fixed number of milliseconds east of UTC.
@@ -33,8 +31,6 @@ impl Zone {
         }
         TimeZoneDatabase::bundled().get(text).map(Zone::Named).map_err(|_| unknown())
     }
-
-    /// Tells whether this is UTC itself.
     pub(crate) fn is_utc(&self) -> bool {
         matches!(self, Zone::Offset(0))
     }

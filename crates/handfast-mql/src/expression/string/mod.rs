@@ -96,18 +96,25 @@ pub(crate) fn count_value<'a>(count: usize) -> Value<'a> {
     i32::try_from(count).map_or_else(|_| Value::from(count as i64), Value::from)
 }
 
-/// Returns a whole number argument; `codes` are for "no number" and "no whole 32-bit number".
-fn whole(operator: &str, what: &str, value: &Value<'_>, codes: (i32, i32)) -> Result<i64> {
+/// MongoDB's codes of errors in an integer argument.
+#[derive(Clone, Copy)]
+pub(crate) struct IntegerCodes {
+    pub(crate) no_number: i32,
+    /// The number has a fraction, or does not fit 32 bits.
+    pub(crate) no_integer: i32,
+}
+
+fn whole(operator: &str, what: &str, value: &Value<'_>, codes: IntegerCodes) -> Result<i64> {
     let Some(number) = value.get().filter(|value| is_number(*value)) else {
         return Err(Error::new(
-            Code(codes.0),
+            Code(codes.no_number),
             format!("{operator}: {what} must be a numeric type (is BSON type {})", value.type_name()),
         ));
     };
     integer_of(number).filter(|number| i32::try_from(*number).is_ok()).map_or_else(
         || {
             Err(Error::new(
-                Code(codes.1),
+                Code(codes.no_integer),
                 format!("{operator}: {what} cannot be represented as a 32-bit integral value: {}", value::show(number)),
             ))
         },
@@ -164,8 +171,8 @@ fn substring_bytes<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
 fn substring_code_points<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     let [text, start, length] = &arguments[..] else { return Ok(Value::NULL) };
     let text = coerce(text)?;
-    let start = whole("$substrCP", "starting index", start, (34_450, 34_451))?;
-    let length = whole("$substrCP", "length", length, (34_452, 34_453))?;
+    let start = whole("$substrCP", "starting index", start, IntegerCodes { no_number: 34_450, no_integer: 34_451 })?;
+    let length = whole("$substrCP", "length", length, IntegerCodes { no_number: 34_452, no_integer: 34_453 })?;
     let Ok(length) = usize::try_from(length) else {
         return Err(Error::new(Code(34_454), "$substrCP: length must be a nonnegative integer."));
     };
@@ -183,20 +190,26 @@ struct Search<'v> {
     end: usize,
 }
 
-fn search<'v>(operator: &str, arguments: &'v [Value<'_>], codes: (i32, i32)) -> Result<Option<Search<'v>>> {
+/// MongoDB's codes for texts of `$indexOf..` that are no strings.
+struct SearchCodes {
+    text: i32,
+    token: i32,
+}
+
+fn search<'v>(operator: &str, arguments: &'v [Value<'_>], codes: SearchCodes) -> Result<Option<Search<'v>>> {
     let [text, token, range @ ..] = arguments else { return Ok(None) };
     if text.is_nullish() {
         return Ok(None);
     }
     let Some(text) = text.as_str() else {
         return Err(Error::new(
-            Code(codes.0),
+            Code(codes.text),
             format!("{operator} requires a string as the first argument, found: {}", text.type_name()),
         ));
     };
     let Some(token) = token.as_str() else {
         return Err(Error::new(
-            Code(codes.1),
+            Code(codes.token),
             format!("{operator} requires a string as the second argument, found: {}", token.type_name()),
         ));
     };
@@ -223,7 +236,9 @@ pub(crate) fn position(operator: &str, what: &str, value: &Value<'_>) -> Result<
 }
 
 fn index_of_bytes<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
-    let Some(Search { text, token, start, end }) = search("$indexOfBytes", &arguments, (40_091, 40_092))? else {
+    let Some(Search { text, token, start, end }) =
+        search("$indexOfBytes", &arguments, SearchCodes { text: 40_091, token: 40_092 })?
+    else {
         return Ok(Value::NULL);
     };
     let end = end.min(text.len());
@@ -248,7 +263,9 @@ fn find_bytes(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 fn index_of_code_points<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
-    let Some(Search { text, token, start, end }) = search("$indexOfCP", &arguments, (40_093, 40_094))? else {
+    let Some(Search { text, token, start, end }) =
+        search("$indexOfCP", &arguments, SearchCodes { text: 40_093, token: 40_094 })?
+    else {
         return Ok(Value::NULL);
     };
     let byte_of = |position: usize| text.char_indices().nth(position).map(|(byte, _)| byte);

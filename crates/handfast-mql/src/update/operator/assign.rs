@@ -40,8 +40,6 @@ impl Extreme {
         target.assign(Value::Borrowed(self.operand.element()))
     }
 }
-
-/// `$currentDate`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::update) enum CurrentDate {
     Date,

@@ -19,8 +19,6 @@ use super::tree::{Container, Value};
 
 pub(super) use arithmetic::Arithmetic;
 pub(super) use assign::{CurrentDate, Extreme};
-
-/// The action of an operator, with its operand.
 #[derive(Debug)]
 pub(super) enum Action {
     Set(OwnedElement),
@@ -40,8 +38,6 @@ pub(super) enum Action {
     /// `$rename` at its source: nothing is left to do, the path is only reserved.
     RenameFrom,
 }
-
-/// An action at a path.
 #[derive(Debug)]
 pub(super) struct Operator {
     pub(super) path: UpdatePath,
@@ -61,7 +57,6 @@ pub(super) enum Missing {
 
 /// The state that all operators of one application share.
 pub(super) struct Scope<'a, 'c> {
-    /// The document before the update.
     pub(super) document: &'a RawDocument,
     /// The document is a new one, made by an upsert.
     pub(super) inserting: bool,
@@ -167,7 +162,6 @@ impl Action {
 }
 
 impl<'t, 'a> Target<'t, 'a> {
-    /// Returns the value there.
     pub(super) fn current(&self) -> Option<Element<'_>> {
         self.container.element(self.at?)
     }
