@@ -3,7 +3,7 @@
 use bson::{Bson, Document};
 use proptest::prelude::*;
 
-/// Any value, up to three levels deep.
+/// Generates any value, up to three levels deep.
 pub(crate) fn value() -> impl Strategy<Value = Bson> {
     let scalar = prop_oneof![
         4 => (-3_i32..4).prop_map(Bson::Int32),
@@ -20,7 +20,7 @@ pub(crate) fn value() -> impl Strategy<Value = Bson> {
     })
 }
 
-/// A document with fields `a`, `b`, `c`.
+/// Generates a document with fields `a`, `b`, `c`.
 pub(crate) fn document() -> impl Strategy<Value = Document> {
     proptest::collection::vec(("[abc]", value()), 0..4).prop_map(|fields| fields.into_iter().collect())
 }

@@ -1,6 +1,6 @@
-//! What an evaluation needs beside the document: time, chance, and the values of variables.
+//! The inputs of an evaluation besides the document: time, chance, and the values of variables.
 //!
-//! The crate asks nobody for the time or for randomness: both arrive here, so that a run can be repeated from its
+//! The crate reads no clock and no source of randomness: both arrive here, so that a run can be repeated from its
 //! arguments. One [`Context`] serves one command: `$$NOW` is the same for all of its documents.
 //!
 //! ```
@@ -15,7 +15,7 @@
 //! # Ok::<(), handfast_mql::Error>(())
 //! ```
 
-mod held;
+mod memory;
 
 use std::sync::{
     Arc,
@@ -26,9 +26,9 @@ use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
 use crate::{Code, Error, Result};
 
-pub use held::{Held, StageTotal};
+pub use memory::{MemoryReservation, StageTotal};
 
-/// What the compilers of filters, updates, projections and pipelines are told.
+/// The options for compiling filters, updates, projections and pipelines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompileOptions {
     /// The names of the variables that the command declares (`let`, or `c` of an update statement), without `$$`.
@@ -48,13 +48,13 @@ impl CompileOptions {
         Ok(CompileOptions { variables: names })
     }
 
-    /// Whether the command declares a variable of this name.
+    /// Tells whether the command declares a variable of this name.
     pub fn declares(&self, name: &str) -> bool {
         self.variables.iter().any(|known| known == name)
     }
 }
 
-/// What an evaluation is told.
+/// The inputs of an evaluation besides the document.
 #[derive(Debug)]
 pub struct Context {
     /// `$$NOW`, and what `$currentDate` writes.
@@ -63,22 +63,21 @@ pub struct Context {
     pub cluster_time: Timestamp,
     /// The values of the variables that [`CompileOptions::variables`] declares, already evaluated.
     pub variables: RawDocumentBuf,
-    /// Where `$rand` and `$sample` draw from.
+    /// The source of chance for `$rand` and `$sample`.
     pub random: Random,
-    /// Ends the work from outside.
+    /// The switch that ends the evaluation from outside.
     pub interrupt: Interrupt,
-    /// Bytes that one stage (a sort, a group, the results of a lookup) may hold.
+    /// The most bytes that one stage (a sort, a group, the results of a lookup) may hold.
     pub stage_bytes_max: usize,
-    /// What the stages of all queries may hold together.
+    /// The bound on the bytes that the stages of all queries hold together.
     pub stage_total: StageTotal,
-    /// Bytes of large values that the evaluation under way has made.
+    /// The bytes of large values that the current evaluation has made.
     made_bytes: AtomicU64,
-    /// Steps that evaluations may still take.
     steps_left: AtomicU64,
 }
 
 impl Context {
-    /// A context without variables.
+    /// Creates a context without variables.
     pub fn new(now: DateTime, cluster_time: Timestamp, seed: u64) -> Self {
         Context {
             now,
@@ -93,8 +92,8 @@ impl Context {
         }
     }
 
-    /// A context for work inside this one's, with variables of its own: the same times, interrupt and bounds, and chance
-    /// that depends on this one's.
+    /// Creates a context for work inside this one's, with variables of its own: the same times, interrupt and bounds,
+    /// and chance that depends on this one's.
     pub fn nested(&self, variables: RawDocumentBuf) -> Self {
         let mut nested = Context::new(self.now, self.cluster_time, self.random.next_u64()).with_variables(variables);
         nested.interrupt = self.interrupt.clone();
@@ -103,28 +102,28 @@ impl Context {
         nested
     }
 
-    /// Bounds what one stage may hold, in bytes.
+    /// Bounds the bytes that one stage may hold.
     #[must_use]
     pub fn with_stage_bytes(mut self, stage_bytes_max: usize) -> Self {
         self.stage_bytes_max = stage_bytes_max;
         self
     }
 
-    /// Shares a bound on what the stages of all queries hold.
+    /// Shares a bound on the bytes that the stages of all queries hold.
     #[must_use]
     pub fn with_stage_total(mut self, stage_total: StageTotal) -> Self {
         self.stage_total = stage_total;
         self
     }
 
-    /// Lets somebody outside end the work.
+    /// Sets the switch that ends the evaluation from outside.
     #[must_use]
     pub fn with_interrupt(mut self, interrupt: Interrupt) -> Self {
         self.interrupt = interrupt;
         self
     }
 
-    /// From now on, all evaluations together take so many steps and no more: for who evaluates where others wait. A step
+    /// Bounds the steps that all evaluations together take from now on, for a caller that other work waits for. A step
     /// is an item of a loop in an expression, a condition on one value or element, a path of an update, or the reading of
     /// a kilobyte to find them: some tens of nanoseconds, mostly. `u64::MAX` takes the bound away. Returns what was left:
     /// 0 after an evaluation that needed more.
@@ -132,7 +131,7 @@ impl Context {
         self.steps_left.swap(steps_max, Ordering::Relaxed)
     }
 
-    /// The evaluation goes on to its next step.
+    /// Counts one step of the evaluation.
     ///
     /// # Errors
     /// As [`Context::steps`].
@@ -140,13 +139,13 @@ impl Context {
         self.steps(1)
     }
 
-    /// The evaluation goes on to something that takes as long as so many steps.
+    /// Counts work that takes as long as `count` steps.
     ///
     /// # Errors
     /// That of the interrupt; `OperationFailed` (96) beyond [`Context::bound_steps`].
     pub(crate) fn steps(&self, count: u64) -> Result<()> {
         self.interrupt.check()?;
-        // One evaluation is one thread's: nothing is lost between the two.
+        // One thread runs an evaluation: nothing is lost between load and store.
         let left = self.steps_left.load(Ordering::Relaxed);
         if left == u64::MAX {
             return Ok(());
@@ -162,7 +161,7 @@ impl Context {
         })
     }
 
-    /// The evaluation reads through so many bytes.
+    /// Counts the reading of so many bytes.
     ///
     /// # Errors
     /// As [`Context::steps`].
@@ -170,7 +169,7 @@ impl Context {
         self.steps((bytes / STEP_BYTES) as u64)
     }
 
-    /// A new evaluation has made nothing yet.
+    /// Resets the count of made bytes for a new evaluation.
     pub(crate) fn begin_evaluation(&self) {
         self.made_bytes.store(0, Ordering::Relaxed);
     }
@@ -197,7 +196,7 @@ impl Context {
         self
     }
 
-    /// The value of a variable; none if it is not declared.
+    /// Returns the value of a variable; none if it is not declared.
     pub fn variable(&self, name: &str) -> Option<RawBsonRef<'_>> {
         self.variables.get(name).ok().flatten()
     }
@@ -206,20 +205,20 @@ impl Context {
 /// MongoDB's bound for a stage that has to hold its input: 100 MB. There is no disk to spill to.
 pub const STAGE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
-/// Bytes that are read in the time of one step, some tens of nanoseconds, where names are compared and lengths added.
+/// The bytes that are read in the time of one step, some tens of nanoseconds, where names are compared and lengths added.
 const STEP_BYTES: usize = 1024;
 
-/// What all stages of all queries hold together, unless it is said otherwise: 512 MB, five of the largest stages.
+/// The default bound on the bytes that all stages of all queries hold together: 512 MB, five of the largest stages.
 pub const STAGE_TOTAL_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// How many bytes of large values the evaluation of one expression may make, in all: 1 GB. What lives at once is less;
-/// what is made takes time as well.
+/// The most bytes of large values that the evaluation of one expression may make, in all: 1 GB. Fewer live at once,
+/// but making values takes time as well.
 const MADE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A switch that ends evaluations: for a time limit, or a client that is gone. Copies are one switch.
 ///
 /// An expression of a few bytes can ask for years of work (`$map` in `$map` over `$range`). This crate knows no clock;
-/// who has one turns the switch, and the evaluation ends with the given code at its next item or document.
+/// a caller that has one turns the switch, and the evaluation ends with the given code at its next item or document.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicI32>);
 
@@ -229,7 +228,7 @@ impl Interrupt {
         self.0.store(code.0, Ordering::Relaxed);
     }
 
-    /// Whether to go on.
+    /// Returns an error if the switch was turned.
     ///
     /// # Errors
     /// The code given to [`Interrupt::stop`].
@@ -244,13 +243,13 @@ impl Interrupt {
     }
 }
 
-/// Turns a switch when it is dropped: whoever waited for the work has gone away.
+/// Turns a switch when it is dropped: the caller no longer waits for the work.
 #[derive(Debug)]
 #[must_use]
 pub struct StopOnDrop(Interrupt);
 
 impl Interrupt {
-    /// Ends the work under this switch, as `Interrupted` (11601), when what this returns is dropped.
+    /// Returns a guard that ends the work under this switch, as `Interrupted` (11601), when it is dropped.
     pub fn stop_on_drop(&self) -> StopOnDrop {
         StopOnDrop(self.clone())
     }
@@ -271,12 +270,12 @@ pub struct Random(AtomicU64);
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// The sequence that belongs to a seed.
+    /// Creates the sequence that belongs to a seed.
     pub fn new(seed: u64) -> Self {
         Random(AtomicU64::new(seed))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&self) -> u64 {
         let mut bits = self.0.fetch_add(GOLDEN_GAMMA, Ordering::Relaxed).wrapping_add(GOLDEN_GAMMA);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -284,12 +283,12 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// The next number in `0.0..1.0`, with all 53 bits of a double's precision.
+    /// Returns the next number in `0.0..1.0`, with all 53 bits of a double's precision.
     pub fn next_f64(&self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The next number in `0..bound`; 0 if `bound` is 0. The bias (at most `bound` in 2^64) is not felt.
+    /// Returns the next number in `0..bound`; 0 if `bound` is 0. The bias (at most `bound` in 2^64) is not felt.
     pub fn next_below(&self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }

@@ -10,8 +10,7 @@
 //! - booleans other than 0 and 1, unknown types, old binary values whose inner length disagrees,
 //! - nesting beyond the limit, documents beyond the size limit.
 //!
-//! What it does not ask: whether the names in an array count 0, 1, 2 (nobody may rely on that), and whether a name comes
-//! twice.
+//! It does not check whether the names in an array count 0, 1, 2 (no code may rely on that), nor whether a name comes twice.
 
 use crate::{Code, Error, Result};
 
@@ -19,16 +18,15 @@ use crate::{Code, Error, Result};
 pub const NESTING_MAX: usize = 100;
 /// MongoDB's documented bound on one document, in bytes: 16 MiB.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The bound on one document of an answer, in bytes: MongoDB lets those that it makes itself be 16 kB larger than those
-/// that it keeps.
+/// The bound on one document of an answer, in bytes: MongoDB lets those that it makes itself be 16 kB larger than those that it keeps.
 pub const ANSWER_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + 16 * 1024;
 
-/// How deep and how large a document may be.
+/// The limits on the depth and the size of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Levels of documents and arrays inside the outermost document.
+    /// The most levels of documents and arrays inside the outermost document.
     pub nesting_max: usize,
-    /// Bytes of the outermost document.
+    /// The most bytes of the outermost document.
     pub bytes_max: usize,
 }
 
@@ -92,7 +90,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Passes a value. A document or array is only opened: its end is returned.
+    /// Reads past a value. A document or array is only opened: its end is returned.
     fn value(&mut self, tag: u8, tag_at: usize, end: usize) -> Result<Option<usize>> {
         match tag {
             0x03 | 0x04 => return self.open(end).map(Some),
@@ -125,7 +123,7 @@ impl Scan<'_> {
         Ok(None)
     }
 
-    /// Enters a document: its end, NUL included.
+    /// Opens a document, and returns its end, NUL included.
     fn open(&mut self, end: usize) -> Result<usize> {
         let start = self.at;
         let length = self.length(end)?;
@@ -137,7 +135,7 @@ impl Scan<'_> {
         Ok(inner)
     }
 
-    /// Passes the code, enters the scope, which ends where the value ends.
+    /// Reads past the code, and opens the scope, which ends where the value ends.
     fn code_with_scope(&mut self, end: usize) -> Result<usize> {
         let start = self.at;
         let length = self.length(end)?;
@@ -205,7 +203,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// A length of four bytes, little end first; none is negative.
+    /// Reads a length of four bytes, little end first, which must not be negative.
     fn length(&mut self, end: usize) -> Result<usize> {
         let start = self.at;
         self.skip(4, end)?;

@@ -2,18 +2,19 @@
 //!
 //! An update or a projection keeps most of a document as it is. So that it can copy what it keeps instead of taking it
 //! apart and writing it anew, an [`Element`] knows its range in the document: type byte, name, NUL, payload. A value
-//! that belongs to no document yet (an operand, a computed result) is [`Boxed`]: the only element of a document of its
-//! own, so that it has the same two faces, bytes to copy and a [`RawBsonRef`] to look at.
+//! that belongs to no document yet (an operand, a computed result) is an [`OwnedElement`]: the only element of its own
+//! document, so that it too has bytes to copy and a [`RawBsonRef`] to read.
 //!
-//! [`Writer`] puts elements together to documents again.
+//! A [`RawWriter`] puts elements together to documents again.
 
 use bson::raw::CStr;
 use bson::spec::ElementType;
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
+use crate::raw_writer::RawWriter;
 use crate::{Code, Error, Result};
 
-/// One element of a raw document. 32 bytes: an array that an update opens may have a million of them.
+/// An element of a raw document. It takes 32 bytes, as an array that an update opens may have a million of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Element<'a> {
     document: &'a RawDocument,
@@ -27,12 +28,10 @@ impl std::fmt::Debug for Element<'_> {
         write!(f, "{}: {:?}", self.name(), self.value())
     }
 }
-
-/// The document `{"": null}`.
 const NULL_DOCUMENT: &[u8] = b"\x07\0\0\0\x0a\0\0";
 
 impl Element<'static> {
-    /// A `null` that belongs to no document.
+    /// Creates a `null` that belongs to no document.
     pub(crate) fn null() -> Result<Self> {
         let document = RawDocument::from_bytes(NULL_DOCUMENT)?;
         Ok(Element { document, start: 4, payload: 6, end: 6 })
@@ -40,50 +39,46 @@ impl Element<'static> {
 }
 
 impl<'a> Element<'a> {
-    /// The field's name; in an array, the index as text (not to be relied on: nobody checks it).
+    /// Returns the field's name; in an array, the index as text, which is not checked.
     pub(crate) fn name(&self) -> &'a str {
         // The iterator that made this element has checked the name.
         std::str::from_utf8(self.name_bytes()).unwrap_or_default()
     }
 
-    /// The name's bytes: enough to compare.
+    /// Returns the name's bytes: enough to compare.
     pub(crate) fn name_bytes(&self) -> &'a [u8] {
         let name = self.start as usize + 1..(self.payload as usize).saturating_sub(1);
         self.document.as_bytes().get(name).unwrap_or_default()
     }
 
-    /// The whole element as it stands in its document.
+    /// Returns the whole element as it stands in its document.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.document.as_bytes().get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// The bytes from this element to another one of the same document, if that follows at once.
+    /// Returns the bytes from this element to another one of the same document, if that follows at once.
     pub(crate) fn joined(self, next: Element<'a>) -> Option<Element<'a>> {
         let adjacent = self.end == next.start && std::ptr::eq(self.document, next.document);
         adjacent.then_some(Element { end: next.end, ..self })
     }
 
-    /// The value without type and name.
+    /// Returns the value without type and name.
     pub(crate) fn payload(&self) -> &'a [u8] {
         self.document.as_bytes().get(self.payload as usize..self.end as usize).unwrap_or_default()
     }
 
-    /// The type byte of the BSON specification.
+    /// Returns the type byte of the BSON specification.
     pub(crate) fn tag(&self) -> u8 {
         self.document.as_bytes().get(self.start as usize).copied().unwrap_or_default()
     }
-
-    /// The value, if it is a document.
     pub(crate) fn as_document(&self) -> Result<Option<&'a RawDocument>> {
         self.nested(ElementType::EmbeddedDocument)
     }
 
-    /// The elements of the value, if it is an array, as a document whose names are indexes.
+    /// Returns the elements of the value, if it is an array, as a document whose names are indexes.
     pub(crate) fn as_array(&self) -> Result<Option<&'a RawDocument>> {
         self.nested(ElementType::Array)
     }
-
-    /// Whether the value is an array.
     pub(crate) fn is_array(&self) -> bool {
         self.tag() == ElementType::Array as u8
     }
@@ -92,9 +87,8 @@ impl<'a> Element<'a> {
         if self.tag() == kind as u8 { Ok(Some(RawDocument::from_bytes(self.payload())?)) } else { Ok(None) }
     }
 
-    /// The value.
     pub(crate) fn value(&self) -> Result<RawBsonRef<'a>> {
-        // The common types straight from their bytes; the library's parser starts at the document's beginning.
+        // The common types are read from their bytes; the library's parser would start at the document's beginning.
         let payload = self.payload();
         Ok(match self.tag() {
             0x01 => RawBsonRef::Double(f64::from_le_bytes(fixed(payload)?)),
@@ -111,7 +105,7 @@ impl<'a> Element<'a> {
         })
     }
 
-    /// The value, read by the library.
+    /// Reads the value with the library.
     fn parsed(&self) -> Result<RawBsonRef<'a>> {
         let mut offset = 4;
         for element in self.document.iter_elements() {
@@ -134,13 +128,13 @@ fn text(payload: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| Error::new(Code::InvalidBSON, "invalid BSON: a string is not UTF-8"))
 }
 
-/// The elements of a document, in order. Stops after the first that is broken.
+/// Returns the elements of a document, in order. Stops after the first that is broken.
 pub(crate) fn elements(document: &RawDocument) -> Elements<'_> {
     Elements { document, offset: 4 }
 }
 
-/// See [`elements`]. It looks at types, lengths and the ends of names, and at nothing else: half the time of an update
-/// goes into stepping over elements.
+/// The iterator of [`elements`]. It reads types, lengths and the ends of names only: half the time of an update
+/// is spent in stepping over elements.
 pub(crate) struct Elements<'a> {
     document: &'a RawDocument,
     offset: usize,
@@ -171,7 +165,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// How many bytes the value of a type takes at the beginning of these.
+/// Returns how many bytes the value of a type takes at the beginning of these.
 fn payload_size(tag: u8, bytes: &[u8]) -> Option<usize> {
     let length = || usize::try_from(i32::from_le_bytes(bytes.get(..4)?.try_into().ok()?)).ok();
     let past_nul = |bytes: &[u8]| Some(bytes.iter().position(|&byte| byte == 0)? + 1);
@@ -193,8 +187,6 @@ fn payload_size(tag: u8, bytes: &[u8]) -> Option<usize> {
         _ => None,
     }
 }
-
-/// The first element of that name.
 pub(crate) fn find<'a>(document: &'a RawDocument, name: &str) -> Result<Option<Element<'a>>> {
     for element in elements(document) {
         let element = element?;
@@ -207,24 +199,24 @@ pub(crate) fn find<'a>(document: &'a RawDocument, name: &str) -> Result<Option<E
 
 /// A value that owns its bytes: a document whose only element, named "", holds it.
 #[derive(Clone, Debug)]
-pub(crate) struct Boxed(RawDocumentBuf);
+pub(crate) struct OwnedElement(RawDocumentBuf);
 
 const NO_NAME: &CStr = bson::raw::cstr!("");
 
-impl Boxed {
+impl OwnedElement {
     pub(crate) fn new(value: RawBsonRef<'_>) -> Self {
         let mut document = RawDocumentBuf::new();
         document.append(NO_NAME, value);
-        Boxed(document)
+        OwnedElement(document)
     }
 
-    /// From elements that a [`Writer`] wrote: the bytes of a document or array.
-    pub(crate) fn container(kind: ElementType, bytes: &[u8]) -> Result<Self> {
+    /// Makes an element from the bytes of its value, for example those that a [`RawWriter`] wrote.
+    pub(crate) fn from_payload(kind: ElementType, bytes: &[u8]) -> Result<Self> {
         let mut document = Vec::with_capacity(bytes.len() + 7);
-        let mut writer = Writer::new(&mut document);
+        let mut writer = RawWriter::new(&mut document);
         writer.value(kind as u8, "", bytes);
         writer.finish()?;
-        Ok(Boxed(RawDocumentBuf::from_bytes(document)?))
+        Ok(OwnedElement(RawDocumentBuf::from_bytes(document)?))
     }
 
     pub(crate) fn element(&self) -> Element<'_> {
@@ -233,109 +225,35 @@ impl Boxed {
     }
 }
 
-impl From<RawBson> for Boxed {
+impl From<RawBson> for OwnedElement {
     fn from(value: RawBson) -> Self {
-        Boxed::new(value.as_raw_bson_ref())
+        OwnedElement::new(value.as_raw_bson_ref())
     }
 }
 
-/// Whether two values are the same bytes of the same type.
+/// Makes a DBPointer, a type deprecated since BSON 1.0. `bson` has no public way to make one, so it is read from bytes.
+pub(crate) fn db_pointer(namespace: &str, id: [u8; 12]) -> Result<RawBson> {
+    let mut payload = (namespace.len() as i32 + 1).to_le_bytes().to_vec();
+    payload.extend_from_slice(namespace.as_bytes());
+    payload.push(0);
+    payload.extend_from_slice(&id);
+    let pointer = OwnedElement::from_payload(ElementType::DbPointer, &payload)?;
+    Ok(pointer.element().value()?.into())
+}
+
+/// Returns the namespace and the id of a DBPointer. `bson` keeps both private, so they are read from its bytes.
+pub(crate) fn db_pointer_parts(pointer: RawBsonRef<'_>) -> (Vec<u8>, [u8; 12]) {
+    let holder = OwnedElement::new(pointer);
+    // Length of the namespace (4), namespace, NUL (1), id (12).
+    let payload = holder.element().payload();
+    let (namespace, id) = payload.split_last_chunk().unwrap_or((&[], &[0; 12]));
+    (namespace.get(4..namespace.len().saturating_sub(1)).unwrap_or_default().to_vec(), *id)
+}
+
+/// Tells whether two values are the same bytes of the same type.
 pub(crate) fn identical(a: Element<'_>, b: Element<'_>) -> bool {
     a.tag() == b.tag() && a.payload() == b.payload()
 }
 
-/// What BSON can hold at all: the length of a document is an `i32`.
-const LENGTH_MAX: usize = i32::MAX as usize;
-
-/// Writes one document or array at the end of a buffer; [`Writer::nested`] opens another inside.
-pub(crate) struct Writer<'b> {
-    buffer: &'b mut Vec<u8>,
-    start: usize,
-}
-
-impl<'b> Writer<'b> {
-    pub(crate) fn new(buffer: &'b mut Vec<u8>) -> Self {
-        let start = buffer.len();
-        buffer.extend_from_slice(&[0; 4]);
-        Writer { buffer, start }
-    }
-
-    /// The bytes in the buffer: of this document, and of what it is inside of.
-    pub(crate) fn buffered(&self) -> usize {
-        self.buffer.len()
-    }
-
-    /// Copies an element with its name.
-    pub(crate) fn copy(&mut self, element: Element<'_>) {
-        self.buffer.extend_from_slice(element.bytes());
-    }
-
-    /// Copies an element's value under another name.
-    pub(crate) fn copy_as(&mut self, name: &str, element: Element<'_>) {
-        self.value(element.tag(), name, element.payload());
-    }
-
-    /// Writes an element from its parts.
-    pub(crate) fn value(&mut self, tag: u8, name: &str, payload: &[u8]) {
-        self.head(tag, name);
-        self.buffer.extend_from_slice(payload);
-    }
-
-    /// Opens a document or array as the next element. The caller finishes it before it writes on.
-    pub(crate) fn nested(&mut self, kind: ElementType, name: &str) -> Writer<'_> {
-        self.head(kind as u8, name);
-        Writer::new(self.buffer)
-    }
-
-    /// Writes type and name; the caller writes the payload by [`Writer::buffer`].
-    fn head(&mut self, tag: u8, name: &str) {
-        self.buffer.push(tag);
-        self.buffer.extend_from_slice(name.as_bytes());
-        self.buffer.push(0);
-    }
-
-    /// Ends the document.
-    ///
-    /// # Errors
-    /// `BSONObjectTooLarge` if its length does not fit BSON.
-    pub(crate) fn finish(self) -> Result<()> {
-        self.buffer.push(0);
-        let length = self.buffer.len() - self.start;
-        if length > LENGTH_MAX {
-            return Err(Error::new(Code::BSONObjectTooLarge, "a document of more than 2 GiB cannot be written"));
-        }
-        let length = (length as i32).to_le_bytes();
-        if let Some(head) = self.buffer.get_mut(self.start..self.start + 4) {
-            head.copy_from_slice(&length);
-        }
-        Ok(())
-    }
-}
-
-/// The decimal text of array indexes, without an allocation each.
-pub(crate) struct IndexName {
-    digits: [u8; 20],
-}
-
-impl IndexName {
-    pub(crate) fn new() -> Self {
-        IndexName { digits: [0; 20] }
-    }
-
-    pub(crate) fn text(&mut self, index: usize) -> &str {
-        let mut at = self.digits.len();
-        let mut rest = index;
-        loop {
-            at -= 1;
-            self.digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        std::str::from_utf8(&self.digits[at..]).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

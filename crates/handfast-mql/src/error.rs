@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-/// What every fallible function of this crate returns.
+/// The result of every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error code as MongoDB numbers it.
@@ -127,7 +127,7 @@ codes! {
 }
 
 impl Code {
-    /// MongoDB's name for the code; `LocationNNNNN` for the codes of single checks, which have no name of their own.
+    /// Returns MongoDB's name for the code; `LocationNNNNN` for the codes of single checks, which have no name of their own.
     pub fn name(self) -> Cow<'static, str> {
         match self.known_name() {
             Some(name) => Cow::Borrowed(name),
@@ -151,24 +151,24 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error with MongoDB's code and a message that says what to do.
+    /// Creates an error with MongoDB's code and a message that says what to do.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Error { code, message: message.into() }
     }
 
-    /// MongoDB's code.
+    /// Returns MongoDB's code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The text for people. Programs decide by [`Error::code`].
+    /// Returns the text for people. Programs decide by [`Error::code`].
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
 impl From<bson::error::Error> for Error {
-    /// Bytes that are no BSON: MongoDB's `InvalidBSON` (22).
+    /// Converts an error about bytes that are no BSON to MongoDB's `InvalidBSON` (22).
     fn from(error: bson::error::Error) -> Self {
         Error::new(Code::InvalidBSON, format!("invalid BSON: {error}"))
     }

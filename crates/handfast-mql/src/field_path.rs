@@ -1,4 +1,4 @@
-//! MongoDB's rules for the paths of sorts and projections.
+//! MongoDB's rules for the paths of sorts and of find's projections.
 
 use crate::depth::NESTING_MAX;
 use crate::{Code, Error, Result};
@@ -20,7 +20,7 @@ pub(crate) fn check(path: &str) -> Result<()> {
         if name.is_empty() {
             return Err(Error::new(Code(15998), "FieldPath field names may not be empty strings."));
         }
-        // The fields of a reference have these names.
+        // The fields of a DBRef have these names.
         if name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db") {
             let message = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
             return Err(Error::new(Code(16410), message));

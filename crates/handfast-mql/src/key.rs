@@ -1,9 +1,9 @@
-//! Bytes whose order is the order of values: the keys of documents and of index entries.
+//! Encodes values as bytes whose order is the order of values: the keys of documents and of index entries.
 //!
 //! A key-value engine compares keys byte by byte. [`encode`] turns a value into bytes that compare so exactly as
 //! [`order::compare`] compares the values; equal values, also those of different number types,
 //! have equal bytes. No encoding is a prefix of another one, so that encodings can be put one behind the other
-//! ([`encode_compound`], a key and a record behind it) and still compare place by place. A descending place is the same
+//! ([`encode_compound`], a key and a record behind it) and still compare component by component. A descending component is the same
 //! bytes, inverted.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //! object   = (type, name, value).. 00               array = value.. 00
 //! ```
 //!
-//! What equal bytes lose (`2` or `2.0`, a string or a symbol, `1.0` or `1.00`) goes into [`TypeBits`], a separate short
+//! Distinctions between equal values (`2` or `2.0`, a string or a symbol, `1.0` or `1.00`) go into [`TypeBits`], a separate short
 //! string that takes no part in the order: `decode(encode(x)) = x`.
 //!
 //! Source: the order of types is MongoDB's documentation; the encoding is Handfast's own (spec: store).
@@ -26,11 +26,11 @@ mod number;
 
 use bson::{RawArray, RawBsonRef, RawDocument, spec::BinarySubtype};
 
-use crate::order;
+use crate::{element, order};
 
 pub use decode::{Decoder, decode};
 
-/// Whether a place of a compound key sorts up or down.
+/// The direction in which a component of a compound key sorts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Small values first.
@@ -40,33 +40,33 @@ pub enum Direction {
     Descending,
 }
 
-/// What the order does not tell of the values in a key, in the order of the key.
+/// The distinctions that equal keys lose, such as number types, in the order of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeBits(Vec<u8>);
 
 impl TypeBits {
-    /// As bytes, for storing.
+    /// Returns the bits as bytes, for storing.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Takes what the order does not tell.
-trait Keep {
-    fn keep(&mut self, kind: &[u8]);
+/// A receiver of the distinctions that equal keys lose.
+trait TypeBitsSink {
+    fn push_bits(&mut self, kind: &[u8]);
 }
 
-impl Keep for TypeBits {
-    fn keep(&mut self, kind: &[u8]) {
+impl TypeBitsSink for TypeBits {
+    fn push_bits(&mut self, kind: &[u8]) {
         self.0.extend_from_slice(kind);
     }
 }
 
-/// For keys that nobody reads back: keeps nothing, allocates nothing.
-struct Discard;
+/// The receiver for keys that are never decoded: keeps nothing, allocates nothing.
+struct DiscardTypeBits;
 
-impl Keep for Discard {
-    fn keep(&mut self, _kind: &[u8]) {}
+impl TypeBitsSink for DiscardTypeBits {
+    fn push_bits(&mut self, _kind: &[u8]) {}
 }
 
 /// Closes an object or an array; below every tag.
@@ -116,22 +116,22 @@ const SHORT_BYTES: usize = 16;
 
 /// Appends the key of one value.
 pub fn encode(value: RawBsonRef<'_>, out: &mut Vec<u8>) {
-    append(value, out, &mut Discard);
+    append(value, out, &mut DiscardTypeBits);
 }
 
-/// The key of one value: equal for values that are equal.
+/// Returns the key of one value: equal for values that are equal.
 pub fn encoded(value: RawBsonRef<'_>) -> Vec<u8> {
     let mut key = Vec::with_capacity(SHORT_BYTES);
     encode(value, &mut key);
     key
 }
 
-/// Appends the key of one place of a compound key.
+/// Appends the key of one component of a compound key.
 pub fn encode_directed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u8>) {
-    directed(direction, out, |out| append(value, out, &mut Discard));
+    directed(direction, out, |out| append(value, out, &mut DiscardTypeBits));
 }
 
-/// Appends the key of one place, and what [`decode()`] needs beside it.
+/// Appends the key of one component, and the type bits that [`decode()`] needs.
 pub fn encode_typed(value: RawBsonRef<'_>, direction: Direction, out: &mut Vec<u8>, bits: &mut TypeBits) {
     directed(direction, out, |out| append(value, out, bits));
 }
@@ -141,17 +141,17 @@ pub fn encode_empty_array(direction: Direction, out: &mut Vec<u8>) {
     directed(direction, out, |out| out.push(tag::EMPTY_ARRAY));
 }
 
-/// The key of several values, place by place.
-pub fn encode_compound<'a>(places: impl IntoIterator<Item = (RawBsonRef<'a>, Direction)>) -> Vec<u8> {
+/// Returns the key of several values, component by component.
+pub fn encode_compound<'a>(components: impl IntoIterator<Item = (RawBsonRef<'a>, Direction)>) -> Vec<u8> {
     let mut key = Vec::new();
-    for (value, direction) in places {
+    for (value, direction) in components {
         encode_directed(value, direction, &mut key);
     }
     key
 }
 
-/// The keys of all values that compare with `value` by their own rules (all numbers, all strings ..): from the first
-/// bytes, inclusive, to the second, exclusive. For bounds of range queries, which never cross types.
+/// Returns the keys of all values that compare with `value` by their own rules (all numbers, all strings ..): from the
+/// first bytes, inclusive, to the second, exclusive. For bounds of range queries, which never cross types.
 pub fn type_range(value: RawBsonRef<'_>) -> (Vec<u8>, Vec<u8>) {
     let first = match value {
         RawBsonRef::MinKey => tag::MIN_KEY,
@@ -190,7 +190,7 @@ fn invert(bytes: &mut [u8]) {
     }
 }
 
-fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
+fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     use RawBsonRef as V;
     match value {
         V::MinKey => out.push(tag::MIN_KEY),
@@ -235,7 +235,7 @@ fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
             append_text(regex.options.as_str().as_bytes(), out);
         }
         V::DbPointer(_) => {
-            let (namespace, id) = order::pointer(value);
+            let (namespace, id) = element::db_pointer_parts(value);
             out.push(tag::DB_POINTER);
             append_text(&namespace, out);
             out.extend_from_slice(&id);
@@ -253,9 +253,9 @@ fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
     }
 }
 
-fn append_kind(tag: u8, kind: u8, out: &mut Vec<u8>, bits: &mut impl Keep) {
+fn append_kind(tag: u8, kind: u8, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     out.push(tag);
-    bits.keep(&[kind]);
+    bits.push_bits(&[kind]);
 }
 
 fn append_text(text: &[u8], out: &mut Vec<u8>) {
@@ -269,7 +269,7 @@ fn append_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
-fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut impl Keep) {
+fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     for (name, value) in document.iter().map_while(Result::ok) {
         // The type comes before the name, as in the order; one above the rank keeps clear of the end.
         out.push(order::type_rank(value) + 1);
@@ -279,7 +279,7 @@ fn append_fields(document: &RawDocument, out: &mut Vec<u8>, bits: &mut impl Keep
     out.push(END);
 }
 
-fn append_elements(array: &RawArray, out: &mut Vec<u8>, bits: &mut impl Keep) {
+fn append_elements(array: &RawArray, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     for value in array.into_iter().map_while(Result::ok) {
         append(value, out, bits);
     }
@@ -288,7 +288,7 @@ fn append_elements(array: &RawArray, out: &mut Vec<u8>, bits: &mut impl Keep) {
 
 fn append_binary(binary: bson::RawBinaryRef<'_>, out: &mut Vec<u8>) {
     out.push(tag::BINARY);
-    // A document of 16 MiB holds no longer one.
+    // A document of 16 MiB holds no longer binary value.
     out.extend_from_slice(&(binary.bytes.len() as u32).to_be_bytes());
     out.push(u8::from(binary.subtype));
     out.extend_from_slice(binary.bytes);

@@ -3,6 +3,7 @@
 mod accumulator;
 #[cfg(test)]
 mod arbitrary;
+pub mod bson_type;
 pub mod context;
 pub mod decimal;
 pub mod depth;
@@ -18,6 +19,7 @@ pub mod path;
 mod pattern;
 pub mod pipeline;
 pub mod projection;
+mod raw_writer;
 pub mod sort;
 pub mod text;
 pub mod update;

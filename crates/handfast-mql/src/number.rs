@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 
 use bson::{RawBson, RawBsonRef};
 
+use crate::bson_type;
 use crate::decimal::{Decimal, Rounding};
 
 /// A number of one of the four types.
@@ -30,7 +31,7 @@ pub enum Number {
 use Number as N;
 
 impl Number {
-    /// The number that a value is; none if it is of another type.
+    /// Returns the number that a value is; none if it is of another type.
     pub fn of(value: RawBsonRef<'_>) -> Option<Self> {
         match value {
             RawBsonRef::Int32(value) => Some(N::Int(value)),
@@ -41,7 +42,7 @@ impl Number {
         }
     }
 
-    /// The value of this number.
+    /// Returns the value of this number.
     pub fn to_bson(self) -> RawBsonRef<'static> {
         match self {
             N::Int(value) => RawBsonRef::Int32(value),
@@ -51,14 +52,9 @@ impl Number {
         }
     }
 
-    /// MongoDB's alias of the type: `int`, `long`, `double` or `decimal`.
+    /// Returns MongoDB's alias of the type: `int`, `long`, `double` or `decimal`.
     pub fn type_name(self) -> &'static str {
-        match self {
-            N::Int(_) => "int",
-            N::Long(_) => "long",
-            N::Double(_) => "double",
-            N::Decimal(_) => "decimal",
-        }
+        bson_type::type_name(self.to_bson())
     }
 
     /// Compares by mathematical value. `NaN` equals itself and comes before everything.
@@ -87,34 +83,34 @@ impl Number {
         self.checked_add(other).unwrap_or_else(|| N::Double(self.integer() as f64 + other.integer() as f64))
     }
 
-    /// The difference, as expressions subtract.
+    /// Returns the difference, as expressions subtract.
     #[must_use]
     pub fn subtract(self, other: Self) -> Self {
         self.checked_subtract(other).unwrap_or_else(|| N::Double(self.integer() as f64 - other.integer() as f64))
     }
 
-    /// The product, as expressions multiply.
+    /// Returns the product, as expressions multiply.
     #[must_use]
     pub fn multiply(self, other: Self) -> Self {
         self.checked_multiply(other).unwrap_or_else(|| N::Double(self.integer() as f64 * other.integer() as f64))
     }
 
-    /// The sum, as `$inc` adds: an int overflows into a long; none if a long overflows.
+    /// Returns the sum, as `$inc` adds: an int overflows into a long; none if a long overflows.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.combine(other, i64::checked_add, |a, b| a + b, Decimal::add)
     }
 
-    /// The difference; none if a long overflows.
+    /// Returns the difference; none if a long overflows.
     pub fn checked_subtract(self, other: Self) -> Option<Self> {
         self.combine(other, i64::checked_sub, |a, b| a - b, Decimal::subtract)
     }
 
-    /// The product, as `$mul` multiplies: an int overflows into a long; none if a long overflows.
+    /// Returns the product, as `$mul` multiplies: an int overflows into a long; none if a long overflows.
     pub fn checked_multiply(self, other: Self) -> Option<Self> {
         self.combine(other, i64::checked_mul, |a, b| a * b, Decimal::multiply)
     }
 
-    /// The quotient: a decimal if either is one, else a double. None if the divisor is zero.
+    /// Returns the quotient: a decimal if either is one, else a double. None if the divisor is zero.
     pub fn divide(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
@@ -125,13 +121,13 @@ impl Number {
         })
     }
 
-    /// What is left of the division whose quotient is cut towards zero, with the dividend's sign and the widest type.
-    /// None if the divisor is zero.
+    /// Returns the remainder of the division whose quotient is cut towards zero, with the dividend's sign and the widest type.
+    /// It is none if the divisor is zero.
     pub fn remainder(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
         }
-        // The one overflow, the smallest long by -1, leaves nothing.
+        // The only overflow, the smallest long by -1, has the remainder 0.
         self.combine(other, |a, b| Some(a.checked_rem(b).unwrap_or(0)), |a, b| a % b, Decimal::remainder)
     }
 
@@ -153,7 +149,7 @@ impl Number {
         })
     }
 
-    /// The value of an int or a long; other types do not get here.
+    /// Returns the value of an int or a long; other types do not get here.
     fn integer(self) -> i64 {
         match self {
             N::Int(value) => i64::from(value),
@@ -162,7 +158,7 @@ impl Number {
         }
     }
 
-    /// With the other sign. The smallest int becomes a long, the smallest long a double.
+    /// Returns the number with the other sign. The smallest int becomes a long, the smallest long a double.
     #[must_use]
     pub fn negate(self) -> Self {
         match self {
@@ -173,7 +169,7 @@ impl Number {
         }
     }
 
-    /// Whether it is zero of either sign.
+    /// Tells whether it is zero of either sign.
     pub fn is_zero(self) -> bool {
         match self {
             N::Int(value) => value == 0,
@@ -183,7 +179,7 @@ impl Number {
         }
     }
 
-    /// Whether it is not a number.
+    /// Tells whether it is not a number.
     pub fn is_nan(self) -> bool {
         match self {
             N::Int(_) | N::Long(_) => false,
@@ -192,7 +188,7 @@ impl Number {
         }
     }
 
-    /// Whether it is neither infinite nor NaN.
+    /// Tells whether it is neither infinite nor NaN.
     pub fn is_finite(self) -> bool {
         match self {
             N::Int(_) | N::Long(_) => true,
@@ -201,7 +197,7 @@ impl Number {
         }
     }
 
-    /// Whether it is less than zero.
+    /// Tells whether it is less than zero.
     pub fn is_negative(self) -> bool {
         match self {
             N::Int(value) => value < 0,
@@ -211,7 +207,7 @@ impl Number {
         }
     }
 
-    /// The nearest double.
+    /// Returns the nearest double.
     pub fn to_f64(self) -> f64 {
         match self {
             N::Int(value) => f64::from(value),
@@ -221,7 +217,7 @@ impl Number {
         }
     }
 
-    /// The decimal: exact for integers, 15 digits of a double (see [`Decimal::from_f64`]).
+    /// Returns the decimal: exact for integers, 15 digits of a double (see [`Decimal::from_f64`]).
     pub fn to_decimal(self) -> Decimal {
         match self {
             N::Int(value) => Decimal::from(value),
@@ -231,7 +227,7 @@ impl Number {
         }
     }
 
-    /// The integer, if it is one and fits: `5`, `5.0` and `NumberDecimal("5.00")` are.
+    /// Returns the integer, if it is one and fits: `5`, `5.0` and `NumberDecimal("5.00")` are.
     pub fn to_i64_exact(self) -> Option<i64> {
         match self {
             N::Int(value) => Some(i64::from(value)),
@@ -241,7 +237,7 @@ impl Number {
         }
     }
 
-    /// The integer after cutting towards zero; none if it is infinite, NaN or does not fit.
+    /// Returns the integer after cutting towards zero; none if it is infinite, NaN or does not fit.
     pub fn to_i64_truncated(self) -> Option<i64> {
         match self {
             N::Int(value) => Some(i64::from(value)),

@@ -1,4 +1,4 @@
-//! The order of values: which of two values of any types comes first.
+//! The order of values of all types.
 //!
 //! MongoDB documents one order over all values ("Comparison/Sort Order" in its manual). First by type:
 //!
@@ -18,18 +18,18 @@
 //! - Binary values by length, then subtype, then bytes.
 //! - Timestamps unsigned, dates signed.
 //!
-//! Values are read where they lie; nothing is copied. The functions recurse over nesting: bytes from outside pass
-//! [`depth::check`](crate::depth::check) first. Should bytes be malformed all the same, a document ends where its first
-//! error is.
+//! Values are read in place; nothing is copied. The functions recurse over nesting: bytes from outside pass
+//! [`depth::check`](crate::depth::check) first. Should bytes be malformed all the same, a document ends where its first error is.
 
 use std::cmp::Ordering;
 
-use bson::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf, raw::cstr};
+use bson::{RawArray, RawBsonRef, RawDocument};
 
+use crate::element::db_pointer_parts;
 use crate::number::Number;
 
-/// The place of a value's type in the order: equal for types that compare with each other (all numbers; String and
-/// Symbol; Null and Undefined).
+/// Returns the place of a value's type in the order: equal for types that compare with each other (all numbers; String
+/// and Symbol; Null and Undefined).
 pub fn type_rank(value: RawBsonRef<'_>) -> u8 {
     match value {
         RawBsonRef::MinKey => 0,
@@ -108,26 +108,14 @@ fn compare_within_rank(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
         (V::RegularExpression(a), V::RegularExpression(b)) => {
             (a.pattern.as_str()).cmp(b.pattern.as_str()).then_with(|| a.options.as_str().cmp(b.options.as_str()))
         }
-        (V::DbPointer(_), V::DbPointer(_)) => pointer(a).cmp(&pointer(b)),
+        (V::DbPointer(_), V::DbPointer(_)) => db_pointer_parts(a).cmp(&db_pointer_parts(b)),
         (V::JavaScriptCode(a), V::JavaScriptCode(b)) => a.cmp(b),
         (V::JavaScriptCodeWithScope(a), V::JavaScriptCodeWithScope(b)) => {
             a.code.cmp(b.code).then_with(|| compare_documents(a.scope, b.scope))
         }
-        // MinKey, MaxKey, null and undefined: the rank says it all.
+        // MinKey, MaxKey, null and undefined have no values within their rank.
         _ => Ordering::Equal,
     }
-}
-
-/// Namespace and id of a DBPointer, a type deprecated since BSON 1.0. `bson` keeps both to itself, so they are read from
-/// the bytes of a document that holds the value alone.
-pub(crate) fn pointer(value: RawBsonRef<'_>) -> (Vec<u8>, [u8; 12]) {
-    let mut holder = RawDocumentBuf::new();
-    holder.append(cstr!(""), value);
-    // Length (4), type (1), empty name (1), length of the namespace (4), namespace, NUL (1), id (12), NUL (1).
-    let bytes = holder.as_bytes();
-    let namespace = bytes.get(10..bytes.len().saturating_sub(14)).unwrap_or_default();
-    let id = bytes.get(bytes.len().saturating_sub(13)..bytes.len() - 1).and_then(|id| id.try_into().ok());
-    (namespace.to_vec(), id.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Dotted paths through documents, and MongoDB's walk through the arrays on the way.
 //!
-//! A path such as `a.b.0` names a field of a field. Where an array stands in the way, MongoDB looks into it without being
-//! told: `{"a.b": 1}` finds `{a: [{b: 1}, {b: 2}]}`. A component that is a number means both an index of an array and a
+//! A path such as `a.b.0` names a field of a field. Where an array stands in the way, MongoDB looks into it by
+//! itself: `{"a.b": 1}` finds `{a: [{b: 1}, {b: 2}]}`. A component that is a number means both an index of an array and a
 //! field of that name in an array's documents. One path can therefore lead to many values, or to none at all.
 //! [`Path::visit`] shows them one after the other, without allocating:
 //!
@@ -17,8 +17,7 @@
 //! a.0.b  {a: [{b: 1}, {"0": ..}]}    1 by index, then what the elements' own field "0" gives
 //! ```
 //!
-//! Source: the MongoDB manual on "Query an Array of Embedded Documents", "Query an Array", "Query for Null or Missing
-//! Fields".
+//! Source: the MongoDB manual on "Query an Array of Embedded Documents", "Query an Array", "Query for Null or Missing Fields".
 
 use std::ops::ControlFlow;
 
@@ -31,7 +30,7 @@ pub struct Path {
     components: Vec<Component>,
 }
 
-/// One component of a path.
+/// A component of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Component {
     name: String,
@@ -39,34 +38,34 @@ pub struct Component {
 }
 
 impl Component {
-    /// The name as a field.
+    /// Returns the name as a field.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number as an array index: only of a plain decimal number without leading zeros.
+    /// Returns the number as an array index: only of a plain decimal number without leading zeros.
     pub fn index(&self) -> Option<usize> {
         self.index
     }
 }
 
-/// Whether a walk looks into an array that stands at the end of the path.
+/// The treatment of an array at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaf {
-    /// Shows each element, then the array: how comparisons match.
+pub enum TrailingArray {
+    /// The walk shows each element, then the array, as comparisons match.
     Elements,
-    /// Shows the array alone: how `$size`, `$elemMatch` and `$exists` match.
+    /// The walk shows the array alone, as `$size`, `$elemMatch` and `$exists` match.
     Whole,
 }
 
 /// A value that a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Visited<'a> {
+pub struct PathValue<'a> {
     /// The value; none where the path leads to nothing.
     pub value: Option<RawBsonRef<'a>>,
     /// The index in the outermost array that the walk went through: what a positional `$` stands for.
     pub array_index: Option<usize>,
-    /// Whether the value is an element of an array at the end of the path ([`Leaf::Elements`]).
+    /// Whether the value is an element of an array at the end of the path ([`TrailingArray::Elements`]).
     pub is_element: bool,
 }
 
@@ -77,29 +76,28 @@ impl Path {
         Path { text: text.to_owned(), components: components.collect() }
     }
 
-    /// The path as it was written.
+    /// Returns the path as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The components, at least one.
+    /// Returns the components, at least one.
     pub fn components(&self) -> &[Component] {
         &self.components
     }
 
-    /// Shows every value the path leads to, until `visitor` breaks. The elements of an array at the end come before the
-    /// array itself.
+    /// Shows every value the path leads to, until `visitor` breaks. The elements of an array at the end come before the array itself.
     pub fn visit<'a, B>(
         &self,
         document: &'a RawDocument,
-        leaf: Leaf,
-        visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+        trailing_array: TrailingArray,
+        visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        in_document(document, &self.components, leaf, None, visitor)
+        in_document(document, &self.components, trailing_array, None, visitor)
     }
 
-    /// Where the path leads without looking into arrays, numbers meaning indexes there: how projections and updates of a
-    /// single place see it.
+    /// Returns where the path leads without looking into arrays, numbers meaning indexes there: how projections and
+    /// updates of a single field see it.
     pub fn resolve<'a>(&self, document: &'a RawDocument) -> Option<RawBsonRef<'a>> {
         let (first, rest) = self.components.split_first()?;
         let mut value = field(document, first.name())?;
@@ -126,18 +124,18 @@ impl std::fmt::Display for Path {
     }
 }
 
-/// A number that can be an array index: decimal digits without sign or leading zeros.
+/// Reads a number that can be an array index: decimal digits without sign or leading zeros.
 pub fn array_index(name: &str) -> Option<usize> {
     let plain = name == "0" || !name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| name.parse().ok()).flatten()
 }
 
-/// The field of a document; none also if the bytes are malformed before it.
+/// Returns the field of a document; none also if the bytes are malformed before it.
 pub fn field<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>> {
     crate::element::find(document, name).ok()??.value().ok()
 }
 
-/// The element of an array at an index.
+/// Returns the element of an array at an index.
 pub fn element(array: &RawArray, index: usize) -> Option<RawBsonRef<'_>> {
     array.iter_elements().nth(index)?.ok()?.value().ok()
 }
@@ -146,9 +144,9 @@ pub fn element(array: &RawArray, index: usize) -> Option<RawBsonRef<'_>> {
 fn in_document<'a, B>(
     document: &'a RawDocument,
     components: &[Component],
-    leaf: Leaf,
+    trailing_array: TrailingArray,
     outer: Option<usize>,
-    visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+    visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     let mut document = document;
     let mut components = components;
@@ -156,7 +154,7 @@ fn in_document<'a, B>(
         let Some((first, rest)) = components.split_first() else { return ControlFlow::Continue(()) };
         let value = field(document, first.name());
         match value {
-            Some(RawBsonRef::Array(array)) => return in_array(array, rest, leaf, outer, visitor),
+            Some(RawBsonRef::Array(array)) => return in_array(array, rest, trailing_array, outer, visitor),
             Some(RawBsonRef::Document(inner)) if !rest.is_empty() => (document, components) = (inner, rest),
             // A scalar has no fields.
             Some(_) if !rest.is_empty() => return show(None, outer, visitor),
@@ -169,15 +167,15 @@ fn in_document<'a, B>(
 fn in_array<'a, B>(
     array: &'a RawArray,
     rest: &[Component],
-    leaf: Leaf,
+    trailing_array: TrailingArray,
     outer: Option<usize>,
-    visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+    visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     let Some((first, after)) = rest.split_first() else {
-        if leaf == Leaf::Elements {
+        if trailing_array == TrailingArray::Elements {
             for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
                 let array_index = outer.or(Some(index));
-                visitor(Visited { value: Some(value), array_index, is_element: true })?;
+                visitor(PathValue { value: Some(value), array_index, is_element: true })?;
             }
         }
         return show(Some(RawBsonRef::Array(array)), outer, visitor);
@@ -185,10 +183,10 @@ fn in_array<'a, B>(
     for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
         let position = outer.or(Some(index));
         if let RawBsonRef::Document(document) = value {
-            in_document(document, rest, leaf, position, visitor)?;
+            in_document(document, rest, trailing_array, position, visitor)?;
         }
         if first.index() == Some(index) {
-            by_index(value, after, leaf, position, visitor)?;
+            by_index(value, after, trailing_array, position, visitor)?;
         }
     }
     ControlFlow::Continue(())
@@ -198,14 +196,14 @@ fn in_array<'a, B>(
 fn by_index<'a, B>(
     value: RawBsonRef<'a>,
     after: &[Component],
-    leaf: Leaf,
+    trailing_array: TrailingArray,
     position: Option<usize>,
-    visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+    visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     match value {
         value if after.is_empty() => show(Some(value), position, visitor),
-        RawBsonRef::Array(array) => in_array(array, after, leaf, position, visitor),
-        RawBsonRef::Document(document) => in_document(document, after, leaf, position, visitor),
+        RawBsonRef::Array(array) => in_array(array, after, trailing_array, position, visitor),
+        RawBsonRef::Document(document) => in_document(document, after, trailing_array, position, visitor),
         _ => ControlFlow::Continue(()),
     }
 }
@@ -213,9 +211,9 @@ fn by_index<'a, B>(
 fn show<'a, B>(
     value: Option<RawBsonRef<'a>>,
     array_index: Option<usize>,
-    visitor: &mut impl FnMut(Visited<'a>) -> ControlFlow<B>,
+    visitor: &mut impl FnMut(PathValue<'a>) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    visitor(Visited { value, array_index, is_element: false })
+    visitor(PathValue { value, array_index, is_element: false })
 }
 
 #[cfg(test)]

@@ -25,16 +25,16 @@ const PATTERN_BYTES_MAX: usize = 32_764;
 /// Steps of backtracking for one search, some tens of milliseconds.
 const BACKTRACKS_MAX: usize = 1_000_000;
 
-/// What a search with backtracking counts as, in steps of an evaluation: it may take [`BACKTRACKS_MAX`].
+/// The cost of a search with backtracking, in steps of an evaluation: it may take [`BACKTRACKS_MAX`].
 const BACKTRACKING_STEPS: u64 = 10_000;
 
-/// Bytes of a text that an automaton goes through in the time of one step.
+/// The bytes of a text that an automaton reads in the time of one step.
 const STEP_BYTES: usize = 64;
 
-/// What a compiled automaton may take, 10 MB: `(a{1000}){1000}` is refused.
+/// The most bytes of a compiled automaton, 10 MB: `(a{1000}){1000}` is refused.
 const COMPILED_BYTES_MAX: usize = 10 * 1024 * 1024;
 
-/// Where a match and its groups lie, in bytes; the first is the whole match, none is a group that took no part.
+/// The byte ranges of a match and of its groups. The first is the whole match; a group that took no part has none.
 pub(crate) type Captures = Vec<Option<(usize, usize)>>;
 
 impl Pattern {
@@ -73,13 +73,13 @@ impl Pattern {
         })
     }
 
-    /// What a search in the text counts as, in steps of an evaluation.
+    /// Returns the cost of a search in the text, in steps of an evaluation.
     pub(crate) fn steps(&self, text: &str) -> u64 {
         let automaton = (text.len() / STEP_BYTES) as u64;
         if self.may_backtrack { BACKTRACKING_STEPS.saturating_add(automaton) } else { automaton }
     }
 
-    /// Whether the pattern matches anywhere in the text.
+    /// Tells whether the pattern matches anywhere in the text.
     ///
     /// # Errors
     /// 51156 if the search takes too many steps.
@@ -91,7 +91,7 @@ impl Pattern {
             })
     }
 
-    /// The first match at or after a byte: the places of the whole match and of its groups.
+    /// Returns the first match at or after a byte: the byte ranges of the whole match and of its groups.
     ///
     /// # Errors
     /// 51156 if the search takes too many steps.
@@ -103,19 +103,19 @@ impl Pattern {
             captures = self.regex.captures_from_pos(text, from).map_err(too_hard)?;
         }
         let Some(captures) = captures else { return Ok(None) };
-        let place = |index| captures.get(index).map(|group| (group.start(), group.end()));
-        Ok(Some((0..captures.len()).map(place).collect()))
+        let range = |index| captures.get(index).map(|group| (group.start(), group.end()));
+        Ok(Some((0..captures.len()).map(range).collect()))
     }
 }
 
 impl Pattern {
-    /// The text up to a newline at its end, if `$` may match before it.
+    /// Returns the text up to a newline at its end, if `$` may match before it.
     fn without_last_newline<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.before_last_newline { text.strip_suffix('\n') } else { None }
     }
 }
 
-/// Whether a pattern has what only backtracking can decide, or what looks like it.
+/// Tells whether a pattern has syntax that needs backtracking, or text that looks like it.
 fn may_backtrack(pattern: &str) -> bool {
     const SIGNS: [&str; 12] = ["(?=", "(?!", "(?<", "(?>", "(?(", "\\k", "\\g", "\\G", "\\K", "*+", "++", "?+"];
     let escaped_digit = |pair: &[u8]| matches!(pair, [b'\\', b'1'..=b'9']);

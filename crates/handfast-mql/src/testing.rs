@@ -6,7 +6,7 @@ use bson::{
 };
 use proptest::{collection::vec, prelude::*};
 
-use crate::{decimal::tests::any_decimal, number::tests::any_number};
+use crate::{decimal::tests::any_decimal, element::db_pointer, number::tests::any_number};
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -26,20 +26,6 @@ pub(crate) fn name() -> impl Strategy<Value = CString> {
         8 => prop::sample::select(vec!["a", "b", "c", "0", "1", ""]).prop_map(|name| CString::try_from(name).unwrap()),
         1 => cstring(),
     ]
-}
-
-/// A DBPointer, which `bson` makes only from bytes.
-pub(crate) fn pointer(namespace: &str, id: [u8; 12]) -> RawBson {
-    let mut bytes = vec![0, 0, 0, 0, 0x0c, 0];
-    bytes.extend((namespace.len() as i32 + 1).to_le_bytes());
-    bytes.extend(namespace.as_bytes());
-    bytes.push(0);
-    bytes.extend(id);
-    bytes.push(0);
-    let length = bytes.len() as i32;
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    let document = RawDocumentBuf::from_bytes(bytes).unwrap();
-    document.get("").unwrap().unwrap().into()
 }
 
 fn id() -> impl Strategy<Value = [u8; 12]> {
@@ -63,7 +49,7 @@ fn scalar() -> impl Strategy<Value = RawBson> {
         1 => prop_oneof![-2..2_i64, any::<i64>()].prop_map(|millis| RawBson::DateTime(DateTime::from_millis(millis))),
         1 => (0..3_u32, any::<u32>()).prop_map(|(time, increment)| RawBson::Timestamp(Timestamp { time, increment })),
         1 => (cstring(), cstring()).prop_map(|(pattern, options)| RawBson::RegularExpression(Regex { pattern, options })),
-        1 => (text(), id()).prop_map(|(namespace, id)| pointer(&namespace, id)),
+        1 => (text(), id()).prop_map(|(namespace, id)| db_pointer(&namespace, id).unwrap()),
         1 => text().prop_map(RawBson::JavaScriptCode),
     ]
 }

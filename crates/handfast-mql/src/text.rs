@@ -1,6 +1,6 @@
 //! Values as MongoDB's messages show them: `{ a: 1, b: "x" }`.
 //!
-//! Drivers and people compare these texts (`dup key: { a: 1 }`), so their shape is part of the protocol as MongoDB's
+//! Drivers and people compare these texts (`dup key: { a: 1 }`), so their format is part of the protocol as MongoDB's
 //! documentation and drivers' tests show it. They are for messages only: long values are cut.
 
 use std::fmt::Write;
@@ -10,52 +10,25 @@ use bson::{RawBsonRef, RawDocument};
 /// Longer texts are cut: a message should fit a screen, and a log line.
 const TEXT_BYTES_MAX: usize = 2048;
 
-/// A document: `{ a: 1, b: { c: "x" } }`.
+/// Returns the text of a document: `{ a: 1, b: { c: "x" } }`.
 pub fn document(document: &RawDocument) -> String {
     let mut out = String::new();
     write_document(&mut out, document);
     cut(out)
 }
 
-/// A value.
+/// Returns the text of a value.
 pub fn value(value: RawBsonRef<'_>) -> String {
     let mut out = String::new();
     write_value(&mut out, value);
     cut(out)
 }
 
-/// A field: `a: 1`.
+/// Returns the text of a field: `a: 1`.
 pub fn field(name: &str, value: RawBsonRef<'_>) -> String {
     let mut out = format!("{name}: ");
     write_value(&mut out, value);
     cut(out)
-}
-
-/// MongoDB's name of a value's type, as `$type` takes it.
-pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
-    match value {
-        RawBsonRef::Double(_) => "double",
-        RawBsonRef::String(_) => "string",
-        RawBsonRef::Array(_) => "array",
-        RawBsonRef::Document(_) => "object",
-        RawBsonRef::Boolean(_) => "bool",
-        RawBsonRef::Null => "null",
-        RawBsonRef::RegularExpression(_) => "regex",
-        RawBsonRef::JavaScriptCode(_) => "javascript",
-        RawBsonRef::JavaScriptCodeWithScope(_) => "javascriptWithScope",
-        RawBsonRef::Int32(_) => "int",
-        RawBsonRef::Int64(_) => "long",
-        RawBsonRef::Timestamp(_) => "timestamp",
-        RawBsonRef::Binary(_) => "binData",
-        RawBsonRef::ObjectId(_) => "objectId",
-        RawBsonRef::DateTime(_) => "date",
-        RawBsonRef::Symbol(_) => "symbol",
-        RawBsonRef::Decimal128(_) => "decimal",
-        RawBsonRef::Undefined => "undefined",
-        RawBsonRef::MaxKey => "maxKey",
-        RawBsonRef::MinKey => "minKey",
-        RawBsonRef::DbPointer(_) => "dbPointer",
-    }
 }
 
 fn cut(mut out: String) -> String {

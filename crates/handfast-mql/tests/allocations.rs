@@ -61,7 +61,7 @@ fn regular_expressions_allocate_once() {
 }
 
 #[test]
-fn a_key_takes_the_room_it_is_given() {
+fn encoding_a_key_does_not_reallocate() {
     let document = document();
     let mut key = Vec::with_capacity(1024);
     let counted = allocation_counter::measure(|| {

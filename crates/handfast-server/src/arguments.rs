@@ -15,8 +15,8 @@
 use std::borrow::Cow;
 
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
-use bson::spec::ElementType;
 use handfast_mql::Code;
+use handfast_mql::bson_type::type_name;
 use handfast_wire::Sequence;
 
 use crate::error::{CommandError, CommandResult};
@@ -126,7 +126,7 @@ impl<'a> Arguments<'a> {
     }
 
     fn mismatch(&self, name: &str, value: RawBsonRef<'_>, expected: &str) -> CommandError {
-        let kind = type_name(value.element_type());
+        let kind = type_name(value);
         let text = format!("BSON field '{}.{name}' is the wrong type '{kind}', expected {expected}", self.path);
         CommandError::new(Code::TypeMismatch, text)
     }
@@ -300,33 +300,6 @@ pub(crate) fn as_integer(value: RawBsonRef<'_>) -> Option<i64> {
         RawBsonRef::Int64(number) => Some(number),
         #[expect(clippy::cast_possible_truncation, reason = "saturates, and NaN gives 0: what is wanted")]
         other => as_number(other).map(|number| number as i64),
-    }
-}
-
-/// MongoDB's short name of a type.
-pub(crate) fn type_name(kind: ElementType) -> &'static str {
-    match kind {
-        ElementType::Double => "double",
-        ElementType::String => "string",
-        ElementType::EmbeddedDocument => "object",
-        ElementType::Array => "array",
-        ElementType::Binary => "binData",
-        ElementType::Undefined => "undefined",
-        ElementType::ObjectId => "objectId",
-        ElementType::Boolean => "bool",
-        ElementType::DateTime => "date",
-        ElementType::Null => "null",
-        ElementType::RegularExpression => "regex",
-        ElementType::DbPointer => "dbPointer",
-        ElementType::JavaScriptCode => "javascript",
-        ElementType::Symbol => "symbol",
-        ElementType::JavaScriptCodeWithScope => "javascriptWithScope",
-        ElementType::Int32 => "int",
-        ElementType::Timestamp => "timestamp",
-        ElementType::Int64 => "long",
-        ElementType::Decimal128 => "decimal",
-        ElementType::MinKey => "minKey",
-        ElementType::MaxKey => "maxKey",
     }
 }
 

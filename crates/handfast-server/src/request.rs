@@ -8,6 +8,7 @@ use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
 use handfast_mql::Code;
+use handfast_mql::bson_type::type_name;
 use handfast_store::{Durability, Namespace, check_database_name};
 use handfast_wire::Sequence;
 
@@ -253,7 +254,7 @@ impl<'a> Request<'a> {
         match self.subject {
             RawBsonRef::String(collection) => Ok(Namespace::new(self.database, collection)?),
             other => {
-                let kind = crate::arguments::type_name(other.element_type());
+                let kind = type_name(other);
                 let text = format!("collection name has invalid type {kind}");
                 Err(CommandError::new(Code::InvalidNamespace, text))
             }
@@ -299,7 +300,7 @@ fn boolean(name: &str, value: RawBsonRef<'_>) -> CommandResult<bool> {
 }
 
 fn mismatch(name: &str, value: RawBsonRef<'_>, expected: &str) -> CommandError {
-    let kind = crate::arguments::type_name(value.element_type());
+    let kind = type_name(value);
     CommandError::new(
         Code::TypeMismatch,
         format!("BSON field '{name}' is the wrong type '{kind}', expected {expected}"),

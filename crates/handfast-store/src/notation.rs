@@ -8,7 +8,7 @@ use std::fmt::Write;
 use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument};
 
-pub use handfast_mql::text::type_name;
+pub use handfast_mql::bson_type::type_name;
 
 #[cfg(test)]
 mod tests;

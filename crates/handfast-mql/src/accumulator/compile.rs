@@ -13,8 +13,6 @@ use crate::{
     },
     sort::Sort,
 };
-
-/// A compiled accumulator.
 #[derive(Debug)]
 pub(crate) struct Accumulator {
     pub(super) kind: Kind,
@@ -30,17 +28,15 @@ pub(super) enum Kind {
     Last(Expression),
     Push(Expression),
     AddToSet(Expression),
-    Spread { input: Expression, sample: bool },
+    Deviation { input: Expression, sample: bool },
     MergeObjects(Expression),
     Count,
-    Several { input: Expression, n: Expression, pick: Pick },
-    Top { sort: Sort, output: Expression, n: Option<Expression>, bottom: bool },
+    SelectedN { input: Expression, n: Expression, selection: Selection },
+    TopN { sort: Sort, output: Expression, n: Option<Expression>, bottom: bool },
     Quantile { input: Expression, quantiles: Quantiles },
 }
-
-/// Which n values an accumulator keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pick {
+pub(crate) enum Selection {
     First,
     Last,
     Smallest,
@@ -63,21 +59,21 @@ impl Accumulator {
             "$last" => Kind::Last(input()?),
             "$push" => Kind::Push(input()?),
             "$addToSet" => Kind::AddToSet(input()?),
-            "$stdDevPop" => Kind::Spread { input: input()?, sample: false },
-            "$stdDevSamp" => Kind::Spread { input: input()?, sample: true },
+            "$stdDevPop" => Kind::Deviation { input: input()?, sample: false },
+            "$stdDevSamp" => Kind::Deviation { input: input()?, sample: true },
             "$mergeObjects" => Kind::MergeObjects(input()?),
             "$count" => match argument {
                 RawBsonRef::Document(document) if document.is_empty() => Kind::Count,
                 _ => return Err(Error::new(Code::TypeMismatch, "$count takes no arguments, i.e. $count:{}")),
             },
-            "$firstN" => several(name, argument, options, Pick::First)?,
-            "$lastN" => several(name, argument, options, Pick::Last)?,
-            "$minN" => several(name, argument, options, Pick::Smallest)?,
-            "$maxN" => several(name, argument, options, Pick::Largest)?,
-            "$top" => top(name, argument, options, Size::One, false)?,
-            "$topN" => top(name, argument, options, Size::Several, false)?,
-            "$bottom" => top(name, argument, options, Size::One, true)?,
-            "$bottomN" => top(name, argument, options, Size::Several, true)?,
+            "$firstN" => several(name, argument, options, Selection::First)?,
+            "$lastN" => several(name, argument, options, Selection::Last)?,
+            "$minN" => several(name, argument, options, Selection::Smallest)?,
+            "$maxN" => several(name, argument, options, Selection::Largest)?,
+            "$top" => top(name, argument, options, OutputCount::One, false)?,
+            "$topN" => top(name, argument, options, OutputCount::Several, false)?,
+            "$bottom" => top(name, argument, options, OutputCount::One, true)?,
+            "$bottomN" => top(name, argument, options, OutputCount::Several, true)?,
             "$percentile" | "$median" => {
                 let (input, quantiles) = read_quantiles(name, argument)?;
                 Kind::Quantile { input: Expression::compile(input, options)?, quantiles }
@@ -90,7 +86,7 @@ impl Accumulator {
         Ok(Accumulator { kind })
     }
 
-    /// A state for one group. `group` is the group's `_id`, which the `n` of `$firstN` and its like may depend on.
+    /// Creates a state for one group. `group` is the group's `_id`, which the `n` of `$firstN` and its like may depend on.
     pub(crate) fn start(&self, group: &RawDocument, context: &Context) -> Result<State> {
         State::start(self, group, context)
     }
@@ -109,20 +105,26 @@ fn missing(name: &str, what: &str, code: i32) -> Error {
     Error::new(Code(code), format!("Missing value for '{what}' in {name}"))
 }
 
-fn several(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions, pick: Pick) -> Result<Kind> {
+fn several(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions, selection: Selection) -> Result<Kind> {
     let [input, n] = named_sources(name, argument, ["input", "n"], &SEVERAL_ERRORS)?;
     let input = input.ok_or_else(|| missing(name, "input", 5_787_907))?;
     let n = n.ok_or_else(|| missing(name, "n", 5_787_906))?;
-    Ok(Kind::Several { input: Expression::compile(input, options)?, n: Expression::compile(n, options)?, pick })
+    Ok(Kind::SelectedN { input: Expression::compile(input, options)?, n: Expression::compile(n, options)?, selection })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Size {
+enum OutputCount {
     One,
     Several,
 }
 
-fn top(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions, size: Size, bottom: bool) -> Result<Kind> {
+fn top(
+    name: &str,
+    argument: RawBsonRef<'_>,
+    options: &CompileOptions,
+    size: OutputCount,
+    bottom: bool,
+) -> Result<Kind> {
     let [sort, output, n] = named_sources(name, argument, ["sortBy", "output", "n"], &SEVERAL_ERRORS)?;
     let output = output.ok_or_else(|| missing(name, "output", 5_788_004))?;
     let sort = sort.ok_or_else(|| missing(name, "sortBy", 5_788_005))?;
@@ -133,27 +135,25 @@ fn top(name: &str, argument: RawBsonRef<'_>, options: &CompileOptions, size: Siz
         ));
     };
     let n = match (n, size) {
-        (None, Size::One) => None,
-        (Some(n), Size::Several) => Some(Expression::compile(n, options)?),
-        (None, Size::Several) => return Err(missing(name, "n", 5_788_003)),
-        (Some(_), Size::One) => {
+        (None, OutputCount::One) => None,
+        (Some(n), OutputCount::Several) => Some(Expression::compile(n, options)?),
+        (None, OutputCount::Several) => return Err(missing(name, "n", 5_788_003)),
+        (Some(_), OutputCount::One) => {
             return Err(Error::new(Code(5_788_002), format!("Unknown argument to {name} 'n'")));
         }
     };
-    Ok(Kind::Top { sort: Sort::compile(sort)?, output: Expression::compile(output, options)?, n, bottom })
+    Ok(Kind::TopN { sort: Sort::compile(sort)?, output: Expression::compile(output, options)?, n, bottom })
 }
 
-/// The n of `$firstN` and its like for one group.
+/// Returns the n of `$firstN` and its like for one group.
 pub(super) fn count_for(n: &Expression, group: &RawDocument, context: &Context) -> Result<usize> {
-    crate::expression::array::forms::positive_count(&n.evaluate(group, context)?)
+    crate::expression::array::lazy::positive_count(&n.evaluate(group, context)?)
 }
 
-/// A value on its own, null if missing.
+/// Copies a value; a missing one becomes null.
 pub(super) fn owned_or_null(value: Value<'_>) -> bson::RawBson {
     value.into_owned().unwrap_or(bson::RawBson::Null)
 }
-
-/// The bytes a value takes where it is held.
 pub(super) fn bytes_of(value: RawBsonRef<'_>) -> usize {
     const SCALAR_BYTES: usize = 32;
     SCALAR_BYTES

@@ -1,4 +1,4 @@
-//! Accumulators: what `$group` makes of the documents of a group, and `$bucketAuto` of those of a bucket.
+//! Accumulators compute the fields of a `$group` from the documents of a group, and those of `$bucketAuto` from a bucket.
 //!
 //! An [`Accumulator`] is compiled once; each group starts a [`State`] of it, feeds it documents and finishes it. The
 //! same arithmetic serves the expression forms (`{$sum: "$array"}`).
@@ -7,9 +7,9 @@
 //! error kept aside (Neumaier's variant of Kahan's summation), so that the order of documents hardly shows.
 
 mod compile;
-mod pick;
+mod deviation;
 mod quantile;
-mod spread;
+mod selected_n;
 mod state;
 mod sum;
 #[cfg(test)]
@@ -19,8 +19,8 @@ use bson::RawBsonRef;
 
 pub(crate) use self::{
     compile::Accumulator,
+    deviation::Deviation,
     quantile::{Quantiles, quantiles_of, read_quantiles},
-    spread::Spread,
     state::State,
     sum::{Average, Sum},
 };
@@ -29,7 +29,7 @@ use crate::{
     expression::{Value, value},
 };
 
-/// The values of an array that an expression form goes over; anything else is one value.
+/// Visits the values of an array; anything else is one value.
 pub(crate) fn each<'v>(value: &'v Value<'_>, mut visit: impl FnMut(RawBsonRef<'v>) -> Result<()>) -> Result<()> {
     match value.get() {
         None => Ok(()),

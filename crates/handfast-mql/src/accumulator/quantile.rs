@@ -10,8 +10,6 @@ use crate::{
     },
     number::Number,
 };
-
-/// Which quantiles are asked for.
 #[derive(Clone, Debug)]
 pub(crate) enum Quantiles {
     Median,
@@ -86,7 +84,7 @@ fn read_list(p: RawBsonRef<'_>) -> Result<Vec<f64>> {
     Ok(list)
 }
 
-/// The quantiles of numbers: null where there are none.
+/// Returns the quantiles of numbers; null if there are no numbers.
 pub(crate) fn quantiles_of(mut numbers: Vec<f64>, quantiles: &Quantiles) -> RawBson {
     numbers.sort_by(f64::total_cmp);
     let at = |p: f64| -> RawBsonRef<'static> {

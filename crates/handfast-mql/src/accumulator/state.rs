@@ -1,14 +1,14 @@
-//! An accumulator at work for one group.
+//! The state of an accumulator for one group.
 
 use std::collections::HashSet;
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::{
-    Average, Quantiles, Spread, Sum,
-    compile::{Accumulator, Kind, Pick, bytes_of, count_for, owned_or_null},
-    pick::{Several, Top},
+    Average, Deviation, Quantiles, Sum,
+    compile::{Accumulator, Kind, Selection, bytes_of, count_for, owned_or_null},
     quantiles_of,
+    selected_n::{SelectedN, TopN},
 };
 use crate::{
     context::Context,
@@ -18,17 +18,14 @@ use crate::{
     number::Number,
     order,
 };
-
-/// What an accumulator has gathered of one group.
 #[derive(Debug)]
 pub(crate) struct State {
-    gathered: Gathered,
-    /// How many bytes it holds.
+    gathered: Accumulated,
     bytes: usize,
 }
 
 #[derive(Debug)]
-enum Gathered {
+enum Accumulated {
     Sum(Sum),
     Average(Average),
     Extreme(Option<RawBson>),
@@ -36,107 +33,103 @@ enum Gathered {
     Last(RawBson),
     Push(RawArrayBuf),
     Set { seen: HashSet<Vec<u8>>, values: RawArrayBuf },
-    Spread(Spread),
+    Deviation(Deviation),
     Merged(RawDocumentBuf),
     Count(i64),
-    Several(Several),
-    Top(Top),
+    SelectedN(SelectedN),
+    TopN(TopN),
     Numbers(Vec<f64>),
 }
-
-/// What an empty state takes.
 const STATE_BYTES: usize = 64;
 
 impl State {
     pub(super) fn start(accumulator: &Accumulator, group: &RawDocument, context: &Context) -> Result<State> {
         let gathered = match &accumulator.kind {
-            Kind::Sum(_) => Gathered::Sum(Sum::default()),
-            Kind::Average(_) => Gathered::Average(Average::default()),
-            Kind::Minimum(_) | Kind::Maximum(_) => Gathered::Extreme(None),
-            Kind::First(_) => Gathered::First(None),
-            Kind::Last(_) => Gathered::Last(RawBson::Null),
-            Kind::Push(_) => Gathered::Push(RawArrayBuf::new()),
-            Kind::AddToSet(_) => Gathered::Set { seen: HashSet::new(), values: RawArrayBuf::new() },
-            Kind::Spread { .. } => Gathered::Spread(Spread::default()),
-            Kind::MergeObjects(_) => Gathered::Merged(RawDocumentBuf::new()),
-            Kind::Count => Gathered::Count(0),
-            Kind::Several { n, pick, .. } => Gathered::Several(Several::new(count_for(n, group, context)?, *pick)),
-            Kind::Top { n, bottom, .. } => {
-                let n = n.as_ref().map_or(Ok(1), |n| count_for(n, group, context))?;
-                Gathered::Top(Top::new(n, *bottom))
+            Kind::Sum(_) => Accumulated::Sum(Sum::default()),
+            Kind::Average(_) => Accumulated::Average(Average::default()),
+            Kind::Minimum(_) | Kind::Maximum(_) => Accumulated::Extreme(None),
+            Kind::First(_) => Accumulated::First(None),
+            Kind::Last(_) => Accumulated::Last(RawBson::Null),
+            Kind::Push(_) => Accumulated::Push(RawArrayBuf::new()),
+            Kind::AddToSet(_) => Accumulated::Set { seen: HashSet::new(), values: RawArrayBuf::new() },
+            Kind::Deviation { .. } => Accumulated::Deviation(Deviation::default()),
+            Kind::MergeObjects(_) => Accumulated::Merged(RawDocumentBuf::new()),
+            Kind::Count => Accumulated::Count(0),
+            Kind::SelectedN { n, selection, .. } => {
+                Accumulated::SelectedN(SelectedN::new(count_for(n, group, context)?, *selection))
             }
-            Kind::Quantile { .. } => Gathered::Numbers(Vec::new()),
+            Kind::TopN { n, bottom, .. } => {
+                let n = n.as_ref().map_or(Ok(1), |n| count_for(n, group, context))?;
+                Accumulated::TopN(TopN::new(n, *bottom))
+            }
+            Kind::Quantile { .. } => Accumulated::Numbers(Vec::new()),
         };
         Ok(State { gathered, bytes: STATE_BYTES })
     }
-
-    /// How many bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
-
-    /// Takes a document of the group.
     pub(crate) fn add(&mut self, accumulator: &Accumulator, document: &RawDocument, context: &Context) -> Result<()> {
         let bytes = &mut self.bytes;
         match (&mut self.gathered, &accumulator.kind) {
-            (Gathered::Sum(sum), Kind::Sum(input)) => {
+            (Accumulated::Sum(sum), Kind::Sum(input)) => {
                 if let Some(number) = number(&input.evaluate(document, context)?) {
                     sum.add(number);
                 }
             }
-            (Gathered::Average(average), Kind::Average(input)) => {
+            (Accumulated::Average(average), Kind::Average(input)) => {
                 if let Some(number) = number(&input.evaluate(document, context)?) {
                     average.add(number);
                 }
             }
-            (Gathered::Extreme(best), Kind::Minimum(input)) => {
+            (Accumulated::Extreme(best), Kind::Minimum(input)) => {
                 extreme(best, input.evaluate(document, context)?, std::cmp::Ordering::Less, bytes);
             }
-            (Gathered::Extreme(best), Kind::Maximum(input)) => {
+            (Accumulated::Extreme(best), Kind::Maximum(input)) => {
                 extreme(best, input.evaluate(document, context)?, std::cmp::Ordering::Greater, bytes);
             }
-            (Gathered::First(first), Kind::First(input)) if first.is_none() => {
+            (Accumulated::First(first), Kind::First(input)) if first.is_none() => {
                 let value = owned_or_null(input.evaluate(document, context)?);
                 *bytes += bytes_of(value.as_raw_bson_ref());
                 *first = Some(value);
             }
-            (Gathered::Last(last), Kind::Last(input)) => {
+            (Accumulated::Last(last), Kind::Last(input)) => {
                 *last = owned_or_null(input.evaluate(document, context)?);
                 *bytes = STATE_BYTES + bytes_of(last.as_raw_bson_ref());
             }
-            (Gathered::Push(values), Kind::Push(input)) => {
+            (Accumulated::Push(values), Kind::Push(input)) => {
                 if let Some(value) = input.evaluate(document, context)?.get() {
                     values.push(value);
                     *bytes = STATE_BYTES + values.as_bytes().len();
                 }
             }
-            (Gathered::Set { seen, values }, Kind::AddToSet(input)) => {
+            (Accumulated::Set { seen, values }, Kind::AddToSet(input)) => {
                 if let Some(value) = input.evaluate(document, context)?.get() {
                     add_to_set(seen, values, value, bytes);
                 }
             }
-            (Gathered::Spread(spread), Kind::Spread { input, .. }) => {
+            (Accumulated::Deviation(deviation), Kind::Deviation { input, .. }) => {
                 if let Some(number) = number(&input.evaluate(document, context)?) {
-                    spread.add(number);
+                    deviation.add(number);
                 }
             }
-            (Gathered::Merged(merged), Kind::MergeObjects(input)) => {
+            (Accumulated::Merged(merged), Kind::MergeObjects(input)) => {
                 merge_value(merged, &input.evaluate(document, context)?)?;
                 *bytes = STATE_BYTES + merged.as_bytes().len();
             }
-            (Gathered::Count(count), Kind::Count) => *count += 1,
-            (Gathered::Several(several), Kind::Several { input, pick, .. }) if several.wants_more() => {
+            (Accumulated::Count(count), Kind::Count) => *count += 1,
+            (Accumulated::SelectedN(selected), Kind::SelectedN { input, selection, .. }) if selected.wants_more() => {
                 let value = input.evaluate(document, context)?;
-                let by_value = matches!(pick, Pick::Smallest | Pick::Largest);
+                let by_value = matches!(selection, Selection::Smallest | Selection::Largest);
                 if !(by_value && value.is_nullish()) {
                     let value = owned_or_null(value);
                     *bytes += bytes_of(value.as_raw_bson_ref());
-                    if let Some(gone) = several.add(value) {
+                    if let Some(gone) = selected.add(value) {
                         *bytes -= bytes_of(gone.as_raw_bson_ref());
                     }
                 }
             }
-            (Gathered::Top(top), Kind::Top { sort, output, .. }) => {
+            (Accumulated::TopN(top), Kind::TopN { sort, output, .. }) => {
                 let key = sort.key(document)?;
                 if top.wants(&key) {
                     let value = owned_or_null(output.evaluate(document, context)?);
@@ -146,42 +139,41 @@ impl State {
                     }
                 }
             }
-            (Gathered::Numbers(numbers), Kind::Quantile { input, .. }) => {
+            (Accumulated::Numbers(numbers), Kind::Quantile { input, .. }) => {
                 if let Some(number) = number(&input.evaluate(document, context)?) {
                     numbers.push(number.to_f64());
                     *bytes += size_of::<f64>();
                 }
             }
-            // What a first value or the first n are already there for; a state is always fed by its own accumulator.
+            // The first value, or the first n, are complete; a state is always fed by its own accumulator.
             _ => {}
         }
         Ok(())
     }
 
-    /// The result.
     pub(crate) fn finish(self, accumulator: &Accumulator) -> RawBson {
         let number = |number: Option<Number>| number.map_or(RawBson::Null, RawBson::from);
         match self.gathered {
-            Gathered::Sum(sum) => RawBson::from(sum.total()),
-            Gathered::Average(average) => number(average.result()),
-            Gathered::Extreme(value) | Gathered::First(value) => value.unwrap_or(RawBson::Null),
-            Gathered::Last(value) => value,
-            Gathered::Push(values) | Gathered::Set { values, .. } => RawBson::Array(values),
-            Gathered::Spread(spread) => {
-                let sample = matches!(accumulator.kind, Kind::Spread { sample: true, .. });
-                spread.result(sample).map_or(RawBson::Null, RawBson::Double)
+            Accumulated::Sum(sum) => RawBson::from(sum.total()),
+            Accumulated::Average(average) => number(average.result()),
+            Accumulated::Extreme(value) | Accumulated::First(value) => value.unwrap_or(RawBson::Null),
+            Accumulated::Last(value) => value,
+            Accumulated::Push(values) | Accumulated::Set { values, .. } => RawBson::Array(values),
+            Accumulated::Deviation(deviation) => {
+                let sample = matches!(accumulator.kind, Kind::Deviation { sample: true, .. });
+                deviation.result(sample).map_or(RawBson::Null, RawBson::Double)
             }
-            Gathered::Merged(document) => RawBson::Document(document),
-            Gathered::Count(count) => i32::try_from(count).map_or(RawBson::Int64(count), RawBson::Int32),
-            Gathered::Several(several) => RawBson::Array(several.into_values().into_iter().collect()),
-            Gathered::Top(top) => {
+            Accumulated::Merged(document) => RawBson::Document(document),
+            Accumulated::Count(count) => i32::try_from(count).map_or(RawBson::Int64(count), RawBson::Int32),
+            Accumulated::SelectedN(selected) => RawBson::Array(selected.into_values().into_iter().collect()),
+            Accumulated::TopN(top) => {
                 let outputs = top.into_outputs();
                 match accumulator.kind {
-                    Kind::Top { n: None, .. } => outputs.into_iter().next().unwrap_or(RawBson::Null),
+                    Kind::TopN { n: None, .. } => outputs.into_iter().next().unwrap_or(RawBson::Null),
                     _ => RawBson::Array(outputs.into_iter().collect()),
                 }
             }
-            Gathered::Numbers(numbers) => match &accumulator.kind {
+            Accumulated::Numbers(numbers) => match &accumulator.kind {
                 Kind::Quantile { quantiles, .. } => quantiles_of(numbers, quantiles),
                 _ => quantiles_of(numbers, &Quantiles::Median),
             },

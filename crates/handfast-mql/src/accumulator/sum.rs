@@ -10,11 +10,11 @@ pub(crate) struct Sum {
     double: f64,
     lost: f64,
     decimal: Decimal,
-    widest: Widest,
+    widest: WidestType,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Widest {
+enum WidestType {
     Int,
     Long,
     Double,
@@ -23,7 +23,7 @@ enum Widest {
 
 impl Default for Sum {
     fn default() -> Self {
-        Sum { whole: 0, double: 0.0, lost: 0.0, decimal: Decimal::ZERO, widest: Widest::Int }
+        Sum { whole: 0, double: 0.0, lost: 0.0, decimal: Decimal::ZERO, widest: WidestType::Int }
     }
 }
 
@@ -33,15 +33,15 @@ impl Sum {
             Number::Int(value) => self.whole = self.whole.saturating_add(i128::from(value)),
             Number::Long(value) => {
                 self.whole = self.whole.saturating_add(i128::from(value));
-                self.widest = self.widest.max(Widest::Long);
+                self.widest = self.widest.max(WidestType::Long);
             }
             Number::Double(value) => {
                 self.add_double(value);
-                self.widest = self.widest.max(Widest::Double);
+                self.widest = self.widest.max(WidestType::Double);
             }
             Number::Decimal(value) => {
                 self.decimal = self.decimal.add(value);
-                self.widest = Widest::Decimal;
+                self.widest = WidestType::Decimal;
             }
         }
     }
@@ -59,12 +59,12 @@ impl Sum {
         self.double = sum;
     }
 
-    /// The sum of everything but the decimals, as a double.
+    /// Returns the sum of everything but the decimals, as a double.
     fn doubles(&self) -> f64 {
         if !self.double.is_finite() {
             return self.double;
         }
-        // The whole numbers in two halves, neither of which loses a digit that the other could not carry.
+        // The sum of the whole numbers is added in two halves, so that no digit is lost.
         let high = self.whole as f64;
         let low = if high.abs() < 1e30 { (self.whole - high as i128) as f64 } else { 0.0 };
         let mut total = Sum { double: high, lost: low, ..Sum::default() };
@@ -73,20 +73,20 @@ impl Sum {
         total.double + total.lost
     }
 
-    /// The total: of the widest type that came, a long if an int does not hold it, a double if a long does not.
+    /// Returns the total in the widest type of the numbers: a long if an int does not hold it, a double if a long does not.
     pub(crate) fn total(&self) -> Number {
         match self.widest {
-            Widest::Decimal => Number::Decimal(self.decimal.add(self.others_as_decimal())),
-            Widest::Double => Number::Double(self.doubles()),
+            WidestType::Decimal => Number::Decimal(self.decimal.add(self.others_as_decimal())),
+            WidestType::Double => Number::Double(self.doubles()),
             widest => match (i32::try_from(self.whole), i64::try_from(self.whole)) {
-                (Ok(whole), _) if widest == Widest::Int => Number::Int(whole),
+                (Ok(whole), _) if widest == WidestType::Int => Number::Int(whole),
                 (_, Ok(whole)) => Number::Long(whole),
                 _ => Number::Double(self.whole as f64),
             },
         }
     }
 
-    /// What came beside decimals. The total of doubles counts with 15 digits, as each double would.
+    /// Returns the sum of all but the decimals. The total of doubles counts with 15 digits, as each double would.
     fn others_as_decimal(&self) -> Decimal {
         let magnitude = Decimal::new(self.whole < 0, self.whole.unsigned_abs(), 0);
         if self.double == 0.0 && self.lost == 0.0 {
@@ -96,7 +96,7 @@ impl Sum {
     }
 }
 
-/// An average: a decimal if decimals came, else a double; nothing of nothing.
+/// An average: a decimal if there are decimals, else a double; none if there are no numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Average {
     sum: Sum,

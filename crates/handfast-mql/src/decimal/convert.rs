@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Decimal, Rounding, finish, wide::Wide};
+use super::{Decimal, Rounding, finish, wide::U256};
 use crate::{Code, Error, Result};
 
 impl From<i64> for Decimal {
@@ -18,14 +18,14 @@ impl From<i32> for Decimal {
 }
 
 impl Decimal {
-    /// A double, rounded to 15 significant digits: what every double was typed as, if it was typed with 15 digits or
-    /// less. MongoDB converts so wherever a double meets a decimal (`NumberDecimal(1000.55)` is documented to give
-    /// `1000.55000000000`, not the 1000.549999999999954525 that the double stores).
+    /// Converts a double, rounded to 15 significant digits: the digits it was typed with, if it was typed with 15
+    /// digits or less. MongoDB converts so wherever a double meets a decimal (`NumberDecimal(1000.55)` is documented to
+    /// give `1000.55000000000`, not the 1000.549999999999954525 that the double stores).
     pub fn from_f64(value: f64) -> Self {
         Self::from_f64_with_digits(value, 15)
     }
 
-    /// A double, rounded to the 34 digits of the format.
+    /// Converts a double, rounded to the 34 digits of the format.
     pub fn from_f64_all_digits(value: f64) -> Self {
         Self::from_f64_with_digits(value, 34)
     }
@@ -44,7 +44,7 @@ impl Decimal {
         format!("{value:.*e}", digits - 1).parse().unwrap_or(Decimal::NaN)
     }
 
-    /// The nearest double: infinite or zero beyond its range.
+    /// Returns the nearest double: infinite or zero beyond its range.
     pub fn to_f64(self) -> f64 {
         match self {
             Decimal::NaN => f64::NAN,
@@ -58,7 +58,7 @@ impl Decimal {
         }
     }
 
-    /// The integer, rounded in the given way; none if it is infinite, NaN or out of range.
+    /// Returns the integer, rounded in the given way; none if it is infinite, NaN or out of range.
     pub fn to_i64(self, rounding: Rounding) -> Option<i64> {
         match self.round(0, rounding).normalize() {
             Decimal::Finite { negative, coefficient, exponent } => {
@@ -70,7 +70,7 @@ impl Decimal {
         }
     }
 
-    /// The integer, if it is one and in range.
+    /// Returns the integer, if it is one and in range.
     pub fn to_i64_exact(self) -> Option<i64> {
         self.to_i64(Rounding::Truncate).filter(|integer| self.compare(Decimal::from(*integer)).is_eq())
     }
@@ -154,7 +154,7 @@ impl FromStr for Decimal {
         let exponent = exponent.saturating_add(left_out).saturating_sub(fraction.len() as i64);
         // Far beyond the format on both sides, and far from overflow.
         let exponent = exponent.clamp(-20_000, 20_000) as i32;
-        Ok(finish(negative, Wide::new(coefficient), exponent, sticky))
+        Ok(finish(negative, U256::new(coefficient), exponent, sticky))
     }
 }
 
@@ -167,7 +167,7 @@ fn parse_exponent(text: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // Too many digits to read are too many to matter.
+    // An exponent of more digits than can be read is out of range anyway.
     let exponent =
         digits.bytes().fold(0_i64, |sum, byte| sum.saturating_mul(10).saturating_add(i64::from(byte - b'0')));
     Some(if negative { -exponent } else { exponent })

@@ -1,12 +1,12 @@
 //! Decimal128: decimal floating point with 34 digits (IEEE 754-2008), as BSON stores it.
 //!
 //! A finite value is `sign * coefficient * 10^exponent` with a coefficient below 10^34 and an exponent from -6176 to
-//! 6111. `1`, `1.0` and `1.00` are the same number in different clothes (a *cohort*); arithmetic keeps the clothes as
+//! 6111. `1`, `1.0` and `1.00` are the same number in different forms (a *cohort*); arithmetic keeps the form as
 //! IEEE 754 asks: `1.10 + 2.20` is `3.30`.
 //!
 //! The idea: every operation first finds its exact result as coefficient, exponent and "something smaller is left over",
 //! then one function (`finish`) rounds it, half to even, into the format. 256 bits hold every exact coefficient that
-//! comes up: a product has at most 68 digits, a sum at most 73 after operands that are too far apart are told apart.
+//! comes up: a product has at most 68 digits, a sum at most 73, as operands that are too far apart are handled before.
 //!
 //! `bson` stores the 16 bytes in the binary integer encoding (BID) and converts them from and to text, but does not
 //! calculate. Source of the encoding and of the text form: the BSON Decimal128 specification.
@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 
 use bson::Decimal128;
 
-use wide::Wide;
+use wide::U256;
 
 /// Digits of a coefficient.
 pub const DIGITS_MAX: u32 = 34;
@@ -28,8 +28,6 @@ pub const COEFFICIENT_MAX: u128 = 10_u128.pow(DIGITS_MAX) - 1;
 pub const EXPONENT_MIN: i32 = -6176;
 /// The largest exponent.
 pub const EXPONENT_MAX: i32 = 6111;
-
-/// What the exponent is stored with added.
 const BIAS: i32 = 6176;
 const SIGN_BIT: u128 = 1 << 127;
 const INFINITY_BITS: u128 = 0b11110 << 122;
@@ -38,15 +36,14 @@ const NAN_BITS: u128 = 0b11111 << 122;
 /// A decimal number, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
-    /// `coefficient * 10^exponent`, negated if `negative`. Negative zero exists. Made by [`Decimal::new`] only, which
-    /// keeps the bounds.
+    /// `coefficient * 10^exponent`, negated if `negative`. Negative zero exists. Made by [`Decimal::new`] only, which keeps the bounds.
     #[non_exhaustive]
     Finite {
         /// Less than zero, or negative zero.
         negative: bool,
-        /// At most [`COEFFICIENT_MAX`].
+        /// The digits, at most [`COEFFICIENT_MAX`].
         coefficient: u128,
-        /// From [`EXPONENT_MIN`] to [`EXPONENT_MAX`].
+        /// The power of ten, from [`EXPONENT_MIN`] to [`EXPONENT_MAX`].
         exponent: i32,
     },
     /// Beyond all finite numbers.
@@ -61,7 +58,7 @@ pub enum Decimal {
 impl Decimal {
     /// Zero with exponent 0.
     pub const ZERO: Decimal = Decimal::finite(false, 0, 0);
-    /// One with exponent 0.
+    /// The number one with exponent 0.
     pub const ONE: Decimal = Decimal::finite(false, 1, 0);
 
     const fn finite(negative: bool, coefficient: u128, exponent: i32) -> Self {
@@ -86,7 +83,7 @@ impl Decimal {
         Decimal::finite(negative, coefficient, exponent as i32 - BIAS)
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     pub fn encode(self) -> Decimal128 {
         let (negative, bits) = match self {
             Decimal::NaN => (false, NAN_BITS),
@@ -98,38 +95,38 @@ impl Decimal {
         Decimal128::from_bytes((bits | if negative { SIGN_BIT } else { 0 }).to_le_bytes())
     }
 
-    /// `coefficient * 10^exponent`, rounded into the format: to 34 digits half to even, to infinity or towards zero
+    /// Creates `coefficient * 10^exponent`, rounded into the format: to 34 digits half to even, to infinity or towards zero
     /// beyond the exponents.
     pub fn new(negative: bool, coefficient: u128, exponent: i32) -> Self {
-        finish(negative, Wide::new(coefficient), exponent, false)
+        finish(negative, U256::new(coefficient), exponent, false)
     }
 
-    /// Whether it is not a number.
+    /// Tells whether it is not a number.
     pub fn is_nan(self) -> bool {
         self == Decimal::NaN
     }
 
-    /// Whether it is plus or minus infinity.
+    /// Tells whether it is plus or minus infinity.
     pub fn is_infinite(self) -> bool {
         matches!(self, Decimal::Infinity { .. })
     }
 
-    /// Whether it is neither infinite nor NaN.
+    /// Tells whether it is neither infinite nor NaN.
     pub fn is_finite(self) -> bool {
         matches!(self, Decimal::Finite { .. })
     }
 
-    /// Whether it is zero of either sign.
+    /// Tells whether it is zero of either sign.
     pub fn is_zero(self) -> bool {
         matches!(self, Decimal::Finite { coefficient: 0, .. })
     }
 
-    /// Whether it has a minus sign: less than zero, minus zero or minus infinity.
+    /// Tells whether it has a minus sign: less than zero, minus zero or minus infinity.
     pub fn is_negative(self) -> bool {
         matches!(self, Decimal::Finite { negative: true, .. } | Decimal::Infinity { negative: true })
     }
 
-    /// With the other sign.
+    /// Returns the number with the other sign.
     #[must_use]
     pub fn negate(self) -> Self {
         match self {
@@ -139,7 +136,7 @@ impl Decimal {
         }
     }
 
-    /// Without sign.
+    /// Returns the number without its sign.
     #[must_use]
     pub fn absolute(self) -> Self {
         if self.is_negative() { self.negate() } else { self }
@@ -150,16 +147,18 @@ impl Decimal {
         self.class().cmp(&other.class()).then_with(|| match (self, other) {
             (
                 Decimal::Finite { negative, coefficient: a, exponent: a_exponent },
-                Decimal::Finite { coefficient: b, exponent: b_exponent, .. },
+                Decimal::Finite { negative: b_negative, coefficient: b, exponent: b_exponent },
             ) if a != 0 && b != 0 => {
-                let order = compare_magnitudes((a, a_exponent), (b, b_exponent));
+                let a = Finite { negative, coefficient: a, exponent: a_exponent };
+                let b = Finite { negative: b_negative, coefficient: b, exponent: b_exponent };
+                let order = compare_magnitudes(a, b);
                 if negative { order.reverse() } else { order }
             }
             _ => Ordering::Equal,
         })
     }
 
-    /// NaN, minus infinity, below zero, zero, above zero, infinity: in this order.
+    /// Returns the rank of NaN, minus infinity, numbers below zero, zero, numbers above zero, infinity: in this order.
     fn class(self) -> u8 {
         match self {
             Decimal::NaN => 0,
@@ -185,17 +184,20 @@ impl Decimal {
             (
                 Decimal::Finite { negative, coefficient, exponent },
                 Decimal::Finite { negative: other_negative, coefficient: other_coefficient, exponent: other_exponent },
-            ) => add_finite((negative, coefficient, exponent), (other_negative, other_coefficient, other_exponent)),
+            ) => add_finite(
+                Finite { negative, coefficient, exponent },
+                Finite { negative: other_negative, coefficient: other_coefficient, exponent: other_exponent },
+            ),
         }
     }
 
-    /// The difference.
+    /// Returns the difference.
     #[must_use]
     pub fn subtract(self, other: Self) -> Self {
         self.add(other.negate())
     }
 
-    /// The product.
+    /// Returns the product.
     #[must_use]
     pub fn multiply(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();
@@ -204,14 +206,14 @@ impl Decimal {
             (
                 Decimal::Finite { coefficient: a, exponent: a_exponent, .. },
                 Decimal::Finite { coefficient: b, exponent: b_exponent, .. },
-            ) => finish(negative, Wide::product(a, b), a_exponent + b_exponent, false),
+            ) => finish(negative, U256::product(a, b), a_exponent + b_exponent, false),
             // Infinity times zero has no value.
             _ if self.is_zero() || other.is_zero() => Decimal::NaN,
             _ => Decimal::Infinity { negative },
         }
     }
 
-    /// The quotient: infinite if only the divisor is zero, NaN if both are.
+    /// Returns the quotient: infinite if only the divisor is zero, NaN if both are.
     #[must_use]
     pub fn divide(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();
@@ -220,7 +222,7 @@ impl Decimal {
                 Decimal::NaN
             }
             (Decimal::Infinity { .. }, _) => Decimal::Infinity { negative },
-            (_, Decimal::Infinity { .. }) => finish(negative, Wide::new(0), EXPONENT_MIN, false),
+            (_, Decimal::Infinity { .. }) => finish(negative, U256::new(0), EXPONENT_MIN, false),
             (Decimal::Finite { coefficient: 0, .. }, Decimal::Finite { coefficient: 0, .. }) => Decimal::NaN,
             (_, Decimal::Finite { coefficient: 0, .. }) => Decimal::Infinity { negative },
             (
@@ -235,12 +237,12 @@ impl Decimal {
                     rest %= b;
                     exponent -= 1;
                 }
-                finish(negative, Wide::new(quotient), exponent, rest != 0)
+                finish(negative, U256::new(quotient), exponent, rest != 0)
             }
         }
     }
 
-    /// What is left of a division whose quotient is cut towards zero; it has the dividend's sign. NaN if the dividend is
+    /// Returns the remainder of a division whose quotient is cut towards zero; it has the dividend's sign. It is NaN if the dividend is
     /// infinite or the divisor zero.
     #[must_use]
     pub fn remainder(self, other: Self) -> Self {
@@ -272,7 +274,7 @@ impl Decimal {
         }
     }
 
-    /// Rounded to a multiple of `10^-places`, in the way asked for; a value that needs no rounding stays as it is.
+    /// Rounds to a multiple of `10^-places`; a value that needs no rounding stays as it is.
     #[must_use]
     pub fn round(self, places: i32, rounding: Rounding) -> Self {
         let Decimal::Finite { negative, coefficient, exponent } = self else { return self };
@@ -280,11 +282,11 @@ impl Decimal {
         if drop <= 0 {
             return self;
         }
-        let rounded = shrink(Wide::new(coefficient), drop as u32, false, rounding, negative);
+        let rounded = shrink(U256::new(coefficient), drop as u32, false, rounding, negative);
         finish(negative, rounded, exponent.saturating_add(drop), false)
     }
 
-    /// Without trailing zeros: the member of the cohort with the shortest coefficient; zero gets exponent 0.
+    /// Removes trailing zeros: returns the member of the cohort with the shortest coefficient; zero gets exponent 0.
     #[must_use]
     pub fn normalize(self) -> Self {
         match self {
@@ -301,16 +303,16 @@ impl Decimal {
     }
 }
 
-/// Where to round to.
+/// The direction of rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// To the nearest; a half to the even neighbour.
+    /// Rounds to the nearest; a half to the even neighbour.
     HalfEven,
-    /// Towards zero.
+    /// Rounds towards zero.
     Truncate,
-    /// Towards minus infinity.
+    /// Rounds towards minus infinity.
     Floor,
-    /// Towards plus infinity.
+    /// Rounds towards plus infinity.
     Ceiling,
 }
 
@@ -318,26 +320,35 @@ fn digits(coefficient: u128) -> i32 {
     coefficient.checked_ilog10().map_or(1, |log| log as i32 + 1)
 }
 
+/// The parts of a [`Decimal::Finite`].
+#[derive(Clone, Copy)]
+struct Finite {
+    negative: bool,
+    coefficient: u128,
+    exponent: i32,
+}
+
 /// Compares two magnitudes that are not zero.
-fn compare_magnitudes((a, a_exponent): (u128, i32), (b, b_exponent): (u128, i32)) -> Ordering {
+fn compare_magnitudes(a: Finite, b: Finite) -> Ordering {
     // The place of the first digit decides, unless it is the same: then the exponents differ by less than 34, and the
     // coefficient with the larger exponent can be written with the smaller one, within 34 digits.
-    (digits(a) + a_exponent).cmp(&(digits(b) + b_exponent)).then_with(|| {
-        let common = a_exponent.min(b_exponent);
-        let scale = |coefficient: u128, exponent: i32| coefficient * 10_u128.pow((exponent - common) as u32);
-        scale(a, a_exponent).cmp(&scale(b, b_exponent))
+    let magnitude = |number: Finite| digits(number.coefficient) + number.exponent;
+    magnitude(a).cmp(&magnitude(b)).then_with(|| {
+        let common = a.exponent.min(b.exponent);
+        let scale = |number: Finite| number.coefficient * 10_u128.pow((number.exponent - common) as u32);
+        scale(a).cmp(&scale(b))
     })
 }
 
-fn add_finite(a: (bool, u128, i32), b: (bool, u128, i32)) -> Decimal {
-    let (large, small) = if a.2 >= b.2 { (a, b) } else { (b, a) };
-    let (mut distance, mut coefficient) = ((large.2 - small.2) as u32, large.1);
-    let zero_negative = large.0 && small.0;
-    if coefficient == 0 && small.1 == 0 {
-        return finish(zero_negative, Wide::new(0), small.2, false);
+fn add_finite(a: Finite, b: Finite) -> Decimal {
+    let (large, small) = if a.exponent >= b.exponent { (a, b) } else { (b, a) };
+    let (mut distance, mut coefficient) = ((large.exponent - small.exponent) as u32, large.coefficient);
+    let zero_negative = large.negative && small.negative;
+    if coefficient == 0 && small.coefficient == 0 {
+        return finish(zero_negative, U256::new(0), small.exponent, false);
     }
     if coefficient == 0 {
-        return Decimal::finite(small.0, small.1, small.2);
+        return Decimal::finite(small.negative, small.coefficient, small.exponent);
     }
     // As many digits as the format has, so that what is smaller by more than 38 digits cannot change the rounding: it is
     // below 10^-5 of the last digit (and below half of it even where subtraction moves 10^33 down by one digit).
@@ -345,21 +356,21 @@ fn add_finite(a: (bool, u128, i32), b: (bool, u128, i32)) -> Decimal {
     coefficient *= 10_u128.pow(padding);
     distance -= padding;
     if distance > 38 {
-        return finish(large.0, Wide::new(coefficient), small.2 + distance as i32, false);
+        return finish(large.negative, U256::new(coefficient), small.exponent + distance as i32, false);
     }
-    let (left, right) = (Wide::product(coefficient, 10_u128.pow(distance)), Wide::new(small.1));
-    if large.0 == small.0 {
-        return finish(large.0, left.plus(right), small.2, false);
+    let (left, right) = (U256::product(coefficient, 10_u128.pow(distance)), U256::new(small.coefficient));
+    if large.negative == small.negative {
+        return finish(large.negative, left.plus(right), small.exponent, false);
     }
     match left.cmp(&right) {
-        Ordering::Equal => finish(false, Wide::new(0), small.2, false),
-        Ordering::Greater => finish(large.0, left.minus(right), small.2, false),
-        Ordering::Less => finish(small.0, right.minus(left), small.2, false),
+        Ordering::Equal => finish(false, U256::new(0), small.exponent, false),
+        Ordering::Greater => finish(large.negative, left.minus(right), small.exponent, false),
+        Ordering::Less => finish(small.negative, right.minus(left), small.exponent, false),
     }
 }
 
 /// Rounds an exact result into the format. `sticky`: the true value is a little more than the coefficient says.
-fn finish(negative: bool, coefficient: Wide, exponent: i32, sticky: bool) -> Decimal {
+fn finish(negative: bool, coefficient: U256, exponent: i32, sticky: bool) -> Decimal {
     let excess = coefficient.digits() as i32 - DIGITS_MAX as i32;
     let drop = excess.max(EXPONENT_MIN - exponent).max(0);
     let rounded = shrink(coefficient, drop as u32, sticky, Rounding::HalfEven, negative);
@@ -387,7 +398,7 @@ fn finish(negative: bool, coefficient: Wide, exponent: i32, sticky: bool) -> Dec
 }
 
 /// Drops the last `count` digits.
-fn shrink(mut value: Wide, count: u32, mut sticky: bool, rounding: Rounding, negative: bool) -> Wide {
+fn shrink(mut value: U256, count: u32, mut sticky: bool, rounding: Rounding, negative: bool) -> U256 {
     const CHUNK: u32 = 19;
     let mut digit = 0;
     if count > 0 {
@@ -409,7 +420,7 @@ fn shrink(mut value: Wide, count: u32, mut sticky: bool, rounding: Rounding, neg
         Rounding::Floor => negative && (digit > 0 || sticky),
         Rounding::Ceiling => !negative && (digit > 0 || sticky),
     };
-    if up { value.plus(Wide::new(1)) } else { value }
+    if up { value.plus(U256::new(1)) } else { value }
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn every_type_is_known() {
 }
 
 #[test]
-fn what_is_malformed_is_refused() {
+fn malformed_input_is_refused() {
     for (element, why) in [
         (&b"\x02a\0\x02\0\0\0xy"[..], "string that does not end in NUL"),
         (b"\x02a\0\0\0\0\0", "string that does not end in NUL"),
@@ -126,7 +126,7 @@ fn read(document: &bson::RawDocument) {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = check(&bytes, Limits::default());
         let bytes = document(&bytes);
         if check(&bytes, Limits::default()).is_ok() {
@@ -136,7 +136,7 @@ proptest! {
 
     /// Well-formed bytes with a few of them changed: close enough to pass now and then.
     #[test]
-    fn mutations_do_no_harm(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
+    fn mutations_do_not_panic(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
         let code = bson::RawJavaScriptCodeWithScope { code: "f".into(), scope: rawdoc! { "x": 1 } };
         let mut bytes = rawdoc! {
             "a": [1, "x", { "b": true }], "c": 1.5, "d": bson::oid::ObjectId::from_bytes([1; 12]), "e": bson::RawBson::Null,

@@ -6,11 +6,11 @@ use bson::RawBsonRef;
 
 use super::{
     compile::Compiler,
-    node::{Arity, Form, Function, Node, Scope},
+    node::{Arity, Function, LazyOperator, Node, Scope},
     value::Value,
 };
 use crate::{
-    accumulator::{Average, Quantiles, Spread, Sum, each, quantiles_of, read_quantiles},
+    accumulator::{Average, Deviation, Quantiles, Sum, each, quantiles_of, read_quantiles},
     error::Result,
     number::Number,
     order,
@@ -40,7 +40,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
     let (input, quantiles) = read_quantiles(name, argument)?;
     // An input that is an array of expressions is an array, not several arguments.
     let input = compiler.expression(input)?;
-    Ok(Some(Node::form(Quantile { input, quantiles })))
+    Ok(Some(Node::lazy(Quantile { input, quantiles })))
 }
 
 /// Visits the values: of the array, if there is one argument and it is one; else the arguments.
@@ -65,7 +65,7 @@ fn of_number<'a>(number: Option<Number>) -> Value<'a> {
 }
 
 fn deviation<'a>(values: &[Value<'_>], sample: bool) -> Result<Value<'a>> {
-    let mut spread = Spread::default();
+    let mut spread = Deviation::default();
     numbers(values, |number| spread.add(number))?;
     Ok(spread.result(sample).map_or(Value::NULL, Value::from))
 }
@@ -90,7 +90,7 @@ struct Quantile {
     quantiles: Quantiles,
 }
 
-impl Form for Quantile {
+impl LazyOperator for Quantile {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         let mut found = Vec::new();

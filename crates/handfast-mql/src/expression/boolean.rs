@@ -1,21 +1,21 @@
-//! `$and` and `$or` stop at the first argument that decides; `$not` turns one around.
+//! `$and` and `$or` stop at the first argument that decides; `$not` negates one.
 
 use bson::RawBsonRef;
 
 use super::{
     compile::Compiler,
-    node::{Form, Node, Scope},
+    node::{LazyOperator, Node, Scope},
     value::Value,
 };
 use crate::error::Result;
 
 pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
     Ok(Some(match name {
-        "$and" => Node::form(Junction { arguments: compiler.arguments(argument)?, decides: false }),
-        "$or" => Node::form(Junction { arguments: compiler.arguments(argument)?, decides: true }),
+        "$and" => Node::lazy(AndOr { arguments: compiler.arguments(argument)?, decides: false }),
+        "$or" => Node::lazy(AndOr { arguments: compiler.arguments(argument)?, decides: true }),
         "$not" => {
             let [argument] = compiler.exactly::<1>("$not", argument)?;
-            Node::form(Not { argument })
+            Node::lazy(Not { argument })
         }
         _ => return Ok(None),
     }))
@@ -23,12 +23,12 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
 
 /// `$and` is decided by the first false, `$or` by the first true.
 #[derive(Debug)]
-struct Junction {
+struct AndOr {
     arguments: Vec<Node>,
     decides: bool,
 }
 
-impl Form for Junction {
+impl LazyOperator for AndOr {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         for argument in &self.arguments {
             if argument.evaluate(scope)?.is_true() == self.decides {
@@ -44,7 +44,7 @@ struct Not {
     argument: Node,
 }
 
-impl Form for Not {
+impl LazyOperator for Not {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         Ok((!self.argument.evaluate(scope)?.is_true()).into())
     }

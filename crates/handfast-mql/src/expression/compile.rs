@@ -1,4 +1,4 @@
-//! From BSON to a tree: what is a path, a variable, a literal, an operator, and with how many arguments.
+//! Compiles BSON to a tree of paths, variables, literals and operators, and checks the numbers of arguments.
 
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, raw::CString};
 
@@ -15,8 +15,6 @@ use crate::{
     context::CompileOptions,
     error::{Code, Error, Result},
 };
-
-/// Every table of plain functions.
 const TABLES: &[&[Function]] = &[
     arithmetic::FUNCTIONS,
     arithmetic::rounding::FUNCTIONS,
@@ -44,7 +42,7 @@ impl<'o> Compiler<'o> {
         Compiler { options, frames: Vec::new(), depth: 0, system: &[] }
     }
 
-    /// With names (`KEEP`, `PRUNE`, `DESCEND`) that stand for themselves.
+    /// Declares names (`KEEP`, `PRUNE`, `DESCEND`) that stand for themselves.
     pub(crate) fn with_system(mut self, names: &'o [&'static str]) -> Self {
         self.system = names;
         self
@@ -112,7 +110,7 @@ impl<'o> Compiler<'o> {
         folded_object(fields)
     }
 
-    /// `"$a.b"` or `"$$name.a.b"`.
+    /// Compiles `"$a.b"` or `"$$name.a.b"`.
     pub(crate) fn path(&self, text: &str) -> Result<Node> {
         let Some(variable) = text.strip_prefix("$$") else {
             let path = text.strip_prefix('$').unwrap_or(text);
@@ -154,7 +152,7 @@ impl<'o> Compiler<'o> {
         })
     }
 
-    /// `{$name: argument}`.
+    /// Compiles `{$name: argument}`.
     pub(crate) fn operator(&mut self, name: &str, argument: RawBsonRef<'_>) -> Result<Node> {
         if name == "$literal" {
             return Ok(Node::Constant(Some(value::to_owned(argument))));
@@ -169,10 +167,10 @@ impl<'o> Compiler<'o> {
             conditional::compile,
             variable::compile,
             iterate::compile,
-            array::forms::compile,
-            string::forms::compile,
+            array::lazy::compile,
+            string::lazy::compile,
             regex::compile,
-            object::forms::compile,
+            object::lazy::compile,
             date::compile,
             convert::compile,
             accumulate::compile,
@@ -186,7 +184,7 @@ impl<'o> Compiler<'o> {
         Err(Error::new(Code::InvalidPipelineOperator, format!("Unrecognized expression '{name}'")))
     }
 
-    /// The arguments of an operator: the items of an array, else the one value.
+    /// Returns the arguments of an operator: the items of an array, else the one value.
     pub(crate) fn arguments(&mut self, argument: RawBsonRef<'_>) -> Result<Vec<Node>> {
         match argument {
             RawBsonRef::Array(array) => value::items(array).map(|item| self.expression(item?)).collect(),
@@ -194,7 +192,7 @@ impl<'o> Compiler<'o> {
         }
     }
 
-    /// The arguments of an operator that takes so many.
+    /// Returns the arguments of an operator that takes so many.
     pub(crate) fn exactly<const N: usize>(&mut self, name: &str, argument: RawBsonRef<'_>) -> Result<[Node; N]> {
         let arguments = self.arguments(argument)?;
         let count = arguments.len();
@@ -214,7 +212,7 @@ fn check_arity(name: &str, arity: Arity, count: usize) -> Result<()> {
     if fits { Ok(()) } else { Err(arity_error(name, arity, count)) }
 }
 
-/// MongoDB's words for a wrong number of arguments.
+/// Returns MongoDB's words for a wrong number of arguments.
 pub(crate) fn arity_error(name: &str, arity: Arity, count: usize) -> Error {
     match arity {
         Arity::Exactly(n) => {
@@ -226,7 +224,7 @@ pub(crate) fn arity_error(name: &str, arity: Arity, count: usize) -> Error {
                 "Expression {name} takes at least {low} arguments, and at most {high}, but {count} were passed in."
             ),
         ),
-        // The one operator whose code differs.
+        // This operator alone has another code.
         Arity::AtLeast(low) if name == "$setEquals" => {
             Error::new(Code(17_045), format!("{name} needs at least {low} arguments had: {count}"))
         }
@@ -237,7 +235,7 @@ pub(crate) fn arity_error(name: &str, arity: Arity, count: usize) -> Error {
     }
 }
 
-/// An array of literals is a literal: nothing is built per document.
+/// Makes an array of literals a literal, so that it is not built per document.
 fn folded_array(nodes: Vec<Node>) -> Result<Node> {
     if !nodes.iter().all(|node| matches!(node, Node::Constant(_))) {
         return Ok(Node::Array(nodes));
@@ -262,11 +260,9 @@ fn folded_object(fields: Vec<(CString, Node)>) -> Result<Node> {
     Ok(Node::Constant(Some(RawBson::Document(document))))
 }
 
-/// What is wrong with the parameters of an operator that takes an object of named arguments.
+/// The codes of errors in the parameters of an operator that takes an object of named arguments.
 pub(crate) struct NamedErrors {
-    /// The argument is no object.
     pub(crate) no_object: Code,
-    /// A parameter that the operator does not know.
     pub(crate) unknown: Code,
 }
 
@@ -288,7 +284,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The named arguments of an operator, uncompiled, in the order of `names`.
+/// Returns the named arguments of an operator, uncompiled, in the order of `names`.
 pub(crate) fn named_sources<'s, const N: usize>(
     operator: &str,
     argument: RawBsonRef<'s>,
@@ -314,7 +310,7 @@ pub(crate) fn named_sources<'s, const N: usize>(
     Ok(sources)
 }
 
-/// A named argument that must be there.
+/// Returns a named argument, or the error that it is missing.
 pub(crate) fn required<T>(node: Option<T>, operator: &str, name: &str, code: i32) -> Result<T> {
     node.ok_or_else(|| Error::new(Code(code), format!("Missing '{name}' parameter to {operator}")))
 }

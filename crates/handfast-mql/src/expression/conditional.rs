@@ -4,7 +4,7 @@ use bson::RawBsonRef;
 
 use super::{
     compile::{Compiler, NamedErrors, named_sources, required},
-    node::{Form, Node, Scope},
+    node::{LazyOperator, Node, Scope},
     value::{self, Value, type_name},
 };
 use crate::error::{Code, Error, Result};
@@ -37,10 +37,10 @@ fn cond(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
     } else {
         compiler.exactly::<3>("$cond", argument)?
     };
-    Ok(Node::form(Cond { condition, then, otherwise }))
+    Ok(Node::lazy(Cond { condition, then, otherwise }))
 }
 
-impl Form for Cond {
+impl LazyOperator for Cond {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         if self.condition.evaluate(scope)?.is_true() {
             self.then.evaluate(scope)
@@ -61,10 +61,10 @@ fn if_null(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node
         let count = candidates.len();
         return Err(Error::new(Code(1_257_300), format!("$ifNull needs at least two arguments, had: {count}")));
     }
-    Ok(Node::form(IfNull { candidates }))
+    Ok(Node::lazy(IfNull { candidates }))
 }
 
-impl Form for IfNull {
+impl LazyOperator for IfNull {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let mut last = Value::NULL;
         for candidate in &self.candidates {
@@ -105,7 +105,7 @@ fn switch(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node>
         return Err(Error::new(Code(40_068), "$switch requires at least one branch."));
     }
     let default = default.map(|source| compiler.expression(source)).transpose()?;
-    Ok(Node::form(Switch { branches: compiled, default }))
+    Ok(Node::lazy(Switch { branches: compiled, default }))
 }
 
 fn switch_branch(compiler: &mut Compiler<'_>, branch: RawBsonRef<'_>) -> Result<(Node, Node)> {
@@ -123,7 +123,7 @@ fn switch_branch(compiler: &mut Compiler<'_>, branch: RawBsonRef<'_>) -> Result<
     Ok((needed(case, "case", 40_064)?, needed(then, "then", 40_065)?))
 }
 
-impl Form for Switch {
+impl LazyOperator for Switch {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         for (case, then) in &self.branches {
             if case.evaluate(scope)?.is_true() {

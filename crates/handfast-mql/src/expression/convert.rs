@@ -1,16 +1,17 @@
-//! `$convert` and its short forms: between types, with MongoDB's table of what becomes what.
+//! `$convert` and its short forms: conversions between types, by MongoDB's table.
 
 use std::fmt::Write;
 
-use bson::{Decimal128, RawBsonRef, oid::ObjectId};
+use bson::{Decimal128, RawBsonRef, oid::ObjectId, spec::ElementType};
 
 use super::{
     compile::{Compiler, NamedErrors, required},
     date::{self, parse_text},
-    node::{Form, Function, Node, Scope},
+    node::{Function, LazyOperator, Node, Scope},
     value::{self, Value, type_name},
 };
 use crate::{
+    bson_type::{self, BsonType},
     decimal::Decimal,
     error::{Code, Error, Result},
     number::Number,
@@ -34,7 +35,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
     let errors = NamedErrors { no_object: Code::FailedToParse, unknown: Code::FailedToParse };
     let names = ["input", "to", "onError", "onNull"];
     let [input, to, on_error, on_null] = compiler.named("$convert", argument, names, &errors)?;
-    Ok(Some(Node::form(Convert {
+    Ok(Some(Node::lazy(Convert {
         input: required(input, "$convert", "input", Code::FailedToParse.0)?,
         to: required(to, "$convert", "to", Code::FailedToParse.0)?,
         on_error,
@@ -50,7 +51,7 @@ struct Convert {
     on_null: Option<Node>,
 }
 
-impl Form for Convert {
+impl LazyOperator for Convert {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let to = self.to.evaluate(scope)?;
         let input = self.input.evaluate(scope)?;
@@ -65,8 +66,6 @@ impl Form for Convert {
         }
     }
 }
-
-/// What values can be converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Double,
@@ -80,35 +79,12 @@ enum Target {
 }
 
 impl Target {
-    /// By MongoDB's alias or type number.
+    /// Reads MongoDB's alias or number of a type.
     fn of(to: &Value<'_>) -> Result<Target> {
         if let Some(name) = to.as_str() {
-            return Ok(match name {
-                "double" => Target::Double,
-                "string" => Target::String,
-                "objectId" => Target::ObjectId,
-                "bool" => Target::Bool,
-                "date" => Target::Date,
-                "int" => Target::Int,
-                "long" => Target::Long,
-                "decimal" => Target::Decimal,
-                "minKey"
-                | "object"
-                | "array"
-                | "binData"
-                | "undefined"
-                | "null"
-                | "regex"
-                | "dbPointer"
-                | "javascript"
-                | "symbol"
-                | "javascriptWithScope"
-                | "timestamp"
-                | "maxKey" => {
-                    return Err(unsupported_target(name));
-                }
-                other => return Err(Error::new(Code::BadValue, format!("Unknown type name: {other}"))),
-            });
+            let known = BsonType::of_alias(name)
+                .ok_or_else(|| Error::new(Code::BadValue, format!("Unknown type name: {name}")))?;
+            return Target::of_type(known.element_type).ok_or_else(|| unsupported_target(name));
         }
         let number = to.get().and_then(Number::of).ok_or_else(|| {
             Error::new(
@@ -116,37 +92,45 @@ impl Target {
                 format!("$convert's 'to' argument must be a string or number, but is {}", to.type_name()),
             )
         })?;
-        match number.to_i64_exact() {
-            Some(1) => Ok(Target::Double),
-            Some(2) => Ok(Target::String),
-            Some(7) => Ok(Target::ObjectId),
-            Some(8) => Ok(Target::Bool),
-            Some(9) => Ok(Target::Date),
-            Some(16) => Ok(Target::Int),
-            Some(18) => Ok(Target::Long),
-            Some(19) => Ok(Target::Decimal),
-            Some(known @ (-1 | 3..=6 | 10..=15 | 17 | 127)) => Err(unsupported_target(&known.to_string())),
-            Some(_) => Err(Error::new(
-                Code::FailedToParse,
-                format!("In $convert, numeric value for 'to' does not correspond to a BSON type: {}", to.show()),
-            )),
-            None => Err(Error::new(
+        let number = number.to_i64_exact().ok_or_else(|| {
+            Error::new(
                 Code::FailedToParse,
                 format!("In $convert, numeric 'to' argument is not an integer: {}", to.show()),
-            )),
-        }
+            )
+        })?;
+        let known = BsonType::of_number(number).ok_or_else(|| {
+            Error::new(
+                Code::FailedToParse,
+                format!("In $convert, numeric value for 'to' does not correspond to a BSON type: {}", to.show()),
+            )
+        })?;
+        Target::of_type(known.element_type).ok_or_else(|| unsupported_target(&number.to_string()))
     }
 
-    fn name(self) -> &'static str {
+    fn of_type(element_type: ElementType) -> Option<Target> {
+        Some(match element_type {
+            ElementType::Double => Target::Double,
+            ElementType::String => Target::String,
+            ElementType::ObjectId => Target::ObjectId,
+            ElementType::Boolean => Target::Bool,
+            ElementType::DateTime => Target::Date,
+            ElementType::Int32 => Target::Int,
+            ElementType::Int64 => Target::Long,
+            ElementType::Decimal128 => Target::Decimal,
+            _ => return None,
+        })
+    }
+
+    fn element_type(self) -> ElementType {
         match self {
-            Target::Double => "double",
-            Target::String => "string",
-            Target::ObjectId => "objectId",
-            Target::Bool => "bool",
-            Target::Date => "date",
-            Target::Int => "int",
-            Target::Long => "long",
-            Target::Decimal => "decimal",
+            Target::Double => ElementType::Double,
+            Target::String => ElementType::String,
+            Target::ObjectId => ElementType::ObjectId,
+            Target::Bool => ElementType::Boolean,
+            Target::Date => ElementType::DateTime,
+            Target::Int => ElementType::Int32,
+            Target::Long => ElementType::Int64,
+            Target::Decimal => ElementType::Decimal128,
         }
     }
 }
@@ -169,7 +153,7 @@ fn convert(value: Value<'_>, target: Target) -> Result<Value<'_>> {
         failure(format!(
             "Unsupported conversion from {} to {} in $convert with no onError value",
             type_name(source),
-            target.name()
+            bson_type::alias(target.element_type())
         ))
     };
     match target {
@@ -295,7 +279,7 @@ pub(crate) fn decimal_text(number: Decimal128) -> String {
     Decimal::decode(number).to_string()
 }
 
-/// A double as MongoDB writes it in strings: the shortest digits that read back the same, whole numbers without a point.
+/// Returns a double as MongoDB writes it in strings: the shortest digits that read back the same, whole numbers without a point.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -317,12 +301,12 @@ pub(crate) fn double_text(number: f64) -> String {
     text
 }
 
-/// The whole number that a value is, if it is a number without a fraction within 64 bits.
+/// Returns the whole number that a value is, if it is a number without a fraction within 64 bits.
 pub(crate) fn integer_of(value: RawBsonRef<'_>) -> Option<i64> {
     Number::of(value)?.to_i64_exact()
 }
 
-/// A number cut to 64 bits: the fraction dropped, what is beyond the range at its end.
+/// Returns a number cut to 64 bits: the fraction dropped, what is beyond the range at its end.
 pub(crate) fn saturating_i64(value: RawBsonRef<'_>) -> i64 {
     match Number::of(value) {
         None => 0,

@@ -8,7 +8,7 @@ use super::{
     compile::{Compiler, NamedErrors, named_sources, required},
     convert::integer_of,
     limits,
-    node::{Form, Frame, Node, Scope},
+    node::{Frame, LazyOperator, Node, Scope},
     value::{self, Value, type_name},
     variable::check_own_name,
 };
@@ -23,7 +23,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
     }))
 }
 
-/// The name that `as` gives to the item.
+/// Returns the name that `as` gives to the item.
 fn item_name(source: Option<RawBsonRef<'_>>, code: i32) -> Result<String> {
     match source {
         None => Ok("this".to_owned()),
@@ -62,7 +62,7 @@ fn each<'a>(
     Ok(taken.into())
 }
 
-/// An input, and a body with each of its items in a variable.
+/// Compiles an input, and a body with each of its items in a variable.
 fn input_and_body(
     compiler: &mut Compiler<'_>,
     input: RawBsonRef<'_>,
@@ -86,10 +86,10 @@ fn map(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
     let input = required(input, "$map", "input", 16_880)?;
     let body = required(body, "$map", "in", 16_882)?;
     let (input, body) = input_and_body(compiler, input, item_name(name, 16_881)?, body)?;
-    Ok(Node::form(Map { input, body }))
+    Ok(Node::lazy(Map { input, body }))
 }
 
-impl Form for Map {
+impl LazyOperator for Map {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         let Some(array) = input.array_or_null(|input| no_array(16_883, "$map", input))? else {
@@ -117,10 +117,10 @@ fn filter(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node>
     let condition = required(condition, "$filter", "cond", 28_650)?;
     let (input, condition) = input_and_body(compiler, input, item_name(name, 28_649)?, condition)?;
     let limit = limit.map(|source| compiler.expression(source)).transpose()?;
-    Ok(Node::form(Filter { input, condition, limit }))
+    Ok(Node::lazy(Filter { input, condition, limit }))
 }
 
-impl Form for Filter {
+impl LazyOperator for Filter {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         let Some(array) = input.array_or_null(|input| no_array(28_651, "$filter", input))? else {
@@ -174,10 +174,10 @@ fn reduce(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node>
     let initial = compiler.expression(initial)?;
     let names = vec!["this".to_owned(), "value".to_owned()];
     let body = compiler.bound(names, |compiler| compiler.expression(body))?;
-    Ok(Node::form(Reduce { input, initial, body }))
+    Ok(Node::lazy(Reduce { input, initial, body }))
 }
 
-impl Form for Reduce {
+impl LazyOperator for Reduce {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         let no_array = |input: &Value<'_>| {

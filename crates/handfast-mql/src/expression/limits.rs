@@ -1,4 +1,4 @@
-//! Bounds on what one evaluation may make, so that a small hostile expression cannot fill the memory or the stack.
+//! Bounds on the values that one evaluation makes, so that a small hostile expression cannot fill the memory or the stack.
 
 use bson::{RawBsonRef, RawDocument};
 
@@ -7,16 +7,14 @@ use crate::error::{Code, Error, Result};
 /// The most bytes one value made by an expression may have: MongoDB's bound for one blocking operator, 100 MB.
 pub(crate) const VALUE_BYTES_MAX: usize = 100 * 1024 * 1024;
 
-/// From here on a value counts among the large ones that one evaluation makes.
+/// The least bytes of a value that counts among the large ones that one evaluation makes.
 pub(crate) const LARGE_BYTES: usize = 1024 * 1024;
 
-/// How deep expressions may nest. Input documents are bounded to 100 levels; an expression takes at least one each.
+/// The most levels of an expression. Input documents are bounded to 100 levels; each level of an expression takes one or more.
 pub(crate) const EXPRESSION_DEPTH_MAX: usize = 100;
 
-/// How deep a value made by expressions may nest: MongoDB's bound for a stored document (100) with room for the stages.
+/// The most levels of a value made by expressions: MongoDB's bound for a stored document (100), doubled for the stages.
 pub(crate) const VALUE_DEPTH_MAX: usize = 200;
-
-/// The most parts of one dotted path.
 pub(crate) const PATH_PARTS_MAX: usize = 200;
 
 /// Refuses a value that grows beyond [`VALUE_BYTES_MAX`].

@@ -4,7 +4,7 @@ use bson::RawBsonRef;
 
 use super::{
     compile::Compiler,
-    node::{Form, Function, Node, Scope},
+    node::{Function, LazyOperator, Node, Scope},
     string::{count_value, is_number},
     value::Value,
 };
@@ -30,7 +30,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
             if !is_empty {
                 return Err(Error::new(Code(3_040_501), "$rand does not currently accept arguments"));
             }
-            Ok(Some(Node::form(Rand)))
+            Ok(Some(Node::lazy(Rand)))
         }
         "$const" => compiler.operator("$literal", argument).map(Some),
         _ => Ok(None),
@@ -76,7 +76,7 @@ fn timestamp<'a>(value: &Value<'_>, operator: &str, code: i32, part: fn(u32, u32
 #[derive(Debug)]
 struct Rand;
 
-impl Form for Rand {
+impl LazyOperator for Rand {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         Ok(scope.context.random.next_f64().into())
     }

@@ -2,7 +2,7 @@
 //!
 //! [`Expression::compile`] reads the BSON form into a tree whose leaves are literals, field paths and variables;
 //! [`Expression::evaluate`] walks the tree over a raw document. What lives in the document is borrowed from it
-//! ([`Value`]); arguments that are not needed (the other branch of `$cond`) are not evaluated. An evaluation cannot
+//! ([`Value`]); unneeded arguments (the other branch of `$cond`) are not evaluated. An evaluation cannot
 //! recurse deeper than the expression nests, nor make a value beyond the bounds in `limits`.
 //!
 //! ```
@@ -18,7 +18,7 @@
 //! # Ok::<(), handfast_mql::Error>(())
 //! ```
 //!
-//! The operators stand one family a file. Names, arguments and error codes are those of MongoDB's documentation and its
+//! Each file holds one family of operators. Names, arguments and error codes are those of MongoDB's documentation and its
 //! drivers' published tests.
 
 pub(crate) mod compile;
@@ -62,12 +62,12 @@ use crate::{
     error::Result,
 };
 
-/// What is written in more bytes than this may compare so much with each element of a large document that it takes long.
+/// A filter or expression of more bytes may compare so much with each element of a large document that it takes long.
 const SHORT_BYTES_MAX: usize = 1024;
 
-/// Whether the evaluation of a filter, a stage or an expression may take any time, and belongs on a thread of its own: it has a
-/// loop (`$map`, `$filter`, `$reduce`) anywhere in it, or what looks like one, or is long itself. Everything else takes
-/// time in proportion to what it reads and makes, which is bounded. The depth of what is asked about has been checked.
+/// Tells whether the evaluation of a filter, a stage or an expression may take any time, and belongs on a thread of its
+/// own: it has a loop (`$map`, `$filter`, `$reduce`) at any depth, or text that looks like one, or is long itself.
+/// Everything else takes time in proportion to the bytes it reads and makes, which are bounded. The depth has been checked by the caller.
 pub fn may_take_long(written: &RawDocument) -> bool {
     written.as_bytes().len() > SHORT_BYTES_MAX || has_loop(written)
 }
@@ -87,8 +87,8 @@ fn holds_loop(value: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// Whether what a filter finds depends on when it is asked, or on chance: `$$NOW`, `$$CLUSTER_TIME`, `$rand`,
-/// `$sampleRate`, or what looks like one of them. The depth of what is asked about has been checked.
+/// Tells whether what a filter finds depends on when it is asked, or on chance: `$$NOW`, `$$CLUSTER_TIME`, `$rand`,
+/// `$sampleRate`, or text that looks like one of them. The caller has checked the depth of the filter.
 pub fn may_vary(written: &RawDocument) -> bool {
     written
         .iter()
@@ -111,12 +111,17 @@ pub struct Expression {
     node: Node,
 }
 
+/// Tells whether a document is written as an expression: its first field begins with `$`.
+pub(crate) fn is_operator(document: &RawDocument) -> bool {
+    document.iter().flatten().next().is_some_and(|(name, _)| name.as_str().starts_with('$'))
+}
+
 impl Expression {
     /// Compiles the BSON form of an expression.
     ///
     /// # Errors
     /// With MongoDB's codes: 168 for an operator that does not exist, 16020 and 28667 for a wrong number of arguments,
-    /// 17276 for a variable nobody bound, and those of the single operators.
+    /// 17276 for an unbound variable, and those of the single operators.
     pub fn compile(source: RawBsonRef<'_>, options: &CompileOptions) -> Result<Expression> {
         Ok(Expression { node: Compiler::new(options).expression(source)? })
     }
@@ -130,20 +135,20 @@ impl Expression {
         Ok(Expression { node: Compiler::new(options).with_system(names).expression(source)? })
     }
 
-    /// An expression that always gives this value.
+    /// Returns an expression that always gives this value.
     pub fn literal(value: RawBsonRef<'_>) -> Expression {
         Expression { node: Node::Constant(Some(value::to_owned(value))) }
     }
 
-    /// The value over a document.
+    /// Evaluates the expression over a document.
     ///
     /// # Errors
-    /// What the operators fail with, with MongoDB's codes; 146 if a value would exceed 100 MB.
+    /// The errors of the operators, with MongoDB's codes; 146 if a value would exceed 100 MB.
     pub fn evaluate<'a>(&'a self, document: &'a RawDocument, context: &'a Context) -> Result<Value<'a>> {
         self.evaluate_at(document, document, context)
     }
 
-    /// The value with `$$CURRENT` a part of `$$ROOT`.
+    /// Evaluates the expression with a part of `$$ROOT` as `$$CURRENT`.
     pub(crate) fn evaluate_at<'a>(
         &'a self,
         current: &'a RawDocument,
@@ -154,12 +159,12 @@ impl Expression {
         self.node.evaluate(Scope { root, current, context, frame: None, held_bytes: 0 })
     }
 
-    /// The literal value, if the expression is one.
+    /// Returns the literal value, if the expression is one.
     pub fn constant(&self) -> Option<RawBsonRef<'_>> {
         self.node.constant()
     }
 
-    /// The field, as a dotted path, if the expression is just `"$a.b"`.
+    /// Returns the field, as a dotted path, if the expression is just `"$a.b"`.
     pub fn field_path(&self) -> Option<String> {
         match &self.node {
             Node::Path(path) if path.base == Base::Current && !path.parts.is_empty() => Some(path.parts.join(".")),

@@ -1,7 +1,7 @@
 //! The compiled expression: a tree that is walked once per document.
 //!
 //! Most operators are functions of their evaluated arguments ([`Function`]): a row in a table with name, arity and a
-//! plain function. Those that decide themselves what to evaluate, or bind variables, are a [`Form`].
+//! plain function. Those that decide themselves what to evaluate, or bind variables, are a [`LazyOperator`].
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{context::Context, error::Result};
 
-/// What an expression sees while it is evaluated.
+/// The values that an expression sees while it is evaluated.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     /// `$$ROOT`.
@@ -25,7 +25,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) context: &'a Context,
     /// The innermost frame of local variables.
     pub(crate) frame: Option<&'a Frame<'a>>,
-    /// Bytes of made values that wait while this is evaluated: arguments, items and variables of what is around it.
+    /// The bytes of made values that are kept during this evaluation: arguments, items and variables of the expressions around it.
     pub(crate) held_bytes: usize,
 }
 
@@ -36,16 +36,16 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The same, while a value that was made waits for the next one.
+    /// Returns the scope for the next argument, while a made value is kept.
     ///
     /// # Errors
-    /// `ExceededMemoryLimit` (146) if all that wait are too large together: each of them is bounded, but an expression may
+    /// `ExceededMemoryLimit` (146) if all kept values together are too large: each of them is bounded, but an expression may
     /// have a million arguments.
     pub(crate) fn holding(self, value: &Value<'_>) -> Result<Self> {
         self.holding_bytes(value.made_bytes().unwrap_or(0))
     }
 
-    /// The same, for so many bytes.
+    /// Returns the scope for the next argument, while so many bytes of made values are kept.
     ///
     /// # Errors
     /// As [`Scope::holding`].
@@ -55,7 +55,7 @@ impl<'a> Scope<'a> {
         Ok(Scope { held_bytes, ..self })
     }
 
-    /// The value of a local variable: so many frames up, at this place.
+    /// Returns the value of a local variable: so many frames up, at this index.
     pub(crate) fn local(&self, up: usize, index: usize) -> &'a Value<'a> {
         const MISSING: &Value<'static> = &Value::Missing;
         let mut frame = self.frame;
@@ -67,11 +67,9 @@ impl<'a> Scope<'a> {
 }
 
 /// An operator that evaluates its arguments itself.
-pub(crate) trait Form: fmt::Debug + Send + Sync {
+pub(crate) trait LazyOperator: fmt::Debug + Send + Sync {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>>;
 }
-
-/// A compiled expression.
 #[derive(Debug)]
 pub(crate) enum Node {
     /// A literal; `None` is `$$REMOVE`.
@@ -80,15 +78,13 @@ pub(crate) enum Node {
     Object(Vec<(CString, Node)>),
     Array(Vec<Node>),
     Call(&'static Function, Vec<Node>),
-    Form(Box<dyn Form>),
+    Lazy(Box<dyn LazyOperator>),
 }
 
 impl Node {
-    pub(crate) fn form(form: impl Form + 'static) -> Node {
-        Node::Form(Box::new(form))
+    pub(crate) fn lazy(operator: impl LazyOperator + 'static) -> Node {
+        Node::Lazy(Box::new(operator))
     }
-
-    /// The literal value, if this is a literal.
     pub(crate) fn constant(&self) -> Option<RawBsonRef<'_>> {
         match self {
             Node::Constant(Some(value)) => Some(value.as_raw_bson_ref()),
@@ -103,7 +99,7 @@ impl Node {
             Node::Object(fields) => object(fields, scope)?,
             Node::Array(items) => array(items, scope)?,
             Node::Call(function, arguments) => function.call(arguments, scope)?,
-            Node::Form(form) => form.evaluate(scope)?,
+            Node::Lazy(operator) => operator.evaluate(scope)?,
         };
         // One value is bounded where it grows; a large number of large ones is bounded here.
         if let Some(bytes) = value.made_bytes().filter(|bytes| *bytes >= limits::LARGE_BYTES) {
@@ -113,7 +109,7 @@ impl Node {
     }
 }
 
-/// The values of several expressions that are needed together.
+/// Returns the values of several expressions that are needed together.
 pub(crate) fn evaluate_all<'a>(nodes: &'a [Node], mut scope: Scope<'a>) -> Result<Vec<Value<'a>>> {
     let mut values = Vec::with_capacity(nodes.len());
     for node in nodes {
@@ -149,8 +145,6 @@ pub(crate) struct Function {
     pub(crate) arity: Arity,
     pub(crate) apply: Apply,
 }
-
-/// How many arguments an operator takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arity {
     Exactly(usize),
@@ -158,28 +152,28 @@ pub(crate) enum Arity {
     AtLeast(usize),
 }
 
-type One = for<'a> fn(Value<'a>) -> Result<Value<'a>>;
-type Two = for<'a> fn(Value<'a>, Value<'a>) -> Result<Value<'a>>;
-type Many = for<'a> fn(Vec<Value<'a>>) -> Result<Value<'a>>;
+type UnaryFn = for<'a> fn(Value<'a>) -> Result<Value<'a>>;
+type BinaryFn = for<'a> fn(Value<'a>, Value<'a>) -> Result<Value<'a>>;
+type VariadicFn = for<'a> fn(Vec<Value<'a>>) -> Result<Value<'a>>;
 
 /// The function behind an operator, by the number of arguments (so that the common ones allocate nothing).
 #[derive(Clone, Copy)]
 pub(crate) enum Apply {
-    One(One),
-    Two(Two),
-    Many(Many),
+    One(UnaryFn),
+    Two(BinaryFn),
+    Many(VariadicFn),
 }
 
 impl Function {
-    pub(crate) const fn one(name: &'static str, apply: One) -> Function {
+    pub(crate) const fn one(name: &'static str, apply: UnaryFn) -> Function {
         Function { name, arity: Arity::Exactly(1), apply: Apply::One(apply) }
     }
 
-    pub(crate) const fn two(name: &'static str, apply: Two) -> Function {
+    pub(crate) const fn two(name: &'static str, apply: BinaryFn) -> Function {
         Function { name, arity: Arity::Exactly(2), apply: Apply::Two(apply) }
     }
 
-    pub(crate) const fn many(name: &'static str, arity: Arity, apply: Many) -> Function {
+    pub(crate) const fn many(name: &'static str, arity: Arity, apply: VariadicFn) -> Function {
         Function { name, arity, apply: Apply::Many(apply) }
     }
 

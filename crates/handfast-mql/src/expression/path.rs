@@ -1,6 +1,6 @@
 //! Field paths: `"$a.b"`, `"$$ROOT.a"`, `"$$variable.a.b"`.
 //!
-//! A path that meets an array goes on in each of its documents and gives the array of what it found (what is no
+//! A path that meets an array continues in each of its documents and gives the array of the values there (an item that is no
 //! document, or lacks the field, is left out): `"$a.b"` over `{a: [{b: 1}, {}, 5, {b: 2}]}` is `[1, 2]`.
 
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
@@ -11,15 +11,13 @@ use super::{
     value::{self, Value},
 };
 use crate::error::{Code, Error, Result};
-
-/// Where a path starts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Base {
     /// `$$ROOT`.
     Root,
     /// `$$CURRENT`, unless `$let` binds it anew; what `"$a"` starts at.
     Current,
-    /// A local variable: so many frames up, at this place.
+    /// A local variable: so many frames up, at this index.
     Local { up: usize, index: usize },
     /// A variable whose value the context gives, by name.
     Context(String),
@@ -28,8 +26,6 @@ pub(crate) enum Base {
     /// `$$CLUSTER_TIME`.
     ClusterTime,
 }
-
-/// A compiled path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldPath {
     pub(crate) base: Base,
@@ -82,8 +78,6 @@ fn walk_items<'a>(array: &RawArray, parts: &[String]) -> Result<Value<'a>> {
     }
     Ok(found.into())
 }
-
-/// The first field of that name.
 pub(crate) fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
     for element in value::elements(document) {
         let element = element?;
@@ -94,19 +88,33 @@ pub(crate) fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<
     Ok(None)
 }
 
-/// Splits and checks `a.b.c`: no empty part, no part that begins with `$`, no NUL byte.
+/// Checks `a.b.c`, and returns its parts.
+///
+/// # Errors
+/// As [`check`].
 pub(crate) fn split(path: &str) -> Result<Vec<String>> {
+    check(path)?;
+    Ok(path.split('.').map(str::to_owned).collect())
+}
+
+/// Checks the path of an expression or a stage.
+///
+/// # Errors
+/// MongoDB's codes for an empty part (15998, 40353 at the end), a part that begins with `$` (16410) and a NUL byte (16411);
+/// `Overflow` (15) for more than [`limits::PATH_PARTS_MAX`] parts.
+pub(crate) fn check(path: &str) -> Result<()> {
     if path.ends_with('.') {
         return Err(Error::new(Code(40_353), "FieldPath must not end with a '.'."));
     }
-    let parts: Vec<String> = path.split('.').map(str::to_owned).collect();
-    if parts.len() > limits::PATH_PARTS_MAX {
+    if path.split('.').count() > limits::PATH_PARTS_MAX {
         return Err(Error::new(Code::Overflow, "FieldPath is too long"));
     }
-    for part in &parts {
-        check_part(part)?;
-    }
-    Ok(parts)
+    path.split('.').try_for_each(check_part)
+}
+
+/// Joins the path of a parent and the path of a field below it. The parent of a document's own fields is "".
+pub(crate) fn join(parent: &str, field: &str) -> String {
+    if parent.is_empty() { field.to_owned() } else { format!("{parent}.{field}") }
 }
 
 fn check_part(part: &str) -> Result<()> {

@@ -4,7 +4,7 @@ use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, raw::cstr};
 
 use super::{
     compile::{Compiler, NamedErrors},
-    node::{Form, Node, Scope},
+    node::{LazyOperator, Node, Scope},
     string::count_value,
     value::{self, Value},
 };
@@ -14,10 +14,10 @@ use crate::{
 };
 
 pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
-    let (operator, answer) = match name {
-        "$regexMatch" => ("$regexMatch", Answer::Whether),
-        "$regexFind" => ("$regexFind", Answer::First),
-        "$regexFindAll" => ("$regexFindAll", Answer::All),
+    let (operator, output) = match name {
+        "$regexMatch" => ("$regexMatch", RegexOutput::IsMatch),
+        "$regexFind" => ("$regexFind", RegexOutput::First),
+        "$regexFindAll" => ("$regexFindAll", RegexOutput::All),
         _ => return Ok(None),
     };
     let errors = NamedErrors { no_object: Code(51_103), unknown: Code(51_031) };
@@ -33,20 +33,20 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
         }
         _ => None,
     };
-    Ok(Some(Node::form(Search { operator, answer, input, regex, options, fixed })))
+    Ok(Some(Node::lazy(RegexSearch { operator, output, input, regex, options, fixed })))
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Answer {
-    Whether,
+enum RegexOutput {
+    IsMatch,
     First,
     All,
 }
 
 #[derive(Debug)]
-struct Search {
+struct RegexSearch {
     operator: &'static str,
-    answer: Answer,
+    output: RegexOutput,
     input: Node,
     regex: Node,
     options: Option<Node>,
@@ -54,7 +54,7 @@ struct Search {
     fixed: Option<Option<Pattern>>,
 }
 
-/// The pattern of the arguments `regex` and `options`, none if the regex is null.
+/// Returns the pattern of the arguments `regex` and `options`, none if the regex is null.
 fn pattern_of(operator: &str, regex: &Value<'_>, options: &Value<'_>) -> Result<Option<Pattern>> {
     if let Some(value) = options.get()
         && !options.is_nullish()
@@ -94,7 +94,7 @@ fn pattern_of(operator: &str, regex: &Value<'_>, options: &Value<'_>) -> Result<
         .map_err(|error| Error::new(Code(51_111), format!("Invalid Regex in {operator}: {}", error.message())))
 }
 
-impl Form for Search {
+impl LazyOperator for RegexSearch {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         let made;
@@ -114,51 +114,51 @@ impl Form for Search {
                 return Err(Error::new(Code(51_104), format!("{} needs 'input' to be of type string", self.operator)));
             }
         };
-        match (text, pattern, self.answer) {
-            (Some(text), Some(pattern), Answer::Whether) => Ok(pattern.matches(text)?.into()),
-            (Some(text), Some(pattern), Answer::First) => match pattern.captures_at(text, 0)? {
-                Some(found) => Ok(description(text, &found, &mut Place::default())?.into()),
+        match (text, pattern, self.output) {
+            (Some(text), Some(pattern), RegexOutput::IsMatch) => Ok(pattern.matches(text)?.into()),
+            (Some(text), Some(pattern), RegexOutput::First) => match pattern.captures_at(text, 0)? {
+                Some(found) => Ok(description(text, &found, &mut CodePointCounter::default())?.into()),
                 None => Ok(Value::NULL),
             },
-            (Some(text), Some(pattern), Answer::All) => all(text, pattern),
-            (_, _, Answer::Whether) => Ok(false.into()),
-            (_, _, Answer::First) => Ok(Value::NULL),
-            (_, _, Answer::All) => Ok(RawArrayBuf::new().into()),
+            (Some(text), Some(pattern), RegexOutput::All) => all(text, pattern),
+            (_, _, RegexOutput::IsMatch) => Ok(false.into()),
+            (_, _, RegexOutput::First) => Ok(Value::NULL),
+            (_, _, RegexOutput::All) => Ok(RawArrayBuf::new().into()),
         }
     }
 }
 
 fn all<'a>(text: &str, pattern: &Pattern) -> Result<Value<'a>> {
     let mut found = RawArrayBuf::new();
-    let mut place = Place::default();
+    let mut counter = CodePointCounter::default();
     let mut from = 0;
     while from <= text.len() {
         let Some(captures) = pattern.captures_at(text, from)? else { break };
         let Some(Some((start, end))) = captures.first().copied() else { break };
-        value::push(&mut found, RawBsonRef::Document(&description(text, &captures, &mut place)?))?;
+        value::push(&mut found, RawBsonRef::Document(&description(text, &captures, &mut counter)?))?;
         // An empty match moves on by one character.
         from = if end > start { end } else { end + text[end..].chars().next().map_or(1, char::len_utf8) };
     }
     Ok(found.into())
 }
 
-/// Counts code points up to a byte, going on from where it was.
+/// A count of code points up to a byte, which continues from the last byte.
 #[derive(Default)]
-struct Place {
+struct CodePointCounter {
     byte: usize,
     code_points: usize,
 }
 
-impl Place {
-    fn code_point_of(&mut self, text: &str, byte: usize) -> usize {
+impl CodePointCounter {
+    fn count_up_to(&mut self, text: &str, byte: usize) -> usize {
         self.code_points += text.get(self.byte..byte).map_or(0, |part| part.chars().count());
         self.byte = byte;
         self.code_points
     }
 }
 
-/// `{match, idx, captures}`.
-fn description(text: &str, captures: &Captures, place: &mut Place) -> Result<RawDocumentBuf> {
+/// Returns `{match, idx, captures}`.
+fn description(text: &str, captures: &Captures, counter: &mut CodePointCounter) -> Result<RawDocumentBuf> {
     let part = |group: &Option<(usize, usize)>| match group {
         Some((start, end)) => text.get(*start..*end).map_or(RawBsonRef::Null, RawBsonRef::String),
         None => RawBsonRef::Null,
@@ -167,7 +167,7 @@ fn description(text: &str, captures: &Captures, place: &mut Place) -> Result<Raw
     let [whole, groups @ ..] = &captures[..] else { return Ok(description) };
     description.append(cstr!("match"), part(whole));
     let start = whole.map_or(0, |(start, _)| start);
-    description.append(cstr!("idx"), count_value(place.code_point_of(text, start)).or_null());
+    description.append(cstr!("idx"), count_value(counter.count_up_to(text, start)).or_null());
     description.append(cstr!("captures"), groups.iter().map(part).collect::<RawArrayBuf>());
     Ok(description)
 }

@@ -24,7 +24,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::one("$allElementsTrue", |value| elements_true(&value, "$allElementsTrue", 17_040, false)),
 ];
 
-/// The items of an array, sorted, each once (the first of equal ones).
+/// Returns the items of an array, sorted, each once (the first of equal ones).
 fn set_of<'v>(value: &'v Value<'_>, code: i32, message: impl FnOnce(&str) -> String) -> Result<Vec<RawBsonRef<'v>>> {
     let Some(array) = value.as_array() else {
         return Err(Error::new(Code(code), message(value.type_name())));
@@ -125,7 +125,7 @@ fn is_subset<'a>(left: Value<'a>, right: Value<'a>) -> Result<Value<'a>> {
     Ok(left.iter().all(|item| holds(&right, *item)).into())
 }
 
-/// Whether the array has an item that decides: a true one (`any`), a false one (`all`).
+/// Tells whether the array has an item that decides: a true one (`any`), a false one (`all`).
 fn elements_true<'a>(value: &Value<'_>, operator: &str, code: i32, any: bool) -> Result<Value<'a>> {
     let Some(array) = value.as_array() else {
         return Err(Error::new(

@@ -1,4 +1,4 @@
-//! Tables of cases: an expression, a document, what comes out.
+//! Tables of cases: an expression, a document, the expected result.
 
 use bson::{Bson, DateTime, Document, RawBson, RawDocumentBuf, Timestamp, doc};
 

@@ -275,7 +275,7 @@ fn an_endless_evaluation_can_be_ended() {
 }
 
 #[test]
-fn time_and_chance_are_seen_wherever_they_are() {
+fn may_vary_finds_nested_time_and_chance() {
     for (written, expected) in [
         (doc! { "a": { "$gt": 1 }, "$or": [{ "b": "$rand" }, { "$expr": "$$ROOT" }] }, false),
         (doc! { "$expr": { "$gt": ["$until", "$$NOW"] } }, true),
@@ -289,7 +289,7 @@ fn time_and_chance_are_seen_wherever_they_are() {
 }
 
 #[test]
-fn loops_are_seen_wherever_they_are_and_so_is_what_is_long() {
+fn may_take_long_finds_nested_loops_and_long_expressions() {
     for (written, expected) in [
         (doc! {}, false),
         (doc! { "a": { "$gt": 1 }, "$or": [{ "b": "$map" }] }, false),
@@ -321,7 +321,7 @@ fn items_can_be_bounded() {
 }
 
 #[test]
-fn whoever_goes_away_ends_the_work() {
+fn dropping_the_guard_ends_the_work() {
     let context = context();
     let stop = context.interrupt.stop_on_drop();
     assert!(context.interrupt.check().is_ok());

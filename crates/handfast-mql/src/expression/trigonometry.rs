@@ -1,4 +1,4 @@
-//! Trigonometric functions: of radians, as doubles; decimals go through the nearest double.
+//! Trigonometric functions of radians, as doubles; decimals are converted to the nearest double.
 
 use super::{
     arithmetic::{as_value, number_of, one, through_double},
@@ -28,7 +28,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::one("$radiansToDegrees", |value| plain("$radiansToDegrees", &value, f64::to_degrees)),
 ];
 
-/// Where a function is defined, and how the error writes it.
+/// The interval in which a function is defined, and its text in errors.
 #[derive(Clone, Copy)]
 struct Domain {
     contains: fn(f64) -> bool,

@@ -1,7 +1,7 @@
-//! What an expression evaluates to: nothing, a value that lives in the input, or a value made on the way.
+//! The result of an expression: no value, a value that lives in the input, or a value that an operator made.
 //!
-//! Scalars are copied, strings, documents and arrays of the input are borrowed; only what an operator really makes is
-//! owned. `Missing` is no BSON value: it is what an absent field, `$$REMOVE` and an index out of range give. In the
+//! Scalars are copied, strings, documents and arrays of the input are borrowed; only a value that an operator makes is
+//! owned. `Missing` is no BSON value: an absent field, `$$REMOVE` and an index out of range give it. In the
 //! order of values it comes before null, inside an array it becomes null, as a field of an object it leaves the field out.
 
 use std::cmp::Ordering;
@@ -12,16 +12,16 @@ use bson::{
 };
 
 use super::limits;
-pub(crate) use crate::text::type_name;
+pub(crate) use crate::bson_type::type_name;
 use crate::{
     error::{Code, Error, Result},
     order,
 };
 
-/// The result of an expression; see the module.
+/// The result of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// No value at all: an absent field.
+    /// There is no value: an absent field.
     Missing,
     /// A value that lives in the input, in the expression, or fits in the reference itself.
     Ref(RawBsonRef<'a>),
@@ -32,7 +32,7 @@ pub enum Value<'a> {
 impl<'a> Value<'a> {
     pub(crate) const NULL: Value<'static> = Value::Ref(RawBsonRef::Null);
 
-    /// The value by reference, `None` if missing.
+    /// Returns the value by reference, `None` if missing.
     pub fn get(&self) -> Option<RawBsonRef<'_>> {
         match self {
             Value::Missing => None,
@@ -41,12 +41,12 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value by reference, null if missing.
+    /// Returns the value by reference, null if missing.
     pub fn or_null(&self) -> RawBsonRef<'_> {
         self.get().unwrap_or(RawBsonRef::Null)
     }
 
-    /// The value itself, `None` if missing.
+    /// Returns the value itself, `None` if missing.
     pub fn into_owned(self) -> Option<RawBson> {
         match self {
             Value::Missing => None,
@@ -55,7 +55,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes of a string, document, array or binary that an operator made.
+    /// Returns the bytes of a string, document, array or binary that an operator made.
     pub(crate) fn made_bytes(&self) -> Option<usize> {
         match self {
             Value::Owned(RawBson::String(text)) => Some(text.len()),
@@ -66,7 +66,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same value, living on its own.
+    /// Returns the value without borrowing from the input.
     pub(crate) fn detach<'b>(self) -> Value<'b> {
         match self {
             Value::Missing => Value::Missing,
@@ -75,32 +75,30 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether there is no value.
+    /// Tells whether there is no value.
     pub fn is_missing(&self) -> bool {
         matches!(self, Value::Missing)
     }
 
-    /// Whether the value is missing, null or undefined: what most operators answer with null.
+    /// Tells whether the value is missing, null or undefined: what most operators answer with null.
     pub fn is_nullish(&self) -> bool {
         matches!(self.get(), None | Some(RawBsonRef::Null | RawBsonRef::Undefined))
     }
 
-    /// Whether the value counts as true: everything but missing, null, undefined, false and numeric zero.
+    /// Tells whether the value counts as true: everything but missing, null, undefined, false and numeric zero.
     pub fn is_true(&self) -> bool {
         self.get().is_some_and(is_true)
     }
 
-    /// The name `$type` gives: `missing` or one of MongoDB's aliases.
+    /// Returns the name `$type` gives: `missing` or one of MongoDB's aliases.
     pub fn type_name(&self) -> &'static str {
         self.get().map_or("missing", type_name)
     }
 
-    /// The order of values, where missing comes before null and equals undefined.
+    /// Returns the order of values, where missing comes before null and equals undefined.
     pub fn compare(&self, other: &Value<'_>) -> Ordering {
         compare(self.get(), other.get())
     }
-
-    /// The text of a string (or symbol).
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self.get()? {
             RawBsonRef::String(text) | RawBsonRef::Symbol(text) => Some(text),
@@ -112,7 +110,7 @@ impl<'a> Value<'a> {
         self.get()?.as_array()
     }
 
-    /// The array that an operator asks for; none for null and what is missing, of which it makes null.
+    /// Returns the array that an operator asks for; none for null and what is missing, of which it makes null.
     pub(crate) fn array_or_null(&self, no_array: impl FnOnce(&Self) -> Error) -> Result<Option<&RawArray>> {
         match self.as_array() {
             Some(array) => Ok(Some(array)),
@@ -125,7 +123,7 @@ impl<'a> Value<'a> {
         self.get()?.as_document()
     }
 
-    /// A part of the value that `pick` finds: borrowed where the value is, else copied.
+    /// Returns a part of the value that `pick` finds: borrowed where the value is, else copied.
     pub(crate) fn narrow(
         self,
         pick: impl for<'x> FnOnce(RawBsonRef<'x>) -> Result<Option<RawBsonRef<'x>>>,
@@ -137,7 +135,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// How MongoDB prints the value in messages.
+    /// Returns how MongoDB prints the value in messages.
     pub(crate) fn show(&self) -> String {
         self.get().map_or_else(|| "missing".to_owned(), show)
     }
@@ -188,13 +186,11 @@ made! {
     RawArrayBuf => Array,
     RawDocumentBuf => Document,
 }
-
-/// The value on its own.
 pub(crate) fn to_owned(value: RawBsonRef<'_>) -> RawBson {
     RawBson::from(value)
 }
 
-/// The value on its own: scalars stay references to nothing, the rest is copied.
+/// Returns the value without borrowing from the input: scalars stay in the reference, all else is copied.
 pub(crate) fn detach<'b>(value: RawBsonRef<'_>) -> Value<'b> {
     Value::Ref(match value {
         RawBsonRef::Double(x) => RawBsonRef::Double(x),
@@ -234,7 +230,7 @@ pub(crate) fn compare(left: Option<RawBsonRef<'_>>, right: Option<RawBsonRef<'_>
     }
 }
 
-/// How MongoDB prints a value in messages; long ones are cut.
+/// Returns how MongoDB prints a value in messages; long ones are cut.
 pub(crate) fn show(value: RawBsonRef<'_>) -> String {
     const SHOWN_CHARS_MAX: usize = 200;
     let mut out = String::new();
@@ -304,23 +300,23 @@ pub(crate) fn push(array: &mut RawArrayBuf, value: RawBsonRef<'_>) -> Result<()>
     limits::check_bytes(array.as_bytes().len())
 }
 
-/// A field name as BSON holds it.
+/// Returns a field name as BSON holds it.
 pub(crate) fn key_of(key: &str) -> Result<&CStr> {
     <&CStr>::try_from(key)
         .map_err(|_| Error::new(Code(4_940_400), "field names cannot contain an embedded null byte".to_owned()))
 }
 
-/// The elements of a document, broken bytes as errors of this crate.
+/// Returns the elements of a document, broken bytes as errors of this crate.
 pub(crate) fn elements(document: &RawDocument) -> impl Iterator<Item = Result<RawElement<'_>>> {
     document.iter_elements().map(|element| element.map_err(Error::from))
 }
 
-/// The fields of a document, broken bytes as errors of this crate.
+/// Returns the fields of a document, broken bytes as errors of this crate.
 pub(crate) fn fields(document: &RawDocument) -> impl Iterator<Item = Result<(&CStr, RawBsonRef<'_>)>> {
     document.iter().map(|field| field.map_err(Error::from))
 }
 
-/// The items of an array, broken bytes as errors of this crate.
+/// Returns the items of an array, broken bytes as errors of this crate.
 pub(crate) fn items(array: &RawArray) -> impl Iterator<Item = Result<RawBsonRef<'_>>> {
     array.into_iter().map(|item| item.map_err(Error::from))
 }

@@ -4,7 +4,7 @@ use bson::RawBsonRef;
 
 use super::{
     compile::{Compiler, NamedErrors, named_sources, required},
-    node::{Form, Frame, Node, Scope, evaluate_all},
+    node::{Frame, LazyOperator, Node, Scope, evaluate_all},
     path::Base,
     value::{self, Value},
 };
@@ -44,10 +44,10 @@ fn bind(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
         names.push(name.as_str().to_owned());
     }
     let body = compiler.bound(names, |compiler| compiler.expression(body))?;
-    Ok(Node::form(Let { values, body }))
+    Ok(Node::lazy(Let { values, body }))
 }
 
-impl Form for Let {
+impl LazyOperator for Let {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let values = evaluate_all(&self.values, scope)?;
         let held = values.iter().filter_map(Value::made_bytes).sum();
@@ -57,12 +57,12 @@ impl Form for Let {
     }
 }
 
-/// A name that may stand behind `$$`.
+/// Checks a name that stands behind `$$`.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     check(name, |first| first.is_ascii_alphabetic() || !first.is_ascii(), "variable name")
 }
 
-/// A name that a user may bind: begins with a lower case letter; `CURRENT` alone may be bound anew.
+/// Checks a name that a user binds: it begins with a lower case letter; of the system's names, `CURRENT` alone may be bound.
 pub(crate) fn check_own_name(name: &str) -> Result<()> {
     if name == "CURRENT" {
         return Ok(());
@@ -86,12 +86,12 @@ fn check(name: &str, first_fits: impl Fn(char) -> bool, what: &str) -> Result<()
     }
 }
 
-/// A variable that the command or the stage around gives.
+/// Returns a variable that the command or the stage around gives.
 pub(crate) fn outer(options: &CompileOptions, name: &str) -> Option<Base> {
     options.declares(name).then(|| Base::Context(name.to_owned()))
 }
 
-/// What `$$KEEP`, `$$PRUNE` and `$$DESCEND` evaluate to: texts that no document holds by accident.
+/// Returns the value of `$$KEEP`, `$$PRUNE` or `$$DESCEND`: a text that no document holds by accident.
 pub(crate) fn system_value(name: &str) -> String {
     format!("\u{0}{name}")
 }

@@ -5,12 +5,12 @@
 
 use bson::{RawBsonRef, spec::BinarySubtype};
 
-use super::types::alias;
+use crate::bson_type::type_name;
 use crate::{Code, Error, Number, Result};
 
-/// Which answer of the single bits decides.
+/// The condition on the bits at the positions of a [`BitTest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BitQuestion {
+pub enum BitCondition {
     /// `$bitsAllSet`.
     AllSet,
     /// `$bitsAllClear`.
@@ -21,26 +21,25 @@ pub enum BitQuestion {
     AnyClear,
 }
 
-/// A question about bits of a value.
+/// A test of the bits of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitTest {
-    question: BitQuestion,
-    /// Ascending, without duplicates.
+    condition: BitCondition,
     positions: Vec<u32>,
 }
 
 impl BitTest {
-    /// Which question.
-    pub fn question(&self) -> BitQuestion {
-        self.question
+    /// Returns the condition on the bits.
+    pub fn condition(&self) -> BitCondition {
+        self.condition
     }
 
-    /// About which positions, in ascending order.
+    /// Returns the positions of the bits, in ascending order.
     pub fn positions(&self) -> &[u32] {
         &self.positions
     }
 
-    pub(super) fn compile(name: &str, question: BitQuestion, operand: RawBsonRef<'_>) -> Result<Self> {
+    pub(super) fn compile(name: &str, condition: BitCondition, operand: RawBsonRef<'_>) -> Result<Self> {
         let mut positions = match operand {
             RawBsonRef::Array(array) => {
                 let mut positions = Vec::new();
@@ -59,7 +58,7 @@ impl BitTest {
         };
         positions.sort_unstable();
         positions.dedup();
-        Ok(BitTest { question, positions })
+        Ok(BitTest { condition, positions })
     }
 
     pub(super) fn accepts(&self, value: RawBsonRef<'_>) -> bool {
@@ -77,11 +76,11 @@ impl BitTest {
 
     fn ask(&self, bit: impl Fn(u32) -> bool) -> bool {
         let mut positions = self.positions.iter();
-        match self.question {
-            BitQuestion::AllSet => positions.all(|at| bit(*at)),
-            BitQuestion::AllClear => positions.all(|at| !bit(*at)),
-            BitQuestion::AnySet => positions.any(|at| bit(*at)),
-            BitQuestion::AnyClear => positions.any(|at| !bit(*at)),
+        match self.condition {
+            BitCondition::AllSet => positions.all(|at| bit(*at)),
+            BitCondition::AllClear => positions.all(|at| !bit(*at)),
+            BitCondition::AnySet => positions.any(|at| bit(*at)),
+            BitCondition::AnyClear => positions.any(|at| !bit(*at)),
         }
     }
 }
@@ -101,7 +100,7 @@ fn position(name: &str, value: RawBsonRef<'_>) -> Result<u32> {
 fn mask(name: &str, value: RawBsonRef<'_>) -> Result<i64> {
     let bad = |message: String| Error::new(Code::BadValue, message);
     let number = Number::of(value).ok_or_else(|| {
-        bad(format!("{name} takes an Array, a number, or a BinData but received: {}", alias(value.element_type())))
+        bad(format!("{name} takes an Array, a number, or a BinData but received: {}", type_name(value)))
     })?;
     let mask = number
         .to_i64_exact()

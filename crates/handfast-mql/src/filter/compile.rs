@@ -1,22 +1,22 @@
-//! Reads filter documents.
+//! Compiles filter documents.
 
 use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument};
 
 use super::{
-    bits::{BitQuestion, BitTest},
+    bits::{BitCondition, BitTest},
     node::{Choices, Comparison, ElementNode, Node, Operand, Predicate, conjunction, disjunction},
     regex::RegexTest,
     types::TypeSet,
 };
 use crate::{Code, CompileOptions, Error, Number, Path, Result, expression::Expression, path};
 
-/// What surrounds a condition.
+/// The options and the enclosing operators that a condition is compiled with.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'o> {
     pub(super) options: &'o CompileOptions,
-    /// Not inside `$elemMatch`.
+    /// Whether the condition is outside of `$elemMatch`.
     pub(super) top: bool,
 }
 
@@ -24,7 +24,7 @@ fn bad(message: impl Into<String>) -> Error {
     Error::new(Code::BadValue, message)
 }
 
-/// `{path: condition, $and: [..], ..}`.
+/// Compiles `{path: condition, $and: [..], ..}`.
 pub(super) fn document(filter: &RawDocument, scope: &Scope<'_>) -> Result<Node> {
     let mut all = Vec::new();
     for element in filter {
@@ -38,7 +38,7 @@ pub(super) fn document(filter: &RawDocument, scope: &Scope<'_>) -> Result<Node> 
     if all.len() == 1 { Ok(all.remove(0)) } else { Ok(Node::And(all)) }
 }
 
-/// An operator in the place of a path; none for one that asks nothing.
+/// Compiles an operator in the place of a path; none for one that has no condition.
 fn logical(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Option<Node>> {
     Ok(Some(match operator {
         "and" => match branches(operator, value, scope)? {
@@ -82,7 +82,7 @@ fn branches(operator: &str, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<
     Ok(nodes)
 }
 
-/// `path: condition`: operators, a regular expression, or a literal.
+/// Compiles `path: condition`: operators, a regular expression, or a literal.
 fn field(path: &Path, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Node> {
     match value {
         RawBsonRef::Document(operators) if is_operators(operators)? => {
@@ -92,7 +92,7 @@ fn field(path: &Path, value: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Node> 
     }
 }
 
-/// Whether a document is one of operators: its first name starts with `$`. The names of a DBRef do not count.
+/// Tells whether a document is one of operators: its first name starts with `$`. The names of a DBRef do not count.
 fn is_operators(document: &RawDocument) -> Result<bool> {
     let Some(first) = document.iter_elements().next() else { return Ok(false) };
     let first = first?;
@@ -107,7 +107,7 @@ fn literal(value: RawBsonRef<'_>) -> Result<ElementNode> {
     }
 }
 
-/// A value in the place of operators: a regular expression matches, everything else is compared.
+/// Compiles a value in the place of operators: a regular expression matches, everything else is compared.
 fn implicit(value: RawBsonRef<'_>) -> Result<ElementNode> {
     match value {
         RawBsonRef::RegularExpression(_) => {
@@ -117,7 +117,7 @@ fn implicit(value: RawBsonRef<'_>) -> Result<ElementNode> {
     }
 }
 
-/// `{$gt: 5, $lt: 9}`: what is asked of the values at a path.
+/// Compiles `{$gt: 5, $lt: 9}`, the predicates on the values at a path.
 fn predicates(path: &Path, operators: &RawDocument, scope: &Scope<'_>) -> Result<Vec<ElementNode>> {
     let mut all = Vec::new();
     for element in operators {
@@ -158,10 +158,10 @@ fn predicate(path: &Path, name: &str, operand: RawBsonRef<'_>, scope: &Scope<'_>
         "$not" => not(path, operand, scope),
         "$all" => all(path, operand, scope),
         "$elemMatch" => element_match(path, operand, scope),
-        "$bitsAllSet" => is(Predicate::Bits(BitTest::compile(name, BitQuestion::AllSet, operand)?)),
-        "$bitsAllClear" => is(Predicate::Bits(BitTest::compile(name, BitQuestion::AllClear, operand)?)),
-        "$bitsAnySet" => is(Predicate::Bits(BitTest::compile(name, BitQuestion::AnySet, operand)?)),
-        "$bitsAnyClear" => is(Predicate::Bits(BitTest::compile(name, BitQuestion::AnyClear, operand)?)),
+        "$bitsAllSet" => is(Predicate::Bits(BitTest::compile(name, BitCondition::AllSet, operand)?)),
+        "$bitsAllClear" => is(Predicate::Bits(BitTest::compile(name, BitCondition::AllClear, operand)?)),
+        "$bitsAnySet" => is(Predicate::Bits(BitTest::compile(name, BitCondition::AnySet, operand)?)),
+        "$bitsAnyClear" => is(Predicate::Bits(BitTest::compile(name, BitCondition::AnyClear, operand)?)),
         "$near" | "$nearSphere" | "$geoNear" | "$geoWithin" | "$geoIntersects" | "$within" => {
             Err(bad(format!("{name} is not supported: there are no geospatial indexes")))
         }
@@ -195,7 +195,7 @@ fn choices(name: &str, operand: RawBsonRef<'_>) -> Result<Choices> {
     Ok(Choices::new(values, patterns))
 }
 
-/// What counts as true: everything but false, zero, null and undefined.
+/// Tells whether a value counts as true: everything but false, zero, null and undefined.
 fn is_true(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Boolean(value) => value,
@@ -273,7 +273,7 @@ fn all(path: &Path, operand: RawBsonRef<'_>, scope: &Scope<'_>) -> Result<Elemen
             None => nodes.push(implicit(value)?),
         }
     }
-    // Nothing has all of nothing.
+    // An empty `$all` matches nothing.
     Ok(match nodes.len() {
         0 => ElementNode::Never,
         1 => nodes.remove(0),

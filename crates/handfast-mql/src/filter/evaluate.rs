@@ -1,31 +1,31 @@
-//! Asks a document.
+//! Evaluates a filter over a document.
 
 use std::ops::ControlFlow;
 
 use bson::{RawArray, RawBsonRef, RawDocument};
 
 use super::node::{Comparison, ElementNode, FieldNode, Node, Predicate};
-use crate::{Context, Error, Number, Result, order, path::Leaf};
+use crate::{Context, Error, Number, Result, order, path::TrailingArray};
 
-/// One document's evaluation.
+/// The evaluation of a filter over one document.
 pub(super) struct Evaluation<'c> {
     context: &'c Context,
     /// The array index of the last condition that held and went through an array.
     pub(super) position: Option<usize>,
 }
 
-/// The answer to a predicate.
+/// The result of a predicate.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum MatchResult {
     No,
     Yes,
-    /// Yes, by the element at this index of the array asked about.
+    /// The element at this index of the array matches.
     At(usize),
 }
 
-impl From<bool> for Answer {
+impl From<bool> for MatchResult {
     fn from(holds: bool) -> Self {
-        if holds { Answer::Yes } else { Answer::No }
+        if holds { MatchResult::Yes } else { MatchResult::No }
     }
 }
 
@@ -34,7 +34,7 @@ impl<'c> Evaluation<'c> {
         Evaluation { context, position: None }
     }
 
-    /// Whether a condition holds. The position stays what it was if it does not, and across negations.
+    /// Tells whether a condition holds. The position stays what it was if it does not, and across negations.
     pub(super) fn node(&mut self, node: &Node, document: &RawDocument) -> Result<bool> {
         // To find a field, the names before it are read.
         self.context.step()?;
@@ -81,17 +81,17 @@ impl<'c> Evaluation<'c> {
     }
 
     fn field(&mut self, field: &FieldNode, document: &RawDocument) -> Result<bool> {
-        let leaf = match field.predicate {
+        let trailing_array = match field.predicate {
             Predicate::Exists | Predicate::Size(_) | Predicate::ElementDocument(_) | Predicate::ElementValue(_) => {
-                Leaf::Whole
+                TrailingArray::Whole
             }
-            _ => Leaf::Elements,
+            _ => TrailingArray::Elements,
         };
-        let found = field.path.visit(document, leaf, &mut |visited| {
+        let found = field.path.visit(document, trailing_array, &mut |visited| {
             let inner = match self.predicate(&field.predicate, visited.value) {
-                Ok(Answer::No) => return ControlFlow::Continue(()),
-                Ok(Answer::Yes) => None,
-                Ok(Answer::At(index)) => Some(index),
+                Ok(MatchResult::No) => return ControlFlow::Continue(()),
+                Ok(MatchResult::Yes) => None,
+                Ok(MatchResult::At(index)) => Some(index),
                 Err(error) => return ControlFlow::Break(Err::<Option<usize>, Error>(error)),
             };
             ControlFlow::Break(Ok(visited.array_index.or(inner)))
@@ -105,41 +105,41 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    fn predicate(&mut self, predicate: &Predicate, value: Option<RawBsonRef<'_>>) -> Result<Answer> {
+    fn predicate(&mut self, predicate: &Predicate, value: Option<RawBsonRef<'_>>) -> Result<MatchResult> {
         self.context.step()?;
         let Some(value) = value else { return Ok(missing(predicate).into()) };
         Ok(match predicate {
             Predicate::Compare(comparison, operand) => compares(*comparison, value, operand.value()).into(),
             Predicate::In(choices) => choices.accept(value, self.context)?.into(),
             Predicate::Regex(regex) => regex.accepts(value, self.context)?.into(),
-            Predicate::Exists => Answer::Yes,
+            Predicate::Exists => MatchResult::Yes,
             Predicate::Type(types) => types.contains(value.element_type()).into(),
             Predicate::Modulo { divisor, remainder } => {
                 let number = Number::of(value).and_then(Number::to_i64_truncated);
-                // The smallest long by -1 overflows, and leaves nothing.
+                // The smallest long by -1 overflows; the remainder is 0.
                 number.is_some_and(|number| number.checked_rem(*divisor).unwrap_or(0) == *remainder).into()
             }
             Predicate::Bits(test) => test.accepts(value).into(),
             Predicate::Size(size) => match value {
                 RawBsonRef::Array(array) => (i64::try_from(array.iter_elements().count()) == Ok(*size)).into(),
-                _ => Answer::No,
+                _ => MatchResult::No,
             },
             Predicate::ElementDocument(node) => match value {
                 RawBsonRef::Array(array) => self.element_document(node, array)?,
-                _ => Answer::No,
+                _ => MatchResult::No,
             },
             Predicate::ElementValue(all) => match value {
                 RawBsonRef::Array(array) => self.element_value(all, array)?,
-                _ => Answer::No,
+                _ => MatchResult::No,
             },
         })
     }
 
-    fn element_document(&mut self, node: &Node, array: &RawArray) -> Result<Answer> {
+    fn element_document(&mut self, node: &Node, array: &RawArray) -> Result<MatchResult> {
         for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
             let document = match value {
                 RawBsonRef::Document(document) => document,
-                // An array inside the array is asked as a document with the names "0", "1", ..
+                // An array inside the array is matched as a document with the names "0", "1", ..
                 RawBsonRef::Array(inner) => match RawDocument::from_bytes(inner.as_bytes()) {
                     Ok(document) => document,
                     Err(_) => continue,
@@ -150,27 +150,27 @@ impl<'c> Evaluation<'c> {
             let holds = self.node(node, document)?;
             self.position = position;
             if holds {
-                return Ok(Answer::At(index));
+                return Ok(MatchResult::At(index));
             }
         }
-        Ok(Answer::No)
+        Ok(MatchResult::No)
     }
 
-    fn element_value(&mut self, all: &[ElementNode], array: &RawArray) -> Result<Answer> {
+    fn element_value(&mut self, all: &[ElementNode], array: &RawArray) -> Result<MatchResult> {
         for (index, value) in array.into_iter().map_while(Result::ok).enumerate() {
             if self.element(all, value)? {
-                return Ok(Answer::At(index));
+                return Ok(MatchResult::At(index));
             }
         }
-        Ok(Answer::No)
+        Ok(MatchResult::No)
     }
 
-    /// Whether one value fulfils everything by itself, without being looked into.
+    /// Tells whether one value fulfils everything by itself, without being looked into.
     fn element(&mut self, all: &[ElementNode], value: RawBsonRef<'_>) -> Result<bool> {
         for node in all {
             self.context.step()?;
             let holds = match node {
-                ElementNode::Is(predicate) => self.predicate(predicate, Some(value))? != Answer::No,
+                ElementNode::Is(predicate) => self.predicate(predicate, Some(value))? != MatchResult::No,
                 ElementNode::Not(all) => !self.element(all, value)?,
                 ElementNode::Every(all) => self.element(all, value)?,
                 ElementNode::Never => false,
@@ -183,11 +183,11 @@ impl<'c> Evaluation<'c> {
     }
 }
 
-/// The answer where a path leads to nothing: as null, and at the ends of the order.
+/// Returns the result where a path leads to nothing: as null, and at the ends of the order.
 fn missing(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(comparison, operand) => match operand.value() {
-            RawBsonRef::MinKey | RawBsonRef::MaxKey => beyond(*comparison, operand.value()),
+            RawBsonRef::MinKey | RawBsonRef::MaxKey => compare_with_end(*comparison, operand.value()),
             operand => compares(*comparison, RawBsonRef::Null, operand),
         },
         Predicate::In(choices) => choices.contain(RawBsonRef::Null),
@@ -197,7 +197,7 @@ fn missing(predicate: &Predicate) -> bool {
 
 fn compares(comparison: Comparison, value: RawBsonRef<'_>, operand: RawBsonRef<'_>) -> bool {
     if order::type_rank(value) != order::type_rank(operand) {
-        return beyond(comparison, operand);
+        return compare_with_end(comparison, operand);
     }
     let order = order::compare(value, operand);
     // NaN is in no range, but equals itself.
@@ -213,8 +213,8 @@ fn compares(comparison: Comparison, value: RawBsonRef<'_>, operand: RawBsonRef<'
     }
 }
 
-/// Values of all other types lie between MinKey and MaxKey.
-fn beyond(comparison: Comparison, operand: RawBsonRef<'_>) -> bool {
+/// Compares with MinKey or MaxKey: the values of all other types lie between them.
+fn compare_with_end(comparison: Comparison, operand: RawBsonRef<'_>) -> bool {
     match comparison {
         Comparison::Equal => false,
         Comparison::Less | Comparison::LessOrEqual => operand == RawBsonRef::MaxKey,

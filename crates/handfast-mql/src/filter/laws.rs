@@ -1,11 +1,11 @@
-//! Laws that hold for all filters and documents, and harm that no input may do.
+//! Properties of all filters and documents; no input may cause a panic.
 
 use bson::{DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, Timestamp, raw::CString, rawdoc};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use crate::{
     CompileOptions, Context, Filter, Number, Path, depth, key, order,
-    path::Leaf,
+    path::TrailingArray,
     testing::{document, name, value},
 };
 
@@ -29,7 +29,7 @@ fn array(values: impl IntoIterator<Item = RawBson>) -> RawBson {
     RawBson::Array(array)
 }
 
-/// `{$operator: operand}`, mostly valid.
+/// Generates `{$operator: operand}`, mostly valid.
 fn operators() -> impl Strategy<Value = RawDocumentBuf> {
     let compare = (select(vec!["$eq", "$ne", "$lt", "$lte", "$gt", "$gte"]), value());
     let lists = (select(vec!["$in", "$nin", "$all"]), vec(value(), 0..4).prop_map(array));
@@ -40,9 +40,9 @@ fn operators() -> impl Strategy<Value = RawDocumentBuf> {
         (0..256).prop_map(|mask| ("$bitsAnyClear", RawBson::Int32(mask))),
         select(vec!["number", "array", "null", "string"]).prop_map(|name| ("$type", RawBson::String(name.into()))),
     ];
-    let leaf = prop_oneof![4 => compare, 2 => lists, 2 => others];
-    let leaf = leaf.prop_map(|(operator, operand)| single(operator, operand)).boxed();
-    leaf.prop_recursive(2, 4, 1, |inner| {
+    let trailing_array = prop_oneof![4 => compare, 2 => lists, 2 => others];
+    let trailing_array = trailing_array.prop_map(|(operator, operand)| single(operator, operand)).boxed();
+    trailing_array.prop_recursive(2, 4, 1, |inner| {
         (select(vec!["$not", "$elemMatch"]), inner).prop_map(|(operator, inner)| single(operator, inner))
     })
 }
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn and_and_or_are_what_they_say(a in (path(), operators()), b in (path(), operators()), document in document()) {
+    fn and_and_or_match_as_documented(a in (path(), operators()), b in (path(), operators()), document in document()) {
         let (left, right) = (single(&a.0, a.1), single(&b.0, b.1));
         let both = array([left.clone().into(), right.clone().into()]);
         let answer = |filter: &RawDocumentBuf| compiled(filter).map(|filter| filter.matches(&document, &context()).unwrap());
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn or_of_values_of_one_path_is_what_it_says(path in path(), x in value(), y in value(), document in document()) {
+    fn or_of_values_of_one_path_matches_each_value(path in path(), x in value(), y in value(), document in document()) {
         let branches = [single(&path, single("$eq", x)), single(&path, single("$in", array([y])))];
         let answer = |filter: &RawDocumentBuf| compiled(filter).map(|filter| filter.matches(&document, &context()).unwrap());
         let each = branches.each_ref().map(answer);
@@ -85,7 +85,7 @@ proptest! {
         }
     }
 
-    /// A filter is found by what it asks for, and the order of values decides ranges.
+    /// Equality finds the value itself, and the order of values decides ranges.
     #[test]
     fn comparisons_agree_with_the_order(a in value(), b in value()) {
         let (left, right) = (a.as_raw_bson_ref(), b.as_raw_bson_ref());
@@ -130,15 +130,15 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_documents_as_filters_do_no_harm(filter in document(), document in document()) {
+    fn arbitrary_documents_as_filters_do_not_panic(filter in document(), document in document()) {
         if let Some(filter) = compiled(&filter) {
             let _ = filter.matches(&document, &context());
         }
     }
 
-    /// Bytes that pass the check go through everything; those that do not, never get there.
+    /// Bytes that pass the check make nothing panic.
     #[test]
-    fn damaged_documents_do_no_harm(
+    fn damaged_documents_do_not_panic(
         document in document(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         path in path(),
@@ -155,7 +155,7 @@ proptest! {
                 let _ = filter.matches(&document, &context());
             }
             let _ = compiled(&document).map(|filter| filter.matches(&document, &context()));
-            let _ = Path::new(&path).visit(&document, Leaf::Elements, &mut |visited| {
+            let _ = Path::new(&path).visit(&document, TrailingArray::Elements, &mut |visited| {
                 if let Some(value) = visited.value {
                     key::encode(value, &mut Vec::new());
                 }

@@ -1,13 +1,13 @@
-//! Filters: which documents a query means.
+//! Filters: conditions that select the documents of a query.
 //!
-//! A filter is compiled once into a tree of [`Node`]s and then asked about any number of documents. It reads their bytes
-//! where they lie and allocates nothing, so that a scan costs no more than looking.
+//! A filter is compiled once into a tree of [`Node`]s and then applied to any number of documents. It reads their bytes
+//! in place and allocates nothing.
 //!
 //! The rules that make MongoDB's filters what they are:
 //!
 //! - **Arrays.** A path looks into the arrays on its way (see [`path`](crate::path)), and a comparison holds if it holds
-//!   for *one* of the values there: an element, or the array as a whole. `{a: {$gt: 1, $lt: 3}}` therefore finds
-//!   `{a: [0, 5]}`: 5 for the one, 0 for the other. `$elemMatch` asks one element for everything.
+//!   for *one* of the values there: an element, or the whole array. `{a: {$gt: 1, $lt: 3}}` therefore finds
+//!   `{a: [0, 5]}`: 5 fulfils the first condition, 0 the second. With `$elemMatch` one element must fulfil both.
 //! - **Types.** A range compares only within the operand's group of types: `{a: {$lt: 5}}` finds no strings. MinKey and
 //!   MaxKey compare with everything. NaN is in no range; it equals itself.
 //! - **Null.** `{a: null}` finds null *and* documents without the field. `$exists` tells the two apart.
@@ -36,7 +36,7 @@ mod types;
 
 use bson::{RawBsonRef, RawDocument};
 
-pub use bits::{BitQuestion, BitTest};
+pub use bits::{BitCondition, BitTest};
 pub use node::{Choices, Comparison, ElementNode, FieldNode, Node, Operand, Predicate};
 pub use regex::RegexTest;
 pub use types::TypeSet;
@@ -49,10 +49,10 @@ pub struct Filter {
     root: Node,
 }
 
-/// Where in a document's arrays a filter matched.
+/// The position in a document's arrays where a filter matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatchPosition {
-    /// The index that a positional `$` stands for: of the element that matched, in the outermost array on its path. None
+    /// The index that a positional `$` stands for: of the element that matched, in the outermost array on its path. It is none
     /// if no condition went through an array.
     pub array_index: Option<usize>,
 }
@@ -66,15 +66,15 @@ impl Filter {
         Ok(Filter { root: compile::document(filter, &compile::Scope { options, top: true })? })
     }
 
-    /// Whether a document matches.
+    /// Tells whether a document matches.
     ///
     /// # Errors
-    /// What `$expr` gives, and a regular expression that takes too long.
+    /// The errors of `$expr`, and that of a regular expression that takes too long.
     pub fn matches(&self, document: &RawDocument, context: &Context) -> Result<bool> {
         evaluate::Evaluation::new(context).node(&self.root, document)
     }
 
-    /// Whether a document matches, and where in its arrays; none if it does not match.
+    /// Returns the position in its arrays where a document matches; none if it does not match.
     ///
     /// # Errors
     /// As [`Filter::matches`].
@@ -84,23 +84,23 @@ impl Filter {
         Ok(matched.then_some(MatchPosition { array_index: evaluation.position }))
     }
 
-    /// The tree.
+    /// Returns the tree.
     pub fn root(&self) -> &Node {
         &self.root
     }
 
-    /// Whether it matches every document, as `{}` does.
+    /// Tells whether it matches every document, as `{}` does.
     pub fn is_empty(&self) -> bool {
         matches!(&self.root, Node::And(all) if all.is_empty())
     }
 
-    /// The predicates that every matching document fulfils at `path`: those that stand alone or in `$and`. What a planner
-    /// may turn into bounds of an index (each alone: on an array, different elements may fulfil different predicates).
+    /// Returns the predicates that every matching document fulfils at `path`: those that stand alone or in `$and`. What
+    /// a planner may turn into bounds of an index (each alone: on an array, different elements may fulfil different predicates).
     pub fn predicates<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Predicate> {
         self.conjuncts().filter(move |field| field.path.as_str() == path).map(FieldNode::predicate)
     }
 
-    /// The fields that the filter fixes by equality, in its order: what an upsert starts from.
+    /// Returns the fields that the filter fixes by equality, in its order: an upsert starts from them.
     pub fn equalities(&self) -> impl Iterator<Item = (&Path, RawBsonRef<'_>)> {
         self.conjuncts().filter_map(|field| match &field.predicate {
             Predicate::Compare(Comparison::Equal, operand) => Some((&field.path, operand.value())),
@@ -108,7 +108,7 @@ impl Filter {
         })
     }
 
-    /// The field conditions that hold for every matching document: the root, and what `$and` (and an `$or` of one) nests.
+    /// Returns the field conditions that hold for every matching document: the root, and what `$and` (and an `$or` of one) nests.
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
         self.root.conjuncts()
     }

@@ -1,4 +1,4 @@
-//! A compiled filter as a tree: read-only, for whoever derives something from a filter (index bounds, upsert fields).
+//! A compiled filter as a tree: read-only, for code that derives something from a filter (index bounds, upsert fields).
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::{Context, Path, Result, expression::Expression, order};
 /// A condition on a document.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// All hold; an empty one always does.
+    /// All of the conditions hold; an empty list always does.
     And(Vec<Node>),
-    /// At least one holds; an empty one never does.
+    /// At least one of the conditions holds; an empty list never does.
     Or(Vec<Node>),
-    /// None holds.
+    /// None of the conditions holds.
     Nor(Vec<Node>),
     /// It does not hold (`$ne`, `$nin`, `$not`, `$exists: false`).
     Not(Box<Node>),
@@ -25,7 +25,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// The field conditions that hold wherever this one does: itself, and what `$and` (and an `$or` of one) nests.
+    /// Returns the field conditions that hold wherever this one does: itself, and what `$and` (and an `$or` of one) nests.
     pub fn conjuncts(&self) -> impl Iterator<Item = &FieldNode> {
         let mut pending = vec![self];
         std::iter::from_fn(move || {
@@ -42,7 +42,7 @@ impl Node {
     }
 }
 
-/// A path and what is asked of the values there.
+/// A path and the predicate on its values.
 #[derive(Clone, Debug)]
 pub struct FieldNode {
     pub(super) path: Path,
@@ -50,18 +50,18 @@ pub struct FieldNode {
 }
 
 impl FieldNode {
-    /// Where.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What.
+    /// Returns the predicate.
     pub fn predicate(&self) -> &Predicate {
         &self.predicate
     }
 }
 
-/// How a value stands to an operand.
+/// A comparison of a value with an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// `$eq`, or a literal.
@@ -76,7 +76,7 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// A question about one value.
+/// A predicate on one value.
 #[derive(Clone, Debug)]
 pub enum Predicate {
     /// It compares so with the operand, and (but for MinKey and MaxKey) is of the operand's group of types.
@@ -93,7 +93,7 @@ pub enum Predicate {
     Modulo {
         /// Never 0.
         divisor: i64,
-        /// As written, so that one out of range matches nothing.
+        /// The size as written, so that one out of range matches nothing.
         remainder: i64,
     },
     /// It is an array of so many elements.
@@ -102,7 +102,7 @@ pub enum Predicate {
     ElementDocument(Box<Node>),
     /// It is an array with an element that fulfils all predicates at once.
     ElementValue(Vec<ElementNode>),
-    /// Its bits are set or clear as asked.
+    /// The bits of the value pass the test.
     Bits(BitTest),
 }
 
@@ -120,7 +120,7 @@ pub enum ElementNode {
 }
 
 impl ElementNode {
-    /// The same condition on the values of a path.
+    /// Returns the same condition on the values of a path.
     pub(super) fn at(self, path: &Path) -> Node {
         match self {
             ElementNode::Is(predicate) => Node::Field(FieldNode { path: path.clone(), predicate }),
@@ -131,7 +131,7 @@ impl ElementNode {
     }
 }
 
-/// All of the conditions on the values of a path; one alone stays alone.
+/// Returns all of the conditions on the values of a path; one alone stays alone.
 pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
     let mut all: Vec<Node> = all.into_iter().map(|node| node.at(path)).collect();
     match (all.pop(), all.is_empty()) {
@@ -143,7 +143,7 @@ pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
     }
 }
 
-/// At least one of the conditions. Where all of them ask one path for values, as `$in` does, that is what they become: it is
+/// Joins conditions of which one must hold. If all of them compare the values of one path, they become an `$in`, which is
 /// one search, and an index has bounds for it.
 ///
 /// ```text
@@ -152,7 +152,7 @@ pub(super) fn conjunction(all: Vec<ElementNode>, path: &Path) -> Node {
 pub(super) fn disjunction(branches: Vec<Node>) -> Node {
     let path = match branches.first() {
         Some(Node::Field(first))
-            if branches.len() > 1 && branches.iter().all(|node| asks_for_values(node, &first.path)) =>
+            if branches.len() > 1 && branches.iter().all(|node| compares_values_at(node, &first.path)) =>
         {
             first.path.clone()
         }
@@ -172,8 +172,8 @@ pub(super) fn disjunction(branches: Vec<Node>) -> Node {
     Node::Field(FieldNode { path, predicate: Predicate::In(Choices::new(values, patterns)) })
 }
 
-/// A regular expression in the place of a value is one that is compared, and `$in` would search by it.
-fn asks_for_values(node: &Node, path: &Path) -> bool {
+/// Tells whether a condition compares the values of a path. `$in` would search by a regular expression instead of comparing it.
+fn compares_values_at(node: &Node, path: &Path) -> bool {
     let Node::Field(field) = node else { return false };
     let asks = match &field.predicate {
         Predicate::Compare(Comparison::Equal, operand) => !matches!(operand.value(), RawBsonRef::RegularExpression(_)),
@@ -192,7 +192,7 @@ impl Operand {
         Operand(RawBson::from(value))
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> RawBsonRef<'_> {
         self.0.as_raw_bson_ref()
     }
@@ -213,12 +213,12 @@ impl Choices {
         Choices { values, patterns }
     }
 
-    /// The values, in ascending order and without duplicates.
+    /// Returns the values, in ascending order and without duplicates.
     pub fn values(&self) -> &[Operand] {
         &self.values
     }
 
-    /// The regular expressions.
+    /// Returns the regular expressions.
     pub fn patterns(&self) -> &[RegexTest] {
         &self.patterns
     }

@@ -21,7 +21,7 @@ impl RegexTest {
         Ok(RegexTest { source: source.to_owned(), options: options.to_owned(), pattern })
     }
 
-    /// The operands of `$regex` and `$options`.
+    /// Compiles the operands of `$regex` and `$options`.
     pub(super) fn compile_operands(regex: RawBsonRef<'_>, options: Option<RawBsonRef<'_>>) -> Result<Self> {
         let bad = |message| Err(Error::new(Code::BadValue, message));
         let given = match options {
@@ -42,17 +42,17 @@ impl RegexTest {
         }
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The options as they were written.
+    /// Returns the options as they were written.
     pub fn options(&self) -> &str {
         &self.options
     }
 
-    /// What every matching string begins with: the literal text behind a leading `^`. None if the pattern does not say,
+    /// Returns the text that every matching string begins with: the literal text behind a leading `^`. None if the pattern does not say,
     /// or if case does not matter. For index bounds; a regular expression stored as a value is found only by itself.
     pub fn prefix(&self) -> Option<String> {
         // `m` lets ^ match inside the text, `x` ignores blanks, `i` matches several texts.
@@ -71,7 +71,7 @@ impl RegexTest {
                 '.' | '^' | '$' | '*' | '+' | '?' | '(' | ')' | '[' | '{' => break,
                 letter => letter,
             };
-            // A letter that may be repeated or left out is no part of it.
+            // A letter that may be repeated or left out is no part of the prefix.
             if matches!(letters.peek(), Some('*' | '+' | '?' | '{')) {
                 break;
             }

@@ -385,16 +385,16 @@ fn remainders() {
 
 #[test]
 fn bits() {
-    let name = |question| ["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"][question as usize];
-    let ask = |question: BitQuestion, operand: RawBson, value: RawBson| {
+    let name = |condition| ["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"][condition as usize];
+    let ask = |condition: BitCondition, operand: RawBson, value: RawBson| {
         let mut inner = RawDocumentBuf::new();
-        inner.append(CString::try_from(name(question)).unwrap(), operand);
+        inner.append(CString::try_from(name(condition)).unwrap(), operand);
         matches(&rawdoc! { "a": inner }, &rawdoc! { "a": value })
     };
-    use BitQuestion::{AllClear, AllSet, AnyClear, AnySet};
+    use BitCondition::{AllClear, AllSet, AnyClear, AnySet};
     let int = RawBson::Int32;
     // 54 is 110110.
-    for (question, operand, expected) in [
+    for (condition, operand, expected) in [
         (AllSet, int(50), true),
         (AllSet, int(35), false),
         (AllClear, int(9), true),
@@ -414,7 +414,7 @@ fn bits() {
         for value in
             [int(54), RawBson::Int64(54), RawBson::Double(54.0), RawBson::Decimal128(decimal("54")), binary(&[54, 0])]
         {
-            assert_eq!(ask(question, operand.clone(), value.clone()), expected, "{question:?} {operand:?} {value:?}");
+            assert_eq!(ask(condition, operand.clone(), value.clone()), expected, "{condition:?} {operand:?} {value:?}");
         }
     }
     // A negative number has all high bits set, binary data ends in zeros.
@@ -445,7 +445,7 @@ fn expressions() {
 }
 
 #[test]
-fn what_is_no_filter_is_refused() {
+fn documents_that_are_no_filters_are_refused() {
     let error = |filter: RawDocumentBuf| -> Error { compile(&filter).unwrap_err() };
     for (filter, code, message) in [
         (rawdoc! { "a": { "$foo": 1 } }, 2, "unknown operator: $foo"),
@@ -550,7 +550,7 @@ fn or_of_values_of_one_path_is_one_search() {
 }
 
 #[test]
-fn what_a_planner_and_an_upsert_see() {
+fn predicates_and_equalities_of_a_filter() {
     let filter = compile(&rawdoc! {
         "a": { "$gte": 1, "$lt": 5 }, "b": 2, "$and": [{ "c": "x" }, { "a": { "$ne": 3 } }], "$or": [{ "d": 1 }],
         "e": { "$all": [7] }, "$nor": [{ "f": 1 }], "g": { "$in": [3, 1, 1.0] },

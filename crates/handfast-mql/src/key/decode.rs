@@ -1,27 +1,28 @@
-//! Back from keys to values.
+//! Decodes keys to values.
 //!
-//! Keys come from disk. What no encoder wrote is an error that says so, never a panic; nesting is bounded.
+//! Keys come from disk. Bytes that no encoder wrote give an error, never a panic; nesting is bounded.
 
 use bson::{
     Binary, DateTime, Decimal128, RawArrayBuf, RawBson, RawDocumentBuf, Regex, Timestamp, oid::ObjectId, raw::CString,
 };
 
 use super::{Direction, END, TypeBits, kind, number, subtype, tag};
+use crate::element::db_pointer;
 use crate::error::{Code, Error, Result};
 
-/// Nesting that a key may have: that of a document that MongoDB's limits allow, and some.
+/// The most levels of a key: those of a document within MongoDB's limits, and a reserve.
 const DEPTH_MAX: usize = 200;
 
-/// Takes values off a key, place by place.
+/// Takes values off a key, component by component.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     key: &'a [u8],
     bits: &'a [u8],
-    /// All bits of a byte of the current place, for inverting it.
+    /// All bits of a byte of the current component, for inverting it.
     mask: u8,
 }
 
-/// The values of a compound key.
+/// Returns the values of a compound key.
 ///
 /// # Errors
 /// `DataCorruptionDetected` if no encoder wrote this, or bytes are left over.
@@ -36,17 +37,17 @@ fn corrupt(what: &str) -> Error {
 }
 
 impl<'a> Decoder<'a> {
-    /// Over a key and the bytes of its [`TypeBits`].
+    /// Creates a decoder over a key and the bytes of its [`TypeBits`].
     pub fn new(key: &'a [u8], bits: &'a [u8]) -> Self {
         Decoder { key, bits, mask: 0 }
     }
 
-    /// What is behind the values taken so far.
+    /// Returns the bytes behind the values taken so far.
     pub fn rest(&self) -> &'a [u8] {
         self.key
     }
 
-    /// The value of the next place.
+    /// Returns the value of the next component.
     ///
     /// # Errors
     /// `DataCorruptionDetected` if no encoder wrote this.
@@ -181,7 +182,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn number(&mut self, tag: u8) -> Result<RawBson> {
-        // The magnitude says where the number ends in any case; a decimal is whole in the type bits.
+        // The magnitude gives the end of the number in any case; the type bits hold a decimal in full.
         let kind = self.kind()?;
         let magnitude = if tag == tag::POSITIVE || tag == tag::NEGATIVE { self.magnitude(tag)? } else { (0.0, None) };
         let negative = tag == tag::NEGATIVE;
@@ -206,7 +207,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The double, and the digits as an integer where there are any (they matter for longs only).
+    /// Returns the double, and the digits as an integer where there are any (they matter for longs only).
     fn magnitude(&mut self, tag: u8) -> Result<(f64, Option<i128>)> {
         let own = self.mask;
         if tag == tag::NEGATIVE {
@@ -238,20 +239,4 @@ impl<'a> Decoder<'a> {
         let zeros = u32::try_from(point - count as i32).unwrap_or(0);
         Ok(10_i128.checked_pow(zeros).and_then(|unit| value.checked_mul(unit)).unwrap_or(i128::MAX))
     }
-}
-
-/// `bson` has no public way to make a DBPointer, so one is read from bytes.
-fn db_pointer(namespace: &str, id: [u8; 12]) -> Result<RawBson> {
-    let mut bytes = vec![0; 4];
-    bytes.extend_from_slice(&[0x0c, 0]);
-    bytes.extend_from_slice(&(namespace.len() as i32 + 1).to_le_bytes());
-    bytes.extend_from_slice(namespace.as_bytes());
-    bytes.push(0);
-    bytes.extend_from_slice(&id);
-    bytes.push(0);
-    let length = bytes.len() as i32;
-    bytes.splice(..4, length.to_le_bytes());
-    let holder = RawDocumentBuf::from_bytes(bytes)?;
-    let value = holder.get("")?.ok_or_else(|| corrupt("a pointer that is none"))?;
-    Ok(value.into())
 }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use bson::RawBsonRef;
 
-use super::{Keep, invert, kind, tag};
+use super::{TypeBitsSink, invert, kind, tag};
 use crate::{decimal::Decimal, number::Number};
 
 /// The double is the number.
@@ -20,7 +20,7 @@ const EXACT_LONG_MAX: u64 = 1 << 53;
 /// Added to the exponent of the digits, so that it is never negative: decimals go down to 10^-6176.
 const EXPONENT_BIAS: i32 = 8192;
 
-pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl Keep) {
+pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl TypeBitsSink) {
     let Some(number) = Number::of(value) else { return };
     append_kind(value, number, bits);
     if is_nan(number) {
@@ -42,20 +42,22 @@ pub(super) fn append(value: RawBsonRef<'_>, out: &mut Vec<u8>, bits: &mut impl K
     }
 }
 
-fn append_kind(value: RawBsonRef<'_>, number: Number, bits: &mut impl Keep) {
+fn append_kind(value: RawBsonRef<'_>, number: Number, bits: &mut impl TypeBitsSink) {
     match (value, number) {
         (RawBsonRef::Decimal128(stored), _) => {
-            bits.keep(&[kind::DECIMAL]);
-            bits.keep(&stored.bytes());
+            bits.push_bits(&[kind::DECIMAL]);
+            bits.push_bits(&stored.bytes());
         }
         (_, Number::Double(double)) if double.is_nan() => {
-            bits.keep(&[kind::DOUBLE_BITS]);
-            bits.keep(&double.to_bits().to_be_bytes());
+            bits.push_bits(&[kind::DOUBLE_BITS]);
+            bits.push_bits(&double.to_bits().to_be_bytes());
         }
-        (_, Number::Double(double)) if double == 0.0 && double.is_sign_negative() => bits.keep(&[kind::NEGATIVE_ZERO]),
-        (_, Number::Double(_)) => bits.keep(&[kind::DOUBLE]),
-        (_, Number::Long(_)) => bits.keep(&[kind::LONG]),
-        _ => bits.keep(&[kind::INT]),
+        (_, Number::Double(double)) if double == 0.0 && double.is_sign_negative() => {
+            bits.push_bits(&[kind::NEGATIVE_ZERO]);
+        }
+        (_, Number::Double(_)) => bits.push_bits(&[kind::DOUBLE]),
+        (_, Number::Long(_)) => bits.push_bits(&[kind::LONG]),
+        _ => bits.push_bits(&[kind::INT]),
     }
 }
 
@@ -68,7 +70,7 @@ fn is_nan(number: Number) -> bool {
 }
 
 fn append_magnitude(number: Number, out: &mut Vec<u8>) {
-    // Doubles and ints are their own doubles; the others may have been rounded, up or down.
+    // Doubles and ints convert exactly; the others may have been rounded, up or down.
     let (double, digits) = match number {
         Number::Int(value) => (f64::from(value).abs(), None),
         Number::Double(value) => (value.abs(), None),
@@ -90,8 +92,8 @@ fn append_magnitude(number: Number, out: &mut Vec<u8>) {
     }
 }
 
-/// The largest double not above `coefficient * 10^exponent`, given the nearest one, and the number's digits if that double
-/// is not the number.
+/// Returns the largest double not above `coefficient * 10^exponent`, given the nearest one, and the number's digits if
+/// that double is not the number.
 fn floor(nearest: f64, coefficient: u128, exponent: i32) -> (f64, Option<(u128, i32)>) {
     let exact = Number::Decimal(Decimal::new(false, coefficient, exponent));
     let double = match Number::Double(nearest).compare(&exact) {

@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn compound_keys_compare_place_by_place(
+    fn compound_keys_compare_component_by_component(
         first in proptest::array::uniform2(any_value()),
         second in proptest::array::uniform2(any_value()),
         directions in proptest::array::uniform2(any_direction()),
@@ -218,9 +218,9 @@ proptest! {
         let key = |values: &[RawBson; 2]| {
             encode_compound(values.iter().map(RawBson::as_raw_bson_ref).zip(directions))
         };
-        let wanted = (0..2).map(|place| {
-            let order = order::compare(first[place].as_raw_bson_ref(), second[place].as_raw_bson_ref());
-            if directions[place] == Direction::Descending { order.reverse() } else { order }
+        let wanted = (0..2).map(|component| {
+            let order = order::compare(first[component].as_raw_bson_ref(), second[component].as_raw_bson_ref());
+            if directions[component] == Direction::Descending { order.reverse() } else { order }
         }).find(|order| order.is_ne()).unwrap_or(Ordering::Equal);
         prop_assert_eq!(key(&first).cmp(&key(&second)), wanted);
     }
@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(key in proptest::collection::vec(any::<u8>(), 0..64), bits in proptest::collection::vec(any::<u8>(), 0..16)) {
+    fn arbitrary_bytes_do_not_panic(key in proptest::collection::vec(any::<u8>(), 0..64), bits in proptest::collection::vec(any::<u8>(), 0..16)) {
         let mut decoder = Decoder::new(&key, &bits);
         while decoder.next(Direction::Ascending).is_ok() && !decoder.rest().is_empty() {}
     }

@@ -7,12 +7,12 @@ use crate::decimal::Decimal;
 /// 2^63: the first double beyond the longs.
 const LONG_END: f64 = 9_223_372_036_854_775_808.0;
 
-/// Doubles with `NaN` equal to itself and first, and the zeros equal.
+/// Compares doubles, with `NaN` equal to itself and first, and the zeros equal.
 pub(super) fn compare_doubles(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| b.is_nan().cmp(&a.is_nan()))
 }
 
-/// The integer part, if it is in the range of longs.
+/// Returns the integer part, if it is in the range of longs.
 pub(super) fn double_to_i64(value: f64) -> Option<i64> {
     (-LONG_END..LONG_END).contains(&value).then_some(value as i64)
 }
@@ -69,7 +69,7 @@ fn compare_magnitudes(a: f64, coefficient: u128, exponent: i32) -> Ordering {
     left.compare(&right)
 }
 
-/// A positive finite double as `mantissa * 2^power`.
+/// Returns a positive finite double as `mantissa * 2^power`.
 fn decompose(value: f64) -> (u64, i32) {
     let bits = value.to_bits();
     let (mantissa, exponent) = (bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32);

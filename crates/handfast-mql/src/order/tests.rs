@@ -1,7 +1,7 @@
 use super::*;
 use bson::{
-    Binary, Bson, DateTime, Decimal128, JavaScriptCodeWithScope, RawBson, Regex, Timestamp, doc, oid::ObjectId,
-    raw::CString, spec::BinarySubtype,
+    Binary, Bson, DateTime, Decimal128, JavaScriptCodeWithScope, RawBson, RawDocumentBuf, Regex, Timestamp, doc,
+    oid::ObjectId, raw::CString, spec::BinarySubtype,
 };
 
 fn regex(pattern: &str, options: &str) -> Bson {
@@ -104,7 +104,7 @@ fn pointers_compare_by_namespace_and_id() {
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         RawDocumentBuf::from_bytes(bytes).unwrap()
     };
-    let value = |document: &RawDocumentBuf| pointer(document.get("p").unwrap().unwrap());
+    let value = |document: &RawDocumentBuf| db_pointer_parts(document.get("p").unwrap().unwrap());
     assert_eq!(value(&holder("db.c", 7)), (b"db.c".to_vec(), [7; 12]));
     let order = |a: RawDocumentBuf, b: RawDocumentBuf| compare_documents(&a, &b);
     assert!(order(holder("db.a", 9), holder("db.c", 7)).is_lt());

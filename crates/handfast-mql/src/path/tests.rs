@@ -2,9 +2,9 @@ use super::*;
 use bson::{RawDocumentBuf, rawdoc};
 
 /// What a path shows, as text: `value@index`, `missing`.
-fn shown(path: &str, document: &RawDocumentBuf, leaf: Leaf) -> Vec<String> {
+fn shown(path: &str, document: &RawDocumentBuf, trailing_array: TrailingArray) -> Vec<String> {
     let mut shown = Vec::new();
-    let _: ControlFlow<()> = Path::new(path).visit(document, leaf, &mut |visited| {
+    let _: ControlFlow<()> = Path::new(path).visit(document, trailing_array, &mut |visited| {
         let value = visited
             .value
             .map_or("missing".into(), |value| bson::Bson::try_from(value).unwrap().to_string().replace([' ', '"'], ""));
@@ -45,14 +45,14 @@ fn paths_walk_through_arrays() {
         ("a.", rawdoc! { "a": { "": 6 } }, &["6"]),
     ];
     for (path, document, expected) in cases {
-        assert_eq!(shown(path, document, Leaf::Elements), *expected, "{path} {document:?}");
+        assert_eq!(shown(path, document, TrailingArray::Elements), *expected, "{path} {document:?}");
     }
 }
 
 #[test]
 fn whole_arrays_are_shown_once() {
-    assert_eq!(shown("a", &rawdoc! { "a": [1, 2] }, Leaf::Whole), ["[1,2]"]);
-    assert_eq!(shown("a.b", &rawdoc! { "a": [{ "b": [1, 2] }] }, Leaf::Whole), ["[1,2]@0"]);
+    assert_eq!(shown("a", &rawdoc! { "a": [1, 2] }, TrailingArray::Whole), ["[1,2]"]);
+    assert_eq!(shown("a.b", &rawdoc! { "a": [{ "b": [1, 2] }] }, TrailingArray::Whole), ["[1,2]@0"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! From PCRE's dialect, which MongoDB documents, to the engine's.
+//! Translates patterns from PCRE's dialect, which MongoDB documents, to the engine's.
 //!
-//! The two agree on nearly everything. Where they do not, the pattern is rewritten:
+//! The two dialects agree on nearly everything. Where they differ, the pattern is rewritten:
 //!
 //! - `\d`, `\w`, `\s` and their negations mean ASCII in PCRE, all of Unicode in the engine; `\h` and `\v` are blanks and
 //!   line ends in PCRE, something else or nothing in the engine.
@@ -9,7 +9,7 @@
 //! - `\<` and `\>` are letters, not the ends of a word.
 //! - `\Q..\E` quotes; `\0`, `\cA` and `(*UTF8)` at the beginning exist.
 //!
-//! What is left: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused.
+//! Differences remain: `\b` knows the letters of all scripts, where PCRE knows ASCII's, and `\X`, `(?R)`, `(?|..)` are refused.
 //! The engine would take `(?R)` for one of its flags, and answer something else.
 
 use std::{borrow::Cow, fmt::Write, iter::Peekable, str::Chars};
@@ -20,10 +20,10 @@ const SPACE: &str = r"\x09-\x0D\x20";
 const BLANK: &str = r"\x09\x20\xA0\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}";
 const LINE_END: &str = r"\x0A-\x0D\x{85}\x{2028}\x{2029}";
 
-/// What starts a pattern to choose options that are always on here.
+/// Prefixes of a pattern that choose options which are always on here.
 const VERBS: [&str; 3] = ["(*UTF8)", "(*UTF)", "(*UCP)"];
 
-/// The same pattern in the engine's dialect; none if it calls itself by `(?R)`.
+/// Translates a pattern to the engine's dialect; none if it calls itself by `(?R)`.
 pub(super) fn translate(pattern: &str) -> Option<Cow<'_, str>> {
     let mut rest = pattern;
     while let Some(after) = VERBS.iter().find_map(|verb| rest.strip_prefix(verb)) {
@@ -45,9 +45,9 @@ struct Translator<'p> {
     out: String,
 }
 
-/// What came last in a class.
+/// The previous item of a character class.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum PreviousItem {
     /// The beginning: `]` is a letter here.
     Nothing,
     Letter,
@@ -90,7 +90,7 @@ impl Translator<'_> {
         self.out.push(']');
     }
 
-    /// `\Q..\E`, or up to the end.
+    /// Translates `\Q..\E`, or up to the end.
     fn quotation(&mut self) {
         while let Some(letter) = self.letters.next() {
             if letter == '\\' && self.letters.peek() == Some(&'E') {
@@ -101,7 +101,7 @@ impl Translator<'_> {
         }
     }
 
-    /// `\0` and up to two octal digits.
+    /// Translates `\0` and up to two octal digits.
     fn octal(&mut self) {
         let mut code = 0;
         for _ in 0..2 {
@@ -112,11 +112,11 @@ impl Translator<'_> {
         self.code(code);
     }
 
-    /// `\cA` is 1, up to `\c_`, which is 31.
+    /// Translates control letters: `\cA` is 1, up to `\c_`, which is 31.
     fn control(&mut self) {
         match self.letters.next() {
             Some(letter) if letter.is_ascii() => self.code(u32::from(letter.to_ascii_uppercase() as u8 ^ 0x40)),
-            // No such thing; the engine says so.
+            // There is no such sequence; the engine refuses it.
             letter => {
                 self.out.push_str("\\c");
                 self.out.extend(letter);
@@ -124,76 +124,76 @@ impl Translator<'_> {
         }
     }
 
-    /// A letter that means nothing but itself, wherever it stands.
+    /// Writes a letter that has no special meaning anywhere.
     fn code(&mut self, code: u32) {
         // Writing to a string does not fail.
         let _ = write!(self.out, "\\x{{{code:X}}}");
     }
 
-    /// A class, behind its bracket.
+    /// Translates a class, behind its bracket.
     fn class(&mut self) {
         self.out.push('[');
         if self.letters.peek() == Some(&'^') {
             self.letters.next();
             self.out.push('^');
         }
-        let mut last = Last::Nothing;
+        let mut last = PreviousItem::Nothing;
         while let Some(letter) = self.letters.next() {
             last = match letter {
-                ']' if last != Last::Nothing => {
+                ']' if last != PreviousItem::Nothing => {
                     self.out.push(']');
                     return;
                 }
                 '[' => self.bracket_in_class(),
                 '\\' => self.escape_in_class(),
                 // A range needs a letter on both sides.
-                '-' if last != Last::Letter || self.set_follows() => {
+                '-' if last != PreviousItem::Letter || self.set_follows() => {
                     self.code('-' as u32);
-                    Last::Letter
+                    PreviousItem::Letter
                 }
                 '-' => {
                     self.out.push('-');
                     // `]` behind it closes the class.
-                    Last::Letter
+                    PreviousItem::Letter
                 }
                 ']' | '&' | '~' | '#' | '^' => {
                     self.code(letter as u32);
-                    Last::Letter
+                    PreviousItem::Letter
                 }
                 letter if letter.is_whitespace() => {
                     self.code(letter as u32);
-                    Last::Letter
+                    PreviousItem::Letter
                 }
                 letter => {
                     self.out.push(letter);
-                    Last::Letter
+                    PreviousItem::Letter
                 }
             };
         }
     }
 
-    /// Whether a set such as `\d` comes next.
+    /// Tells whether a set such as `\d` comes next.
     fn set_follows(&self) -> bool {
         let mut ahead = self.letters.clone();
         ahead.next() == Some('\\') && ahead.next().is_some_and(|letter| set(letter).is_some())
     }
 
-    /// `[:alpha:]`, or just the letter.
-    fn bracket_in_class(&mut self) -> Last {
+    /// Translates `[:alpha:]`, or just the letter.
+    fn bracket_in_class(&mut self) -> PreviousItem {
         let mut ahead = self.letters.clone();
         if ahead.next() == Some(':') {
             let name: String = ahead.by_ref().take_while(|letter| *letter != ':').collect();
             if ahead.next() == Some(']') && name.trim_start_matches('^').bytes().all(|byte| byte.is_ascii_lowercase()) {
                 let _ = write!(self.out, "[:{name}:]");
                 self.letters = ahead;
-                return Last::Set;
+                return PreviousItem::Set;
             }
         }
         self.code('[' as u32);
-        Last::Letter
+        PreviousItem::Letter
     }
 
-    fn escape_in_class(&mut self) -> Last {
+    fn escape_in_class(&mut self) -> PreviousItem {
         match self.letters.next() {
             None => self.out.push('\\'),
             Some('Q') => self.quotation(),
@@ -204,20 +204,20 @@ impl Translator<'_> {
             Some(letter) => match set(letter) {
                 Some((members, true)) => {
                     self.bracketed(members, true);
-                    return Last::Set;
+                    return PreviousItem::Set;
                 }
                 Some((members, false)) => {
                     self.out.push_str(members);
-                    return Last::Set;
+                    return PreviousItem::Set;
                 }
                 None => self.out.extend(['\\', letter]),
             },
         }
-        Last::Letter
+        PreviousItem::Letter
     }
 }
 
-/// The members of `\d` and the like, and whether it is what they are not.
+/// Returns the members of `\d` and the like, and whether it is what they are not.
 fn set(letter: char) -> Option<(&'static str, bool)> {
     let members = match letter.to_ascii_lowercase() {
         'd' => DIGIT,

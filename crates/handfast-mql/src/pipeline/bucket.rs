@@ -7,7 +7,7 @@ use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc
 use super::{
     Stage,
     group::{Accumulation, Group, accumulation, add, bytes, finish, start},
-    memory::{ENTRY_BYTES, Memory},
+    memory::{ENTRY_BYTES, StageMemory},
     operator::{Flow, Operator},
     sort::SortStage,
 };
@@ -63,7 +63,7 @@ pub(super) fn bucket(argument: RawBsonRef<'_>, options: &CompileOptions) -> Resu
     Ok(vec![Stage::Group(group), Stage::Sort(SortStage::compile(&rawdoc! { "_id": 1 })?)])
 }
 
-/// The expression that gives a value the lower boundary of its bucket.
+/// Returns the expression that gives a value the lower boundary of its bucket.
 fn switch(by: RawBsonRef<'_>, boundaries: &[RawBson], default: Option<&RawBson>) -> RawDocumentBuf {
     let compare = |operator: &'static bson::raw::CStr, boundary: &RawBson| {
         let mut arguments = RawArrayBuf::new();
@@ -94,7 +94,7 @@ fn literal(value: &RawBson) -> RawDocumentBuf {
     document
 }
 
-/// `groupBy` must be a path or an operator.
+/// Reads `groupBy`, which must be a path or an operator.
 fn grouping<'s>(stage: &str, code: i32, item: RawBsonRef<'s>) -> Result<RawBsonRef<'s>> {
     match item {
         RawBsonRef::String(text) if text.starts_with('$') => Ok(item),
@@ -181,7 +181,7 @@ fn fields_of(stage: &str, code: i32, item: RawBsonRef<'_>, options: &CompileOpti
         .collect()
 }
 
-/// What a bucket shows if nothing is asked for: how many documents it has.
+/// Returns the default output of a bucket: the number of its documents.
 fn count(options: &CompileOptions) -> Result<Vec<Accumulation>> {
     Ok(vec![accumulation("count", RawBsonRef::Document(&rawdoc! { "$sum": 1 }), options)?])
 }
@@ -230,7 +230,7 @@ impl BucketAuto {
     }
 
     pub(super) fn operator<'p>(&'p self, context: &'p Context) -> Box<dyn Operator + 'p> {
-        Box::new(Bucketing { stage: self, context, memory: Memory::new("$bucketAuto", context), held: Vec::new() })
+        Box::new(Bucketing { stage: self, context, memory: StageMemory::new("$bucketAuto", context), held: Vec::new() })
     }
 }
 
@@ -258,7 +258,7 @@ fn bucket_count(item: RawBsonRef<'_>) -> Result<usize> {
 struct Bucketing<'p> {
     stage: &'p BucketAuto,
     context: &'p Context,
-    memory: Memory,
+    memory: StageMemory,
     held: Vec<(RawBson, RawDocumentBuf)>,
 }
 
@@ -266,7 +266,7 @@ impl Operator for Bucketing<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let by = self.stage.by.evaluate(&document, self.context)?.into_owned().unwrap_or(RawBson::Null);
         // The value is part of the document, or about as large as what it was made of.
-        self.memory.take(2 * document.as_bytes().len() + ENTRY_BYTES)?;
+        self.memory.reserve(2 * document.as_bytes().len() + ENTRY_BYTES)?;
         self.held.push((by, document));
         Ok(Flow::Continue)
     }
@@ -291,7 +291,7 @@ impl Operator for Bucketing<'_> {
             for (_, document) in &held[from..end] {
                 add(&self.stage.output, &mut states, document, self.context)?;
             }
-            self.memory.take(bytes(&states))?;
+            self.memory.reserve(bytes(&states))?;
             out.push(finish(&self.stage.output, states, id)?);
             from = end;
         }
@@ -299,7 +299,7 @@ impl Operator for Bucketing<'_> {
     }
 }
 
-/// Where a bucket that should end before `end` does end: equal values stay together.
+/// Returns where a bucket that should end before `end` does end: equal values stay together.
 fn bucket_end(held: &[(RawBson, RawDocumentBuf)], end: usize) -> usize {
     let mut end = end.min(held.len());
     let Some(last) = end.checked_sub(1).and_then(|last| held.get(last)) else { return end };

@@ -1,75 +1,78 @@
-//! Reads pipelines: which stage is which, and which may stand where.
+//! Compiles pipelines, and checks where each stage may stand.
 
 use bson::{RawBsonRef, RawDocument, rawdoc};
 
-use super::{
-    BucketAuto, Facet, Group, Pipeline, Redact, Shape, SortStage, Stage, Unwind, bucket, foreign, is_operator,
-};
+use super::{BucketAuto, Facet, Group, Pipeline, Redact, SortStage, Stage, Unwind, bucket, foreign};
 use crate::{
     context::CompileOptions,
     error::{Code, Error, Result},
     expression::{
-        Expression,
+        Expression, is_operator,
         value::{self, show, type_name},
     },
     filter::Filter,
     number::Number,
+    projection::Projection,
 };
 
 /// MongoDB's bound on the length of a pipeline.
 const STAGES_MAX: usize = 1000;
 
-/// How deep pipelines may nest in `$lookup`, `$unionWith` and `$facet`.
+/// The most levels of pipelines inside `$lookup`, `$unionWith` and `$facet`.
 const PIPELINE_DEPTH_MAX: usize = 20;
 
-/// Where a pipeline stands.
+/// The place in a command where a pipeline is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// The aggregate command's own.
-    Top,
-    /// In `$lookup` or `$unionWith`.
-    Nested,
-    /// In `$facet`.
+pub(super) enum PipelineLocation {
+    /// The pipeline is the aggregate command's own.
+    TopLevel,
+    /// The pipeline is inside `$lookup` or `$unionWith`.
+    SubPipeline,
+    /// The pipeline is inside `$facet`.
     Facet,
 }
 
-/// What surrounds a stage.
+/// The options and the enclosing pipelines that a stage is compiled with.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings<'o> {
+pub(super) struct StageContext<'o> {
     pub(super) options: &'o CompileOptions,
-    place: Place,
+    location: PipelineLocation,
     depth: usize,
 }
 
-impl<'o> Surroundings<'o> {
-    /// One pipeline further in.
-    pub(super) fn inner<'i>(&self, place: Place, options: &'i CompileOptions) -> Result<Surroundings<'i>> {
+impl<'o> StageContext<'o> {
+    /// Returns the context of the stages of an inner pipeline.
+    pub(super) fn inner<'i>(
+        &self,
+        location: PipelineLocation,
+        options: &'i CompileOptions,
+    ) -> Result<StageContext<'i>> {
         if self.depth >= PIPELINE_DEPTH_MAX {
             return Err(Error::new(
                 Code::ExceededMemoryLimit,
                 format!("Maximum number of nested sub-pipelines exceeded. Limit is {PIPELINE_DEPTH_MAX}"),
             ));
         }
-        Ok(Surroundings { options, place, depth: self.depth + 1 })
+        Ok(StageContext { options, location, depth: self.depth + 1 })
     }
 }
 
 pub(super) fn pipeline(stages: &[impl AsRef<RawDocument>], options: &CompileOptions) -> Result<Pipeline> {
-    let surroundings = Surroundings { options, place: Place::Top, depth: 0 };
-    of_stages(stages.iter().map(|stage| Ok(RawBsonRef::Document(stage.as_ref()))), surroundings)
+    let stage_context = StageContext { options, location: PipelineLocation::TopLevel, depth: 0 };
+    of_stages(stages.iter().map(|stage| Ok(RawBsonRef::Document(stage.as_ref()))), stage_context)
 }
 
-/// A pipeline that is an array somewhere in a stage.
-pub(super) fn of_array(array: RawBsonRef<'_>, surroundings: Surroundings<'_>) -> Result<Pipeline> {
+/// Compiles a pipeline that is an array inside a stage.
+pub(super) fn of_array(array: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<Pipeline> {
     let RawBsonRef::Array(array) = array else {
         return Err(Error::new(Code::TypeMismatch, "'pipeline' option must be specified as an array"));
     };
-    of_stages(value::items(array), surroundings)
+    of_stages(value::items(array), stage_context)
 }
 
 fn of_stages<'s>(
     sources: impl Iterator<Item = Result<RawBsonRef<'s>>>,
-    surroundings: Surroundings<'_>,
+    stage_context: StageContext<'_>,
 ) -> Result<Pipeline> {
     let mut stages: Vec<Stage> = Vec::new();
     for (index, source) in sources.enumerate() {
@@ -88,8 +91,8 @@ fn of_stages<'s>(
                 format!("{} can only be the final stage in the pipeline", last.name()),
             ));
         }
-        for stage in stage(source, surroundings)? {
-            check_place(&stage, index, surroundings.place)?;
+        for stage in stage(source, stage_context)? {
+            check_location(&stage, index, stage_context.location)?;
             if let Stage::Limit(limit) = stage {
                 limit_sort(&mut stages, limit);
             }
@@ -99,7 +102,7 @@ fn of_stages<'s>(
     Ok(Pipeline { stages })
 }
 
-/// Tells a `$sort` how many documents the `$limit` behind it lets through, with those that a `$skip` between leaves out.
+/// Sets the limit of a `$sort` to the documents that a `$limit` behind it passes, and those that a `$skip` between leaves out.
 fn limit_sort(stages: &mut [Stage], limit: u64) {
     let mut wanted = limit;
     for stage in stages.iter_mut().rev() {
@@ -111,23 +114,23 @@ fn limit_sort(stages: &mut [Stage], limit: u64) {
     }
 }
 
-fn check_place(stage: &Stage, index: usize, place: Place) -> Result<()> {
+fn check_location(stage: &Stage, index: usize, location: PipelineLocation) -> Result<()> {
     let name = stage.name();
-    match (stage, place) {
+    match (stage, location) {
         (Stage::Documents(_), _) if index > 0 => {
             Err(Error::new(Code(40_602), format!("{name} is only valid as the first stage in a pipeline.")))
         }
-        (Stage::Out(_) | Stage::Merge(_), Place::Nested) => {
+        (Stage::Out(_) | Stage::Merge(_), PipelineLocation::SubPipeline) => {
             Err(Error::new(Code(51_047), format!("{name} is not allowed within a $lookup's or $unionWith's pipeline")))
         }
-        (Stage::Out(_) | Stage::Merge(_) | Stage::Facet(_) | Stage::Documents(_), Place::Facet) => {
+        (Stage::Out(_) | Stage::Merge(_) | Stage::Facet(_) | Stage::Documents(_), PipelineLocation::Facet) => {
             Err(Error::new(Code(40_600), format!("{name} is not allowed to be used within a $facet stage")))
         }
         _ => Ok(()),
     }
 }
 
-/// Stages that MongoDB has and Handfast has not: refused by name, not as unknown.
+/// The stages of MongoDB that Handfast does not support. They are refused by name, not as unknown.
 const UNSUPPORTED: &[&str] = &[
     "$changeStream",
     "$changeStreamSplitLargeEvent",
@@ -153,21 +156,21 @@ const UNSUPPORTED: &[&str] = &[
     "$vectorSearch",
 ];
 
-/// One stage, or those it is short for.
-fn stage(source: &RawDocument, surroundings: Surroundings<'_>) -> Result<Vec<Stage>> {
+/// Compiles a stage; some names are short for several stages.
+fn stage(source: &RawDocument, stage_context: StageContext<'_>) -> Result<Vec<Stage>> {
     let mut fields = value::fields(source);
     let (Some(field), None) = (fields.next(), fields.next()) else {
         return Err(Error::new(Code(40_323), "A pipeline stage specification object must contain exactly one field."));
     };
     let (name, argument) = field?;
-    let options = surroundings.options;
+    let options = stage_context.options;
     let one = match name.as_str() {
         "$match" => Stage::Match(matching(argument, options)?),
-        "$project" => Stage::Shape(Shape::project(object("$project", 15_969, argument)?, options)?),
+        "$project" => Stage::Project(Projection::compile_project(object("$project", 15_969, argument)?, options)?),
         name @ ("$addFields" | "$set") => {
-            Stage::Shape(Shape::add_fields(name, object(name, 40_272, argument)?, options)?)
+            Stage::Project(Projection::compile_add_fields(name, object(name, 40_272, argument)?, options)?)
         }
-        "$unset" => Stage::Shape(Shape::unset(argument)?),
+        "$unset" => Stage::Project(Projection::compile_unset(argument)?),
         "$unwind" => Stage::Unwind(Unwind::compile(argument)?),
         "$group" => {
             let document = argument
@@ -190,11 +193,11 @@ fn stage(source: &RawDocument, surroundings: Surroundings<'_>) -> Result<Vec<Sta
         "$bucket" => return bucket::bucket(argument, options),
         "$bucketAuto" => Stage::BucketAuto(BucketAuto::compile(argument, options)?),
         "$sample" => Stage::Sample(sample(argument)?),
-        "$facet" => Stage::Facet(facet(argument, surroundings)?),
+        "$facet" => Stage::Facet(facet(argument, stage_context)?),
         "$redact" => Stage::Redact(Redact::compile(argument, options)?),
         "$documents" => Stage::Documents(Expression::compile(argument, options)?),
-        "$lookup" => Stage::Lookup(Box::new(foreign::Lookup::compile(argument, surroundings)?)),
-        "$unionWith" => Stage::UnionWith(foreign::UnionWith::compile(argument, surroundings)?),
+        "$lookup" => Stage::Lookup(Box::new(foreign::Lookup::compile(argument, stage_context)?)),
+        "$unionWith" => Stage::UnionWith(foreign::UnionWith::compile(argument, stage_context)?),
         "$graphLookup" => Stage::GraphLookup(Box::new(foreign::GraphLookup::compile(argument, options)?)),
         "$out" => Stage::Out(foreign::Out::compile(argument)?),
         "$merge" => Stage::Merge(Box::new(foreign::Merge::compile(argument, options)?)),
@@ -228,7 +231,7 @@ fn limit(argument: RawBsonRef<'_>) -> Result<u64> {
     }
 }
 
-/// A number without a fraction that is not negative.
+/// Reads a number without a fraction that is not negative.
 fn whole(stage: &str, argument: RawBsonRef<'_>, code: i32) -> Result<u64> {
     let error = |what: &str| {
         Error::new(
@@ -331,7 +334,7 @@ fn sample(argument: RawBsonRef<'_>) -> Result<u64> {
     size.ok_or_else(|| Error::new(Code(28_749), "$sample stage must specify a size"))
 }
 
-fn facet(argument: RawBsonRef<'_>, surroundings: Surroundings<'_>) -> Result<Facet> {
+fn facet(argument: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<Facet> {
     let RawBsonRef::Document(document) = argument else {
         return Err(Error::new(
             Code(40_169),
@@ -357,7 +360,7 @@ fn facet(argument: RawBsonRef<'_>, surroundings: Surroundings<'_>) -> Result<Fac
                 format!("arguments to $facet must be arrays, {name} is type {}", type_name(item)),
             ));
         }
-        let inner = surroundings.inner(Place::Facet, surroundings.options)?;
+        let inner = stage_context.inner(PipelineLocation::Facet, stage_context.options)?;
         pipelines.push((name.to_owned(), of_array(item, inner)?));
     }
     Ok(Facet { pipelines })

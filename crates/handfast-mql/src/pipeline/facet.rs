@@ -4,7 +4,7 @@ use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 
 use super::{
     Pipeline,
-    memory::{ENTRY_BYTES, Memory},
+    memory::{ENTRY_BYTES, StageMemory},
     operator::{Chain, Flow, Operator},
 };
 use crate::{
@@ -21,18 +21,17 @@ pub struct Facet {
 }
 
 impl Facet {
-    /// The names of the output fields with their pipelines.
+    /// Returns the names of the output fields with their pipelines.
     pub fn pipelines(&self) -> &[(String, Pipeline)] {
         &self.pipelines
     }
 
-    /// Whether no pipeline in it needs another collection.
+    /// Tells whether no pipeline in it needs another collection.
     pub fn is_pure(&self) -> bool {
         self.pipelines.iter().all(|(_, pipeline)| pipeline.is_pure())
     }
 
-    /// The document a facet gives, from the results of its pipelines, in their order. For who carries out a facet that
-    /// is not pure.
+    /// Returns the document a facet gives, from the results of its pipelines, in their order. For who carries out a facet that is not pure.
     ///
     /// # Errors
     /// 292 if the results exceed [`Context::stage_bytes_max`].
@@ -41,12 +40,12 @@ impl Facet {
         results: impl IntoIterator<Item = Vec<RawDocumentBuf>>,
         context: &Context,
     ) -> Result<RawDocumentBuf> {
-        let mut memory = Memory::new("$facet", context);
+        let mut memory = StageMemory::new("$facet", context);
         let mut document = RawDocumentBuf::new();
         for ((name, _), result) in self.pipelines.iter().zip(results) {
             let mut array = RawArrayBuf::new();
             for item in result {
-                memory.take(item.as_bytes().len())?;
+                memory.reserve(item.as_bytes().len())?;
                 array.push(item);
             }
             value::append(&mut document, name, RawBsonRef::Array(&array))?;
@@ -60,14 +59,14 @@ impl Facet {
             .iter()
             .map(|(_, pipeline)| Ok(Branch { chain: pipeline.chain(context)?, done: false, results: Vec::new() }))
             .collect::<Result<_>>()?;
-        Ok(Box::new(Faceting { stage: self, branches, memory: Memory::new("$facet", context), context }))
+        Ok(Box::new(Faceting { stage: self, branches, memory: StageMemory::new("$facet", context), context }))
     }
 }
 
 struct Faceting<'p> {
     stage: &'p Facet,
     branches: Vec<Branch<'p>>,
-    memory: Memory,
+    memory: StageMemory,
     context: &'p Context,
 }
 
@@ -78,9 +77,12 @@ struct Branch<'p> {
 }
 
 impl Branch<'_> {
-    /// Counts what came out since the branch had so many results.
-    fn count(&self, memory: &mut Memory, before: usize) -> Result<()> {
-        self.results.iter().skip(before).try_for_each(|document| memory.take(ENTRY_BYTES + document.as_bytes().len()))
+    /// Counts the results of a branch beyond those that it had before.
+    fn count(&self, memory: &mut StageMemory, before: usize) -> Result<()> {
+        self.results
+            .iter()
+            .skip(before)
+            .try_for_each(|document| memory.reserve(ENTRY_BYTES + document.as_bytes().len()))
     }
 }
 

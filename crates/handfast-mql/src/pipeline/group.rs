@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::{
-    memory::{ENTRY_BYTES, Memory},
+    memory::{ENTRY_BYTES, StageMemory},
     operator::{Flow, Operator},
 };
 use crate::{
@@ -23,7 +23,7 @@ pub struct Group {
     accumulations: Vec<Accumulation>,
 }
 
-/// One field of a group: its name, and the accumulator that gives its value.
+/// A field of a group: its name, and the accumulator that gives its value.
 #[derive(Debug)]
 pub struct Accumulation {
     pub(super) name: String,
@@ -52,7 +52,7 @@ impl Group {
         Ok(Group { id, accumulations })
     }
 
-    /// A group by an expression, with fields compiled elsewhere.
+    /// Creates a group by an expression, with fields compiled elsewhere.
     pub(super) fn new(id: Expression, accumulations: Vec<Accumulation>) -> Group {
         Group { id, accumulations }
     }
@@ -61,8 +61,8 @@ impl Group {
         Box::new(Grouping {
             stage: self,
             context,
-            memory: Memory::new("$group", context),
-            places: HashMap::new(),
+            memory: StageMemory::new("$group", context),
+            positions: HashMap::new(),
             groups: VecDeque::new(),
             identity: Vec::new(),
         })
@@ -91,7 +91,7 @@ pub(super) fn accumulation(name: &str, item: RawBsonRef<'_>, options: &CompileOp
     Ok(Accumulation { name: name.to_owned(), accumulator })
 }
 
-/// Accumulators at work on one group or bucket.
+/// Starts the accumulators of one group or bucket.
 pub(super) fn start(accumulations: &[Accumulation], id: RawBsonRef<'_>, context: &Context) -> Result<Vec<State>> {
     let empty = RawDocumentBuf::new();
     let group = id.as_document().unwrap_or(&empty);
@@ -114,7 +114,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// The document of a group: `_id` and the fields.
+/// Returns the document of a group: `_id` and the fields.
 pub(super) fn finish(accumulations: &[Accumulation], states: Vec<State>, id: RawBsonRef<'_>) -> Result<RawDocumentBuf> {
     let mut document = RawDocumentBuf::new();
     value::append(&mut document, "_id", id)?;
@@ -126,15 +126,15 @@ pub(super) fn finish(accumulations: &[Accumulation], states: Vec<State>, id: Raw
     Ok(document)
 }
 
-/// Bytes handed out at once. What waits to be handed out counts as what it was made of.
+/// The bytes of one portion of output. A group that has not been returned yet counts as the bytes it was made of.
 const PORTION_BYTES: usize = 1024 * 1024;
 
 struct Grouping<'p> {
     stage: &'p Group,
     context: &'p Context,
-    memory: Memory,
-    /// From the identity of an `_id` to the place of its group.
-    places: HashMap<Vec<u8>, usize>,
+    memory: StageMemory,
+    /// The index of each group by the identity of its `_id`.
+    positions: HashMap<Vec<u8>, usize>,
     groups: VecDeque<(RawBson, Vec<State>)>,
     /// The identity looked up last: a buffer used again.
     identity: Vec<u8>,
@@ -143,30 +143,30 @@ struct Grouping<'p> {
 impl Operator for Grouping<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let id = self.stage.id.evaluate(&document, self.context)?;
-        // Missing groups with null.
+        // A missing value is in the group of null.
         let id = id.or_null();
         self.identity.clear();
         key::encode(id, &mut self.identity);
-        let place = match self.places.get(self.identity.as_slice()) {
-            Some(place) => *place,
+        let position = match self.positions.get(self.identity.as_slice()) {
+            Some(position) => *position,
             None => {
                 let states = start(&self.stage.accumulations, id, self.context)?;
-                self.memory.take(2 * self.identity.len() + ENTRY_BYTES + bytes(&states))?;
-                self.places.insert(self.identity.clone(), self.groups.len());
+                self.memory.reserve(2 * self.identity.len() + ENTRY_BYTES + bytes(&states))?;
+                self.positions.insert(self.identity.clone(), self.groups.len());
                 self.groups.push_back((value::to_owned(id), states));
                 self.groups.len() - 1
             }
         };
-        let Some((_, states)) = self.groups.get_mut(place) else { return Ok(Flow::Continue) };
+        let Some((_, states)) = self.groups.get_mut(position) else { return Ok(Flow::Continue) };
         let before = bytes(states);
         add(&self.stage.accumulations, states, &document, self.context)?;
-        self.memory.give_back(before);
-        self.memory.take(bytes(states))?;
+        self.memory.release(before);
+        self.memory.reserve(bytes(states))?;
         Ok(Flow::Continue)
     }
 
     fn finish(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        self.places.clear();
+        self.positions.clear();
         let mut bytes = 0;
         while let Some((id, states)) = self.groups.pop_front() {
             let group = finish(&self.stage.accumulations, states, id.as_raw_bson_ref())?;

@@ -1,29 +1,27 @@
-//! The bound on what one stage may hold.
+//! The bound on the memory of one stage.
 
-use crate::context::{Context, Held};
+use crate::context::{Context, MemoryReservation};
 use crate::error::{Code, Error, Result};
 
-/// What one held document or entry costs beside its bytes.
+/// The overhead of one held document or entry, in bytes.
 pub(crate) const ENTRY_BYTES: usize = 64;
-
-/// How much a stage holds.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct StageMemory {
     stage: &'static str,
-    held: Held,
+    held: MemoryReservation,
     bytes_max: usize,
 }
 
-impl Memory {
+impl StageMemory {
     pub(crate) fn new(stage: &'static str, context: &Context) -> Self {
-        Memory { stage, held: Held::new(context), bytes_max: context.stage_bytes_max }
+        StageMemory { stage, held: MemoryReservation::new(context), bytes_max: context.stage_bytes_max }
     }
 
-    /// Counts more.
+    /// Reserves more bytes.
     ///
     /// # Errors
     /// 292 beyond the bound, or that of all stages together.
-    pub(crate) fn take(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<()> {
         if self.held.bytes().saturating_add(bytes) <= self.bytes_max {
             return self.held.grow(bytes);
         }
@@ -35,13 +33,9 @@ impl Memory {
             ),
         ))
     }
-
-    /// Counts less.
-    pub(crate) fn give_back(&mut self, bytes: usize) {
+    pub(crate) fn release(&mut self, bytes: usize) {
         self.held.shrink(bytes);
     }
-
-    /// The stage holds nothing any more.
     pub(crate) fn clear(&mut self) {
         self.held.shrink(self.held.bytes());
     }

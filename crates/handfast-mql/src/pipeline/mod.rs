@@ -2,10 +2,10 @@
 //!
 //! A stage that needs nothing but the documents that flow through is pure: [`Stage::operator`] gives the operator that
 //! does its work, and [`Pipeline::chain`] joins those of a whole pipeline. `$lookup`, `$unionWith`, `$graphLookup`,
-//! `$out` and `$merge` need other collections: they are compiled into the structs of [`foreign`], which say what to ask
-//! and how to put the answer into the document; who has a store carries them out.
+//! `$out` and `$merge` need other collections: they are compiled into the structs of [`foreign`], which give the queries
+//! and put the answers into the documents. A caller that has a store carries them out.
 //!
-//! What a store can do better by itself stands at the beginning: [`Pipeline::prefix`] gives the leading `$match`,
+//! A store can do the beginning of many pipelines by itself: [`Pipeline::prefix`] gives the leading `$match`,
 //! `$sort`, `$skip` and `$limit` as one find.
 //!
 //! ```
@@ -31,7 +31,7 @@ mod operator;
 mod prefix;
 mod redact;
 mod sample;
-mod shape;
+mod set_path;
 mod simple;
 mod sort;
 #[cfg(test)]
@@ -40,7 +40,6 @@ mod unwind;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-pub(crate) use self::shape::is_operator;
 pub use self::{
     bucket::BucketAuto,
     facet::Facet,
@@ -49,7 +48,6 @@ pub use self::{
     operator::{Chain, Flow, Operator},
     prefix::Prefix,
     redact::Redact,
-    shape::Shape,
     sort::SortStage,
     unwind::Unwind,
 };
@@ -58,6 +56,7 @@ use crate::{
     error::Result,
     expression::Expression,
     filter::Filter,
+    projection::Projection,
 };
 
 /// A compiled pipeline.
@@ -66,13 +65,13 @@ pub struct Pipeline {
     stages: Vec<Stage>,
 }
 
-/// One compiled stage.
+/// A compiled stage.
 #[derive(Debug)]
 pub enum Stage {
     /// `$match`.
     Match(Filter),
     /// `$project`, `$addFields`, `$set`, `$unset`.
-    Shape(Shape),
+    Project(Projection),
     /// `$unwind`.
     Unwind(Unwind),
     /// `$group`; also what `$sortByCount` and `$bucket` begin with.
@@ -119,17 +118,17 @@ impl Pipeline {
         compile::pipeline(stages, options)
     }
 
-    /// The stages, in order. `$sortByCount` and `$bucket` stand here as the stages they are short for.
+    /// Returns the stages, in order. `$sortByCount` and `$bucket` stand here as the stages they are short for.
     pub fn stages(&self) -> &[Stage] {
         &self.stages
     }
 
-    /// Whether no stage needs another collection (or source), so that [`Pipeline::chain`] can carry it out.
+    /// Tells whether no stage needs another collection (or source), so that [`Pipeline::chain`] can carry it out.
     pub fn is_pure(&self) -> bool {
         self.stages.iter().all(Stage::is_pure)
     }
 
-    /// The operators of all stages, joined.
+    /// Returns the operators of all stages, joined.
     ///
     /// # Errors
     /// `IllegalOperation` (20) if a stage is not pure.
@@ -137,7 +136,7 @@ impl Pipeline {
         chain(&self.stages, context)
     }
 
-    /// Carries out a pure pipeline over documents in memory.
+    /// Runs a pure pipeline over documents in memory.
     ///
     /// # Errors
     /// As [`Pipeline::chain`] and the operators.
@@ -152,13 +151,13 @@ impl Pipeline {
         self.chain(context)?.run(documents)
     }
 
-    /// What a find can do of the pipeline's beginning.
+    /// Returns the beginning of the pipeline that a find can do.
     pub fn prefix(&self) -> Prefix<'_> {
         prefix::of(&self.stages)
     }
 }
 
-/// The operators of stages, joined.
+/// Returns the operators of stages, joined.
 ///
 /// # Errors
 /// `IllegalOperation` (20) if a stage is not pure.
@@ -167,7 +166,7 @@ pub fn chain<'p>(stages: &'p [Stage], context: &'p Context) -> Result<Chain<'p>>
     Ok(Chain::new(operators, context.interrupt.clone()))
 }
 
-/// The documents that a `$documents` stage gives.
+/// Returns the documents that a `$documents` stage gives.
 ///
 /// # Errors
 /// 5858203 if the expression gives anything but an array of documents.

@@ -1,13 +1,13 @@
-//! How documents flow: push operators and the chain that joins them.
+//! Push operators, and the chain that joins them.
 //!
-//! A document is pushed in at the top; what comes out at the bottom is appended to `out`. Three answers: `Continue`
+//! A document is pushed into the first operator; the results of the last one are appended to `out`. There are three answers: `Continue`
 //! (push the next one), `More` (this input has more to give: call `resume`), `Done` (no further input changes anything,
 //! as after `$limit`: call `finish`). `More` keeps memory bounded where one document becomes many, as with `$unwind`.
 //!
 //! ```text
 //! source -> $match -> $unwind -> $limit -> out
 //!              |         |          `-- Done: the source need not be read on
-//!              |         `-- More: out of one document come many, a portion at a time
+//!              |         `-- More: one document gives many, a portion at a time
 //!              `-- Continue, with or without an output
 //! ```
 
@@ -17,7 +17,7 @@ use bson::RawDocumentBuf;
 
 use crate::{context::Interrupt, error::Result};
 
-/// What an operator says after it took its input.
+/// The answer of an operator to its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Flow {
@@ -29,7 +29,7 @@ pub enum Flow {
     Done,
 }
 
-/// One stage at work.
+/// A running stage.
 pub trait Operator: Send {
     /// Takes a document; what comes of it is appended to `out`.
     ///
@@ -37,7 +37,7 @@ pub trait Operator: Send {
     /// An expression that fails, or a bound of memory (292).
     fn push(&mut self, document: RawDocumentBuf, out: &mut Vec<RawDocumentBuf>) -> Result<Flow>;
 
-    /// Goes on after `More`.
+    /// Continues after `More`.
     ///
     /// # Errors
     /// As `push`.
@@ -46,7 +46,7 @@ pub trait Operator: Send {
         Ok(Flow::Continue)
     }
 
-    /// The input is at its end: what was held back is appended to `out`. Answers `More` or `Done`.
+    /// Ends the input: appends the results that were held back to `out`, and answers `More` or `Done`.
     ///
     /// # Errors
     /// As `push`.
@@ -56,7 +56,7 @@ pub trait Operator: Send {
     }
 }
 
-/// A chain answers `More` when it has appended this many bytes, so that a reader can hand out a batch.
+/// A chain answers `More` when it has appended this many bytes, so that a reader can return a batch.
 const OUTPUT_BYTES: usize = 4 * 1024 * 1024;
 /// It also answers `More` after so many steps of its links, so that a reader can let others have the thread.
 const STEPS_MAX: usize = 1000;
@@ -65,7 +65,7 @@ const STEPS_MAX: usize = 1000;
 pub struct Chain<'p> {
     interrupt: Interrupt,
     links: Vec<Link<'p>>,
-    /// The link whose end of input was told last; links before it have finished.
+    /// The last link that was finished; the links before it are finished, too.
     finished: usize,
 }
 
@@ -87,13 +87,13 @@ enum LinkState {
 }
 
 impl<'p> Chain<'p> {
-    /// Joins operators; none at all hands its input on. The interrupt is asked before each step.
+    /// Joins operators; a chain without operators returns its input. The interrupt is checked before each step.
     pub fn new(operators: Vec<Box<dyn Operator + 'p>>, interrupt: Interrupt) -> Self {
         let link = |operator| Link { operator, waiting: VecDeque::new(), state: LinkState::Ready };
         Chain { interrupt, links: operators.into_iter().map(link).collect(), finished: 0 }
     }
 
-    /// Works off what waits, the last link first, so that little piles up; stops when enough has come out.
+    /// Runs the pending work, the last link first, so that little accumulates; stops when there is enough output.
     fn work(&mut self, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         let (mut made_bytes, mut steps) = (0, 0);
         while let Some(index) = self.links.iter().rposition(Link::has_work) {
@@ -106,7 +106,7 @@ impl<'p> Chain<'p> {
             let state = self.links[index].step(&mut made)?;
             self.links[index].state = state;
             if state == LinkState::Done {
-                // What is before this link has nobody to work for.
+                // Later input of the links before this one cannot change the result.
                 for link in &mut self.links[..=index] {
                     link.waiting.clear();
                     link.state = LinkState::Done;
@@ -125,10 +125,10 @@ impl<'p> Chain<'p> {
         Ok(if done { Flow::Done } else { Flow::Continue })
     }
 
-    /// Pushes every document, then finishes: all that comes out.
+    /// Pushes every document, finishes, and returns all results.
     ///
     /// # Errors
-    /// As the operators.
+    /// Those of the operators.
     pub fn run(mut self, documents: impl IntoIterator<Item = RawDocumentBuf>) -> Result<Vec<RawDocumentBuf>> {
         let mut out = Vec::new();
         for document in documents {

@@ -1,4 +1,4 @@
-//! What a find can do of a pipeline's beginning.
+//! The beginning of a pipeline that a find can do.
 
 use super::Stage;
 use crate::{filter::Filter, sort::Sort};
@@ -14,13 +14,13 @@ pub struct Prefix<'p> {
     pub filters: Vec<&'p Filter>,
     /// The order.
     pub sort: Option<&'p Sort>,
-    /// How many to leave out.
+    /// The number of documents to leave out.
     pub skip: u64,
-    /// How many at most, after those left out.
+    /// The most documents, after those left out.
     pub limit: Option<u64>,
-    /// How many stages the whole prefix takes.
+    /// The number of stages in the prefix.
     pub stages: usize,
-    /// How many stages the filters take.
+    /// The number of stages that the filters come from.
     pub filter_stages: usize,
 }
 

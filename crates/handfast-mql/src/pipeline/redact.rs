@@ -1,4 +1,4 @@
-//! `$redact`: an expression that says for each level of a document whether it stays.
+//! `$redact`: an expression that decides for each level of a document whether it is kept.
 
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 
@@ -25,7 +25,7 @@ impl Redact {
         Ok(Redact { expression: Expression::compile_for_levels(argument, options, DECISIONS)? })
     }
 
-    /// What stays of a document, if anything.
+    /// Returns the part of a document that `$redact` keeps, if any.
     ///
     /// # Errors
     /// 17053 if the expression gives anything but a decision.

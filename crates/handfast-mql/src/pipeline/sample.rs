@@ -3,7 +3,7 @@
 use bson::RawDocumentBuf;
 
 use super::{
-    memory::{ENTRY_BYTES, Memory},
+    memory::{ENTRY_BYTES, StageMemory},
     operator::{Flow, Operator},
 };
 use crate::{context::Context, error::Result};
@@ -13,13 +13,13 @@ pub(super) struct Sampling<'p> {
     size: u64,
     seen: u64,
     reservoir: Vec<RawDocumentBuf>,
-    memory: Memory,
+    memory: StageMemory,
     context: &'p Context,
 }
 
 impl<'p> Sampling<'p> {
     pub(super) fn new(size: u64, context: &'p Context) -> Self {
-        Sampling { size, seen: 0, reservoir: Vec::new(), memory: Memory::new("$sample", context), context }
+        Sampling { size, seen: 0, reservoir: Vec::new(), memory: StageMemory::new("$sample", context), context }
     }
 }
 
@@ -31,14 +31,14 @@ impl Operator for Sampling<'_> {
     fn push(&mut self, document: RawDocumentBuf, _: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
         self.seen += 1;
         if (self.reservoir.len() as u64) < self.size {
-            self.memory.take(cost(&document))?;
+            self.memory.reserve(cost(&document))?;
             self.reservoir.push(document);
             return Ok(Flow::Continue);
         }
-        let place = self.context.random.next_below(self.seen);
-        if let Some(held) = usize::try_from(place).ok().and_then(|place| self.reservoir.get_mut(place)) {
-            self.memory.give_back(cost(held));
-            self.memory.take(cost(&document))?;
+        let slot = self.context.random.next_below(self.seen);
+        if let Some(held) = usize::try_from(slot).ok().and_then(|slot| self.reservoir.get_mut(slot)) {
+            self.memory.release(cost(held));
+            self.memory.reserve(cost(&document))?;
             *held = document;
         }
         Ok(Flow::Continue)

@@ -1,5 +1,5 @@
-//! The stages of a few lines: `$match`, `$project` at work, `$limit`, `$skip`, `$count`, `$replaceRoot`, `$redact`,
-//! `$documents`; and which operator belongs to which stage.
+//! The stages of a few lines: `$match`, `$limit`, `$skip`, `$count`, `$replaceRoot`, `$documents`; the operators of `$project` and
+//! `$redact`; and the operator of each stage.
 
 use bson::{RawBsonRef, RawDocumentBuf};
 
@@ -8,21 +8,21 @@ use super::{
     operator::{Flow, Operator},
     redact::Redact,
     sample,
-    shape::Shape,
 };
 use crate::{
     context::Context,
     error::{Code, Error, Result},
     expression::{Expression, limits, value},
-    filter::Filter,
+    filter::{Filter, MatchPosition},
+    projection::Projection,
 };
 
 impl Stage {
-    /// The stage's name.
+    /// Returns the stage's name.
     pub fn name(&self) -> &'static str {
         match self {
             Stage::Match(_) => "$match",
-            Stage::Shape(_) => "$project",
+            Stage::Project(_) => "$project",
             Stage::Unwind(_) => "$unwind",
             Stage::Group(_) => "$group",
             Stage::Sort(_) => "$sort",
@@ -43,7 +43,7 @@ impl Stage {
         }
     }
 
-    /// Whether the stage needs nothing but the documents that flow in. A `$facet` is pure if its pipelines are.
+    /// Tells whether the stage needs nothing but the documents that flow in. A `$facet` is pure if its pipelines are.
     pub fn is_pure(&self) -> bool {
         match self {
             Stage::Lookup(_)
@@ -57,14 +57,14 @@ impl Stage {
         }
     }
 
-    /// The operator that does a pure stage's work.
+    /// Returns the operator that does a pure stage's work.
     ///
     /// # Errors
     /// `IllegalOperation` (20) if the stage is not pure.
     pub fn operator<'p>(&'p self, context: &'p Context) -> Result<Box<dyn Operator + 'p>> {
         Ok(match self {
             Stage::Match(filter) => Box::new(Matching { filter, context }),
-            Stage::Shape(shape) => Box::new(Shaping { shape, context }),
+            Stage::Project(projection) => Box::new(Projecting { projection, context }),
             Stage::Unwind(unwind) => unwind.operator(),
             Stage::Group(group) => group.operator(context),
             Stage::Sort(sort) => sort.operator(context),
@@ -105,14 +105,14 @@ impl Operator for Matching<'_> {
     }
 }
 
-struct Shaping<'p> {
-    shape: &'p Shape,
+struct Projecting<'p> {
+    projection: &'p Projection,
     context: &'p Context,
 }
 
-impl Operator for Shaping<'_> {
+impl Operator for Projecting<'_> {
     fn push(&mut self, document: RawDocumentBuf, out: &mut Vec<RawDocumentBuf>) -> Result<Flow> {
-        out.push(self.shape.apply(&document, self.context)?);
+        out.push(self.projection.apply(&document, MatchPosition::default(), self.context)?);
         Ok(Flow::Continue)
     }
 }
@@ -205,8 +205,6 @@ impl Operator for Replacing<'_> {
         Ok(Flow::Continue)
     }
 }
-
-/// The documents of a `$documents` stage.
 pub(super) fn documents(source: &Expression, context: &Context) -> Result<Vec<RawDocumentBuf>> {
     let empty = RawDocumentBuf::new();
     let value = source.evaluate(&empty, context)?;

@@ -1,4 +1,4 @@
-//! `$sort`, which keeps only what a `$limit` behind it lets through.
+//! `$sort`, which keeps only the documents that a `$limit` behind it passes.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub struct SortStage {
     sort: Sort,
-    /// How many documents are wanted at most: from a `$limit` behind the sort.
+    /// The most documents that a `$limit` behind the sort passes.
     limit: Option<u64>,
 }
 
@@ -29,12 +29,12 @@ impl SortStage {
         Ok(SortStage { sort: Sort::compile(document)?, limit: None })
     }
 
-    /// The order.
+    /// Returns the sort.
     pub fn sort(&self) -> &Sort {
         &self.sort
     }
 
-    /// How many documents are wanted at most.
+    /// Returns the most documents that are needed, if there is a limit.
     pub fn limit(&self) -> Option<u64> {
         self.limit
     }
@@ -56,12 +56,10 @@ struct Sorting<'p> {
 
 enum State {
     Sorting(Sorter<RawDocumentBuf>),
-    /// What is still to be handed out, and counts until then.
+    /// The sorted documents that have not been returned yet. They count as held until then.
     Sorted(Sorted<RawDocumentBuf>),
     Ended,
 }
-
-/// Bytes handed out at once.
 const PORTION_BYTES: usize = 1024 * 1024;
 
 impl Operator for Sorting<'_> {

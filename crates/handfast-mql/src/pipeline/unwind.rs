@@ -4,7 +4,7 @@ use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::{
     operator::{Flow, Operator},
-    shape::with_path,
+    set_path::with_path,
 };
 use crate::{
     error::{Code, Error, Result},
@@ -120,7 +120,7 @@ impl Unwind {
     }
 }
 
-/// The value at the path; arrays on the way are not entered.
+/// Returns the value at the path; arrays on the way are not entered.
 fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Option<RawBsonRef<'a>>> {
     let mut current = Some(RawBsonRef::Document(document));
     for part in path {
@@ -135,17 +135,17 @@ fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Option<Raw
 struct Unwinding<'p> {
     stage: &'p Unwind,
     /// The document being taken apart.
-    current: Option<Current>,
+    current: Option<UnwoundArray>,
 }
 
-struct Current {
+struct UnwoundArray {
     /// The document around the array, as the outputs share it: the array's place holds null.
     frame: RawDocumentBuf,
     items: std::vec::IntoIter<RawBson>,
     index: i64,
 }
 
-/// One portion of output: a big array in a big document becomes far more than it was.
+/// The bytes of one portion of output: a large array in a large document gives far more than both.
 const PORTION_BYTES: usize = 1024 * 1024;
 
 impl Operator for Unwinding<'_> {
@@ -155,7 +155,7 @@ impl Operator for Unwinding<'_> {
             Some(RawBsonRef::Array(array)) if !array.is_empty() => {
                 let items = value::items(array).map(|item| item.map(value::to_owned)).collect::<Result<Vec<_>>>()?;
                 let frame = with_path(&document, &stage.path, Some(RawBsonRef::Null))?;
-                self.current = Some(Current { frame, items: items.into_iter(), index: 0 });
+                self.current = Some(UnwoundArray { frame, items: items.into_iter(), index: 0 });
                 return self.resume(out);
             }
             Some(RawBsonRef::Array(_)) => {

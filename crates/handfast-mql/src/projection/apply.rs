@@ -1,14 +1,18 @@
-//! Walks a document along the tree of a projection and writes what is shown.
+//! Walks a document along the tree of a projection and writes the projected document.
+
+use std::cell::Cell;
 
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 use crate::depth::ANSWER_BYTES_MAX;
-use crate::element::{Boxed, Element, IndexName, Writer, elements, find};
+use crate::element::{Element, elements};
+use crate::expression::{Expression, limits};
+use crate::raw_writer::{IndexName, RawWriter};
 use crate::{Code, Context, Error, MatchPosition, Result};
 
-use super::tree::{Children, Node};
-use super::{Kind, Projection};
+use super::tree::{FieldTree, Node};
+use super::{Kind, Projection, Syntax};
 
 pub(super) fn apply(
     projection: &Projection,
@@ -16,61 +20,94 @@ pub(super) fn apply(
     position: MatchPosition,
     context: &Context,
 ) -> Result<RawDocumentBuf> {
-    let walk = Walk { kind: projection.kind, root: document, position: position.array_index, context };
+    let walk = Walk {
+        syntax: projection.syntax,
+        kind: projection.kind,
+        root: document,
+        position: position.array_index,
+        context,
+        computed_bytes: Cell::new(0),
+    };
     let mut bytes = Vec::with_capacity(document.as_bytes().len());
-    let mut writer = Writer::new(&mut bytes);
-    walk.fields(&projection.root, Some(document), &mut writer, Trim::Pending)?;
+    let mut writer = RawWriter::new(&mut bytes);
+    walk.fields(&projection.root, Some(document), &mut writer, PositionalState::Pending)?;
     writer.finish()?;
-    Ok(RawDocumentBuf::from_bytes(bytes)?)
+    if projection.syntax == Syntax::Stage && bytes.capacity() / 2 > bytes.len() {
+        // Later stages hold the document, and count its bytes: a small part must not keep the memory of the whole.
+        bytes.shrink_to_fit();
+    }
+    let shown = RawDocumentBuf::from_bytes(bytes)?;
+    if projection.syntax == Syntax::Stage && projection.root.adds_fields() {
+        limits::check_depth(RawBsonRef::Document(&shown))?;
+    }
+    Ok(shown)
 }
 
 struct Walk<'a> {
+    syntax: Syntax,
     kind: Kind,
+    /// The document that expressions see, at whatever depth they stand.
     root: &'a RawDocument,
     position: Option<usize>,
     context: &'a Context,
+    /// The bytes of all computed fields. A field is computed anew in each element of the arrays on its path: a few bytes
+    /// can ask for terabytes.
+    computed_bytes: Cell<usize>,
 }
 
-/// `$` takes one element of the first array on its path.
+/// `$` selects one element of the first array on its path; the arrays inside that element are shown whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Trim {
+enum PositionalState {
     Pending,
-    Done,
+    Applied,
 }
 
 impl Walk<'_> {
-    /// Writes what is shown of a document, then what is added to it; the document may not be there.
+    /// Writes the projected fields of a document, then the added ones. There is no document where a path of added fields
+    /// leads out of the document.
     fn fields(
         &self,
-        children: &Children,
+        tree: &FieldTree,
         document: Option<&RawDocument>,
-        writer: &mut Writer<'_>,
-        trim: Trim,
+        writer: &mut RawWriter<'_>,
+        state: PositionalState,
     ) -> Result<()> {
+        // For each node of the tree, the first element of its name.
+        let mut present: Vec<Option<Element<'_>>> = vec![None; if tree.adds_fields() { tree.len() } else { 0 }];
+        let id_first =
+            self.syntax == Syntax::Find && document.is_some_and(|document| std::ptr::eq(document, self.root));
+        if id_first && let Some((_, Node::Compute(expression))) = tree.get("_id") {
+            self.compute("_id", expression, writer)?;
+        }
         if let Some(document) = document {
-            // A computed `_id` takes the place of the one there is.
-            self.computed_id(children, document, writer)?;
             for element in elements(document) {
                 let element = element?;
-                match children.get(element.name()) {
-                    Some(node) => self.field(node, element, writer, trim)?,
-                    None if self.kind == Kind::Exclusion => writer.copy(element),
-                    None => {}
+                let Some((position, node)) = tree.get(element.name()) else {
+                    if self.kind != Kind::Inclusion {
+                        writer.copy(element);
+                    }
+                    continue;
+                };
+                let is_first = match present.get_mut(position) {
+                    Some(first @ None) => {
+                        *first = Some(element);
+                        true
+                    }
+                    _ => false,
+                };
+                match node {
+                    Node::Compute(expression) if self.kind == Kind::Addition && is_first => {
+                        self.compute(element.name(), expression, writer)?;
+                    }
+                    _ => self.field(node, element, writer, state)?,
                 }
             }
         }
-        for (name, node) in children.iter().filter(|(_, node)| node.adds()) {
-            let present = match document {
-                Some(document) => find(document, name)?,
-                None => None,
-            };
+        for ((name, node), present) in tree.iter().zip(present) {
             match node {
-                Node::Compute(_) if self.is_root(document) && name == "_id" => {}
-                Node::Compute(expression) => {
-                    if let Some(value) = expression.evaluate(self.root, self.context)?.get() {
-                        computed(name, value, writer)?;
-                    }
-                }
+                Node::Compute(_)
+                    if (id_first && name == "_id") || (self.kind == Kind::Addition && present.is_some()) => {}
+                Node::Compute(expression) => self.compute(name, expression, writer)?,
                 Node::ElementMatch(filter) => {
                     if let Some(array) = present.map(|present| present.as_array()).transpose()?.flatten()
                         && let Some(MatchPosition { array_index: Some(index) }) =
@@ -80,11 +117,12 @@ impl Walk<'_> {
                         one_element(name, element, writer)?;
                     }
                 }
-                // Present ones have been written where they stand.
-                Node::Fields(inner) if present.is_none() => {
+                // Those that the document has are written where they stand.
+                Node::Fields(inner) if present.is_none() && inner.adds_fields() => {
                     let mut nested = writer.nested(ElementType::EmbeddedDocument, name);
-                    self.fields(inner, None, &mut nested, trim)?;
+                    self.fields(inner, None, &mut nested, state)?;
                     nested.finish()?;
+                    self.check_bytes(writer)?;
                 }
                 _ => {}
             }
@@ -92,22 +130,47 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn computed_id(&self, children: &Children, document: &RawDocument, writer: &mut Writer<'_>) -> Result<()> {
-        if self.is_root(Some(document))
-            && let Some(Node::Compute(expression)) = children.get("_id")
-            && let Some(value) = expression.evaluate(self.root, self.context)?.get()
-        {
-            computed("_id", value, writer)?;
+    /// Writes a computed field, unless its expression gives no value.
+    ///
+    /// # Errors
+    /// `BSONObjectTooLarge` (10334) if the answer has become larger than a document may be; in a stage,
+    /// `ExceededMemoryLimit` (146) if the document or the computed fields together exceed the bound of expressions.
+    fn compute(&self, name: &str, expression: &Expression, writer: &mut RawWriter<'_>) -> Result<()> {
+        let value = expression.evaluate(self.root, self.context)?;
+        let Some(value) = value.get() else { return Ok(()) };
+        let bytes_before = writer.buffered();
+        writer.append(name, value);
+        let bytes = writer.buffered();
+        match self.syntax {
+            Syntax::Find if bytes > ANSWER_BYTES_MAX => {
+                let message = format!("the projected document is larger than {ANSWER_BYTES_MAX} bytes");
+                Err(Error::new(Code::BSONObjectTooLarge, message))
+            }
+            Syntax::Find => Ok(()),
+            Syntax::Stage => {
+                self.check_bytes(writer)?;
+                self.computed_bytes.set(self.computed_bytes.get().saturating_add(bytes - bytes_before));
+                limits::check_bytes(self.computed_bytes.get())
+            }
         }
-        Ok(())
     }
 
-    fn is_root(&self, document: Option<&RawDocument>) -> bool {
-        document.is_some_and(|document| std::ptr::eq(document, self.root))
+    /// Refuses a document or array that a stage makes larger than an expression may.
+    fn check_bytes(&self, writer: &RawWriter<'_>) -> Result<()> {
+        match self.syntax {
+            Syntax::Find => Ok(()),
+            Syntax::Stage => limits::check_bytes(writer.document_bytes()),
+        }
     }
 
-    /// Writes what is shown of a field that is there.
-    fn field(&self, node: &Node, element: Element<'_>, writer: &mut Writer<'_>, trim: Trim) -> Result<()> {
+    /// Writes a field that the document has.
+    fn field(
+        &self,
+        node: &Node,
+        element: Element<'_>,
+        writer: &mut RawWriter<'_>,
+        state: PositionalState,
+    ) -> Result<()> {
         match node {
             Node::Include => writer.copy(element),
             Node::Exclude | Node::Compute(_) | Node::ElementMatch(_) => {}
@@ -124,65 +187,65 @@ impl Walk<'_> {
                 None => writer.copy(element),
             },
             Node::Positional => match element.as_array()? {
-                Some(array) if trim == Trim::Pending => one_element(element.name(), self.matched(array)?, writer)?,
+                Some(array) if state == PositionalState::Pending => {
+                    one_element(element.name(), self.matched(array)?, writer)?;
+                }
                 _ => writer.copy(element),
             },
-            Node::Fields(children) => self.inside(node, children, element.name(), element, writer, trim)?,
+            Node::Fields(tree) => self.inside(tree, element.name(), element, writer, state)?,
         }
         Ok(())
     }
 
-    /// Writes what is shown of a value some of whose fields are named.
+    /// Writes a value some of whose fields are named.
     fn inside(
         &self,
-        node: &Node,
-        children: &Children,
+        tree: &FieldTree,
         name: &str,
         element: Element<'_>,
-        writer: &mut Writer<'_>,
-        trim: Trim,
+        writer: &mut RawWriter<'_>,
+        state: PositionalState,
     ) -> Result<()> {
         if let Some(document) = element.as_document()? {
             let mut nested = writer.nested(ElementType::EmbeddedDocument, name);
-            self.fields(children, Some(document), &mut nested, trim)?;
+            self.fields(tree, Some(document), &mut nested, state)?;
             nested.finish()
         } else if let Some(array) = element.as_array()? {
             let mut nested = writer.nested(ElementType::Array, name);
             let mut index_name = IndexName::new();
-            if trim == Trim::Pending && node.has_positional() {
-                self.inside(node, children, index_name.text(0), self.matched(array)?, &mut nested, Trim::Done)?;
+            if state == PositionalState::Pending && tree.has_positional() {
+                self.inside(tree, index_name.text(0), self.matched(array)?, &mut nested, PositionalState::Applied)?;
             } else {
                 let mut index = 0;
                 for item in elements(array) {
                     let item = item?;
-                    if !self.shows_inside(node, item) {
+                    if !self.shows_inside(tree, item) {
                         continue;
                     }
-                    self.inside(node, children, index_name.text(index), item, &mut nested, trim)?;
+                    self.inside(tree, index_name.text(index), item, &mut nested, state)?;
+                    self.check_bytes(&nested)?;
                     index += 1;
                 }
             }
             nested.finish()
-        } else if node.adds() {
+        } else if tree.adds_fields() {
             // A scalar gives way to a document with the computed fields.
             let mut nested = writer.nested(ElementType::EmbeddedDocument, name);
-            self.fields(children, None, &mut nested, trim)?;
+            self.fields(tree, None, &mut nested, state)?;
             nested.finish()
         } else {
-            if self.kind == Kind::Exclusion {
+            if self.kind != Kind::Inclusion {
                 writer.copy_as(name, element);
             }
             Ok(())
         }
     }
 
-    /// Whether anything is shown for an array element: an inclusion of fields leaves scalars out.
-    fn shows_inside(&self, node: &Node, element: Element<'_>) -> bool {
+    /// Tells whether anything is shown for an array element: an inclusion of fields leaves scalars out.
+    fn shows_inside(&self, tree: &FieldTree, element: Element<'_>) -> bool {
         let container = element.is_array() || element.tag() == ElementType::EmbeddedDocument as u8;
-        self.kind == Kind::Exclusion || container || node.adds()
+        self.kind != Kind::Inclusion || container || tree.adds_fields()
     }
-
-    /// The array element that the query matched.
     fn matched<'e>(&self, array: &'e RawDocument) -> Result<Element<'e>> {
         let Some(index) = self.position else {
             let message = "positional operator '.$' couldn't find a matching element in the array";
@@ -193,23 +256,8 @@ impl Walk<'_> {
     }
 }
 
-/// Writes a computed field. A field is computed anew in each element of the arrays on its path: a few bytes can ask for
-/// terabytes, so that what is written so far is looked at.
-///
-/// # Errors
-/// `BSONObjectTooLarge` (10334) if the answer has become larger than a document may be.
-fn computed(name: &str, value: RawBsonRef<'_>, writer: &mut Writer<'_>) -> Result<()> {
-    writer.copy_as(name, Boxed::new(value).element());
-    let bytes = writer.buffered();
-    if bytes <= ANSWER_BYTES_MAX {
-        return Ok(());
-    }
-    let message = format!("the projected document is larger than {ANSWER_BYTES_MAX} bytes");
-    Err(Error::new(Code::BSONObjectTooLarge, message))
-}
-
-/// `name: [element]`
-fn one_element(name: &str, element: Element<'_>, writer: &mut Writer<'_>) -> Result<()> {
+/// Writes `name: [element]`.
+fn one_element(name: &str, element: Element<'_>, writer: &mut RawWriter<'_>) -> Result<()> {
     let mut nested = writer.nested(ElementType::Array, name);
     nested.copy_as("0", element);
     nested.finish()

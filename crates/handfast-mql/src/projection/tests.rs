@@ -233,3 +233,4 @@ fn slices() {
 
 mod computed;
 mod model;
+mod stage;

@@ -1,7 +1,7 @@
 //! Sorting documents: the key of a document under a sort, as bytes whose order is the sort's order, and a sorter with a
 //! bound on its memory.
 //!
-//! What a document's key is where the sort's fields meet arrays, as MongoDB documents it: an array stands for its least
+//! Where the sort's fields meet arrays, the key of a document is as MongoDB documents it: an array stands for its least
 //! element in an ascending sort, and for its greatest in a descending one; an empty array comes before null; a missing
 //! field is null. Several fields through the same array are compared together, element by element; fields through
 //! different arrays are refused.
@@ -27,7 +27,7 @@ use crate::path::Path;
 use crate::{Code, Error, Result, field_path, text};
 
 pub use sorter::{Sorted, Sorter};
-use tuples::{Found, for_each_tuple};
+use tuples::{SortValue, for_each_tuple};
 
 /// MongoDB's bound on the fields of a sort, that of a compound index.
 pub const SORT_FIELDS_MAX: usize = 32;
@@ -42,7 +42,7 @@ pub struct Sort {
     fields: Vec<SortField>,
 }
 
-/// One field of a sort.
+/// A field of a sort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortField {
     path: Path,
@@ -50,12 +50,12 @@ pub struct SortField {
 }
 
 impl SortField {
-    /// The path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The direction: 1 or -1.
+    /// Returns the direction: 1 or -1.
     pub fn direction(&self) -> Direction {
         self.direction
     }
@@ -81,18 +81,18 @@ impl Sort {
         Ok(Sort { fields })
     }
 
-    /// The fields, in order.
+    /// Returns the fields, in order.
     pub fn fields(&self) -> &[SortField] {
         &self.fields
     }
 
-    /// Whether it sorts nothing.
+    /// Tells whether it sorts nothing.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// The key of a document: of two documents, the one with the smaller bytes comes first. Equal bytes mean that the
-    /// sort does not tell the two apart.
+    /// Returns the key of a document: of two documents, the one with the smaller bytes comes first. Equal bytes mean
+    /// that the sort does not tell the two apart.
     ///
     /// # Errors
     /// `BadValue` (2) if two of the fields go through different arrays.
@@ -123,11 +123,11 @@ impl Sort {
     }
 }
 
-fn encode(found: Found<'_>, direction: Direction, out: &mut Vec<u8>) {
+fn encode(found: SortValue<'_>, direction: Direction, out: &mut Vec<u8>) {
     match found {
-        Found::Missing => key::encode_directed(RawBsonRef::Null, direction, out),
-        Found::EmptyArray => key::encode_empty_array(direction, out),
-        Found::Value(value) => key::encode_directed(value, direction, out),
+        SortValue::Missing => key::encode_directed(RawBsonRef::Null, direction, out),
+        SortValue::EmptyArray => key::encode_empty_array(direction, out),
+        SortValue::Value(value) => key::encode_directed(value, direction, out),
     }
 }
 

@@ -1,23 +1,22 @@
-//! Sorting what comes in, within a bound on memory: all of it, or the first few.
+//! Sorts values within a bound on memory, and keeps all of them or the first few.
 
 use std::collections::BinaryHeap;
 
-use crate::context::{Context, Held};
+use crate::context::{Context, MemoryReservation};
 use crate::{Code, Error, Result};
 
-/// What a row costs besides its key and its value: the row itself, and what an allocation costs twice.
+/// The bytes of a row besides its key and its value: the row itself, and the overhead of two allocations.
 const ROW_BYTES: usize = 96;
 
-/// Sorts values by keys ([`Sort::key`](super::Sort::key)); those with equal keys stay in the order in which they came.
+/// Sorts values by keys ([`Sort::key`](super::Sort::key)); those with equal keys stay in the order of their arrival.
 ///
-/// With a limit it holds no more values than that: a `find` with `sort` and `limit` over a large collection needs
-/// little memory.
+/// With a limit it holds no more values than that: a `find` with `sort` and `limit` over a large collection needs little memory.
 #[derive(Debug)]
 pub struct Sorter<T> {
     /// The greatest row is on top, to be dropped first.
     rows: BinaryHeap<Row<T>>,
     limit: Option<usize>,
-    held: Held,
+    held: MemoryReservation,
     bytes_max: usize,
     arrived: u64,
 }
@@ -31,14 +30,14 @@ struct Row<T> {
 }
 
 impl<T> Sorter<T> {
-    /// A sorter that keeps the first `limit` values, or all, in at most
+    /// Creates a sorter that keeps the first `limit` values, or all, in at most
     /// [`Context::stage_bytes_max`](crate::Context::stage_bytes_max).
     pub fn new(limit: Option<usize>, context: &Context) -> Self {
-        let (held, bytes_max) = (Held::new(context), context.stage_bytes_max);
+        let (held, bytes_max) = (MemoryReservation::new(context), context.stage_bytes_max);
         Sorter { rows: BinaryHeap::new(), limit, held, bytes_max, arrived: 0 }
     }
 
-    /// Whether a value with this key would be among those kept. Saves the caller from copying one that would not.
+    /// Tells whether a value with this key would be among those kept. Saves the caller from copying one that would not.
     pub fn wants(&self, key: &[u8]) -> bool {
         match self.limit {
             // A later arrival does not push out one with the same key.
@@ -76,27 +75,27 @@ impl<T> Sorter<T> {
         Ok(())
     }
 
-    /// How many values it holds.
+    /// Returns how many values it holds.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether it holds none.
+    /// Tells whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The values in order. What is not yet handed out still counts.
+    /// Returns the values in order. A value counts as held until the iterator returns it.
     pub fn into_sorted(self) -> Sorted<T> {
         Sorted { rows: self.rows.into_sorted_vec().into_iter(), held: self.held }
     }
 }
 
-/// What a [`Sorter`] has sorted.
+/// The sorted values of a [`Sorter`].
 #[derive(Debug)]
 pub struct Sorted<T> {
     rows: std::vec::IntoIter<Row<T>>,
-    held: Held,
+    held: MemoryReservation,
 }
 
 impl<T> Iterator for Sorted<T> {

@@ -147,7 +147,7 @@ fn the_sorter_is_stable_and_keeps_the_first() {
 }
 
 #[test]
-fn all_sorters_share_a_bound_until_what_they_hold_is_handed_out() {
+fn all_sorters_share_a_bound_until_their_values_are_returned() {
     let total = StageTotal::new(10_000);
     let context = context().with_stage_total(total.clone());
     let filled = || {

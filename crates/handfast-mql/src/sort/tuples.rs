@@ -8,21 +8,21 @@ use bson::{RawArray, RawBsonRef, RawDocument};
 use crate::path::{Component, Path, element, field};
 use crate::{Code, Error, Result};
 
-/// What one path of a tuple leads to.
+/// The value that one path of a tuple leads to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Found<'d> {
-    /// Nothing.
+pub(super) enum SortValue<'d> {
+    /// The path leads to nothing.
     Missing,
-    /// An array without elements, at the end of the path.
+    /// The path ends at an array without elements.
     EmptyArray,
     /// A value that is no array, or an array in an array.
     Value(RawBsonRef<'d>),
 }
 
-/// How far a path has been walked.
+/// The position of a walk along a path.
 #[derive(Clone, Copy)]
 enum Cursor<'d, 'p> {
-    Done(Found<'d>),
+    Done(SortValue<'d>),
     /// The rest is to be looked up in this document.
     In(&'d RawDocument, &'p [Component]),
     /// The rest begins with an index into this array, which is itself an element of an array.
@@ -38,13 +38,13 @@ enum Cursor<'d, 'p> {
 pub(super) fn for_each_tuple<'d>(
     paths: &[&Path],
     document: &'d RawDocument,
-    visit: &mut dyn FnMut(&[Found<'d>]),
+    visit: &mut dyn FnMut(&[SortValue<'d>]),
 ) -> Result<()> {
     let cursors = paths.iter().map(|path| Cursor::In(document, path.components())).collect();
     expand(cursors, visit)
 }
 
-fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[Found<'d>])) -> Result<()> {
+fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[SortValue<'d>])) -> Result<()> {
     let mut array: Option<&'d RawArray> = None;
     for cursor in &mut cursors {
         *cursor = walk(*cursor);
@@ -55,7 +55,7 @@ fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[Found<'d
         array = Some(this);
     }
     let Some(array) = array else {
-        let tuple: Vec<Found<'d>> = cursors.iter().map(Cursor::found).collect();
+        let tuple: Vec<SortValue<'d>> = cursors.iter().map(Cursor::found).collect();
         visit(&tuple);
         return Ok(());
     };
@@ -70,48 +70,48 @@ fn expand<'d>(mut cursors: Vec<Cursor<'d, '_>>, visit: &mut dyn FnMut(&[Found<'d
 }
 
 impl<'d, 'p> Cursor<'d, 'p> {
-    fn found(&self) -> Found<'d> {
+    fn found(&self) -> SortValue<'d> {
         match self {
             Cursor::Done(found) => *found,
-            _ => Found::Missing,
+            _ => SortValue::Missing,
         }
     }
 
-    /// Where a cursor that stands at an array goes on in one of its elements.
+    /// Returns the cursor into an element of the array at which this cursor stands.
     fn in_element(self, element: RawBsonRef<'d>) -> Cursor<'d, 'p> {
         match (self, element) {
-            (Cursor::Each(_, []), value) => Cursor::Done(Found::Value(value)),
+            (Cursor::Each(_, []), value) => Cursor::Done(SortValue::Value(value)),
             (Cursor::Each(_, rest), RawBsonRef::Document(document)) => Cursor::In(document, rest),
-            // An array in an array is not gone through, except by index.
+            // Only an index leads through an array in an array.
             (Cursor::Each(_, rest), RawBsonRef::Array(array)) => Cursor::At(array, rest),
-            (Cursor::Each(..), _) => Cursor::Done(Found::Missing),
+            (Cursor::Each(..), _) => Cursor::Done(SortValue::Missing),
             (other, _) => other,
         }
     }
 
     fn in_empty_array(self) -> Cursor<'d, 'p> {
         match self {
-            Cursor::Each(_, []) => Cursor::Done(Found::EmptyArray),
-            Cursor::Each(..) => Cursor::Done(Found::Missing),
+            Cursor::Each(_, []) => Cursor::Done(SortValue::EmptyArray),
+            Cursor::Each(..) => Cursor::Done(SortValue::Missing),
             other => other,
         }
     }
 }
 
-/// Goes on to the end of the path, or to the next array that stands for its elements.
+/// Walks to the end of the path, or to the next array that stands for its elements.
 fn walk<'d, 'p>(cursor: Cursor<'d, 'p>) -> Cursor<'d, 'p> {
     let (mut value, mut rest) = match cursor {
         Cursor::In(document, rest) => (RawBsonRef::Document(document), rest),
         Cursor::At(array, [first, rest @ ..]) => match first.index().and_then(|index| element(array, index)) {
             Some(value) => (value, rest),
-            None => return Cursor::Done(Found::Missing),
+            None => return Cursor::Done(SortValue::Missing),
         },
         other => return other,
     };
     loop {
         let (next, after) = match (value, rest) {
             (RawBsonRef::Array(array), []) => return Cursor::Each(array, rest),
-            (value, []) => return Cursor::Done(Found::Value(value)),
+            (value, []) => return Cursor::Done(SortValue::Value(value)),
             (RawBsonRef::Document(document), [first, after @ ..]) => (field(document, first.name()), after),
             (RawBsonRef::Array(array), [first, after @ ..]) => {
                 match first.index().and_then(|index| element(array, index)) {
@@ -123,7 +123,7 @@ fn walk<'d, 'p>(cursor: Cursor<'d, 'p>) -> Cursor<'d, 'p> {
         };
         match next {
             Some(next) => (value, rest) = (next, after),
-            None => return Cursor::Done(Found::Missing),
+            None => return Cursor::Done(SortValue::Missing),
         }
     }
 }

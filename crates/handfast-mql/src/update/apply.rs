@@ -1,4 +1,4 @@
-//! Walks a document along the tree of an update and lets the operators change what they find.
+//! Walks a document along the tree of an update and lets the operators change the values there.
 
 use std::borrow::Cow;
 
@@ -8,66 +8,62 @@ use crate::element::Element;
 use crate::{Code, Context, Error, MatchPosition, Result, order, text};
 
 use super::compile::Operators;
+use super::growth::GrowthLimit;
 use super::operator::{Missing, Scope, Target, rename_through_array};
 use super::path::{Component, FieldName, UpdatePath};
 use super::plan::{self, Children, Key, Node};
-use super::room::Room;
 use super::tree::{Container, Value};
-
-/// What an application is told besides the document.
 #[derive(Clone, Copy)]
-pub(super) struct Circumstances<'c> {
-    /// Where the filter matched: what `$` stands for.
+pub(super) struct ApplyContext<'c> {
+    /// The position where the filter matched: the element that `$` stands for.
     pub(super) position: MatchPosition,
-    /// The document is being made by an upsert.
     pub(super) inserting: bool,
     pub(super) context: &'c Context,
 }
 
-/// The bytes of the changed document; none if no operator touched anything.
+/// Returns the bytes of the changed document; none if no operator touched anything.
 pub(super) fn apply<'a>(
     operators: &'a Operators,
     document: &'a RawDocument,
-    circumstances: Circumstances<'_>,
+    apply_context: ApplyContext<'_>,
 ) -> Result<Option<Vec<u8>>> {
-    let Circumstances { position, inserting, context } = circumstances;
+    let ApplyContext { position, inserting, context } = apply_context;
     context.read(document.as_bytes().len())?;
     let mut root = Container::document(document)?;
     let mut walk = Walk {
         operators,
         position: position.array_index,
         scope: Scope { document, inserting, context, renamed: Vec::new() },
-        room: Room::new(inserting),
+        growth: GrowthLimit::new(inserting),
         trail: Vec::new(),
         buffer: Vec::new(),
     };
     let mut touched = walk.take_renamed(&mut root)?;
     touched |= walk.fields(&operators.root, &mut root)?;
-    // A guess at what a small update adds.
+    // An estimate of the bytes that a small update adds.
     let capacity = document.as_bytes().len() + 64;
-    touched.then(|| root.into_bytes(capacity, &walk.room)).transpose()
+    touched.then(|| root.into_bytes(capacity, &walk.growth)).transpose()
 }
 
 struct Walk<'a, 'c> {
     operators: &'a Operators,
     position: Option<usize>,
     scope: Scope<'a, 'c>,
-    room: Room,
-    /// The steps from the root to where the walk is.
+    growth: GrowthLimit,
+    /// The steps from the root to the current position.
     trail: Vec<Step<'a>>,
-    /// For array filters.
     buffer: Vec<u8>,
 }
 
 struct Step<'a> {
     name: FieldName,
-    /// What was there before; none for what the update creates.
+    /// The value before the update; none for a field that the update creates.
     element: Option<Element<'a>>,
 }
 
 impl<'a> Walk<'a, '_> {
     /// Takes the values of all `$rename`s out of the document, before anything else happens to it. That is the same as
-    /// doing it later: no other operator may be at those places.
+    /// doing it later: no other operator may change those paths.
     fn take_renamed(&mut self, root: &mut Container<'a>) -> Result<bool> {
         let mut touched = false;
         for path in &self.operators.renames {
@@ -116,11 +112,11 @@ impl<'a> Walk<'a, '_> {
         Error::new(Code::PathNotViable, message)
     }
 
-    /// Applies what is below a document, or below an array by index.
+    /// Applies the nodes below a document, or below an array by index.
     fn fields(&mut self, children: &Children, container: &mut Container<'a>) -> Result<bool> {
         let children = match (children.contains_key(&Key::Positional), self.position) {
             (false, _) => Cow::Borrowed(children),
-            (true, Some(index)) => Cow::Owned(plan::resolve_positional(children, index, &self.place())?),
+            (true, Some(index)) => Cow::Owned(plan::resolve_positional(children, index, &self.trail_path())?),
             (true, None) => {
                 let message = "The positional operator did not find the match needed from the query.";
                 return Err(Error::new(Code::BadValue, message));
@@ -139,7 +135,7 @@ impl<'a> Walk<'a, '_> {
         Ok(touched)
     }
 
-    /// Applies what is at or below a field of the document itself: `_id` must stay what it is.
+    /// Applies the node of a field of the document itself: `_id` must not change.
     fn root_field(&mut self, node: &Node, name: &FieldName, root: &mut Container<'a>) -> Result<bool> {
         let at = root.locate(name);
         let kept = at.and_then(|at| root.kept(at));
@@ -160,7 +156,7 @@ impl<'a> Walk<'a, '_> {
         {
             let now = root.position("_id");
             let same = match now {
-                Some(at) => root.with_value(at, &self.room, |new| same(new, old))?,
+                Some(at) => root.with_value(at, &self.growth, |new| same(new, old))?,
                 None => false,
             };
             match now {
@@ -188,12 +184,12 @@ impl<'a> Walk<'a, '_> {
         match node {
             Node::Leaf(leaf) => {
                 let Some(operator) = self.operators.list.get(leaf.operator) else { return Ok(false) };
-                if operator.action.moves_here(&self.scope) {
+                if operator.action.has_value_to_move(&self.scope) {
                     self.check_rename_target(&operator.path)?;
                 }
                 operator.action.apply(
                     &operator.path,
-                    Target { container, name, at, room: &mut self.room },
+                    Target { container, name, at, growth: &mut self.growth },
                     &mut self.scope,
                 )
             }
@@ -229,12 +225,12 @@ impl<'a> Walk<'a, '_> {
         Ok(touched)
     }
 
-    /// Applies a node to a field that is not there: to an empty document, which is kept if something came into it.
+    /// Applies a node to a field that does not exist: to an empty document, which is kept if an operator added to it.
     fn create(&mut self, node: &Node, name: &FieldName, container: &mut Container<'a>) -> Result<bool> {
         let Node::Fields(children) = node else {
             let message = format!(
                 "The path '{}' must exist in the document in order to apply array updates.",
-                self.place_of(name)
+                self.path_of(name)
             );
             return Err(Error::new(Code::BadValue, message));
         };
@@ -243,12 +239,12 @@ impl<'a> Walk<'a, '_> {
         let touched = self.fields(children, &mut fresh)?;
         self.trail.pop();
         if touched {
-            container.add(name, Value::Open(fresh), &mut self.room)?;
+            container.add(name, Value::Open(fresh), &mut self.growth)?;
         }
         Ok(touched)
     }
 
-    /// Applies what is below `$[]` and `$[name]` to the elements of an array.
+    /// Applies the nodes below `$[]` and `$[name]` to the elements of an array.
     fn elements(&mut self, children: &Children, array: &mut Container<'a>) -> Result<bool> {
         let mut touched = false;
         for at in 0..array.len() {
@@ -257,7 +253,7 @@ impl<'a> Walk<'a, '_> {
                 self.scope.context.step()?;
                 let takes = match (key, array.element(at)) {
                     (Key::Every, _) => true,
-                    (Key::Filter(place), Some(element)) => match self.operators.filters.get(*place) {
+                    (Key::Filter(index), Some(element)) => match self.operators.filters.get(*index) {
                         Some(filter) => filter.selects(element, &mut self.buffer, self.scope.context)?,
                         None => false,
                     },
@@ -272,7 +268,7 @@ impl<'a> Walk<'a, '_> {
                 [] => false,
                 [node] => self.step(node, &name, Some(at), array)?,
                 several => {
-                    let merged = plan::merge(several, &self.place_of(&name))?;
+                    let merged = plan::merge(several, &self.path_of(&name))?;
                     self.step(&merged, &name, Some(at), array)?
                 }
             };
@@ -280,7 +276,7 @@ impl<'a> Walk<'a, '_> {
         Ok(touched)
     }
 
-    /// The walk cannot go on below the trail's end: an error for the first operator that would have to.
+    /// Returns the error of the first operator that would have to go below the trail's end.
     fn blocked(&self, node: &Node, name: &FieldName) -> Result<()> {
         match node {
             Node::Fields(children) | Node::Elements(children) => {
@@ -303,7 +299,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// A `$rename` may not put its value into an array, at any depth.
+    /// Refuses a `$rename` that would put its value into an array, at any depth.
     fn check_rename_target(&self, path: &UpdatePath) -> Result<()> {
         match self.trail.iter().position(|step| step.element.is_some_and(|element| element.is_array())) {
             Some(depth) => Err(rename_through_array("destination", path, depth + 1, &self.scope)),
@@ -311,7 +307,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// `a: 1`: what is at the trail's end.
+    /// Returns the field at the trail's end, as in `a: 1`.
     fn blocker(&self) -> String {
         let Some(step) = self.trail.last() else { return String::new() };
         match step.element.map(|element| element.value()) {
@@ -324,19 +320,17 @@ impl<'a> Walk<'a, '_> {
         let message = format!("Cannot apply array updates to non-array element {}", self.blocker());
         Error::new(Code::BadValue, message)
     }
-
-    /// The trail as a dotted path.
-    fn place(&self) -> String {
+    fn trail_path(&self) -> String {
         self.trail.iter().map(|step| step.name.as_str()).collect::<Vec<_>>().join(".")
     }
 
-    fn place_of(&self, name: &FieldName) -> String {
-        let mut place = self.place();
-        if !place.is_empty() {
-            place.push('.');
+    fn path_of(&self, name: &FieldName) -> String {
+        let mut path = self.trail_path();
+        if !path.is_empty() {
+            path.push('.');
         }
-        place.push_str(name.as_str());
-        place
+        path.push_str(name.as_str());
+        path
     }
 
     fn first_path(&self, node: &Node) -> String {
@@ -351,7 +345,7 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// MongoDB's answer to a change of `_id` by an operator.
+/// Returns MongoDB's error for a change of `_id` by an operator.
 pub(super) fn immutable_id(path: &str) -> Error {
     let message = format!("Performing an update on the path '{path}' would modify the immutable field '_id'");
     Error::new(Code::ImmutableField, message)
@@ -361,7 +355,7 @@ fn same(new: Element<'_>, old: Element<'_>) -> Result<bool> {
     Ok(order::compare(new.value()?, old.value()?).is_eq())
 }
 
-/// The value that the first components of a path lead to.
+/// Returns the value that the first components of a path lead to.
 fn value_at<'d>(document: &'d RawDocument, path: &UpdatePath, depth: usize) -> Option<RawBsonRef<'d>> {
     let mut value = RawBsonRef::Document(document);
     for component in path.components.iter().take(depth) {

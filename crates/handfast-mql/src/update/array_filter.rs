@@ -1,21 +1,20 @@
 //! Array filters: the conditions behind `$[name]` in a path.
 //!
 //! `{"x.qty": {$lt: 5}}` is an ordinary filter over a document whose only field is called `x`: the array element under
-//! judgement is put into such a document. So an array filter means exactly what the same filter means in a query.
+//! test is put into such a document. So an array filter means exactly what the same filter means in a query.
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::element::{Element, Writer, elements};
+use crate::element::{Element, elements};
+use crate::raw_writer::RawWriter;
 use crate::{Code, CompileOptions, Context, Error, Filter, Result, text};
-
-/// One condition.
 #[derive(Debug)]
 pub(super) struct ArrayFilter {
     identifier: String,
     filter: Filter,
 }
 
-/// All conditions of an update, and which of them its paths have asked for so far.
+/// All conditions of an update, with a mark for those that its paths have used so far.
 #[derive(Debug, Default)]
 pub(super) struct ArrayFilters {
     filters: Vec<ArrayFilter>,
@@ -44,19 +43,19 @@ impl ArrayFilters {
         Ok(ArrayFilters { filters, used })
     }
 
-    /// The place of the filter that `$[identifier]` in `path` means.
-    pub(super) fn place(&mut self, identifier: &str, path: &str) -> Result<usize> {
-        let Some(place) = self.filters.iter().position(|filter| filter.identifier == identifier) else {
+    /// Returns the index of the filter that `$[identifier]` in `path` refers to.
+    pub(super) fn position(&mut self, identifier: &str, path: &str) -> Result<usize> {
+        let Some(index) = self.filters.iter().position(|filter| filter.identifier == identifier) else {
             let message = format!("No array filter found for identifier '{identifier}' in path '{path}'");
             return Err(Error::new(Code::BadValue, message));
         };
-        if let Some(used) = self.used.get_mut(place) {
+        if let Some(used) = self.used.get_mut(index) {
             *used = true;
         }
-        Ok(place)
+        Ok(index)
     }
 
-    /// The filters, once all paths are known.
+    /// Returns the filters, once all paths are known.
     ///
     /// # Errors
     /// `FailedToParse` (9) if one of them is not used.
@@ -76,17 +75,17 @@ impl ArrayFilters {
 }
 
 impl ArrayFilter {
-    /// Whether an array element is selected. `buffer` is reused from call to call.
+    /// Tells whether an array element is selected. `buffer` is reused from call to call.
     pub(super) fn selects(&self, element: Element<'_>, buffer: &mut Vec<u8>, context: &Context) -> Result<bool> {
         buffer.clear();
-        let mut writer = Writer::new(buffer);
+        let mut writer = RawWriter::new(buffer);
         writer.copy_as(&self.identifier, element);
         writer.finish()?;
         self.filter.matches(RawDocument::from_bytes(buffer.as_slice())?, context)
     }
 }
 
-/// The one name that all paths of the filter start with.
+/// Returns the one name that all paths of the filter start with.
 fn identifier(filter: &RawDocument) -> Result<String> {
     let mut found = None;
     collect(filter, &mut found)?;
@@ -119,7 +118,7 @@ fn collect(filter: &RawDocument, found: &mut Option<String>) -> Result<()> {
                     }
                 }
             }
-            // The filter's own compilation says what is wrong with other operators.
+            // The compilation of the filter refuses other operators.
             operator if operator.starts_with('$') => {}
             path => {
                 let name = path.split('.').next().unwrap_or_default();

@@ -1,24 +1,21 @@
-//! From `{$set: {a: 1}, ..}` to operators at the places of one tree.
+//! Compiles `{$set: {a: 1}, ..}` to operators at the leaves of one tree.
 
 use bson::{RawBsonRef, RawDocument};
 
 use crate::element::{Element, elements};
-use crate::{Code, CompileOptions, Error, Result, text};
+use crate::{Code, CompileOptions, Error, Result, bson_type, text};
 
 use super::array_filter::{ArrayFilter, ArrayFilters};
 use super::operator::{self, Action, Operator};
 use super::path::UpdatePath;
 use super::plan::{self, Children, Leaf};
-
-/// A compiled update by operators.
 #[derive(Debug, Default)]
 pub(super) struct Operators {
     pub(super) root: Children,
     pub(super) list: Vec<Operator>,
-    /// Where each `$rename` takes its value from.
     pub(super) renames: Vec<UpdatePath>,
     pub(super) filters: Vec<ArrayFilter>,
-    /// How deep the operators' values can reach in a document.
+    /// The depth that the operators' values can reach in a document.
     pub(super) nesting: usize,
     /// The names of the operators, for what is to be known about the update as a whole.
     pub(super) names: Vec<String>,
@@ -38,7 +35,7 @@ impl Operators {
         Ok(operators)
     }
 
-    /// One operator with all its fields.
+    /// Compiles one operator with all its fields.
     fn modifier(&mut self, modifier: Element<'_>, filters: &mut ArrayFilters, options: &CompileOptions) -> Result<()> {
         let name = modifier.name();
         if !KNOWN.contains(&name) {
@@ -53,7 +50,7 @@ impl Operators {
             let message = format!(
                 "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: ...}}}} \
                  not {{{}}}",
-                text::type_name(value),
+                bson_type::type_name(value),
                 text::field(name, value)
             );
             return Err(Error::new(Code::FailedToParse, message));
@@ -70,11 +67,9 @@ impl Operators {
         self.names.push(name.to_owned());
         Ok(())
     }
-
-    /// Adds an action at a path.
     pub(super) fn add(&mut self, path: UpdatePath, action: Action, filters: &mut ArrayFilters) -> Result<()> {
         let leaf = Leaf { operator: self.list.len() };
-        plan::insert(&mut self.root, &path, leaf, |identifier| filters.place(identifier, &path.text))?;
+        plan::insert(&mut self.root, &path, leaf, |identifier| filters.position(identifier, &path.text))?;
         self.nesting = self.nesting.max(path.components.len() - 1 + action.nesting());
         self.list.push(Operator { path, action });
         Ok(())
@@ -108,8 +103,6 @@ impl Operators {
         Ok(())
     }
 }
-
-/// All operators.
 pub(super) const KNOWN: [&str; 15] = [
     "$set",
     "$setOnInsert",

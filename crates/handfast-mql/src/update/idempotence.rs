@@ -1,12 +1,12 @@
-//! Whether an update may be sent twice.
+//! Tells which updates may be sent twice.
 
 use super::operator::Action;
 use super::path::Component;
 use super::{Kind, Update};
 
 impl Update {
-    /// Whether applying the update twice in a row leaves the same document as applying it once, so that a caller who
-    /// does not know whether the first try was applied may try again.
+    /// Tells whether applying the update twice in a row leaves the same document as applying it once, so that a caller
+    /// who does not know whether the first try was applied may try again.
     ///
     /// | operator | | why |
     /// | --- | --- | --- |
@@ -22,8 +22,7 @@ impl Update {
     /// | any, with `$` | no | the filter may match another element after the first time |
     /// | several, with `$[name]` | no | one may change what the filter of another selects |
     ///
-    /// That other writers come between the two tries is another question, which the filter must answer (a version, a
-    /// state).
+    /// That other writers come between the two tries is another question, which the filter must answer (a version, a state).
     pub fn is_idempotent(&self) -> bool {
         let operators = match &self.kind {
             Kind::Replacement(_) => return true,

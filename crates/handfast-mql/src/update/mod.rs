@@ -2,15 +2,15 @@
 //!
 //! An update is compiled once ([`Update::compile`]) and applied to any number of documents. By operators, it is a tree of
 //! paths with an operator at each leaf (`plan`); applying it opens the document along those paths only (`tree`), lets
-//! the operators change what they find (`apply`, `operator`), and puts the document together again from the byte ranges
-//! that nobody touched.
+//! the operators change the values there (`apply`, `operator`), and puts the document together again from the byte ranges
+//! that no operator touched.
 //!
 //! ```text
 //! {$inc: {n: 1}}  --compile-->  Fields { n: Leaf(0) }, [$inc 1]
 //! {_id: 7, big: {..}, n: 1}  --apply-->  [ _id: 7 | big: {..} ] copied, n: 2 written
 //! ```
 //!
-//! What `modified` means: the bytes are other bytes than before. An `$inc` by 0, a `$set` of what is there, a `$push`
+//! A document is `modified` if its bytes differ from those before. An `$inc` by 0, a `$set` of the present value, a `$push`
 //! whose `$slice` cuts it off again modify nothing.
 //!
 //! Source: MongoDB's documentation of the update operators; the texts and codes of errors are those that its drivers'
@@ -19,13 +19,13 @@
 mod apply;
 mod array_filter;
 mod compile;
+mod growth;
 mod idempotence;
 mod operator;
 mod path;
 mod pipeline;
 mod plan;
 mod replacement;
-mod room;
 mod tree;
 mod upsert;
 
@@ -35,15 +35,15 @@ use crate::depth::{self, Limits};
 use crate::element::elements;
 use crate::{Code, CompileOptions, Context, Error, MatchPosition, Result};
 
-use apply::Circumstances;
+use apply::ApplyContext;
 use array_filter::ArrayFilters;
 use compile::Operators;
+use growth::check_size;
 use pipeline::PipelineUpdate;
 pub use replacement::stamp;
-use room::check_size;
 pub use upsert::check_upsert_filter;
 
-/// What an update is made of.
+/// The source of an update.
 #[derive(Clone, Copy, Debug)]
 pub enum UpdateSource<'a> {
     /// `{$set: ..}` or a replacement: the first field's name tells.
@@ -52,12 +52,12 @@ pub enum UpdateSource<'a> {
     Pipeline(&'a [RawDocumentBuf]),
 }
 
-/// What an update is compiled with.
+/// The options that an update is compiled with.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateOptions<'a> {
-    /// The conditions behind `$[name]`.
+    /// The conditions of `$[name]`.
     pub array_filters: &'a [RawDocumentBuf],
-    /// What the filters in array filters and `$pull`, and the expressions of a pipeline, are compiled with.
+    /// The options for the filters in array filters and `$pull`, and for the expressions of a pipeline.
     pub compile: CompileOptions,
 }
 
@@ -74,12 +74,12 @@ enum Kind {
     Pipeline(PipelineUpdate),
 }
 
-/// What an update made of a document.
+/// The result of an update of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
-    /// The document as it is now.
+    /// The document after the update.
     pub document: RawDocumentBuf,
-    /// Whether its bytes are other bytes than before.
+    /// Whether its bytes differ from those before.
     pub modified: bool,
 }
 
@@ -108,12 +108,12 @@ impl Update {
         Ok(Update { kind })
     }
 
-    /// Whether it is a whole document: such an update cannot be applied to many.
+    /// Tells whether it is a whole document: such an update cannot be applied to many.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, Kind::Replacement(_))
     }
 
-    /// Changes a document that is there. `position` is where the filter matched: what `$` stands for.
+    /// Applies the update to a document. `position` is where the filter matched: the element that `$` stands for.
     ///
     /// # Errors
     /// Those of the operators, for a document that they cannot be applied to; `ImmutableField` (66) for a change of
@@ -126,8 +126,8 @@ impl Update {
             }
             Kind::Pipeline(pipeline) => Some(pipeline.apply(document, context)?),
             Kind::Operators(operators) => {
-                let circumstances = Circumstances { position, inserting: false, context };
-                run(operators, document, circumstances)?
+                let apply_context = ApplyContext { position, inserting: false, context };
+                run(operators, document, apply_context)?
             }
         };
         match changed {
@@ -140,15 +140,15 @@ impl Update {
     }
 }
 
-/// Applies operators; none if they touch nothing.
+/// Applies operators, and returns none if they touch nothing.
 fn run(
     operators: &Operators,
     document: &RawDocument,
-    circumstances: Circumstances<'_>,
+    apply_context: ApplyContext<'_>,
 ) -> Result<Option<RawDocumentBuf>> {
-    let Some(bytes) = apply::apply(operators, document, circumstances)? else { return Ok(None) };
+    let Some(bytes) = apply::apply(operators, document, apply_context)? else { return Ok(None) };
     if operators.nesting > depth::NESTING_MAX {
-        // Deep operands at deep paths, and whatever $rename moves: most updates cannot get here.
+        // Only deep operands at deep paths and `$rename` can nest so deep.
         depth::check(&bytes, Limits { bytes_max: usize::MAX, ..Limits::default() })?;
     }
     Ok(Some(RawDocumentBuf::from_bytes(bytes)?))

@@ -6,8 +6,6 @@ use crate::{Code, Error, Result};
 
 /// Components of a path at most: as deep as documents go, so that whatever walks a path may recurse.
 pub(super) const COMPONENTS_MAX: usize = crate::depth::NESTING_MAX + 1;
-
-/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Component {
     /// A field of a document, or an index of an array.
@@ -19,8 +17,6 @@ pub(super) enum Component {
     /// `$[name]`: the elements that an array filter selects.
     Filtered(String),
 }
-
-/// A path, taken apart.
 #[derive(Clone, Debug)]
 pub(super) struct UpdatePath {
     pub(super) text: String,
@@ -68,17 +64,17 @@ impl UpdatePath {
         Ok(UpdatePath { text: text.to_owned(), components })
     }
 
-    /// Whether the path names one place without looking at a document.
+    /// Tells whether the path names one field without looking at a document.
     pub(super) fn is_static(&self) -> bool {
         self.components.iter().all(|component| matches!(component, Component::Field(_)))
     }
 
-    /// The text of the first `count` components.
+    /// Returns the text of the first `count` components.
     pub(super) fn prefix(&self, count: usize) -> String {
         self.text.split('.').take(count).collect::<Vec<_>>().join(".")
     }
 
-    /// Whether one of the paths leads to the other.
+    /// Tells whether one of the paths leads to the other.
     pub(super) fn overlaps(&self, other: &UpdatePath) -> bool {
         self.components.iter().zip(&other.components).all(|(a, b)| a == b)
     }
@@ -95,8 +91,7 @@ fn component(part: &str) -> Component {
     }
 }
 
-/// A field's name in the order in which one update adds new fields: numbers first, by value, then other names by their
-/// bytes.
+/// A field's name in the order in which one update adds new fields: numbers first, by value, then other names by their bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FieldName(String);
 
@@ -109,7 +104,7 @@ impl FieldName {
         &self.0
     }
 
-    /// The array index that the name means in an array.
+    /// Returns the array index that the name means in an array.
     pub(super) fn index(&self) -> Option<usize> {
         // `usize::from_str` would take a sign.
         if self.is_numeric() { self.0.parse().ok() } else { None }

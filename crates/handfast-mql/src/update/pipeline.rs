@@ -1,4 +1,4 @@
-//! Updates by an aggregation pipeline: the document goes in at the top, and what comes out takes its place.
+//! Updates by an aggregation pipeline: its result for the document replaces the document.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -31,7 +31,7 @@ impl PipelineUpdate {
         Ok(PipelineUpdate(Pipeline::compile(stages, options)?))
     }
 
-    /// The new document. `_id` stays if the pipeline drops it.
+    /// Returns the new document. `_id` stays if the pipeline drops it.
     ///
     /// # Errors
     /// `ImmutableField` (66) if the pipeline changes `_id`; those of the expressions.

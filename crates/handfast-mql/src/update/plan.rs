@@ -16,7 +16,7 @@ use crate::{Code, Error, Result};
 
 use super::path::{Component, FieldName, UpdatePath};
 
-/// A place in the tree.
+/// A key in the tree.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     /// An operator applies here.
@@ -27,16 +27,16 @@ pub(super) enum Node {
     Elements(Children),
 }
 
-/// An operator by its place in the update's list: a tree can be merged at run time without copying operands.
+/// An operator by its index in the update's list: a tree can be merged at run time without copying operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leaf {
     pub(super) operator: usize,
 }
 
-/// What is below a place.
+/// The nodes below a field or an array element.
 pub(super) type Children = BTreeMap<Key, Node>;
 
-/// A step of a path. Below one place all steps are of the first two kinds, or all of the last two.
+/// A step of a path. Below one node all steps are of the first two kinds, or all of the last two.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// `$`
@@ -45,7 +45,7 @@ pub(super) enum Key {
     Field(FieldName),
     /// `$[]`
     Every,
-    /// `$[name]`, by the filter's place in the list.
+    /// `$[name]`, by the filter's index in the list.
     Filter(usize),
 }
 
@@ -75,7 +75,7 @@ pub(super) fn insert(
         let Some((_, next)) = rest.peek() else {
             match children.entry(key) {
                 Entry::Occupied(_) => return conflict(depth + 1),
-                Entry::Vacant(place) => place.insert(Node::Leaf(leaf)),
+                Entry::Vacant(entry) => entry.insert(Node::Leaf(leaf)),
             };
             return Ok(());
         };
@@ -90,10 +90,10 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// What several selectors that all take the same array element do to it.
+/// Merges the nodes of several selectors that all select the same array element.
 ///
 /// # Errors
-/// `ConflictingUpdateOperators` (40) if two of them change the same place; `at` is the path so far.
+/// `ConflictingUpdateOperators` (40) if two of them change the same path; `at` is the path so far.
 pub(super) fn merge(nodes: &[&Node], at: &str) -> Result<Node> {
     let Some((first, rest)) = nodes.split_first() else { return Ok(Node::Fields(Children::new())) };
     rest.iter().try_fold((*first).clone(), |merged, node| merge_two(merged, node, at))
@@ -118,7 +118,7 @@ fn merge_children(mut into: Children, from: &Children, at: &str) -> Result<Child
     Ok(into)
 }
 
-/// The fields with `$` replaced by the index it stands for.
+/// Returns the fields with `$` replaced by the index it stands for.
 pub(super) fn resolve_positional(children: &Children, index: usize, at: &str) -> Result<Children> {
     let mut resolved = children.clone();
     if let Some(positional) = resolved.remove(&Key::Positional) {

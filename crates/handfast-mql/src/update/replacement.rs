@@ -2,7 +2,8 @@
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
-use crate::element::{Element, Writer, elements, find};
+use crate::element::{Element, elements, find};
+use crate::raw_writer::RawWriter;
 use crate::{Code, Error, Result, order, text};
 
 /// Checks that no field of a replacement starts with `$`. That its first does not has made it a replacement.
@@ -23,7 +24,7 @@ pub(super) fn check(replacement: &RawDocument) -> Result<()> {
     Ok(())
 }
 
-/// The document that takes the place of `old`, which may have no `_id` if it is being made by an upsert.
+/// Returns the document that takes the place of `old`, which may have no `_id` if it is being made by an upsert.
 ///
 /// # Errors
 /// `ImmutableField` (66) if `new` has another `_id`.
@@ -41,10 +42,10 @@ pub(super) fn replace(old: &RawDocument, new: &RawDocument) -> Result<RawDocumen
     id_first(old_id.or(new_id), new)
 }
 
-/// The document with this `_id` as its first field.
+/// Returns the document with this `_id` as its first field.
 pub(super) fn id_first(id: Option<Element<'_>>, document: &RawDocument) -> Result<RawDocumentBuf> {
     let mut bytes = Vec::with_capacity(document.as_bytes().len() + id.map_or(0, |id| id.bytes().len()));
-    let mut writer = Writer::new(&mut bytes);
+    let mut writer = RawWriter::new(&mut bytes);
     if let Some(id) = id {
         writer.copy_as("_id", id);
     }
@@ -58,15 +59,15 @@ pub(super) fn id_first(id: Option<Element<'_>>, document: &RawDocument) -> Resul
     Ok(RawDocumentBuf::from_bytes(bytes)?)
 }
 
-/// A document with its empty timestamps, `Timestamp(0, 0)`, replaced by the cluster's time, as MongoDB does for inserts
-/// and replacements: in the fields of the document itself, not in embedded documents, and not in `_id`. None if there
-/// are no such fields.
+/// Returns a document with its empty timestamps, `Timestamp(0, 0)`, replaced by the cluster's time, as MongoDB does for
+/// inserts and replacements: in the fields of the document itself, not in embedded documents, and not in `_id`. None if
+/// there are no such fields.
 ///
 /// # Errors
 /// `InvalidBSON` (22).
 pub fn stamp(document: &RawDocument, cluster_time: Timestamp) -> Result<Option<RawDocumentBuf>> {
     let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
-    // In reading order: type byte first, so that documents without timestamps cost a glance a field.
+    // The type byte is compared first, so that documents without timestamps cost one comparison per field.
     let is_empty = |element: &Element<'_>| -> Result<bool> {
         Ok(element.tag() == TIMESTAMP && element.name() != "_id" && element.value()? == empty)
     };
@@ -77,9 +78,9 @@ pub fn stamp(document: &RawDocument, cluster_time: Timestamp) -> Result<Option<R
     if !found {
         return Ok(None);
     }
-    let now = crate::element::Boxed::new(RawBsonRef::Timestamp(cluster_time));
+    let now = crate::element::OwnedElement::new(RawBsonRef::Timestamp(cluster_time));
     let mut bytes = Vec::with_capacity(document.as_bytes().len());
-    let mut writer = Writer::new(&mut bytes);
+    let mut writer = RawWriter::new(&mut bytes);
     for element in elements(document) {
         let element = element?;
         if is_empty(&element)? {

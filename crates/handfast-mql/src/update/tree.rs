@@ -6,10 +6,10 @@
 //! Container [ Kept(_id), Changed(a, Open(Container [ Changed(b, Owned(2)), Kept(c) ])), Kept(d) ]
 //! ```
 //!
-//! What is kept is a byte range of the old document and is copied as it stands; nothing below it is ever looked at.
+//! A kept value is a byte range of the old document. It is copied as it stands; nothing below it is read.
 //!
-//! Few fields are looked for one by one. Once many are, in a document of many, their names are indexed; so that places stay
-//! what they are, a field that is taken out leaves a gap.
+//! The first searches for fields compare name by name. After many in one document, its names are indexed; so that positions stay
+//! valid, a field that is taken out leaves a gap.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,19 +17,20 @@ use std::collections::BTreeMap;
 use bson::RawDocument;
 use bson::spec::ElementType;
 
-use crate::element::{Boxed, Element, IndexName, Writer, elements};
+use crate::element::{Element, OwnedElement, elements};
+use crate::raw_writer::{IndexName, RawWriter};
 use crate::{Code, Error, Result};
 
+use super::growth::{GrowthLimit, array_bytes, field_bytes, null_bytes};
 use super::path::FieldName;
-use super::room::{Room, array_bytes, field_bytes, null_bytes};
 
-/// How many `null`s an update may put before a new array element, as MongoDB documents it.
+/// The most `null`s that an update may put before a new array element, as MongoDB documents it.
 const BACKFILL_MAX: usize = 1_500_000;
 
 /// The bytes of a document without fields: a length and a NUL.
 const EMPTY_BYTES: usize = 5;
 
-/// Searches among the fields of one document before their names are indexed: making the index takes as long as some.
+/// The searches in one document before its names are indexed: building the index costs as much as several searches.
 const SEARCHES_MAX: usize = 16;
 
 /// A document or array that is opened.
@@ -37,18 +38,15 @@ const SEARCHES_MAX: usize = 16;
 pub(super) struct Container<'a> {
     kind: ElementType,
     slots: Vec<Slot<'a>>,
-    /// How often a field was looked for.
     searches: usize,
-    /// Where the first field of each name is.
+    /// The position of the first field of each name.
     names: Option<BTreeMap<Cow<'a, [u8]>, usize>>,
 }
-
-/// One field or array element.
 #[derive(Debug)]
 enum Slot<'a> {
-    /// As it stands somewhere: in the old document, or (in arrays only) as an element that was put in.
+    /// An element that exists: in the old document, or (in arrays only) among those that the update put in.
     Kept(Element<'a>),
-    /// New, replaced, or opened to be changed inside.
+    /// A value that is new, replaced, or opened to be changed inside.
     Changed(Box<Changed<'a>>),
     /// A field that was taken out.
     Gone,
@@ -56,41 +54,33 @@ enum Slot<'a> {
 
 #[derive(Debug)]
 struct Changed<'a> {
-    /// Not used in arrays.
+    /// The field's name. Arrays do not use it.
     name: Cow<'a, str>,
     value: Value<'a>,
 }
-
-/// A value to put somewhere.
 #[derive(Debug)]
 pub(super) enum Value<'a> {
-    /// Of the document or of the update.
+    /// A value of the document or of the update.
     Borrowed(Element<'a>),
-    /// Computed.
-    Owned(Boxed),
-    /// Opened to be changed inside.
+    Owned(OwnedElement),
+    /// A document or array that is opened to be changed inside.
     Open(Container<'a>),
 }
 
 impl<'a> Container<'a> {
-    /// Opens one level of a document.
     pub(super) fn document(document: &'a RawDocument) -> Result<Self> {
         Self::open(ElementType::EmbeddedDocument, document)
     }
-
-    /// A document without fields.
     pub(super) fn empty_document() -> Self {
         Self::of(ElementType::EmbeddedDocument, Vec::new())
     }
-
-    /// An array of these values.
     pub(super) fn array(values: impl IntoIterator<Item = Value<'a>>) -> Self {
         let slots = values.into_iter().map(Slot::item).collect();
         Self::of(ElementType::Array, slots)
     }
 
     fn open(kind: ElementType, document: &'a RawDocument) -> Result<Self> {
-        // A guess, so that most documents take one allocation.
+        // An estimate, so that most documents take one allocation.
         let mut slots = Vec::with_capacity((document.as_bytes().len() / 16).clamp(4, 64));
         for element in elements(document) {
             slots.push(Slot::Kept(element?));
@@ -110,7 +100,7 @@ impl<'a> Container<'a> {
         self.slots.len()
     }
 
-    /// Where the field is; in an array, the element of that index.
+    /// Returns where the field is; in an array, the element of that index.
     pub(super) fn locate(&mut self, name: &FieldName) -> Option<usize> {
         if self.is_array() {
             name.index().filter(|&index| index < self.slots.len())
@@ -118,8 +108,6 @@ impl<'a> Container<'a> {
             self.position(name.as_str())
         }
     }
-
-    /// Where the field of a document is.
     pub(super) fn position(&mut self, name: &str) -> Option<usize> {
         if let Some(names) = &self.names {
             return names.get(name.as_bytes()).copied();
@@ -131,7 +119,7 @@ impl<'a> Container<'a> {
         self.slots.iter().position(|slot| slot.name() == Some(name.as_bytes()))
     }
 
-    /// The value there; none if it is opened.
+    /// Returns the value there; none if it is opened.
     pub(super) fn element(&self, at: usize) -> Option<Element<'_>> {
         match self.slots.get(at)? {
             Slot::Kept(element) => Some(*element),
@@ -144,7 +132,7 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// The value there, if it stands somewhere as it is: in a document, it is then what it was.
+    /// Returns the value there, if it is a kept element: in a document, it is then unchanged.
     pub(super) fn kept(&self, at: usize) -> Option<Element<'a>> {
         match self.slots.get(at)? {
             Slot::Kept(element) => Some(*element),
@@ -159,16 +147,16 @@ impl<'a> Container<'a> {
     pub(super) fn with_value<T>(
         &self,
         at: usize,
-        room: &Room,
+        growth: &GrowthLimit,
         look: impl FnOnce(Element<'_>) -> Result<T>,
     ) -> Result<T> {
         if let Some(element) = self.element(at) {
             return look(element);
         }
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes);
+        let mut writer = RawWriter::new(&mut bytes);
         if let Some(Slot::Changed(changed)) = self.slots.get(at) {
-            changed.value.write("", &mut writer, room)?;
+            changed.value.write("", &mut writer, growth)?;
         }
         writer.finish()?;
         match elements(RawDocument::from_bytes(&bytes)?).next() {
@@ -197,8 +185,6 @@ impl<'a> Container<'a> {
             Slot::Kept(_) | Slot::Gone => Ok(None),
         }
     }
-
-    /// Puts another value there.
     pub(super) fn replace(&mut self, at: usize, value: Value<'a>) {
         if let Some(slot) = self.slots.get_mut(at) {
             let name = slot.take_name();
@@ -217,10 +203,10 @@ impl<'a> Container<'a> {
     ///
     /// # Errors
     /// `CannotBackfillArray` (34) if it needs too many; `PathNotViable` (28) if the name is no index: the caller, who
-    /// knows the array's name, has looked; 17419 or 17420 if there is no room.
-    pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>, room: &mut Room) -> Result<()> {
+    /// knows the array's name, has checked; 17419 or 17420 beyond the limit of growth.
+    pub(super) fn add(&mut self, name: &FieldName, value: Value<'a>, growth: &mut GrowthLimit) -> Result<()> {
         if !self.is_array() {
-            room.take(field_bytes(name.as_str(), value.bytes()))?;
+            growth.reserve(field_bytes(name.as_str(), value.bytes()))?;
             if let Some(names) = &mut self.names {
                 names.insert(Cow::Owned(name.as_str().as_bytes().to_owned()), self.slots.len());
             }
@@ -234,9 +220,9 @@ impl<'a> Container<'a> {
             let message = format!("can't backfill more than {BACKFILL_MAX} elements");
             return Err(Error::new(Code::CannotBackfillArray, message));
         }
-        room.take(null_bytes(index.saturating_sub(self.slots.len()) + 1).saturating_add(value.bytes()))?;
+        growth.reserve(null_bytes(index.saturating_sub(self.slots.len()) + 1).saturating_add(value.bytes()))?;
         if self.slots.len() < index {
-            // A million times the same bytes: that must not be a million allocations.
+            // A million nulls must not be a million allocations.
             let null = Element::null()?;
             self.slots.resize_with(index, || Slot::Kept(null));
         }
@@ -250,7 +236,7 @@ impl<'a> Container<'a> {
         self.slots.splice(at..at, values.into_iter().map(Slot::item));
     }
 
-    /// Keeps the elements of a range of an array. Gives the bytes that the others took, at least.
+    /// Keeps the elements of a range of an array. Returns the least bytes of the others.
     pub(super) fn keep_range(&mut self, range: std::ops::Range<usize>) -> usize {
         let gone = (0..range.start).chain(range.end..self.slots.len());
         let bytes = array_bytes(gone.filter_map(|at| self.element(at)));
@@ -259,7 +245,7 @@ impl<'a> Container<'a> {
         bytes
     }
 
-    /// Keeps the elements of an array that `keep` says; whether any is gone.
+    /// Keeps the elements of an array for which `keep` is true, and tells whether any is gone.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(Element<'_>) -> Result<bool>) -> Result<bool> {
         let mut kept = Vec::with_capacity(self.slots.len());
         for at in 0..self.slots.len() {
@@ -274,13 +260,11 @@ impl<'a> Container<'a> {
         Ok(self.slots.len() < before)
     }
 
-    /// Puts the elements of an array in another order: `order` names each of their places once.
+    /// Puts the elements of an array in another order: `order` has each of their indexes once.
     pub(super) fn reorder(&mut self, order: &[usize]) {
         let mut slots: Vec<Option<Slot<'a>>> = std::mem::take(&mut self.slots).into_iter().map(Some).collect();
         self.slots = order.iter().filter_map(|&at| slots.get_mut(at).and_then(Option::take)).collect();
     }
-
-    /// Takes a field out of a document.
     pub(super) fn take(&mut self, at: usize) -> Option<Value<'a>> {
         let taken = std::mem::replace(self.slots.get_mut(at)?, Slot::Gone);
         if let (Some(names), Some(name)) = (&mut self.names, taken.name()) {
@@ -297,7 +281,7 @@ impl<'a> Container<'a> {
     ///
     /// # Errors
     /// 17419 or 17420 as soon as what is written is larger than a document may be.
-    fn write(&self, writer: &mut Writer<'_>, room: &Room) -> Result<()> {
+    fn write(&self, writer: &mut RawWriter<'_>, growth: &GrowthLimit) -> Result<()> {
         let mut index_name = IndexName::new();
         let mut run: Option<Element<'a>> = None;
         for (index, slot) in self.slots.iter().enumerate() {
@@ -314,11 +298,11 @@ impl<'a> Container<'a> {
                     match slot {
                         Slot::Kept(element) => writer.copy_as(array_name.unwrap_or_default(), *element),
                         Slot::Changed(changed) => {
-                            changed.value.write(array_name.unwrap_or(&changed.name), writer, room)?;
+                            changed.value.write(array_name.unwrap_or(&changed.name), writer, growth)?;
                         }
                         Slot::Gone => {}
                     }
-                    room.check(writer.buffered())?;
+                    growth.check_written(writer.buffered())?;
                     continue;
                 }
             };
@@ -334,21 +318,21 @@ impl<'a> Container<'a> {
         Ok(())
     }
 
-    /// The bytes of the whole document.
+    /// Returns the bytes of the whole document.
     ///
     /// # Errors
     /// As [`Container::write`].
-    pub(super) fn into_bytes(self, capacity: usize, room: &Room) -> Result<Vec<u8>> {
+    pub(super) fn into_bytes(self, capacity: usize, growth: &GrowthLimit) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(capacity);
-        let mut writer = Writer::new(&mut bytes);
-        self.write(&mut writer, room)?;
+        let mut writer = RawWriter::new(&mut bytes);
+        self.write(&mut writer, growth)?;
         writer.finish()?;
         Ok(bytes)
     }
 }
 
 fn index_names<'a>(slots: &[Slot<'a>]) -> BTreeMap<Cow<'a, [u8]>, usize> {
-    // Backwards: of several fields of a name, the first counts.
+    // In reverse order, so that the first of several fields of a name counts.
     let named = slots.iter().enumerate().rev().filter_map(|(at, slot)| {
         let name = match slot {
             Slot::Kept(element) => Cow::Borrowed(element.name_bytes()),
@@ -361,7 +345,7 @@ fn index_names<'a>(slots: &[Slot<'a>]) -> BTreeMap<Cow<'a, [u8]>, usize> {
 }
 
 impl<'a> Slot<'a> {
-    /// An element of an array. One that stands somewhere takes no memory but the slot.
+    /// Creates an element of an array. One that exists in a document takes no memory but the slot.
     fn item(value: Value<'a>) -> Self {
         match value {
             Value::Borrowed(element) => Slot::Kept(element),
@@ -391,7 +375,7 @@ impl<'a> Slot<'a> {
 }
 
 impl Value<'_> {
-    /// The value, unless it is opened.
+    /// Returns the value, unless it is opened.
     pub(super) fn element(&self) -> Option<Element<'_>> {
         match self {
             Value::Borrowed(element) => Some(*element),
@@ -399,19 +383,17 @@ impl Value<'_> {
             Value::Open(_) => None,
         }
     }
-
-    /// How many bytes it takes, at least.
     fn bytes(&self) -> usize {
         self.element().map_or(EMPTY_BYTES, |element| element.payload().len())
     }
 
-    fn write(&self, name: &str, writer: &mut Writer<'_>, room: &Room) -> Result<()> {
+    fn write(&self, name: &str, writer: &mut RawWriter<'_>, growth: &GrowthLimit) -> Result<()> {
         match self {
             Value::Borrowed(element) => writer.copy_as(name, *element),
             Value::Owned(value) => writer.copy_as(name, value.element()),
             Value::Open(container) => {
                 let mut nested = writer.nested(container.kind, name);
-                container.write(&mut nested, room)?;
+                container.write(&mut nested, growth)?;
                 nested.finish()?;
             }
         }

@@ -1,41 +1,42 @@
-//! The document that an upsert makes: the fields that the filter says by equality, then the update.
+//! The document that an upsert makes: the fields that the filter fixes by equality, then the update.
 //!
 //! ```text
 //! filter {a: 1, "b.c": {$eq: 2}, d: {$gt: 5}}, update {$inc: {n: 1}}  ->  {a: 1, b: {c: 2}, n: 1}
 //! ```
 //!
-//! Of a replacement, only `_id` comes from the filter. An `_id` that neither says is left to the caller.
+//! A replacement takes only `_id` from the filter. An `_id` that neither gives is left to the caller.
 
 use std::collections::BTreeSet;
 
 use bson::RawDocumentBuf;
 
-use crate::element::{Boxed, elements, find};
+use crate::element::{OwnedElement, elements, find};
 use crate::filter::{Comparison, Filter, Node, Predicate};
 use crate::{Code, Context, Error, MatchPosition, Result};
 
-use super::apply::Circumstances;
+use super::apply::ApplyContext;
+use super::growth::{GrowthLimit, check_size};
 use super::path::{COMPONENTS_MAX, FieldName};
 use super::replacement::{id_first, replace, stamp};
-use super::room::{Room, check_size};
 use super::tree::{Container, Value};
 use super::{Kind, Update, run};
 
 impl Update {
-    /// The document to insert if no document matches the filter. It has no `_id` if neither filter nor update give one;
-    /// if it has one, it is the first field.
+    /// Returns the document to insert if no document matches the filter. It has no `_id` if neither filter nor update
+    /// give one; if it has one, it is the first field.
     ///
     /// # Errors
-    /// `NotSingleValueField` (54) if the filter wants two values of one field, or a field and something inside it;
-    /// `NotExactValueField` (111) for a replacement, if the filter speaks of parts of `_id`;
-    /// `QueryFeatureNotAllowed` (224) for a filter with `$expr`; `ImmutableField` (66) if the update gives another `_id` than the filter; those of [`Update::apply`].
+    /// `NotSingleValueField` (54) if the filter fixes two values of one field, or a field and a field inside it;
+    /// `NotExactValueField` (111) for a replacement, if the filter names parts of `_id`;
+    /// `QueryFeatureNotAllowed` (224) for a filter with `$expr`; `ImmutableField` (66) if the update gives another `_id` than
+    /// the filter; those of [`Update::apply`].
     pub fn upsert(&self, filter: &Filter, context: &Context) -> Result<RawDocumentBuf> {
         check_upsert_filter(filter)?;
         let made = match &self.kind {
             Kind::Operators(operators) => {
                 let base = base_document(&equalities(filter))?;
-                let circumstances = Circumstances { position: MatchPosition::default(), inserting: true, context };
-                run(operators, &base, circumstances)?.unwrap_or(base)
+                let apply_context = ApplyContext { position: MatchPosition::default(), inserting: true, context };
+                run(operators, &base, apply_context)?.unwrap_or(base)
             }
             Kind::Pipeline(pipeline) => pipeline.apply(&base_document(&equalities(filter))?, context)?,
             Kind::Replacement(new) => replace(&id_document(&equalities(filter))?, new)?,
@@ -51,8 +52,7 @@ impl Update {
     }
 }
 
-/// Checks that an upsert may have this filter: whether or not a document matches, so that the answer does not depend on
-/// what is stored.
+/// Checks that an upsert may have this filter: whether or not a document matches, so that the answer does not depend on what is stored.
 ///
 /// # Errors
 /// `QueryFeatureNotAllowed` (224) for `$expr`.
@@ -72,39 +72,47 @@ pub fn check_upsert_filter(filter: &Filter) -> Result<()> {
     Ok(())
 }
 
-/// What a filter says by equality: `{a: 1}`, `{a: {$eq: 1}}`, `{a: {$in: [1]}}`, `{a: {$all: [1]}}`, alone or in `$and`.
-fn equalities(filter: &Filter) -> Vec<(String, Boxed)> {
+/// A field and the value that a filter fixes for it.
+struct Equality {
+    path: String,
+    value: OwnedElement,
+}
+
+/// Returns the equalities of a filter: `{a: 1}`, `{a: {$eq: 1}}`, `{a: {$in: [1]}}`, `{a: {$all: [1]}}`, alone or in `$and`.
+fn equalities(filter: &Filter) -> Vec<Equality> {
     let single = |predicate: &Predicate| match predicate {
-        Predicate::Compare(Comparison::Equal, operand) => Some(Boxed::new(operand.value())),
+        Predicate::Compare(Comparison::Equal, operand) => Some(OwnedElement::new(operand.value())),
         Predicate::In(choices) => match choices.values() {
-            [only] if choices.patterns().is_empty() => Some(Boxed::new(only.value())),
+            [only] if choices.patterns().is_empty() => Some(OwnedElement::new(only.value())),
             _ => None,
         },
         _ => None,
     };
     filter
         .conjuncts()
-        .filter_map(|field| Some((field.path().as_str().to_owned(), single(field.predicate())?)))
+        .filter_map(|field| {
+            Some(Equality { path: field.path().as_str().to_owned(), value: single(field.predicate())? })
+        })
         .collect()
 }
 
-/// The fields of a filter's equalities, in the order of their paths.
-fn base_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
-    let mut fields: Vec<&(String, Boxed)> = equalities.iter().collect();
-    fields.sort_by(|a, b| a.0.cmp(&b.0));
+/// Returns the fields of a filter's equalities, in the order of their paths.
+fn base_document(equalities: &[Equality]) -> Result<RawDocumentBuf> {
+    let mut fields: Vec<&Equality> = equalities.iter().collect();
+    fields.sort_by(|a, b| a.path.cmp(&b.path));
     let mut seen = BTreeSet::new();
-    for (path, _) in &fields {
+    for Equality { path, .. } in &fields {
         let above = path.match_indices('.').filter_map(|(dot, _)| path.get(..dot));
         if let Some(other) = above.chain([path.as_str()]).find(|other| seen.contains(other)) {
             return Err(not_apart(other, path));
         }
         seen.insert(path.as_str());
     }
-    let (mut root, mut room) = (Container::empty_document(), Room::new(true));
-    for (path, value) in fields {
-        put(&mut root, path, Value::Borrowed(value.element()), &mut room)?;
+    let (mut root, mut growth) = (Container::empty_document(), GrowthLimit::new(true));
+    for Equality { path, value } in fields {
+        put(&mut root, path, Value::Borrowed(value.element()), &mut growth)?;
     }
-    Ok(RawDocumentBuf::from_bytes(root.into_bytes(64, &room)?)?)
+    Ok(RawDocumentBuf::from_bytes(root.into_bytes(64, &growth)?)?)
 }
 
 fn not_apart(one: &str, other: &str) -> Error {
@@ -116,7 +124,7 @@ fn not_apart(one: &str, other: &str) -> Error {
     Error::new(Code::NotSingleValueField, message)
 }
 
-fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, room: &mut Room) -> Result<()> {
+fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, growth: &mut GrowthLimit) -> Result<()> {
     let mut container = root;
     let mut names = path.split('.').enumerate().peekable();
     while let Some((depth, name)) = names.next() {
@@ -125,12 +133,12 @@ fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, room: &mut Ro
         }
         let name = FieldName::new(name);
         if names.peek().is_none() {
-            return container.add(&name, value, room);
+            return container.add(&name, value, growth);
         }
         let at = match container.locate(&name) {
             Some(at) => at,
             None => {
-                container.add(&name, Value::Open(Container::empty_document()), room)?;
+                container.add(&name, Value::Open(Container::empty_document()), growth)?;
                 container.len() - 1
             }
         };
@@ -140,12 +148,12 @@ fn put<'a>(root: &mut Container<'a>, path: &str, value: Value<'a>, room: &mut Ro
     Ok(())
 }
 
-/// `{_id: ..}` if the filter says it.
-fn id_document(equalities: &[(String, Boxed)]) -> Result<RawDocumentBuf> {
+/// Returns `{_id: ..}` if the filter fixes `_id` by equality.
+fn id_document(equalities: &[Equality]) -> Result<RawDocumentBuf> {
     let mut ids = Vec::new();
-    for (path, value) in equalities {
+    for Equality { path, value } in equalities {
         if path == "_id" {
-            ids.push((path.clone(), value.clone()));
+            ids.push(Equality { path: path.clone(), value: value.clone() });
         } else if path.starts_with("_id.") {
             let message = format!("field at '_id' must be exactly specified, field at sub-path '{path}'found");
             return Err(Error::new(Code::NotExactValueField, message));

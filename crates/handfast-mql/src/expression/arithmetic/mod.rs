@@ -60,7 +60,7 @@ pub(super) fn one<'a>(
     }
 }
 
-/// A function of doubles: decimals go through the nearest double and come back as decimals.
+/// Applies a function of doubles. Decimals are converted to the nearest double and back.
 pub(super) fn through_double(number: Number, apply: fn(f64) -> f64) -> Number {
     let result = apply(number.to_f64());
     match number {
@@ -97,7 +97,7 @@ fn add<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     if has_date { date_of(total, "$add") } else { Ok(as_value(total)) }
 }
 
-/// A date from milliseconds, rounded to whole ones.
+/// Returns a date from milliseconds, rounded to whole ones.
 fn date_of<'a>(millis: Number, operator: &str) -> Result<Value<'a>> {
     let whole = match millis {
         Number::Double(millis) => Number::Double(millis.round()),
@@ -147,7 +147,7 @@ fn multiply<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     Ok(as_value(product))
 }
 
-/// Two numbers; `None` if either is null.
+/// Reads two numbers; `None` if either is null.
 fn two(operator: &str, code: Code, left: &Value<'_>, right: &Value<'_>) -> Result<Option<(Number, Number)>> {
     if left.is_nullish() || right.is_nullish() {
         return Ok(None);
@@ -197,7 +197,7 @@ fn square_root(number: Number) -> Result<Number> {
     Ok(Number::Decimal(decimal_square_root(decimal)))
 }
 
-/// Newton's method from the double's root: each step doubles the digits that are right, 16 to 32 to 64.
+/// Computes the root by Newton's method, from the double's root: each step doubles the correct digits, 16 to 32 to 64.
 fn decimal_square_root(value: Decimal) -> Decimal {
     if !value.is_finite() || value.is_zero() {
         return value;
@@ -248,7 +248,7 @@ fn logarithm_to_base<'a>(value: Value<'a>, base: Value<'a>) -> Result<Value<'a>>
     Ok(as_value(widest(number, base_number, result)))
 }
 
-/// A double result as a decimal if either operand was one.
+/// Returns a double result, as a decimal if either operand was one.
 fn widest(left: Number, right: Number, result: f64) -> Number {
     match (left, right) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => Number::Decimal(Decimal::from_f64_all_digits(result)),
@@ -269,10 +269,10 @@ fn power<'a>(base: Value<'a>, exponent: Value<'a>) -> Result<Value<'a>> {
     if base_number.is_zero() && exponent_number.is_negative() {
         return Err(Error::new(Code(28_764), "$pow cannot take a base of 0 and a negative exponent"));
     }
-    Ok(as_value(raise(base_number, exponent_number)))
+    Ok(as_value(raise_to_power(base_number, exponent_number)))
 }
 
-fn raise(base: Number, exponent: Number) -> Number {
+fn raise_to_power(base: Number, exponent: Number) -> Number {
     let double = || base.to_f64().powf(exponent.to_f64());
     match (base, exponent) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => match exponent.to_i64_exact() {
@@ -292,8 +292,6 @@ fn raise(base: Number, exponent: Number) -> Number {
 
 /// Beyond, every decimal but 1 and 0 is infinite or zero; the double's power says the same.
 const DECIMAL_POWER_MAX: u64 = 100_000;
-
-/// By squaring.
 fn decimal_power(base: Number, exponent: i64) -> Decimal {
     let mut result = Decimal::ONE;
     let mut square = base.to_decimal();
@@ -310,7 +308,7 @@ fn decimal_power(base: Number, exponent: i64) -> Decimal {
     if exponent < 0 { Decimal::ONE.divide(result) } else { result }
 }
 
-/// An exact whole power: an int if both are ints and it fits, else a long; `None` if it is no whole number or too big.
+/// Returns an exact whole power: an int if both are ints and it fits, else a long; `None` if it is no whole number or too big.
 fn integer_power(base: Number, base_whole: i64, exponent: Number, exponent_whole: i64) -> Option<Number> {
     let power = match (base_whole, exponent_whole) {
         (1, _) => 1,

@@ -85,7 +85,7 @@ fn round_integer(value: i64, places: i32, rounding: Rounding) -> Option<i64> {
     Number::Decimal(Decimal::from(value).round(places, rounding)).to_i64_exact()
 }
 
-/// A double is rounded by what it really stores: 2.675 is 2.67499999999999982, so to two places it is 2.67.
+/// Rounds a double by the value that it stores: 2.675 is 2.67499999999999982, so to two places it is 2.67.
 fn round_double(value: f64, places: i32, rounding: Rounding) -> f64 {
     if !value.is_finite() || value == 0.0 {
         return value;

@@ -1,6 +1,6 @@
 //! Operators on arrays.
 
-pub(crate) mod forms;
+pub(crate) mod lazy;
 #[cfg(test)]
 mod tests;
 
@@ -10,7 +10,7 @@ use super::{
     convert::integer_of,
     limits,
     node::{Arity, Function},
-    string::{count_value, is_number, place},
+    string::{IntegerCodes, count_value, is_number, position},
     value::{self, Value, type_name},
 };
 use crate::{
@@ -32,18 +32,24 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::one("$objectToArray", object_to_array),
 ];
 
-/// The array, or the error that it is none.
+/// Returns the array, or the error that it is none.
 fn array_of<'v>(value: &'v Value<'_>, code: i32, message: impl FnOnce(&str) -> String) -> Result<&'v RawArray> {
     value.as_array().ok_or_else(|| Error::new(Code(code), message(value.type_name())))
 }
 
-/// A 32-bit whole number argument, or the error that it is none.
-fn whole(value: &Value<'_>, codes: (i32, i32), what: &str) -> Result<i64> {
+/// Returns a 32-bit whole number argument, or the error that it is none.
+fn whole(value: &Value<'_>, codes: IntegerCodes, what: &str) -> Result<i64> {
     let Some(number) = value.get().filter(|value| is_number(*value)) else {
-        return Err(Error::new(Code(codes.0), format!("{what} must be a numeric value, but is {}", value.type_name())));
+        return Err(Error::new(
+            Code(codes.no_number),
+            format!("{what} must be a numeric value, but is {}", value.type_name()),
+        ));
     };
     integer_of(number).filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| {
-        Error::new(Code(codes.1), format!("{what} must be representable as a 32-bit integer: {}", value::show(number)))
+        Error::new(
+            Code(codes.no_integer),
+            format!("{what} must be representable as a 32-bit integer: {}", value::show(number)),
+        )
     })
 }
 
@@ -51,11 +57,11 @@ pub(crate) fn count(array: &RawArray) -> usize {
     array.iter_elements().count()
 }
 
-/// The item at a place that counts from the end if negative.
+/// Returns the item at an index that counts from the end if negative.
 pub(crate) fn item_at<'a>(array: &'a RawArray, index: i64) -> Result<Option<RawBsonRef<'a>>> {
     let index = if index < 0 { index + count(array) as i64 } else { index };
     let Ok(index) = usize::try_from(index) else { return Ok(None) };
-    // Elements before the one wanted are skipped, not parsed.
+    // Elements before the index are skipped, not parsed.
     match array.iter_elements().nth(index) {
         Some(element) => Ok(Some(element?.value()?)),
         None => Ok(None),
@@ -67,11 +73,12 @@ fn element_at<'a>(array: Value<'a>, index: Value<'a>) -> Result<Value<'a>> {
         return Ok(Value::NULL);
     }
     array_of(&array, 28_689, |kind| format!("$arrayElemAt's first argument must be an array, but is {kind}"))?;
-    let index = whole(&index, (28_690, 28_691), "$arrayElemAt's second argument")?;
+    let index =
+        whole(&index, IntegerCodes { no_number: 28_690, no_integer: 28_691 }, "$arrayElemAt's second argument")?;
     at(array, index)
 }
 
-/// The item at a place of a value that is an array.
+/// Returns the item at an index of a value that is an array.
 pub(crate) fn at<'a>(array: Value<'a>, index: i64) -> Result<Value<'a>> {
     array.narrow(|value| match value {
         RawBsonRef::Array(array) => item_at(array, index),
@@ -102,8 +109,8 @@ fn index_of<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     }
     let array =
         array_of(array, 40_090, |kind| format!("$indexOfArray requires an array as a first argument, found: {kind}"))?;
-    let start = range.first().map_or(Ok(0), |value| place("$indexOfArray", "starting", value))?;
-    let end = range.get(1).map_or(Ok(usize::MAX), |value| place("$indexOfArray", "ending", value))?;
+    let start = range.first().map_or(Ok(0), |value| position("$indexOfArray", "starting", value))?;
+    let end = range.get(1).map_or(Ok(usize::MAX), |value| position("$indexOfArray", "ending", value))?;
     for (index, item) in value::items(array).enumerate().take(end).skip(start) {
         if value::compare(wanted.get(), Some(item?)).is_eq() {
             return Ok(count_value(index));
@@ -133,13 +140,16 @@ fn slice<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     let [array, numbers @ ..] = &arguments[..] else { return Ok(Value::NULL) };
     let array =
         array_of(array, 28_724, |kind| format!("First argument to $slice must be an array, but is of type: {kind}"))?;
-    let first = numbers.first().map_or(Ok(0), |value| whole(value, (28_725, 28_726), "Second argument to $slice"))?;
+    let first = numbers.first().map_or(Ok(0), |value| {
+        whole(value, IntegerCodes { no_number: 28_725, no_integer: 28_726 }, "Second argument to $slice")
+    })?;
     let length = count(array) as i64;
-    // A place or count from the end stops at the beginning.
-    let from_end = |places: i64| (length + places).max(0);
+    // A position or count from the end stops at the beginning.
+    let from_end = |distance: i64| (length + distance).max(0);
     let (start, taken) = match numbers.get(1) {
         Some(third) => {
-            let taken = whole(third, (28_727, 28_728), "Third argument to $slice")?;
+            let taken =
+                whole(third, IntegerCodes { no_number: 28_727, no_integer: 28_728 }, "Third argument to $slice")?;
             if taken <= 0 {
                 return Err(Error::new(Code(28_729), format!("Third argument to $slice must be positive: {taken}")));
             }
@@ -167,17 +177,17 @@ fn reverse<'a>(value: Value<'a>) -> Result<Value<'a>> {
 }
 
 fn range<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
-    let number = |index: usize, what: &str, codes: (i32, i32)| -> Result<Option<i64>> {
+    let number = |index: usize, what: &str, codes: IntegerCodes| -> Result<Option<i64>> {
         let Some(value) = arguments.get(index) else { return Ok(None) };
         let Some(number) = value.get().filter(|value| is_number(*value)) else {
             return Err(Error::new(
-                Code(codes.0),
+                Code(codes.no_number),
                 format!("$range requires a numeric {what} value, found value of type: {}", value.type_name()),
             ));
         };
         integer_of(number).filter(|number| i32::try_from(*number).is_ok()).map(Some).ok_or_else(|| {
             Error::new(
-                Code(codes.1),
+                Code(codes.no_integer),
                 format!(
                     "$range requires a {what} value that can be represented as a 32-bit integer, found value: {}",
                     value::show(number)
@@ -185,9 +195,9 @@ fn range<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
             )
         })
     };
-    let start = number(0, "starting", (34_443, 34_444))?.unwrap_or(0);
-    let end = number(1, "ending", (34_445, 34_446))?.unwrap_or(0);
-    let step = number(2, "step", (34_447, 34_448))?.unwrap_or(1);
+    let start = number(0, "starting", IntegerCodes { no_number: 34_443, no_integer: 34_444 })?.unwrap_or(0);
+    let end = number(1, "ending", IntegerCodes { no_number: 34_445, no_integer: 34_446 })?.unwrap_or(0);
+    let step = number(2, "step", IntegerCodes { no_number: 34_447, no_integer: 34_448 })?.unwrap_or(1);
     if step == 0 {
         return Err(Error::new(Code(34_449), "$range requires a non-zero step value"));
     }
@@ -227,7 +237,7 @@ fn array_to_object<'a>(value: Value<'a>) -> Result<Value<'a>> {
     }
     let array = array_of(&value, 40_386, |kind| format!("$arrayToObject requires an array input, found: {kind}"))?;
     let mut fields: Vec<(&str, RawBsonRef<'_>)> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut positions = std::collections::HashMap::new();
     let mut form: Option<&'static str> = None;
     for item in value::items(array) {
         let item = item?;
@@ -255,14 +265,14 @@ fn array_to_object<'a>(value: Value<'a>) -> Result<Value<'a>> {
                 ));
             }
         };
-        // A key that comes twice keeps its first place and its last value.
-        match places.get(key) {
-            Some(place) => {
-                let place: &usize = place;
-                fields[*place].1 = value;
+        // A key that comes twice keeps its first position and its last value.
+        match positions.get(key) {
+            Some(position) => {
+                let position: &usize = position;
+                fields[*position].1 = value;
             }
             None => {
-                places.insert(key, fields.len());
+                positions.insert(key, fields.len());
                 fields.push((key, value));
             }
         }
@@ -330,7 +340,7 @@ pub(crate) fn sort_items(items: &mut [RawBsonRef<'_>]) {
     items.sort_by(|left, right| order::compare(*left, *right));
 }
 
-/// An array of items, within the bound for values.
+/// Returns an array of items, within the bound for values.
 pub(crate) fn collect<'i>(items: impl IntoIterator<Item = RawBsonRef<'i>>) -> Result<RawArrayBuf> {
     let mut array = RawArrayBuf::new();
     for item in items {

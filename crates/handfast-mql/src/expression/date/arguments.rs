@@ -1,4 +1,4 @@
-//! What the operators on dates take: dates, time zones, units.
+//! The arguments of operators on dates: dates, time zones, units.
 
 use bson::{DateTime, RawBsonRef};
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The instant of a date, a timestamp or an ObjectId, in milliseconds since 1970.
+/// Returns the instant of a date, a timestamp or an ObjectId, in milliseconds since 1970.
 pub(super) fn millis_of(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::DateTime(time) => Some(time.timestamp_millis()),
@@ -22,7 +22,7 @@ pub(super) fn millis_of(value: RawBsonRef<'_>) -> Option<i64> {
     }
 }
 
-/// An instant that must be one; `None` for null.
+/// Returns the instant of a value, or the error that it has none; `None` for null.
 pub(super) fn instant(value: &Value<'_>) -> Result<Option<i64>> {
     match value.get() {
         None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => Ok(None),
@@ -32,7 +32,7 @@ pub(super) fn instant(value: &Value<'_>) -> Result<Option<i64>> {
     }
 }
 
-/// The time zone an argument names: UTC if there is no argument, `None` for null.
+/// Returns the time zone an argument names: UTC if there is no argument, `None` for null.
 pub(super) fn zone(operator: &str, node: Option<&Node>, scope: Scope<'_>) -> Result<Option<Zone>> {
     let Some(node) = node else { return Ok(Some(Zone::UTC)) };
     let value = node.evaluate(scope)?;
@@ -52,7 +52,7 @@ pub(super) fn zone(operator: &str, node: Option<&Node>, scope: Scope<'_>) -> Res
     }
 }
 
-/// The unit an argument names, `None` for null.
+/// Returns the unit an argument names, `None` for null.
 pub(super) fn unit(operator: &str, node: &Node, scope: Scope<'_>, code: i32) -> Result<Option<Unit>> {
     let value = node.evaluate(scope)?;
     if value.is_nullish() {
@@ -67,15 +67,13 @@ pub(super) fn unit(operator: &str, node: &Node, scope: Scope<'_>, code: i32) -> 
     }
 }
 
-/// A whole number argument, `None` for null.
+/// Returns a whole number argument, `None` for null.
 pub(super) fn integer(value: &Value<'_>, error: impl FnOnce() -> Error) -> Result<Option<i64>> {
     if value.is_nullish() {
         return Ok(None);
     }
     value.get().and_then(integer_of).map(Some).ok_or_else(error)
 }
-
-/// A date as a value.
 pub(super) fn date_value<'a>(millis: i64) -> Value<'a> {
     DateTime::from_millis(millis).into()
 }

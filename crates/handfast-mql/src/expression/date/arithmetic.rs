@@ -12,7 +12,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
@@ -42,10 +42,10 @@ pub(super) fn compile(
             format!("{operator} requires startDate, unit, and amount to be present"),
         ));
     };
-    Ok(Node::form(Add { operator, sign, start, unit, amount, zone }))
+    Ok(Node::lazy(Add { operator, sign, start, unit, amount, zone }))
 }
 
-impl Form for Add {
+impl LazyOperator for Add {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let operator = self.operator;
         let start = self.start.evaluate(scope)?;
@@ -70,7 +70,7 @@ impl Form for Add {
 /// The furthest years the calendar arithmetic is asked about: a BSON date spans 292 million years either way.
 pub(super) const YEARS_MAX: i64 = 300_000_000;
 
-/// `None` if the result is no date.
+/// Adds units to an instant; `None` if the result is no date.
 pub(super) fn add(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     match unit.length() {
         Length::Exact(length) => start.checked_add(amount.checked_mul(length)?),

@@ -52,22 +52,22 @@ impl Civil {
         }
     }
 
-    /// 1 (Sunday) to 7 (Saturday).
+    /// Returns 1 (Sunday) to 7 (Saturday).
     pub(crate) fn day_of_week(&self) -> i64 {
         (self.days + 4).rem_euclid(7) + 1
     }
 
-    /// 1 (Monday) to 7 (Sunday).
+    /// Returns 1 (Monday) to 7 (Sunday).
     pub(crate) fn iso_day_of_week(&self) -> i64 {
         (self.days + 3).rem_euclid(7) + 1
     }
 
-    /// 1 to 366.
+    /// Returns 1 to 366.
     pub(crate) fn day_of_year(&self) -> i64 {
         self.days - days_of_date(self.year, 1, 1) + 1
     }
 
-    /// 0 to 53: weeks begin on Sundays, the days before the first Sunday are week 0.
+    /// Returns 0 to 53: weeks begin on Sundays, the days before the first Sunday are week 0.
     pub(crate) fn week(&self) -> i64 {
         (self.day_of_year() - 1 + 7 - (self.day_of_week() - 1)) / 7
     }
@@ -80,7 +80,7 @@ impl Civil {
     }
 }
 
-/// Days since 1970-01-01 of a date; month 1 to 12, the day may lie outside the month.
+/// Returns the days since 1970-01-01 of a date; month 1 to 12, the day may lie outside the month.
 pub(crate) fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -91,7 +91,7 @@ pub(crate) fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Year, month and day of so many days since 1970-01-01.
+/// Returns year, month and day of so many days since 1970-01-01.
 pub(crate) fn date_of_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -103,8 +103,6 @@ pub(crate) fn date_of_days(days: i64) -> (i64, i64, i64) {
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
-
-/// The days of a month.
 pub(crate) fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
         4 | 6 | 9 | 11 => 30,
@@ -114,7 +112,7 @@ pub(crate) fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// The first day (Monday) of an ISO week year, in days since 1970-01-01.
+/// Returns the first day (Monday) of an ISO week year, in days since 1970-01-01.
 pub(crate) fn iso_year_start(year: i64) -> i64 {
     let fourth_of_january = days_of_date(year, 1, 4);
     fourth_of_january - (fourth_of_january + 3).rem_euclid(7)

@@ -12,7 +12,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors, required},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
@@ -30,7 +30,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
     let errors = NamedErrors { no_object: Code(5_166_301), unknown: Code(5_166_302) };
     let names = ["startDate", "endDate", "unit", "timezone", "startOfWeek"];
     let [start, end, unit, zone, week_start] = compiler.named("$dateDiff", argument, names, &errors)?;
-    Ok(Node::form(Difference {
+    Ok(Node::lazy(Difference {
         start: required(start, "$dateDiff", "startDate", 5_166_303)?,
         end: required(end, "$dateDiff", "endDate", 5_166_304)?,
         unit: required(unit, "$dateDiff", "unit", 5_166_305)?,
@@ -39,7 +39,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
     }))
 }
 
-/// The first day of the week an argument names: `default` if there is none, `None` for null.
+/// Returns the first day of the week an argument names: `default` if there is none, `None` for null.
 pub(super) fn week_start_of(
     operator: &str,
     node: Option<&Node>,
@@ -62,7 +62,7 @@ pub(super) fn week_start_of(
         .ok_or_else(|| Error::new(Code::FailedToParse, format!("unknown day of week value: {name}")))
 }
 
-impl Form for Difference {
+impl LazyOperator for Difference {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let (start, end) = (self.start.evaluate(scope)?, self.end.evaluate(scope)?);
         let unit = unit("$dateDiff", &self.unit, scope, 5_439_013)?;

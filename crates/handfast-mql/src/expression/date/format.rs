@@ -1,4 +1,4 @@
-//! Dates as text: `$dateToString` and the ISO form that conversions give.
+//! Formats dates as text: for `$dateToString`, and in the ISO form for conversions.
 
 use bson::RawBsonRef;
 
@@ -11,7 +11,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors, required},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
@@ -19,7 +19,7 @@ use crate::{
 const ISO_FORMAT: &str = "%Y-%m-%dT%H:%M:%S.%LZ";
 const ISO_FORMAT_LOCAL: &str = "%Y-%m-%dT%H:%M:%S.%L";
 
-/// `2017-02-08T12:10:40.787Z`; years beyond four digits as they are.
+/// Formats an instant as `2017-02-08T12:10:40.787Z`; years beyond four digits are written in full.
 pub(crate) fn iso_text(millis: i64) -> String {
     let civil = Civil::from_millis(millis);
     let Civil { year, month, day, hour, minute, second, millisecond, .. } = civil;
@@ -46,7 +46,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
             other => return Err(no_format(&Value::Ref(other))),
         }
     }
-    Ok(Node::form(ToString { date, format, zone, on_null }))
+    Ok(Node::lazy(ToString { date, format, zone, on_null }))
 }
 
 fn no_format(value: &Value<'_>) -> Error {
@@ -60,7 +60,7 @@ fn no_format(value: &Value<'_>) -> Error {
     )
 }
 
-impl Form for ToString {
+impl LazyOperator for ToString {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let date = self.date.evaluate(scope)?;
         let format = match &self.format {

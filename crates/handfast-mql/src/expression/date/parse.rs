@@ -1,8 +1,7 @@
-//! Text as dates: `$dateFromString`, and what `$toDate` reads.
+//! Reads text as dates: for `$dateFromString` and `$toDate`.
 //!
-//! Without a format the ISO 8601 forms are read, and the few others people write: `2017-02-08T12:10:40.787Z`,
-//! `2017-02-08 12:10 +0100`, `20170208T121040Z`, `2017-02`, `02/08/2017`, `8 Feb 2017`, `Feb 8, 2017`, `2017-039`,
-//! `2017-W06-3`.
+//! Without a format the ISO 8601 forms are read, and a few other common ones: `2017-02-08T12:10:40.787Z`,
+//! `2017-02-08 12:10 +0100`, `20170208T121040Z`, `2017-02`, `02/08/2017`, `8 Feb 2017`, `Feb 8, 2017`, `2017-039`, `2017-W06-3`.
 
 use bson::RawBsonRef;
 
@@ -18,7 +17,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors, required},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
@@ -37,10 +36,10 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
     let names = ["dateString", "format", "timezone", "onError", "onNull"];
     let [text, format, zone, on_error, on_null] = compiler.named("$dateFromString", argument, names, &errors)?;
     let text = required(text, "$dateFromString", "dateString", 40_542)?;
-    Ok(Node::form(FromString { text, format, zone, on_error, on_null }))
+    Ok(Node::lazy(FromString { text, format, zone, on_error, on_null }))
 }
 
-impl Form for FromString {
+impl LazyOperator for FromString {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let text = self.text.evaluate(scope)?;
         let zone = zone("$dateFromString", self.zone.as_ref(), scope)?;
@@ -106,7 +105,7 @@ fn failed(text: &str) -> Error {
     Error::new(Code::ConversionFailure, format!("Error parsing date string '{text}'"))
 }
 
-/// The instant a text without a format means.
+/// Returns the instant a text without a format means.
 pub(crate) fn parse_text(text: &str) -> Result<i64> {
     Reader::new(text).free_form().and_then(|parts| parts.instant(&Zone::UTC)).ok_or_else(|| failed(text))
 }
@@ -127,8 +126,6 @@ fn check_format(format: &str) -> Result<()> {
     }
     Ok(())
 }
-
-/// What a text says; absent parts are not said.
 #[derive(Debug, Default)]
 struct Parts {
     year: Option<i64>,
@@ -192,7 +189,7 @@ impl<'t> Reader<'t> {
         Reader { rest: text }
     }
 
-    /// Between so many and so many digits.
+    /// Reads between `low` and `high` digits.
     fn digits(&mut self, low: usize, high: usize) -> Option<i64> {
         let count = self.rest.bytes().take(high).take_while(u8::is_ascii_digit).count();
         if count < low {
@@ -203,7 +200,7 @@ impl<'t> Reader<'t> {
         digits.parse().ok()
     }
 
-    fn eat(&mut self, text: char) -> bool {
+    fn consume(&mut self, text: char) -> bool {
         match self.rest.strip_prefix(text) {
             Some(rest) => {
                 self.rest = rest;
@@ -213,11 +210,11 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn spaces(&mut self) {
+    fn skip_spaces(&mut self) {
         self.rest = self.rest.trim_start_matches(' ');
     }
 
-    /// A month by its English name, whole or its first three letters.
+    /// Reads the English name of a month, whole or its first three letters.
     fn month_name(&mut self) -> Option<i64> {
         for (index, name) in MONTHS.iter().enumerate() {
             for form in [*name, &name[..3]] {
@@ -231,7 +228,7 @@ impl<'t> Reader<'t> {
         None
     }
 
-    /// `.787`: the digits beyond milliseconds are dropped.
+    /// Reads `.787`; digits beyond milliseconds are dropped.
     fn fraction(&mut self) -> Option<i64> {
         let count = self.rest.bytes().take_while(u8::is_ascii_digit).count();
         if count == 0 {
@@ -263,16 +260,16 @@ impl<'t> Reader<'t> {
         if self.rest.is_empty() {
             return Some(parts);
         }
-        if self.eat('Z') {
+        if self.consume('Z') {
             parts.zone = Some(Zone::UTC);
             return self.rest.is_empty().then_some(parts);
         }
-        if !(self.eat('T') || self.eat('t') || self.eat(' ')) {
+        if !(self.consume('T') || self.consume('t') || self.consume(' ')) {
             return None;
         }
-        self.spaces();
+        self.skip_spaces();
         self.free_time(&mut parts)?;
-        self.spaces();
+        self.skip_spaces();
         if !self.rest.is_empty() {
             parts.zone = Some(self.zone()?);
         }
@@ -283,10 +280,10 @@ impl<'t> Reader<'t> {
         if let Some(month) = self.month_name() {
             // Feb 8, 2017
             parts.month = Some(month);
-            self.spaces();
+            self.skip_spaces();
             parts.day = Some(self.digits(1, 2)?);
-            self.eat(',');
-            self.spaces();
+            self.consume(',');
+            self.skip_spaces();
             parts.year = Some(self.digits(4, 4)?);
             return Some(());
         }
@@ -303,19 +300,19 @@ impl<'t> Reader<'t> {
             }
             1 | 2 => {
                 let first = self.digits(1, 2)?;
-                if self.eat('/') {
+                if self.consume('/') {
                     // 02/08/2017: month first
                     parts.month = Some(first);
                     parts.day = Some(self.digits(1, 2)?);
-                    if !self.eat('/') {
+                    if !self.consume('/') {
                         return None;
                     }
                 } else {
                     // 8 Feb 2017, 8-Feb-2017
                     parts.day = Some(first);
-                    let _ = self.eat('-') || self.eat(' ');
+                    let _ = self.consume('-') || self.consume(' ');
                     parts.month = Some(self.month_name()?);
-                    let _ = self.eat('-') || self.eat(' ');
+                    let _ = self.consume('-') || self.consume(' ');
                 }
                 parts.year = Some(self.digits(4, 4)?);
             }
@@ -324,19 +321,19 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// `-02-08`, `-02`, `-039`, `-W06-3`, `/02/08`.
+    /// Reads `-02-08`, `-02`, `-039`, `-W06-3`, `/02/08`.
     fn after_year(&mut self, year: i64, parts: &mut Parts) -> Option<()> {
-        let separator = if self.eat('-') {
+        let separator = if self.consume('-') {
             '-'
-        } else if self.eat('/') {
+        } else if self.consume('/') {
             '/'
         } else {
             return None;
         };
-        if self.eat('W') {
+        if self.consume('W') {
             parts.iso_year = Some(year);
             parts.iso_week = Some(self.digits(2, 2)?);
-            if self.eat('-') {
+            if self.consume('-') {
                 parts.iso_day = Some(self.digits(1, 1)?);
             }
             return Some(());
@@ -348,13 +345,13 @@ impl<'t> Reader<'t> {
             return Some(());
         }
         parts.month = Some(self.digits(1, 2)?);
-        if self.eat(separator) {
+        if self.consume(separator) {
             parts.day = Some(self.digits(1, 2)?);
         }
         Some(())
     }
 
-    /// `12:10`, `12:10:40`, `12:10:40.787`, `121040`, `12`, with `am` or `pm`.
+    /// Reads `12:10`, `12:10:40`, `12:10:40.787`, `121040`, `12`, with `am` or `pm`.
     fn free_time(&mut self, parts: &mut Parts) -> Option<()> {
         let run = self.rest.bytes().take_while(u8::is_ascii_digit).count();
         parts.hour = Some(self.digits(1, 2)?);
@@ -363,21 +360,21 @@ impl<'t> Reader<'t> {
             if run == 6 {
                 parts.second = Some(self.digits(2, 2)?);
             }
-        } else if self.eat(':') {
+        } else if self.consume(':') {
             parts.minute = Some(self.digits(1, 2)?);
-            if self.eat(':') {
+            if self.consume(':') {
                 parts.second = Some(self.digits(1, 2)?);
             }
         } else if run > 2 {
             return None;
         }
-        if parts.second.is_some() && (self.eat('.') || self.eat(',')) {
+        if parts.second.is_some() && (self.consume('.') || self.consume(',')) {
             parts.millisecond = Some(self.fraction()?);
         }
-        self.half_of_day(parts)
+        self.am_or_pm(parts)
     }
 
-    fn half_of_day(&mut self, parts: &mut Parts) -> Option<()> {
+    fn am_or_pm(&mut self, parts: &mut Parts) -> Option<()> {
         let trimmed = self.rest.trim_start_matches(' ');
         // `am` must not be the beginning of `America/New_York`.
         if trimmed.as_bytes().get(2).is_some_and(u8::is_ascii_alphabetic) {
@@ -399,13 +396,13 @@ impl<'t> Reader<'t> {
         let mut letters = format.chars();
         while let Some(letter) = letters.next() {
             if letter != '%' {
-                if !self.eat(letter) {
+                if !self.consume(letter) {
                     return None;
                 }
                 continue;
             }
             match letters.next()? {
-                '%' => self.eat('%').then_some(())?,
+                '%' => self.consume('%').then_some(())?,
                 'Y' => parts.year = Some(self.digits(4, 4)?),
                 'G' => parts.iso_year = Some(self.digits(4, 4)?),
                 'm' => parts.month = Some(self.digits(1, 2)?),
@@ -420,8 +417,8 @@ impl<'t> Reader<'t> {
                 'u' => parts.iso_day = Some(self.digits(1, 1)?),
                 'z' => parts.zone = Some(self.zone_prefix()?),
                 'Z' => {
-                    let sign = if self.eat('-') { -1 } else { 1 };
-                    let _ = self.eat('+');
+                    let sign = if self.consume('-') { -1 } else { 1 };
+                    let _ = self.consume('+');
                     parts.zone = Some(Zone::Offset(sign * self.digits(1, 4)? * MILLIS_A_MINUTE));
                 }
                 _ => return None,
@@ -430,7 +427,7 @@ impl<'t> Reader<'t> {
         self.rest.is_empty().then_some(parts)
     }
 
-    /// A zone in the middle of a text: up to the next space.
+    /// Reads a zone in the middle of a text: up to the next space.
     fn zone_prefix(&mut self) -> Option<Zone> {
         let end = self.rest.find(' ').unwrap_or(self.rest.len());
         let (name, rest) = self.rest.split_at(end);

@@ -10,18 +10,18 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
 
-/// One part of a date.
+/// An operator that gives one part of a date, such as `$year`.
 #[derive(Debug)]
-struct Part {
+struct DatePart {
     operator: &'static str,
     date: Node,
     zone: Option<Node>,
-    pick: fn(&Civil) -> i64,
+    extract: fn(&Civil) -> i64,
 }
 
 /// Compiles `{$year: <date>}`, `{$year: [<date>]}` or `{$year: {date, timezone}}`.
@@ -29,7 +29,7 @@ pub(super) fn one(
     compiler: &mut Compiler<'_>,
     operator: &'static str,
     argument: RawBsonRef<'_>,
-    pick: fn(&Civil) -> i64,
+    extract: fn(&Civil) -> i64,
 ) -> Result<Node> {
     let named = match argument {
         RawBsonRef::Document(document) => {
@@ -41,12 +41,12 @@ pub(super) fn one(
         let errors = NamedErrors { no_object: Code(40_535), unknown: Code(40_535) };
         let [date, zone] = compiler.named(operator, argument, ["date", "timezone"], &errors)?;
         let date = date.ok_or_else(|| Error::new(Code(40_539), format!("missing 'date' argument to {operator}")))?;
-        return Ok(Node::form(Part { operator, date, zone, pick }));
+        return Ok(Node::lazy(DatePart { operator, date, zone, extract }));
     }
     let mut arguments = compiler.arguments(argument)?;
     let count = arguments.len();
     match arguments.pop() {
-        Some(date) if count == 1 => Ok(Node::form(Part { operator, date, zone: None, pick })),
+        Some(date) if count == 1 => Ok(Node::lazy(DatePart { operator, date, zone: None, extract })),
         _ => Err(Error::new(
             Code(40_536),
             format!("{operator} accepts exactly one argument if given an array, but was given {count}"),
@@ -54,12 +54,12 @@ pub(super) fn one(
     }
 }
 
-impl Form for Part {
+impl LazyOperator for DatePart {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let date = self.date.evaluate(scope)?;
         let Some(zone) = zone(self.operator, self.zone.as_ref(), scope)? else { return Ok(Value::NULL) };
         let Some(millis) = instant(&date)? else { return Ok(Value::NULL) };
-        let part = (self.pick)(&Civil::from_millis(zone.local(millis)));
+        let part = (self.extract)(&Civil::from_millis(zone.local(millis)));
         // The year of an ISO week is a long, all other parts are ints.
         if self.operator == "$isoWeekYear" {
             return Ok(part.into());
@@ -79,10 +79,10 @@ pub(super) fn to_parts(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) ->
     let errors = NamedErrors { no_object: Code(40_524), unknown: Code(40_520) };
     let [date, zone, iso] = compiler.named("$dateToParts", argument, ["date", "timezone", "iso8601"], &errors)?;
     let date = date.ok_or_else(|| Error::new(Code(40_522), "Missing 'date' parameter to $dateToParts"))?;
-    Ok(Node::form(ToParts { date, zone, iso }))
+    Ok(Node::lazy(ToParts { date, zone, iso }))
 }
 
-impl Form for ToParts {
+impl LazyOperator for ToParts {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let date = self.date.evaluate(scope)?;
         let Some(zone) = zone("$dateToParts", self.zone.as_ref(), scope)? else { return Ok(Value::NULL) };
@@ -164,10 +164,10 @@ pub(super) fn from_parts(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) 
         (year, _) => year.is_none(),
     };
     let date = if iso { [iso_year, iso_week, iso_day] } else { [year, month, day] };
-    Ok(Node::form(FromParts { iso, date, hour, minute, second, millisecond, zone }))
+    Ok(Node::lazy(FromParts { iso, date, hour, minute, second, millisecond, zone }))
 }
 
-/// A part's number, or `default` if it is not given, or `None` if it is null.
+/// Returns a part's number, or `default` if it is not given, or `None` if it is null.
 fn part(node: Option<&Node>, name: &str, default: i64, scope: Scope<'_>) -> Result<Option<i64>> {
     let Some(node) = node else { return Ok(Some(default)) };
     let value = node.evaluate(scope)?;
@@ -193,7 +193,7 @@ fn bounded(number: i64, name: &str) -> Result<i64> {
     Err(Error::new(Code(code), format!("'{name}' must evaluate to an integer in the {bounds}, found {number}")))
 }
 
-impl Form for FromParts {
+impl LazyOperator for FromParts {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let names = if self.iso { ["isoWeekYear", "isoWeek", "isoDayOfWeek"] } else { ["year", "month", "day"] };
         let nodes = [

@@ -14,7 +14,7 @@ use crate::{
     error::{Code, Error, Result},
     expression::{
         compile::{Compiler, NamedErrors, required},
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
@@ -32,7 +32,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
     let errors = NamedErrors { no_object: Code(5_439_007), unknown: Code(5_439_008) };
     let names = ["date", "unit", "binSize", "timezone", "startOfWeek"];
     let [date, unit, bin, zone, week_start] = compiler.named("$dateTrunc", argument, names, &errors)?;
-    Ok(Node::form(Truncate {
+    Ok(Node::lazy(Truncate {
         date: required(date, "$dateTrunc", "date", 5_439_009)?,
         unit: required(unit, "$dateTrunc", "unit", 5_439_010)?,
         bin,
@@ -41,7 +41,7 @@ pub(super) fn compile(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> 
     }))
 }
 
-impl Form for Truncate {
+impl LazyOperator for Truncate {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let date = self.date.evaluate(scope)?;
         let unit = unit("$dateTrunc", &self.unit, scope, 5_439_013)?;

@@ -32,8 +32,6 @@ impl Unit {
             other => return Err(Error::new(Code::FailedToParse, format!("unknown time unit value: {other}"))),
         })
     }
-
-    /// How long the unit is.
     pub(super) fn length(self) -> Length {
         match self {
             Unit::Year => Length::Months(12),
@@ -51,15 +49,15 @@ impl Unit {
 
 /// The length of a unit: months vary, days vary where clocks change, hours do not.
 pub(super) enum Length {
-    /// So many calendar months.
+    /// A number of calendar months.
     Months(i64),
-    /// So many milliseconds on the local clock.
+    /// A number of milliseconds on the local clock.
     Local(i64),
-    /// So many milliseconds.
+    /// A number of elapsed milliseconds.
     Exact(i64),
 }
 
-/// The day a week begins with: days after Monday, 0 to 6.
+/// Returns the day a week begins with: days after Monday, 0 to 6.
 pub(super) fn week_start(name: &str) -> Option<i64> {
     const DAYS: [(&str, &str); 7] = [
         ("monday", "mon"),

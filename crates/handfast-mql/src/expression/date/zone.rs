@@ -10,11 +10,9 @@ use jiff::{
 
 use super::civil::{MILLIS_A_MINUTE, MILLIS_A_SECOND, MILLIS_AN_HOUR};
 use crate::error::{Code, Error, Result};
-
-/// A time zone.
 #[derive(Clone, Debug)]
 pub(crate) enum Zone {
-    /// So many milliseconds east of UTC.
+    /// A fixed number of milliseconds east of UTC.
     Offset(i64),
     Named(TimeZone),
 }
@@ -33,13 +31,11 @@ impl Zone {
         }
         TimeZoneDatabase::bundled().get(text).map(Zone::Named).map_err(|_| unknown())
     }
-
-    /// Whether this is UTC itself.
     pub(crate) fn is_utc(&self) -> bool {
         matches!(self, Zone::Offset(0))
     }
 
-    /// Milliseconds east of UTC at an instant.
+    /// Returns the milliseconds east of UTC at an instant.
     pub(crate) fn offset_at(&self, millis: i64) -> i64 {
         match self {
             Zone::Offset(offset) => *offset,
@@ -52,13 +48,13 @@ impl Zone {
         }
     }
 
-    /// The local milliseconds at an instant.
+    /// Returns the local milliseconds at an instant.
     pub(crate) fn local(&self, millis: i64) -> i64 {
         millis.saturating_add(self.offset_at(millis))
     }
 
-    /// The instant of local milliseconds. A time that comes twice is the earlier one; one that is skipped is moved on
-    /// by the length of the gap.
+    /// Returns the instant of local milliseconds. A time that comes twice is the earlier one; one that is skipped is
+    /// moved on by the length of the gap.
     pub(crate) fn instant(&self, local: i64) -> i64 {
         let before = self.offset_at(local.saturating_sub(MILLIS_A_DAY_MAX));
         let first = local.saturating_sub(before);
@@ -75,7 +71,7 @@ impl Zone {
 /// No zone is further from UTC than this, so that an instant so much earlier lies before the change in question.
 const MILLIS_A_DAY_MAX: i64 = 26 * MILLIS_AN_HOUR;
 
-/// `+hh`, `+hhmm`, `+hh:mm`.
+/// Parses `+hh`, `+hhmm`, `+hh:mm`.
 pub(crate) fn parse_offset(text: &str) -> Option<i64> {
     let (sign, digits) = match text.as_bytes().split_first()? {
         (b'+', digits) => (1, digits),

@@ -1,6 +1,6 @@
 //! Operators on documents.
 
-pub(crate) mod forms;
+pub(crate) mod lazy;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +31,7 @@ fn merge_objects<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     Ok(merged.into())
 }
 
-/// Lays the fields of a value over what is merged already: a field that comes again keeps its place and takes the new value.
+/// Merges the fields of a value into the document: a field that exists keeps its position and takes the new value.
 ///
 /// # Errors
 /// 40400: the value is neither a document nor null nor missing.
@@ -53,7 +53,7 @@ pub(crate) fn merge_value(merged: &mut RawDocumentBuf, value: &Value<'_>) -> Res
     Ok(())
 }
 
-/// `left` with the fields of `right` over it.
+/// Returns `left` with the fields of `right` merged into it.
 pub(crate) fn merge(left: &RawDocument, right: &RawDocument) -> Result<RawDocumentBuf> {
     if left.is_empty() {
         return Ok(right.to_owned());

@@ -1,7 +1,7 @@
-//! Operators on strings. Bytes and code points are told apart as MongoDB does: `..Bytes` counts UTF-8 bytes, `..CP`
+//! Operators on strings. As in MongoDB, `..Bytes` counts UTF-8 bytes and `..CP`
 //! counts code points; case is changed for ASCII letters only.
 
-pub(crate) mod forms;
+pub(crate) mod lazy;
 #[cfg(test)]
 mod tests;
 
@@ -50,7 +50,7 @@ fn concat<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     Ok(joined.into())
 }
 
-/// What `$toLower`, `$substr` and their kin take as text: strings, numbers, dates; nothing at all is the empty text.
+/// Reads the text of `$toLower`, `$substr` and the like: strings, numbers, dates; a missing value is the empty text.
 pub(crate) fn coerce<'v>(value: &'v Value<'_>) -> Result<Cow<'v, str>> {
     let Some(value) = value.get() else { return Ok(Cow::Borrowed("")) };
     Ok(match value {
@@ -91,23 +91,30 @@ fn length<'a>(operator: &str, code: i32, text: &Value<'_>, count: fn(&str) -> us
     }
 }
 
-/// A length or place as an int; texts of over 2 GB cannot exist here.
+/// Returns a length or position as an int; texts of over 2 GB cannot exist here.
 pub(crate) fn count_value<'a>(count: usize) -> Value<'a> {
     i32::try_from(count).map_or_else(|_| Value::from(count as i64), Value::from)
 }
 
-/// A whole number argument; `codes` are for "no number" and "no whole 32-bit number".
-fn whole(operator: &str, what: &str, value: &Value<'_>, codes: (i32, i32)) -> Result<i64> {
+/// MongoDB's codes of errors in an integer argument.
+#[derive(Clone, Copy)]
+pub(crate) struct IntegerCodes {
+    pub(crate) no_number: i32,
+    /// The number has a fraction, or does not fit 32 bits.
+    pub(crate) no_integer: i32,
+}
+
+fn whole(operator: &str, what: &str, value: &Value<'_>, codes: IntegerCodes) -> Result<i64> {
     let Some(number) = value.get().filter(|value| is_number(*value)) else {
         return Err(Error::new(
-            Code(codes.0),
+            Code(codes.no_number),
             format!("{operator}: {what} must be a numeric type (is BSON type {})", value.type_name()),
         ));
     };
     integer_of(number).filter(|number| i32::try_from(*number).is_ok()).map_or_else(
         || {
             Err(Error::new(
-                Code(codes.1),
+                Code(codes.no_integer),
                 format!("{operator}: {what} cannot be represented as a 32-bit integral value: {}", value::show(number)),
             ))
         },
@@ -119,7 +126,7 @@ pub(crate) fn is_number(value: RawBsonRef<'_>) -> bool {
     matches!(value, RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_))
 }
 
-/// `$substrBytes` truncates its numbers instead of asking for whole ones.
+/// Reads a number of `$substrBytes`, which truncates instead of asking for whole ones.
 fn truncated(what: &str, value: &Value<'_>, code: i32) -> Result<i64> {
     match value.get() {
         Some(number) if is_number(number) => Ok(super::convert::saturating_i64(number)),
@@ -164,8 +171,8 @@ fn substring_bytes<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
 fn substring_code_points<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
     let [text, start, length] = &arguments[..] else { return Ok(Value::NULL) };
     let text = coerce(text)?;
-    let start = whole("$substrCP", "starting index", start, (34_450, 34_451))?;
-    let length = whole("$substrCP", "length", length, (34_452, 34_453))?;
+    let start = whole("$substrCP", "starting index", start, IntegerCodes { no_number: 34_450, no_integer: 34_451 })?;
+    let length = whole("$substrCP", "length", length, IntegerCodes { no_number: 34_452, no_integer: 34_453 })?;
     let Ok(length) = usize::try_from(length) else {
         return Err(Error::new(Code(34_454), "$substrCP: length must be a nonnegative integer."));
     };
@@ -183,30 +190,36 @@ struct Search<'v> {
     end: usize,
 }
 
-fn search<'v>(operator: &str, arguments: &'v [Value<'_>], codes: (i32, i32)) -> Result<Option<Search<'v>>> {
+/// MongoDB's codes for texts of `$indexOf..` that are no strings.
+struct SearchCodes {
+    text: i32,
+    token: i32,
+}
+
+fn search<'v>(operator: &str, arguments: &'v [Value<'_>], codes: SearchCodes) -> Result<Option<Search<'v>>> {
     let [text, token, range @ ..] = arguments else { return Ok(None) };
     if text.is_nullish() {
         return Ok(None);
     }
     let Some(text) = text.as_str() else {
         return Err(Error::new(
-            Code(codes.0),
+            Code(codes.text),
             format!("{operator} requires a string as the first argument, found: {}", text.type_name()),
         ));
     };
     let Some(token) = token.as_str() else {
         return Err(Error::new(
-            Code(codes.1),
+            Code(codes.token),
             format!("{operator} requires a string as the second argument, found: {}", token.type_name()),
         ));
     };
-    let start = range.first().map_or(Ok(0), |value| place(operator, "starting", value))?;
-    let end = range.get(1).map_or(Ok(usize::MAX), |value| place(operator, "ending", value))?;
+    let start = range.first().map_or(Ok(0), |value| position(operator, "starting", value))?;
+    let end = range.get(1).map_or(Ok(usize::MAX), |value| position(operator, "ending", value))?;
     Ok(Some(Search { text, token, start, end }))
 }
 
-/// A place in a text or array: a whole number that is not negative.
-pub(crate) fn place(operator: &str, what: &str, value: &Value<'_>) -> Result<usize> {
+/// Reads a position in a text or array: a whole number that is not negative.
+pub(crate) fn position(operator: &str, what: &str, value: &Value<'_>) -> Result<usize> {
     let Some(number) = value.get().and_then(integer_of).and_then(|number| i32::try_from(number).ok()) else {
         return Err(Error::new(
             Code(40_096),
@@ -223,7 +236,9 @@ pub(crate) fn place(operator: &str, what: &str, value: &Value<'_>) -> Result<usi
 }
 
 fn index_of_bytes<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
-    let Some(Search { text, token, start, end }) = search("$indexOfBytes", &arguments, (40_091, 40_092))? else {
+    let Some(Search { text, token, start, end }) =
+        search("$indexOfBytes", &arguments, SearchCodes { text: 40_091, token: 40_092 })?
+    else {
         return Ok(Value::NULL);
     };
     let end = end.min(text.len());
@@ -248,10 +263,12 @@ fn find_bytes(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 fn index_of_code_points<'a>(arguments: Vec<Value<'a>>) -> Result<Value<'a>> {
-    let Some(Search { text, token, start, end }) = search("$indexOfCP", &arguments, (40_093, 40_094))? else {
+    let Some(Search { text, token, start, end }) =
+        search("$indexOfCP", &arguments, SearchCodes { text: 40_093, token: 40_094 })?
+    else {
         return Ok(Value::NULL);
     };
-    let byte_of = |place: usize| text.char_indices().nth(place).map(|(byte, _)| byte);
+    let byte_of = |position: usize| text.char_indices().nth(position).map(|(byte, _)| byte);
     let Some(first) = byte_of(start).or_else(|| (text.chars().count() == start).then_some(text.len())) else {
         return Ok(Value::from(-1));
     };

@@ -1,4 +1,4 @@
-//! What a filter does to one document is counted, and can be ended.
+//! The evaluation of a filter over one document counts steps, and can be ended.
 
 use bson::{Bson, Document, doc};
 

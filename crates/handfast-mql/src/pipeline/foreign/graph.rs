@@ -1,4 +1,4 @@
-//! `$graphLookup`: what can be reached from a document along a field, level by level.
+//! `$graphLookup`: the documents that can be reached from a document along a field, level by level.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ use crate::{
     },
     key,
     pipeline::{
-        memory::{ENTRY_BYTES, Memory},
-        shape::with_path,
+        memory::{ENTRY_BYTES, StageMemory},
+        set_path::with_path,
     },
 };
 
@@ -28,7 +28,7 @@ pub struct GraphLookup {
     pub from: String,
     /// The field that is looked up, as a dotted path: an index on it serves every step.
     pub connect_to: String,
-    /// How many steps beyond the first at most.
+    /// The most steps beyond the first.
     pub depth_max: Option<u64>,
     start_with: Expression,
     connect_from: Vec<String>,
@@ -90,19 +90,19 @@ impl GraphLookup {
         })
     }
 
-    /// Begins the walk from a document.
+    /// Starts the search from a document.
     ///
     /// # Errors
-    /// What `startWith` fails with.
-    pub fn start(&self, document: &RawDocument, context: &Context) -> Result<Walk<'_>> {
-        let mut walk = Walk {
+    /// The errors of `startWith`.
+    pub fn start(&self, document: &RawDocument, context: &Context) -> Result<GraphSearch<'_>> {
+        let mut walk = GraphSearch {
             stage: self,
             depth: 0,
             frontier: Vec::new(),
             asked: HashSet::new(),
             seen: HashSet::new(),
             found: Vec::new(),
-            memory: Memory::new("$graphLookup", context),
+            memory: StageMemory::new("$graphLookup", context),
         };
         let value = self.start_with.evaluate(document, context)?;
         walk.reach(value.or_null())?;
@@ -121,22 +121,23 @@ fn max_depth(item: RawBsonRef<'_>) -> Result<u64> {
         .map_err(|_| Error::new(Code(40_101), format!("maxDepth requires a nonnegative argument, found: {depth}")))
 }
 
-/// One walk: ask with [`Walk::filter`], tell what came with [`Walk::arrive`], until there is nothing more to ask.
+/// The search from one document. [`GraphSearch::filter`] gives the next query, [`GraphSearch::arrive`] takes its results,
+/// until there is no further query.
 ///
-/// A value is asked for once and a document (by its `_id`) counts once, so that cycles end.
+/// A value is queried once and a document (by its `_id`) counts once, so that cycles end.
 #[derive(Debug)]
-pub struct Walk<'p> {
+pub struct GraphSearch<'p> {
     stage: &'p GraphLookup,
     depth: u64,
     frontier: Vec<RawBson>,
     asked: HashSet<Vec<u8>>,
     seen: HashSet<Vec<u8>>,
     found: Vec<RawDocumentBuf>,
-    memory: Memory,
+    memory: StageMemory,
 }
 
-impl Walk<'_> {
-    /// The filter for the next level; none if the walk is at its end.
+impl GraphSearch<'_> {
+    /// Returns the filter for the next level; none if the search is complete.
     ///
     /// # Errors
     /// A value that BSON cannot hold.
@@ -167,11 +168,11 @@ impl Walk<'_> {
         self.frontier.clear();
         for document in documents {
             let identity = key::encoded(document.get("_id")?.unwrap_or(RawBsonRef::Null));
-            self.memory.take(identity.len() + ENTRY_BYTES)?;
+            self.memory.reserve(identity.len() + ENTRY_BYTES)?;
             if !self.seen.insert(identity) {
                 continue;
             }
-            self.memory.take(document.as_bytes().len())?;
+            self.memory.reserve(document.as_bytes().len())?;
             let from = RawBsonRef::Document(&document);
             visit_values(from, &stage.connect_from, &mut |next| self.reach_one(next))?;
             let document = match &self.stage.depth_field {
@@ -195,20 +196,20 @@ impl Walk<'_> {
 
     fn reach_one(&mut self, value: RawBsonRef<'_>) -> Result<()> {
         let identity = key::encoded(value);
-        self.memory.take(2 * identity.len() + ENTRY_BYTES)?;
+        self.memory.reserve(2 * identity.len() + ENTRY_BYTES)?;
         if self.asked.insert(identity) {
             self.frontier.push(value::to_owned(value));
         }
         Ok(())
     }
 
-    /// The document the walk began with, with what was found in its place.
+    /// Returns the document the search started from, with the results in their field.
     ///
     /// # Errors
     /// `Overflow` (15) if it nests too deep; 292 if it exceeds [`Context::stage_bytes_max`], with what
     /// the stages before have put into it.
     pub fn attach(mut self, document: &RawDocument) -> Result<RawDocumentBuf> {
-        self.memory.take(document.as_bytes().len())?;
+        self.memory.reserve(document.as_bytes().len())?;
         let array: RawArrayBuf = self.found.into_iter().collect();
         let out = with_path(document, &self.stage.into, Some(RawBsonRef::Array(&array)))?;
         limits::check_depth(RawBsonRef::Document(&out))?;

@@ -9,9 +9,9 @@ use crate::{
     expression::{limits, value},
     pipeline::{
         Pipeline,
-        compile::{Place, Surroundings, of_array},
-        memory::Memory,
-        shape::with_path,
+        compile::{PipelineLocation, StageContext, of_array},
+        memory::StageMemory,
+        set_path::with_path,
     },
 };
 
@@ -21,34 +21,34 @@ pub struct Lookup {
     /// The other collection; none if the pipeline begins with `$documents`.
     pub from: Option<String>,
     /// The fields whose values must be equal, if the join is by fields.
-    pub local: Option<Local>,
+    pub local: Option<EqualityJoin>,
     /// The variables that the pipeline sees.
     pub variables: Let,
-    /// What the documents of the other collection go through.
+    /// The pipeline that the documents of the other collection run through.
     pub pipeline: Option<Pipeline>,
     into: Vec<String>,
 }
 
 /// A join by equal values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Local {
+pub struct EqualityJoin {
     local_field: Vec<String>,
     foreign_field: String,
 }
 
-impl Local {
-    /// The field of the other collection, as a dotted path: an index on it serves the join.
+impl EqualityJoin {
+    /// Returns the field of the other collection, as a dotted path: an index on it serves the join.
     pub fn foreign_field(&self) -> &str {
         &self.foreign_field
     }
 }
 
 impl Lookup {
-    pub(in crate::pipeline) fn compile(argument: RawBsonRef<'_>, surroundings: Surroundings<'_>) -> Result<Lookup> {
+    pub(in crate::pipeline) fn compile(argument: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<Lookup> {
         let RawBsonRef::Document(document) = argument else {
             return Err(Error::new(Code::FailedToParse, "the $lookup specification must be an Object"));
         };
-        let options = surroundings.options;
+        let options = stage_context.options;
         let (mut from, mut local, mut foreign, mut into) = (None, None, None, None);
         let (mut variables, mut pipeline) = (None, None);
         for field in value::fields(document) {
@@ -68,7 +68,7 @@ impl Lookup {
             return Err(Error::new(Code::FailedToParse, "$lookup with 'let' must also specify 'pipeline'"));
         }
         let local = match (local, foreign) {
-            (Some(local_field), Some(foreign_field)) => Some(Local { local_field, foreign_field }),
+            (Some(local_field), Some(foreign_field)) => Some(EqualityJoin { local_field, foreign_field }),
             (None, None) => None,
             _ => {
                 return Err(Error::new(
@@ -87,7 +87,7 @@ impl Lookup {
         let declared: CompileOptions = variables.declared(options);
         let pipeline = match pipeline {
             None => None,
-            Some(source) => Some(of_array(source, surroundings.inner(Place::Nested, &declared)?)?),
+            Some(source) => Some(of_array(source, stage_context.inner(PipelineLocation::SubPipeline, &declared)?)?),
         };
         let has_source = pipeline
             .as_ref()
@@ -98,15 +98,15 @@ impl Lookup {
         Ok(Lookup { from, local, variables, pipeline, into })
     }
 
-    /// The filter for the documents of the other collection that belong to a document: their field has the value of the
-    /// local one, or (if that is an array) one of its values; null if the local field is missing or an empty array.
-    /// Empty if the join is not by fields.
+    /// Returns the filter for the documents of the other collection that belong to a document: their field has the
+    /// value of the local one, or (if that is an array) one of its values; null if the local field is missing or an
+    /// empty array. Empty if the join is not by fields.
     ///
     /// # Errors
     /// `InvalidBSON` (22) for broken bytes.
     pub fn filter(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
         let mut filter = RawDocumentBuf::new();
-        let Some(Local { local_field, foreign_field }) = &self.local else { return Ok(filter) };
+        let Some(EqualityJoin { local_field, foreign_field }) = &self.local else { return Ok(filter) };
         let mut values = Vec::new();
         visit_values(RawBsonRef::Document(document), local_field, &mut |value| {
             values.push(value);
@@ -122,15 +122,15 @@ impl Lookup {
         Ok(filter)
     }
 
-    /// The context in which the pipeline runs for a document.
+    /// Returns the context in which the pipeline runs for a document.
     ///
     /// # Errors
-    /// What the expressions of `let` fail with.
+    /// The errors of the expressions of `let`.
     pub fn context(&self, document: &RawDocument, outer: &Context) -> Result<Context> {
         self.variables.context(document, outer)
     }
 
-    /// The document with what was found in its place.
+    /// Returns the document with the results in their field.
     ///
     /// # Errors
     /// 292 if it exceeds [`Context::stage_bytes_max`]: also what the stages before have put into the document counts.
@@ -140,11 +140,11 @@ impl Lookup {
         found: impl IntoIterator<Item = RawDocumentBuf>,
         context: &Context,
     ) -> Result<RawDocumentBuf> {
-        let mut memory = Memory::new("$lookup", context);
-        memory.take(document.as_bytes().len())?;
+        let mut memory = StageMemory::new("$lookup", context);
+        memory.reserve(document.as_bytes().len())?;
         let mut array = RawArrayBuf::new();
         for item in found {
-            memory.take(item.as_bytes().len())?;
+            memory.reserve(item.as_bytes().len())?;
             array.push(item);
         }
         let out = with_path(document, &self.into, Some(RawBsonRef::Array(&array)))?;
@@ -159,7 +159,7 @@ fn equals(value: RawBsonRef<'_>) -> RawDocumentBuf {
     condition
 }
 
-/// `[{field: {$in: [..]}}]`; regular expressions, which `$in` would take as patterns, by `$eq`.
+/// Returns `[{field: {$in: [..]}}]`, with `$eq` for regular expressions, which `$in` would take as patterns.
 fn alternatives(field: &str, values: &[RawBsonRef<'_>]) -> Result<RawArrayBuf> {
     let mut plain = RawArrayBuf::new();
     let mut alternatives = RawArrayBuf::new();

@@ -1,4 +1,4 @@
-//! `$out` and `$merge`: the results into a collection.
+//! `$out` and `$merge`, which write the results into a collection.
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
@@ -33,7 +33,7 @@ impl Out {
     }
 }
 
-/// `"collection"` or `{db, coll}`.
+/// Reads `"collection"` or `{db, coll}`.
 fn target(stage: &str, argument: RawBsonRef<'_>) -> Result<Target> {
     match argument {
         RawBsonRef::String(name) => Ok(Target { database: None, collection: collection_name(stage, name)? }),
@@ -65,14 +65,14 @@ pub struct Merge {
     pub target: Target,
     /// The fields by which a result belongs to a document, as dotted paths. A unique index must cover them.
     pub on: Vec<String>,
-    /// What happens if there is such a document.
+    /// The action if such a document exists.
     pub when_matched: WhenMatched,
-    /// What happens if there is none.
+    /// The action if no such document exists.
     pub when_not_matched: WhenNotMatched,
     variables: Let,
 }
 
-/// What `$merge` does with a result whose document is there.
+/// The action of `$merge` for a result whose document exists.
 #[derive(Debug)]
 pub enum WhenMatched {
     /// The result takes its place.
@@ -87,7 +87,7 @@ pub enum WhenMatched {
     Pipeline(Pipeline),
 }
 
-/// What `$merge` does with a result whose document is not there.
+/// The action of `$merge` for a result whose document does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenNotMatched {
     /// It is inserted.
@@ -98,10 +98,10 @@ pub enum WhenNotMatched {
     Fail,
 }
 
-/// What to write for one result of `$merge`.
+/// The write for one result of `$merge`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MergeOutcome {
-    /// Nothing.
+    /// Writes nothing.
     Nothing,
     /// This document, in place of the one that was found.
     Replace(RawDocumentBuf),
@@ -179,7 +179,7 @@ impl Merge {
         })
     }
 
-    /// The filter for the document that a result belongs to.
+    /// Returns the filter for the document that a result belongs to.
     ///
     /// # Errors
     /// 51185, 51132 for a result that lacks one of the fields, or has null or an array there.
@@ -207,7 +207,7 @@ impl Merge {
         Ok(filter)
     }
 
-    /// What to write for a result, given the document that was found by [`Merge::filter`].
+    /// Returns the write for a result, given the document that was found by [`Merge::filter`].
     ///
     /// # Errors
     /// `DuplicateKey` (11000) for `whenMatched: "fail"`, 13113 for `whenNotMatched: "fail"`, and what a pipeline fails with.
@@ -307,7 +307,7 @@ fn on_fields(item: RawBsonRef<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// The stages that change one document into one.
+/// Compiles the stages of an update: those that change one document into one.
 fn update_pipeline(stages: &bson::RawArray, variables: &Let, options: &CompileOptions) -> Result<Pipeline> {
     let mut declared = variables.declared(options);
     declared.variables.push("new".to_owned());
@@ -320,7 +320,7 @@ fn update_pipeline(stages: &bson::RawArray, variables: &Let, options: &CompileOp
     }
     let pipeline = compile::pipeline(&sources, &declared)?;
     for stage in pipeline.stages() {
-        if !matches!(stage, Stage::Shape(_) | Stage::ReplaceRoot(_)) {
+        if !matches!(stage, Stage::Project(_) | Stage::ReplaceRoot(_)) {
             return Err(Error::new(
                 Code::InvalidOptions,
                 format!("{} is not allowed to be used within an update", stage.name()),

@@ -1,6 +1,6 @@
-//! The stages that need other collections, compiled: what to ask a store for, and what to make of its answer.
+//! The compiled stages that need other collections: the queries for a store, and the use of their results.
 //!
-//! Nothing here waits for anything. Who carries the stages out does the asking:
+//! Nothing here does I/O. The caller that has a store asks the queries:
 //!
 //! ```text
 //! $lookup      per document: collection.find(lookup.filter(document)), pipeline with lookup.context(document, ..),
@@ -8,7 +8,7 @@
 //! $unionWith   after the last document: the collection through the pipeline
 //! $graphLookup per document: level by level collection.find(graph.filter(values)), then graph.attach(..)
 //! $out         all documents into a new collection that then takes the place of the old one
-//! $merge       per document: find one by merge.filter(document), then merge.outcome(..) says what to write
+//! $merge       per document: find one by merge.filter(document), then merge.outcome(..) gives the write
 //! ```
 
 mod graph;
@@ -18,13 +18,13 @@ mod merge;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 pub use self::{
-    graph::{GraphLookup, Walk},
-    lookup::{Local, Lookup},
+    graph::{GraphLookup, GraphSearch},
+    lookup::{EqualityJoin, Lookup},
     merge::{Merge, MergeOutcome, Out, WhenMatched, WhenNotMatched},
 };
 use super::{
     Pipeline,
-    compile::{Place, Surroundings, of_array},
+    compile::{PipelineLocation, StageContext, of_array},
 };
 use crate::{
     context::{CompileOptions, Context},
@@ -76,17 +76,17 @@ impl Let {
         Ok(Let { variables })
     }
 
-    /// The options under which an inner pipeline is compiled: it sees the variables around and these.
+    /// Returns the options under which an inner pipeline is compiled: it sees the variables around and these.
     fn declared(&self, options: &CompileOptions) -> CompileOptions {
         let mut variables = options.variables.clone();
         variables.extend(self.variables.iter().map(|(name, _)| name.clone()));
         CompileOptions { variables }
     }
 
-    /// The values of all variables for a document: the ones around, and these over them.
+    /// Returns the values of all variables for a document: the ones around, and these over them.
     ///
     /// # Errors
-    /// What the expressions fail with.
+    /// The errors of the expressions.
     pub fn bind(&self, document: &RawDocument, context: &Context) -> Result<RawDocumentBuf> {
         let mut bound = RawDocumentBuf::new();
         for field in value::fields(&context.variables) {
@@ -104,12 +104,12 @@ impl Let {
         Ok(bound)
     }
 
-    /// Whether there are no variables, so that an inner pipeline gives the same for every document.
+    /// Tells whether there are no variables, so that an inner pipeline gives the same for every document.
     pub fn is_empty(&self) -> bool {
         self.variables.is_empty()
     }
 
-    /// The context in which an inner pipeline runs for a document.
+    /// Returns the context in which an inner pipeline runs for a document.
     ///
     /// # Errors
     /// As [`Let::bind`].
@@ -123,12 +123,12 @@ impl Let {
 pub struct UnionWith {
     /// The collection; none if the pipeline begins with `$documents`.
     pub collection: Option<String>,
-    /// What its documents go through.
+    /// The pipeline that its documents run through.
     pub pipeline: Pipeline,
 }
 
 impl UnionWith {
-    pub(super) fn compile(argument: RawBsonRef<'_>, surroundings: Surroundings<'_>) -> Result<UnionWith> {
+    pub(super) fn compile(argument: RawBsonRef<'_>, stage_context: StageContext<'_>) -> Result<UnionWith> {
         let document = match argument {
             RawBsonRef::String(name) => {
                 let pipeline = Pipeline { stages: Vec::new() };
@@ -151,7 +151,7 @@ impl UnionWith {
             match key.as_str() {
                 "coll" => collection = Some(collection_name("$unionWith", string("$unionWith", "coll", item)?)?),
                 "pipeline" => {
-                    let inner = surroundings.inner(Place::Nested, surroundings.options)?;
+                    let inner = stage_context.inner(PipelineLocation::SubPipeline, stage_context.options)?;
                     pipeline = Some(of_array(item, inner)?);
                 }
                 other => return Err(unknown("$unionWith", other)),
@@ -190,18 +190,18 @@ fn collection_name(stage: &str, name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// A dotted path without `$`.
+/// Reads a dotted path without `$`.
 fn path_of(stage: &str, name: &str, item: RawBsonRef<'_>) -> Result<Vec<String>> {
     crate::expression::path::split(string(stage, name, item)?)
 }
 
-/// The value at a path, arrays on the way mapped.
+/// Returns the value at a path, arrays on the way mapped.
 fn value_at<'a>(document: &'a RawDocument, path: &[String]) -> Result<Value<'a>> {
     crate::expression::path::walk(RawBsonRef::Document(document), path)
 }
 
-/// All values along a path, as the local side of a join reads them: of an array on the way those of each of its items
-/// (and of the item at an index, if the path says one), of an array at the end its items.
+/// Returns all values along a path, as the local side of a join reads them: of an array on the way those of each of its
+/// items (and of the item at an index, if the path says one), of an array at the end its items.
 fn visit_values<'a>(
     value: RawBsonRef<'a>,
     path: &[String],

@@ -232,7 +232,7 @@ fn merge(stage: impl Into<Bson>) -> Box<Merge> {
 }
 
 #[test]
-fn merge_says_what_to_write() {
+fn merge_gives_the_write() {
     let context = context();
     let existing = rawdoc! { "_id": 1, "a": 1, "b": 2 };
     let result = rawdoc! { "_id": 1, "b": 3, "c": 4 };

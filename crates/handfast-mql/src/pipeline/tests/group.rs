@@ -67,7 +67,7 @@ fn accumulators() {
 }
 
 #[test]
-fn accumulators_of_nothing() {
+fn accumulators_of_no_values() {
     let input = bson!([{ "item": "c", "quantity": null }]);
     for (accumulator, expected) in [
         (bson!({ "$sum": "$price" }), bson!(0)),

@@ -1,7 +1,10 @@
-//! Tables of cases: a pipeline, the documents that go in, those that come out.
+//! Tables of cases: a pipeline, its input, the expected results.
 
+mod bounds;
 mod foreign;
 mod group;
+mod project;
+mod random;
 mod stages;
 
 use bson::{Bson, Document, RawDocumentBuf};

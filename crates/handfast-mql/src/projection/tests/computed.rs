@@ -20,7 +20,7 @@ fn computed() {
 }
 
 #[test]
-fn what_is_computed_in_every_element_is_bounded() {
+fn fields_computed_in_every_element_are_bounded() {
     let document = doc! { "a": vec![doc! { "x": 1 }; 1000], "s": "x".repeat(1_000_000) };
     for projection in [doc! { "a.x": "$s" }, doc! { "a.y.z": "$s" }, doc! { "a": { "x": { "$toUpper": "$s" } } }] {
         let error = run(&projection, None, &document).expect_err("too large");

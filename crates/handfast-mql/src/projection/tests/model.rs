@@ -1,4 +1,4 @@
-//! Projections against a model that works on `bson::Document`s; and projections nobody would write.
+//! Projections against a model that works on `bson::Document`s; and random projections.
 
 use proptest::prelude::*;
 

@@ -1,9 +1,9 @@
 //! `$addToSet`, with `$each`.
 
-use crate::element::{Boxed, Element, elements};
-use crate::{Code, Context, Error, Result, text};
+use crate::element::{Element, OwnedElement, elements};
+use crate::{Code, Context, Error, Result, bson_type, text};
 
-use super::super::room::array_bytes;
+use super::super::growth::array_bytes;
 use super::super::tree::{Container, Value};
 use super::Target;
 use super::set_of_values::SetOfValues;
@@ -11,37 +11,37 @@ use super::set_of_values::SetOfValues;
 /// The values to add: distinct, in order.
 #[derive(Debug)]
 pub(in crate::update) struct AddToSet {
-    values: Vec<Boxed>,
+    values: Vec<OwnedElement>,
 }
 
 impl AddToSet {
     pub(super) fn compile(operand: Element<'_>) -> Result<Self> {
         let Some(each) = each_clause(operand)? else {
-            return Ok(AddToSet { values: vec![Boxed::new(operand.value()?)] });
+            return Ok(AddToSet { values: vec![OwnedElement::new(operand.value()?)] });
         };
         let mut set = SetOfValues::new();
         let mut values = Vec::new();
         for value in elements(each) {
             let value = value?.value()?;
             if set.insert(value) {
-                values.push(Boxed::new(value));
+                values.push(OwnedElement::new(value));
             }
         }
         Ok(AddToSet { values })
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = Element<'_>> {
-        self.values.iter().map(Boxed::element)
+        self.values.iter().map(OwnedElement::element)
     }
 
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, context: &Context) -> Result<bool> {
         if target.at.is_none() {
-            target.room.take(array_bytes(self.values()))?;
+            target.growth.reserve(array_bytes(self.values()))?;
             return target.assign(Value::Open(Container::array(self.values().map(Value::Borrowed))));
         }
         let name = target.name.as_str();
-        let (array, room) = target.into_array(|value| {
-            let kind = text::type_name(value);
+        let (array, growth) = target.into_array(|value| {
+            let kind = bson_type::type_name(value);
             let message =
                 format!("Cannot apply $addToSet to non-array field. Field named '{name}' has non-array type {kind}");
             Error::new(Code::BadValue, message)
@@ -69,19 +69,19 @@ impl AddToSet {
             }
         }
         let added = || self.values().zip(&new).filter(|(_, new)| **new).map(|(value, _)| value);
-        room.take(array_bytes(added()))?;
+        growth.reserve(array_bytes(added()))?;
         array.insert(usize::MAX, added().map(Value::Borrowed));
         Ok(new.contains(&true))
     }
 }
 
-/// The array of `{$each: [..]}`; none if the operand is a value to add.
+/// Returns the array of `{$each: [..]}`; none if the operand is a value to add.
 fn each_clause<'e>(operand: Element<'e>) -> Result<Option<&'e bson::RawDocument>> {
     let Some(document) = operand.as_document()? else { return Ok(None) };
     let mut clauses = elements(document);
     let Some(first) = clauses.next().transpose()?.filter(|first| first.name() == "$each") else { return Ok(None) };
     let Some(each) = first.as_array()? else {
-        let kind = text::type_name(first.value()?);
+        let kind = bson_type::type_name(first.value()?);
         let message = format!("The argument to $each in $addToSet must be an array but it was of type: {kind}");
         return Err(Error::new(Code::TypeMismatch, message));
     };

@@ -3,9 +3,9 @@
 
 use bson::RawBsonRef;
 
-use crate::element::Boxed;
+use crate::element::OwnedElement;
 use crate::number::Number;
-use crate::{Code, Error, Result, text};
+use crate::{Code, Error, Result, bson_type, text};
 
 use super::super::path::UpdatePath;
 use super::super::tree::Value;
@@ -56,12 +56,12 @@ impl Arithmetic {
             let message = format!(
                 "Failed to apply {} operations to current value ({}) for document {{{}}}",
                 self.operation.name(),
-                shell(current),
+                shell_notation(current),
                 id_field(scope.document)
             );
             return Err(Error::new(Code::BadValue, message));
         };
-        target.assign(Value::Owned(Boxed::new(result.to_bson())))
+        target.assign(Value::Owned(OwnedElement::new(result.to_bson())))
     }
 
     fn not_a_number(&self, target: &Target<'_, '_>, value: RawBsonRef<'_>, scope: &Scope<'_, '_>) -> Error {
@@ -70,7 +70,7 @@ impl Arithmetic {
             self.operation.name(),
             id_field(scope.document),
             target.name.as_str(),
-            text::type_name(value)
+            bson_type::type_name(value)
         );
         Error::new(Code::TypeMismatch, message)
     }
@@ -85,8 +85,8 @@ impl Operation {
     }
 }
 
-/// `(NumberLong)5`: a number with its type.
-fn shell(number: Number) -> String {
+/// Returns a number with its type, as in `(NumberLong)5`.
+fn shell_notation(number: Number) -> String {
     let kind = match number.type_name() {
         "int" => "NumberInt",
         "long" => "NumberLong",

@@ -1,11 +1,11 @@
-//! `$min`, `$max` and `$currentDate`: operators that put a value there, or leave the one there is.
+//! `$min`, `$max` and `$currentDate`: operators that set a value or leave the present one.
 
 use std::cmp::Ordering;
 
 use bson::{RawBson, RawBsonRef};
 
-use crate::element::{Boxed, Element};
-use crate::{Code, Error, Result, order, text};
+use crate::element::{Element, OwnedElement};
+use crate::{Code, Error, Result, bson_type, order};
 
 use super::super::tree::Value;
 use super::{Scope, Target};
@@ -13,18 +13,18 @@ use super::{Scope, Target};
 /// `$min` and `$max`.
 #[derive(Debug)]
 pub(in crate::update) struct Extreme {
-    operand: Boxed,
-    /// How the operand must compare to the present value to take its place.
+    operand: OwnedElement,
+    /// The order of operand and present value in which the operand replaces the value.
     wins: Ordering,
 }
 
 impl Extreme {
     pub(super) fn min(operand: RawBsonRef<'_>) -> Self {
-        Extreme { operand: Boxed::new(operand), wins: Ordering::Less }
+        Extreme { operand: OwnedElement::new(operand), wins: Ordering::Less }
     }
 
     pub(super) fn max(operand: RawBsonRef<'_>) -> Self {
-        Extreme { operand: Boxed::new(operand), wins: Ordering::Greater }
+        Extreme { operand: OwnedElement::new(operand), wins: Ordering::Greater }
     }
 
     pub(super) fn operand(&self) -> Element<'_> {
@@ -40,8 +40,6 @@ impl Extreme {
         target.assign(Value::Borrowed(self.operand.element()))
     }
 }
-
-/// `$currentDate`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::update) enum CurrentDate {
     Date,
@@ -58,7 +56,7 @@ impl CurrentDate {
                 return bad(format!(
                     "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression \
                      ({{$type: 'timestamp/date'}}).",
-                    text::type_name(other)
+                    bson_type::type_name(other)
                 ));
             }
         };
@@ -87,6 +85,6 @@ impl CurrentDate {
             CurrentDate::Date => RawBson::DateTime(scope.context.now),
             CurrentDate::Timestamp => RawBson::Timestamp(scope.context.cluster_time),
         };
-        target.assign(Value::Owned(Boxed::from(value)))
+        target.assign(Value::Owned(OwnedElement::from(value)))
     }
 }

@@ -2,8 +2,8 @@
 
 use bson::{RawBson, RawBsonRef};
 
-use crate::element::Boxed;
-use crate::{Code, Error, Result, text};
+use crate::element::OwnedElement;
+use crate::{Code, Error, Result, bson_type, text};
 
 use super::super::tree::Value;
 use super::{Scope, Target, id_field};
@@ -34,7 +34,7 @@ impl Bit {
             return bad(format!(
                 "The $bit modifier is not compatible with a {}. You must pass in an embedded document: {{$bit: \
                  {{field: {{and/or/xor: #}}}}",
-                text::type_name(operand)
+                bson_type::type_name(operand)
             ));
         };
         let mut steps = Vec::new();
@@ -56,7 +56,7 @@ impl Bit {
             let Some(integer) = Integer::of(value) else {
                 return bad(format!(
                     "The $bit modifier field must be an Integer(32/64 bit); a '{}' is not supported here: {{{}}}",
-                    text::type_name(value),
+                    bson_type::type_name(value),
                     text::field(name, value)
                 ));
             };
@@ -86,14 +86,14 @@ impl Bit {
                         "Cannot apply $bit to a value of non-integral type.{} has the field {} of non-integer type {}",
                         id_field(scope.document),
                         target.name.as_str(),
-                        text::type_name(value)
+                        bson_type::type_name(value)
                     );
                     Error::new(Code::BadValue, message)
                 })?
             }
         };
         let result = self.steps.iter().fold(start, |value, &(operation, operand)| value.combine(operation, operand));
-        target.assign(Value::Owned(Boxed::from(result.into_bson())))
+        target.assign(Value::Owned(OwnedElement::from(result.into_bson())))
     }
 }
 

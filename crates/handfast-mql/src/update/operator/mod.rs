@@ -1,4 +1,4 @@
-//! The update operators, one file a family: how each reads its operand, and what it does to the place it is given.
+//! The update operators, one family a file: how each compiles its operand and changes a field or element.
 
 mod add_to_set;
 mod arithmetic;
@@ -10,21 +10,19 @@ mod set_of_values;
 
 use bson::{RawBsonRef, RawDocument};
 
-use crate::element::{Boxed, Element, elements, find, identical};
+use crate::element::{Element, OwnedElement, elements, find, identical};
 use crate::{Code, CompileOptions, Context, Error, Result, text};
 
+use super::growth::GrowthLimit;
 use super::path::{FieldName, UpdatePath};
-use super::room::Room;
 use super::tree::{Container, Value};
 
 pub(super) use arithmetic::Arithmetic;
 pub(super) use assign::{CurrentDate, Extreme};
-
-/// What an operator does, with its operand.
 #[derive(Debug)]
 pub(super) enum Action {
-    Set(Boxed),
-    SetOnInsert(Boxed),
+    Set(OwnedElement),
+    SetOnInsert(OwnedElement),
     Unset,
     Extreme(Extreme),
     CurrentDate(CurrentDate),
@@ -35,47 +33,44 @@ pub(super) enum Action {
     Pull(pull::Pull),
     PullAll(pull::PullAll),
     Pop(pull::Pop),
-    /// `$rename` at its target; the value is what was taken from the source, by the rename's place in the list.
+    /// `$rename` at its target; the value is what was taken from the source, by the index of the rename.
     RenameTo(usize),
-    /// `$rename` at its source: nothing is left to do, the place is only taken.
+    /// `$rename` at its source: nothing is left to do, the path is only reserved.
     RenameFrom,
 }
-
-/// An action at a path.
 #[derive(Debug)]
 pub(super) struct Operator {
     pub(super) path: UpdatePath,
     pub(super) action: Action,
 }
 
-/// What an operator does where there is nothing to change.
+/// The effect of an operator on a field that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// Creates the field, with its parents.
     Create,
-    /// Nothing, if the field could be created.
+    /// Leaves the document as it is, if the field could be created.
     Viable,
-    /// Nothing.
+    /// Leaves the document as it is.
     Ignore,
 }
 
-/// What all operators of one application share.
+/// The state that all operators of one application share.
 pub(super) struct Scope<'a, 'c> {
-    /// The document before the update.
     pub(super) document: &'a RawDocument,
     /// The document is a new one, made by an upsert.
     pub(super) inserting: bool,
     pub(super) context: &'c Context,
-    /// What the `$rename`s took from their sources.
+    /// The values that the `$rename`s took from their sources.
     pub(super) renamed: Vec<Option<Value<'a>>>,
 }
 
-/// The place that an operator changes.
+/// The field or array element that an operator changes.
 pub(super) struct Target<'t, 'a> {
     pub(super) container: &'t mut Container<'a>,
     pub(super) name: &'t FieldName,
     pub(super) at: Option<usize>,
-    pub(super) room: &'t mut Room,
+    pub(super) growth: &'t mut GrowthLimit,
 }
 
 /// Reads the operand of the operator `name` at `path`; none if there is no such operator.
@@ -85,7 +80,7 @@ pub(super) fn compile(
     operand: Element<'_>,
     options: &CompileOptions,
 ) -> Result<Option<Action>> {
-    let boxed = || -> Result<Boxed> { Ok(Boxed::new(operand.value()?)) };
+    let boxed = || -> Result<OwnedElement> { Ok(OwnedElement::new(operand.value()?)) };
     Ok(Some(match name {
         "$set" => Action::Set(boxed()?),
         "$setOnInsert" => Action::SetOnInsert(boxed()?),
@@ -106,14 +101,14 @@ pub(super) fn compile(
 }
 
 impl Action {
-    /// How many levels deeper than the path's last component the operand reaches.
+    /// Returns how many levels deeper than the path's last component the operand reaches.
     pub(super) fn nesting(&self) -> usize {
         match self {
             Action::Set(value) | Action::SetOnInsert(value) => nesting(value.element()),
             Action::Extreme(extreme) => nesting(extreme.operand()),
             Action::Push(push) => 1 + push.values().map(nesting).max().unwrap_or(0),
             Action::AddToSet(add) => 1 + add.values().map(nesting).max().unwrap_or(0),
-            // What moves is not known before the document is.
+            // The moved value is not known before the update is applied.
             Action::RenameTo(_) => usize::MAX / 2,
             _ => 0,
         }
@@ -123,18 +118,18 @@ impl Action {
         match self {
             Action::Unset | Action::RenameFrom => Missing::Ignore,
             Action::SetOnInsert(_) if !scope.inserting => Missing::Ignore,
-            Action::RenameTo(_) if !self.moves_here(scope) => Missing::Ignore,
+            Action::RenameTo(_) if !self.has_value_to_move(scope) => Missing::Ignore,
             Action::Pull(_) | Action::PullAll(_) | Action::Pop(_) => Missing::Viable,
             _ => Missing::Create,
         }
     }
 
-    /// Whether it is a `$rename` that has found something to move here.
-    pub(super) fn moves_here(&self, scope: &Scope<'_, '_>) -> bool {
-        matches!(self, Action::RenameTo(place) if matches!(scope.renamed.get(*place), Some(Some(_))))
+    /// Tells whether it is a `$rename` that has found something to move here.
+    pub(super) fn has_value_to_move(&self, scope: &Scope<'_, '_>) -> bool {
+        matches!(self, Action::RenameTo(index) if matches!(scope.renamed.get(*index), Some(Some(_))))
     }
 
-    /// Does it; whether anything was touched.
+    /// Applies the action, and tells whether it touched anything.
     pub(super) fn apply<'a>(
         &'a self,
         path: &UpdatePath,
@@ -158,7 +153,7 @@ impl Action {
             Action::Pull(pull) => pull.apply(target, scope),
             Action::PullAll(pull) => pull.apply(target, scope),
             Action::Pop(pop) => pop.apply(path, target),
-            Action::RenameTo(place) => match scope.renamed.get_mut(*place).and_then(Option::take) {
+            Action::RenameTo(index) => match scope.renamed.get_mut(*index).and_then(Option::take) {
                 Some(value) => target.assign(value),
                 None => Ok(false),
             },
@@ -167,7 +162,6 @@ impl Action {
 }
 
 impl<'t, 'a> Target<'t, 'a> {
-    /// The value there.
     pub(super) fn current(&self) -> Option<Element<'_>> {
         self.container.element(self.at?)
     }
@@ -175,7 +169,7 @@ impl<'t, 'a> Target<'t, 'a> {
     /// Puts a value there; `false` if it is there already, byte for byte.
     pub(super) fn assign(self, value: Value<'a>) -> Result<bool> {
         match self.at {
-            None => self.container.add(self.name, value, self.room)?,
+            None => self.container.add(self.name, value, self.growth)?,
             Some(at) => {
                 if let (Some(old), Some(new)) = (self.container.element(at), value.element())
                     && identical(old, new)
@@ -198,18 +192,18 @@ impl<'t, 'a> Target<'t, 'a> {
         if self.container.element(at).is_some_and(|element| matches!(element.value(), Ok(RawBsonRef::Null))) {
             return false;
         }
-        self.container.replace(at, Value::Owned(Boxed::new(RawBsonRef::Null)));
+        self.container.replace(at, Value::Owned(OwnedElement::new(RawBsonRef::Null)));
         true
     }
 
-    /// Opens the array there, with the room for what is added to it. The caller has seen that there is a value.
+    /// Opens the array there, and returns it with the limit of its growth. The caller has checked that there is a value.
     ///
     /// # Errors
-    /// What `wrong_type` says, if the value is no array.
+    /// The error of `wrong_type`, if the value is no array.
     fn into_array(
         self,
         wrong_type: impl FnOnce(RawBsonRef<'_>) -> Error,
-    ) -> Result<(&'t mut Container<'a>, &'t mut Room)> {
+    ) -> Result<(&'t mut Container<'a>, &'t mut GrowthLimit)> {
         let at = self.at.unwrap_or(usize::MAX);
         if let Some(element) = self.container.element(at)
             && !element.is_array()
@@ -217,11 +211,11 @@ impl<'t, 'a> Target<'t, 'a> {
             return Err(wrong_type(element.value()?));
         }
         let missing = || Error::new(Code::InternalError, "an update operator found no array");
-        Ok((self.container.child(at)?.ok_or_else(missing)?, self.room))
+        Ok((self.container.child(at)?.ok_or_else(missing)?, self.growth))
     }
 }
 
-/// The error of a `$rename` that would take from an array or put into one.
+/// Returns the error of a `$rename` that would take from an array or put into one.
 pub(super) fn rename_through_array(side: &str, path: &UpdatePath, depth: usize, scope: &Scope<'_, '_>) -> Error {
     let array = path.prefix(depth);
     let name = array.rsplit('.').next().unwrap_or_default();
@@ -233,7 +227,7 @@ pub(super) fn rename_through_array(side: &str, path: &UpdatePath, depth: usize, 
     Error::new(Code::BadValue, message)
 }
 
-/// `_id: 1`, as messages name a document.
+/// Returns `_id: 1`, as messages name a document.
 fn id_field(document: &RawDocument) -> String {
     match find(document, "_id").and_then(|id| id.map(|id| id.value()).transpose()) {
         Ok(Some(id)) => text::field("_id", id),
@@ -241,7 +235,7 @@ fn id_field(document: &RawDocument) -> String {
     }
 }
 
-/// How many levels of documents and arrays a value has: 0 for a scalar, 1 for `{}`.
+/// Returns how many levels of documents and arrays a value has: 0 for a scalar, 1 for `{}`.
 fn nesting(element: Element<'_>) -> usize {
     let inner = match element.value() {
         Ok(RawBsonRef::Document(document)) => document,

@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use bson::spec::ElementType;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
-use crate::element::{Boxed, Element, Writer, elements};
-use crate::{Code, CompileOptions, Context, Error, Filter, Result, order, text};
+use crate::element::{Element, OwnedElement, elements};
+use crate::raw_writer::RawWriter;
+use crate::{Code, CompileOptions, Context, Error, Filter, Result, bson_type, order, text};
 
 use super::super::path::UpdatePath;
 use super::push::whole_number;
@@ -17,14 +18,14 @@ use super::{Scope, Target};
 #[derive(Debug)]
 pub(in crate::update) enum Pull {
     /// Elements that equal the value.
-    Equal(Boxed),
+    Equal(OwnedElement),
     /// Elements that are documents and match the filter.
     Documents(Filter),
     /// Elements that, as the field [`ELEMENT`] of a document, match the filter: `{$gte: 5}`, a regular expression.
     Elements(Filter),
 }
 
-/// What an element is called in the filter that judges it.
+/// The name of an element in the filter that tests it.
 const ELEMENT: &str = "element";
 
 impl Pull {
@@ -35,7 +36,7 @@ impl Pull {
             }
             RawBsonRef::Document(condition) => Ok(Pull::Documents(Filter::compile(condition, options)?)),
             RawBsonRef::RegularExpression(_) => Ok(Pull::Elements(Filter::compile(&as_field(operand)?, options)?)),
-            value => Ok(Pull::Equal(Boxed::new(value))),
+            value => Ok(Pull::Equal(OwnedElement::new(value))),
         }
     }
 
@@ -57,7 +58,7 @@ impl Pull {
             },
             Pull::Elements(filter) => {
                 buffer.clear();
-                let mut writer = Writer::new(buffer);
+                let mut writer = RawWriter::new(buffer);
                 writer.copy_as(ELEMENT, element);
                 writer.finish()?;
                 filter.matches(RawDocument::from_bytes(buffer.as_slice())?, context)
@@ -66,16 +67,16 @@ impl Pull {
     }
 }
 
-/// `{element: value}`
+/// Returns `{element: value}`.
 fn as_field(value: Element<'_>) -> Result<RawDocumentBuf> {
     let mut bytes = Vec::new();
-    let mut writer = Writer::new(&mut bytes);
+    let mut writer = RawWriter::new(&mut bytes);
     writer.copy_as(ELEMENT, value);
     writer.finish()?;
     Ok(RawDocumentBuf::from_bytes(bytes)?)
 }
 
-/// `{$gte: 5}`, but not `{$and: [..]}`, which is a condition on a document, and not the reference `{$ref: .., $id: ..}`.
+/// Tells `{$gte: 5}` from `{$and: [..]}`, which is a condition on a document, and from the reference `{$ref: .., $id: ..}`.
 fn is_operator_expression(condition: &RawDocument) -> Result<bool> {
     let first = elements(condition).next().transpose()?;
     Ok(first.is_some_and(|first| {
@@ -94,19 +95,19 @@ fn not_an_array(_: RawBsonRef<'_>) -> Error {
 /// `$pullAll`: values that are taken out wherever they are.
 #[derive(Debug)]
 pub(in crate::update) struct PullAll {
-    values: Boxed,
+    values: OwnedElement,
 }
 
 impl PullAll {
     pub(super) fn compile(operand: Element<'_>) -> Result<Self> {
         let Some(values) = operand.as_array()? else {
-            let kind = text::type_name(operand.value()?);
+            let kind = bson_type::type_name(operand.value()?);
             return Err(Error::new(
                 Code::BadValue,
                 format!("$pullAll requires an array argument but was given a {kind}"),
             ));
         };
-        Ok(PullAll { values: Boxed::container(ElementType::Array, values.as_bytes())? })
+        Ok(PullAll { values: OwnedElement::from_payload(ElementType::Array, values.as_bytes())? })
     }
 
     pub(super) fn apply(&self, target: Target<'_, '_>, scope: &Scope<'_, '_>) -> Result<bool> {
@@ -155,7 +156,7 @@ impl Pop {
 
     pub(super) fn apply(self, path: &UpdatePath, target: Target<'_, '_>) -> Result<bool> {
         let (array, _) = target.into_array(|value| {
-            let kind = text::type_name(value);
+            let kind = bson_type::type_name(value);
             let message = format!("Path '{}' contains an element of non-array type '{kind}'", path.text);
             Error::new(Code::TypeMismatch, message)
         })?;

@@ -1,20 +1,20 @@
-//! `$push`, with `$each`, `$position`, `$sort` and `$slice`: values go in, then the array is sorted, then it is cut.
+//! `$push`, with `$each`, `$position`, `$sort` and `$slice`: values are added, then the array is sorted, then it is cut.
 
 use std::cmp::Ordering;
 
 use bson::RawBsonRef;
 
-use crate::element::{Boxed, Element, elements, find};
-use crate::{Code, Context, Error, Result, order, text};
+use crate::element::{Element, OwnedElement, elements, find};
+use crate::{Code, Context, Error, Result, bson_type, order};
 
-use super::super::room::array_bytes;
+use super::super::growth::array_bytes;
 use super::super::tree::{Container, Value};
 use super::{Scope, Target, id_field};
 
 /// The values and what happens around them.
 #[derive(Debug)]
 pub(in crate::update) struct Push {
-    values: Vec<Boxed>,
+    values: Vec<OwnedElement>,
     /// Counted from the end, if negative.
     position: Option<i64>,
     sort: Option<PushSort>,
@@ -24,9 +24,9 @@ pub(in crate::update) struct Push {
 
 #[derive(Debug)]
 enum PushSort {
-    /// By the elements themselves.
+    /// The elements themselves are compared.
     Whole(Direction),
-    /// By fields of the elements: path and direction.
+    /// Fields of the elements are compared: path and direction.
     Fields(Vec<(Vec<String>, Direction)>),
 }
 
@@ -38,8 +38,12 @@ enum Direction {
 
 impl Push {
     pub(super) fn compile(operand: Element<'_>) -> Result<Self> {
-        let plain =
-            |value: RawBsonRef<'_>| Push { values: vec![Boxed::new(value)], position: None, sort: None, slice: None };
+        let plain = |value: RawBsonRef<'_>| Push {
+            values: vec![OwnedElement::new(value)],
+            position: None,
+            sort: None,
+            slice: None,
+        };
         let Some(clauses) = operand.as_document()? else { return Ok(plain(operand.value()?)) };
         if find(clauses, "$each")?.is_none() {
             return Ok(plain(operand.value()?));
@@ -59,32 +63,32 @@ impl Push {
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = Element<'_>> {
-        self.values.iter().map(Boxed::element)
+        self.values.iter().map(OwnedElement::element)
     }
 
     pub(super) fn apply<'a>(&'a self, target: Target<'_, 'a>, scope: &Scope<'_, '_>) -> Result<bool> {
         if target.at.is_none() {
             let mut array = Container::array(self.values().map(Value::Borrowed));
-            target.room.take(self.grown(&mut array, scope.context)?)?;
+            target.growth.reserve(self.growth_bytes(&mut array, scope.context)?)?;
             return target.assign(Value::Open(array));
         }
         let name = target.name.as_str();
-        let (array, room) = target.into_array(|value| {
+        let (array, growth) = target.into_array(|value| {
             bad(format!(
                 "The field '{name}' must be an array but is of type {} in document {{{}}}",
-                text::type_name(value),
+                bson_type::type_name(value),
                 id_field(scope.document)
             ))
         })?;
-        array.insert(place(self.position, array.len()), self.values().map(Value::Borrowed));
-        room.take(self.grown(array, scope.context)?)?;
-        // Sorting and slicing may have undone the rest: the bytes will tell.
+        array.insert(insertion_index(self.position, array.len()), self.values().map(Value::Borrowed));
+        growth.reserve(self.growth_bytes(array, scope.context)?)?;
+        // Sorting and slicing may have undone the change: the caller compares the bytes.
         Ok(true)
     }
 
     /// Sorts and cuts the array that the values are in. Gives the bytes by which it is larger than before them, at least:
     /// what is cut off again takes no room.
-    fn grown(&self, array: &mut Container<'_>, context: &Context) -> Result<usize> {
+    fn growth_bytes(&self, array: &mut Container<'_>, context: &Context) -> Result<usize> {
         if let Some(sort) = &self.sort {
             // Each element is compared as often as the number of elements has digits in base two.
             let length = array.len() as u64;
@@ -102,8 +106,8 @@ impl Push {
     }
 }
 
-/// The index before which `$position` puts values.
-fn place(position: Option<i64>, length: usize) -> usize {
+/// Returns the index before which `$position` puts values.
+fn insertion_index(position: Option<i64>, length: usize) -> usize {
     match position {
         Some(index) if index >= 0 => length.min(saturating(index)),
         Some(index) => length.saturating_sub(saturating(index)),
@@ -119,20 +123,21 @@ fn bad(message: impl Into<String>) -> Error {
     Error::new(Code::BadValue, message)
 }
 
-fn each(clause: Element<'_>) -> Result<Vec<Boxed>> {
+fn each(clause: Element<'_>) -> Result<Vec<OwnedElement>> {
     let Some(values) = clause.as_array()? else {
-        let kind = text::type_name(clause.value()?);
+        let kind = bson_type::type_name(clause.value()?);
         return Err(bad(format!("The argument to $each in $push must be an array but it was of type: {kind}")));
     };
-    elements(values).map(|value| Ok(Boxed::new(value?.value()?))).collect()
+    elements(values).map(|value| Ok(OwnedElement::new(value?.value()?))).collect()
 }
 
 fn integer(clause: &str, but: &str, value: RawBsonRef<'_>) -> Result<i64> {
-    whole_number(value)
-        .ok_or_else(|| bad(format!("The value for ${clause} must be an integer value{but} {}", text::type_name(value))))
+    whole_number(value).ok_or_else(|| {
+        bad(format!("The value for ${clause} must be an integer value{but} {}", bson_type::type_name(value)))
+    })
 }
 
-/// A number of any type without a fraction.
+/// Returns the number, if it is one without a fraction, of any type.
 pub(super) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int32(number) => Some(i64::from(number)),
@@ -193,7 +198,7 @@ impl PushSort {
         Ok(PushSort::Fields(fields))
     }
 
-    /// The places of the elements in the order that the sort asks for; equal ones stay as they are.
+    /// Returns the indexes of the elements in the order that the sort asks for; equal ones stay as they are.
     fn order(&self, array: &Container<'_>) -> Result<Vec<usize>> {
         let mut order: Vec<usize> = (0..array.len()).collect();
         let values: Vec<RawBsonRef<'_>> = order
@@ -220,7 +225,7 @@ impl PushSort {
     }
 }
 
-/// The value at a path of embedded documents, `null` if there is none.
+/// Returns the value at a path of embedded documents, `null` if there is none.
 fn field_at<'v>(value: RawBsonRef<'v>, path: &[String]) -> Result<RawBsonRef<'v>> {
     let mut value = value;
     for name in path {

@@ -9,41 +9,41 @@ use crate::order;
 
 /// A set in which BSON order decides what is equal. Looking up n values in m costs n log m: `$addToSet` and `$pullAll`
 /// of two long arrays must not stop the server.
-pub(super) struct SetOfValues<'v>(BTreeSet<InOrder<'v>>);
+pub(super) struct SetOfValues<'v>(BTreeSet<OrderedValue<'v>>);
 
-struct InOrder<'v>(RawBsonRef<'v>);
+struct OrderedValue<'v>(RawBsonRef<'v>);
 
 impl<'v> SetOfValues<'v> {
     pub(super) fn new() -> Self {
         SetOfValues(BTreeSet::new())
     }
 
-    /// `false` if it was there.
+    /// Adds a value, and returns `false` if the set contained it.
     pub(super) fn insert(&mut self, value: RawBsonRef<'v>) -> bool {
-        self.0.insert(InOrder(value))
+        self.0.insert(OrderedValue(value))
     }
 
     pub(super) fn contains(&self, value: RawBsonRef<'v>) -> bool {
-        self.0.contains(&InOrder(value))
+        self.0.contains(&OrderedValue(value))
     }
 }
 
-impl Ord for InOrder<'_> {
+impl Ord for OrderedValue<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         order::compare(self.0, other.0)
     }
 }
 
-impl PartialOrd for InOrder<'_> {
+impl PartialOrd for OrderedValue<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for InOrder<'_> {
+impl PartialEq for OrderedValue<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for InOrder<'_> {}
+impl Eq for OrderedValue<'_> {}

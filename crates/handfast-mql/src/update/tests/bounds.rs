@@ -1,4 +1,4 @@
-//! What an update makes is bounded before it is made: a few bytes must not ask for terabytes.
+//! The result of an update is bounded before it is made: a few bytes must not ask for terabytes.
 
 use super::*;
 use crate::depth::DOCUMENT_BYTES_MAX;
@@ -71,7 +71,7 @@ fn many_values_are_not_put_into_every_array() {
 }
 
 #[test]
-fn what_is_cut_off_again_takes_no_room() {
+fn elements_that_slice_cuts_off_do_not_count_as_growth() {
     let values: Vec<String> = (0..30).map(|number| format!("{number:01000}")).collect();
     let cut = |slice: i32| doc! { "$push": { "a.$[]": { "$each": values.clone(), "$slice": slice } } };
     let empty = thousand(Bson::Array(Vec::new()));
@@ -118,7 +118,7 @@ fn many_paths_in_a_document_of_many_fields() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a search for each path through all fields takes minutes")]
-fn an_update_of_very_many_paths_takes_no_square_of_them() {
+fn an_update_of_many_paths_takes_linear_time() {
     let fields = |from: i32, value: i32| -> Document {
         (from..from + 50_000).map(|n| (format!("f{n}"), value.into())).collect()
     };
@@ -138,7 +138,7 @@ fn bounded(case: &Case, document: &Document, update: &Document, steps_max: u64) 
 }
 
 #[test]
-fn what_an_update_looks_at_in_arrays_counts() {
+fn array_elements_that_an_update_reads_count_as_steps() {
     let numbers = doc! { "a": (0..100).collect::<Vec<_>>() };
     // Of equal values it would be one search, as of $in.
     let branches = |name: &str| (0..100).map(|n| doc! { name: { "$gt": 1000 + n } }).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! The update as a whole: conflicts, `_id`, replacements, what may be sent twice.
+//! The update as a whole: conflicts, `_id`, replacements, idempotence.
 
 use super::*;
 
@@ -153,7 +153,7 @@ fn idempotence() {
 
 /// What is not on the way of the update is copied and not looked at: bytes that are no BSON stay what they are.
 #[test]
-fn nothing_beside_the_path_is_opened() {
+fn only_the_containers_on_the_path_are_opened() {
     let mut bytes = raw(&doc! { "_id": 1, "dark": { "x": [1, 2] }, "n": 1 }).into_bytes();
     // The type of `x` becomes one that there is not.
     let place = bytes.windows(3).position(|window| window == b"\x04x\0").unwrap();

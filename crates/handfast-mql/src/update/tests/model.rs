@@ -1,4 +1,4 @@
-//! Updates against a model that works on `bson::Document`s, one operator after the other; and updates nobody would write.
+//! Updates against a model that works on `bson::Document`s, one operator after the other; and random updates.
 
 use proptest::prelude::*;
 

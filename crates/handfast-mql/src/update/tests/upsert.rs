@@ -1,4 +1,4 @@
-//! What an upsert makes of filter and update.
+//! The document that an upsert makes from filter and update.
 
 use super::*;
 use crate::Filter;
@@ -45,7 +45,7 @@ fn fields_of_the_filter() {
 }
 
 #[test]
-fn the_update_comes_on_top() {
+fn the_update_applies_to_the_fields_of_the_filter() {
     makes(doc! { "a": 1 }, doc! { "$inc": { "a": 5, "n": 1 } }, doc! { "a": 6, "n": 1 });
     makes(doc! { "a": 1 }, doc! { "$setOnInsert": { "b": 2 }, "$unset": { "a": 1 } }, doc! { "b": 2 });
     makes(doc! { "a": 1 }, doc! { "$push": { "l": 1 } }, doc! { "a": 1, "l": [1] });

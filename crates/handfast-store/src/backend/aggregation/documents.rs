@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use async_trait::async_trait;
 use bson::RawDocumentBuf;
 use handfast_mql::Context;
-use handfast_mql::context::Held;
+use handfast_mql::context::MemoryReservation;
 use handfast_mql::pipeline::{Chain, Facet, Flow, Operator, Stage, chain};
 
 use super::source::Source;
@@ -25,12 +25,12 @@ pub(super) trait Documents: Send {
 /// Documents that a stage holds, charged to the memory limit while they are held.
 pub(super) struct Collected {
     pub(super) documents: Vec<RawDocumentBuf>,
-    held: Held,
+    held: MemoryReservation,
 }
 
 impl Collected {
     pub(super) fn new(context: &Context) -> Self {
-        Collected { documents: Vec::new(), held: Held::new(context) }
+        Collected { documents: Vec::new(), held: MemoryReservation::new(context) }
     }
 
     /// Adds documents.

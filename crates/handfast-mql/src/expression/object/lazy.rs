@@ -7,7 +7,7 @@ use crate::{
     expression::{
         compile::{Compiler, NamedErrors},
         limits,
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         path::{Base, FieldPath, field},
         value::{self, Value},
     },
@@ -67,10 +67,10 @@ fn get_field_node(name: Node, input: Node) -> Result<Node> {
             format!("$getField requires 'field' to evaluate to type String, but got {}", value::type_name(constant)),
         ));
     }
-    Ok(Node::form(GetField { name, input }))
+    Ok(Node::lazy(GetField { name, input }))
 }
 
-impl Form for GetField {
+impl LazyOperator for GetField {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let name = self.name.evaluate(scope)?;
         let Some(name) = name.as_str() else {
@@ -123,10 +123,10 @@ fn set_field(
         None if operator == "$unsetField" => compiler.path("$$CURRENT")?,
         None => return Err(Error::new(Code(4_161_109), format!("{operator} requires 'input' to be specified"))),
     };
-    Ok(Node::form(SetField { operator, name, input, value }))
+    Ok(Node::lazy(SetField { operator, name, input, value }))
 }
 
-impl Form for SetField {
+impl LazyOperator for SetField {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         if input.is_nullish() {

@@ -1,4 +1,4 @@
-//! Array operators with named arguments: `$zip`, `$sortArray`, `$firstN` and its kin; `$first` and `$last`.
+//! Array operators with named arguments: `$zip`, `$sortArray`, `$firstN` and the like; `$first` and `$last`.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,8 @@ use crate::{
     expression::{
         compile::{Compiler, NamedErrors, named_sources},
         convert::integer_of,
-        node::{Form, Node, Scope, evaluate_all},
+        node::{LazyOperator, Node, Scope, evaluate_all},
+        string::IntegerCodes,
         value::{self, Value, type_name},
     },
     order,
@@ -21,19 +22,17 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
     Ok(Some(match name {
         "$first" => end(compiler, "$first", argument, 0)?,
         "$last" => end(compiler, "$last", argument, -1)?,
-        "$firstN" => several(compiler, "$firstN", argument, Pick::First)?,
-        "$lastN" => several(compiler, "$lastN", argument, Pick::Last)?,
-        "$minN" => several(compiler, "$minN", argument, Pick::Smallest)?,
-        "$maxN" => several(compiler, "$maxN", argument, Pick::Largest)?,
+        "$firstN" => several(compiler, "$firstN", argument, Selection::First)?,
+        "$lastN" => several(compiler, "$lastN", argument, Selection::Last)?,
+        "$minN" => several(compiler, "$minN", argument, Selection::Smallest)?,
+        "$maxN" => several(compiler, "$maxN", argument, Selection::Largest)?,
         "$zip" => zip(compiler, argument)?,
         "$sortArray" => sort_array(compiler, argument)?,
         _ => return Ok(None),
     }))
 }
-
-/// `$first`, `$last`.
 #[derive(Debug)]
-struct End {
+struct FirstOrLast {
     operator: &'static str,
     index: i64,
     input: Node,
@@ -41,10 +40,10 @@ struct End {
 
 fn end(compiler: &mut Compiler<'_>, operator: &'static str, argument: RawBsonRef<'_>, index: i64) -> Result<Node> {
     let [input] = compiler.exactly::<1>(operator, argument)?;
-    Ok(Node::form(End { operator, index, input }))
+    Ok(Node::lazy(FirstOrLast { operator, index, input }))
 }
 
-impl Form for End {
+impl LazyOperator for FirstOrLast {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         if input.is_nullish() {
@@ -61,7 +60,7 @@ impl Form for End {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Pick {
+enum Selection {
     First,
     Last,
     Smallest,
@@ -70,22 +69,27 @@ enum Pick {
 
 /// `$firstN`, `$lastN`, `$minN`, `$maxN`.
 #[derive(Debug)]
-struct Several {
+struct SelectN {
     operator: &'static str,
-    pick: Pick,
+    selection: Selection,
     input: Node,
     n: Node,
 }
 
-fn several(compiler: &mut Compiler<'_>, operator: &'static str, argument: RawBsonRef<'_>, pick: Pick) -> Result<Node> {
+fn several(
+    compiler: &mut Compiler<'_>,
+    operator: &'static str,
+    argument: RawBsonRef<'_>,
+    selection: Selection,
+) -> Result<Node> {
     let errors = NamedErrors { no_object: Code(5_787_801), unknown: Code(5_787_901) };
     let [input, n] = compiler.named(operator, argument, ["input", "n"], &errors)?;
     let input = input.ok_or_else(|| Error::new(Code(5_787_907), format!("Missing value for 'input' in {operator}")))?;
     let n = n.ok_or_else(|| Error::new(Code(5_787_906), format!("Missing value for 'n' in {operator}")))?;
-    Ok(Node::form(Several { operator, pick, input, n }))
+    Ok(Node::lazy(SelectN { operator, selection, input, n }))
 }
 
-/// The `n` of an operator that keeps n values: a positive whole number.
+/// Reads the `n` of an operator that keeps n values: a positive whole number.
 pub(crate) fn positive_count(n: &Value<'_>) -> Result<usize> {
     let Some(number) = n.get().and_then(integer_of) else {
         return Err(Error::new(
@@ -99,7 +103,7 @@ pub(crate) fn positive_count(n: &Value<'_>) -> Result<usize> {
         .ok_or_else(|| Error::new(Code(5_787_908), format!("'n' must be greater than 0, found {number}")))
 }
 
-impl Form for Several {
+impl LazyOperator for SelectN {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let n = positive_count(&self.n.evaluate(scope)?)?;
         let input = self.input.evaluate(scope)?;
@@ -110,15 +114,15 @@ impl Form for Several {
             ));
         };
         let mut items = value::items(array).collect::<Result<Vec<_>>>()?;
-        match self.pick {
-            Pick::First => items.truncate(n),
-            Pick::Last => {
+        match self.selection {
+            Selection::First => items.truncate(n),
+            Selection::Last => {
                 items.drain(..items.len().saturating_sub(n));
             }
-            Pick::Smallest | Pick::Largest => {
+            Selection::Smallest | Selection::Largest => {
                 items.retain(|item| !matches!(item, RawBsonRef::Null | RawBsonRef::Undefined));
                 sort_items(&mut items);
-                if let Pick::Largest = self.pick {
+                if let Selection::Largest = self.selection {
                     items.reverse();
                 }
                 items.truncate(n);
@@ -167,10 +171,10 @@ fn zip(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<Node> {
     if !defaults.is_empty() && defaults.len() != inputs.len() {
         return Err(Error::new(Code(34_467), "defaults and inputs must have the same length"));
     }
-    Ok(Node::form(Zip { inputs, defaults, longest }))
+    Ok(Node::lazy(Zip { inputs, defaults, longest }))
 }
 
-impl Form for Zip {
+impl LazyOperator for Zip {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let inputs = evaluate_all(&self.inputs, scope)?;
         if inputs.iter().any(Value::is_nullish) {
@@ -215,9 +219,9 @@ struct SortArray {
 
 #[derive(Debug)]
 enum SortBy {
-    /// Whole values, ascending or descending.
+    /// Whole values are compared, in ascending or descending order.
     Value(Ordering),
-    /// By fields; what is no document sorts as an empty one.
+    /// Fields are compared; a value that is no document sorts as an empty one.
     Fields(Sort),
 }
 
@@ -228,7 +232,11 @@ fn sort_array(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<N
     let by = by.ok_or_else(|| Error::new(Code(2_942_503), "$sortArray requires 'sortBy' to be specified"))?;
     let by = match by {
         RawBsonRef::Document(document) => SortBy::Fields(Sort::compile(document)?),
-        other => match whole(&Value::Ref(other), (2_942_505, 2_942_505), "$sortArray's sortBy")? {
+        other => match whole(
+            &Value::Ref(other),
+            IntegerCodes { no_number: 2_942_505, no_integer: 2_942_505 },
+            "$sortArray's sortBy",
+        )? {
             1 => SortBy::Value(Ordering::Less),
             -1 => SortBy::Value(Ordering::Greater),
             _ => {
@@ -239,10 +247,10 @@ fn sort_array(compiler: &mut Compiler<'_>, argument: RawBsonRef<'_>) -> Result<N
             }
         },
     };
-    Ok(Node::form(SortArray { input: compiler.expression(input)?, by }))
+    Ok(Node::lazy(SortArray { input: compiler.expression(input)?, by }))
 }
 
-impl Form for SortArray {
+impl LazyOperator for SortArray {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         let no_array = |input: &Value<'_>| {

@@ -4,13 +4,13 @@ use crate::number::Number;
 
 /// The running mean and the sum of squared distances from it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spread {
+pub(crate) struct Deviation {
     count: u64,
     mean: f64,
     squares: f64,
 }
 
-impl Spread {
+impl Deviation {
     pub(crate) fn add(&mut self, number: Number) {
         let value = number.to_f64();
         self.count += 1;
@@ -19,7 +19,7 @@ impl Spread {
         self.squares += distance * (value - self.mean);
     }
 
-    /// The deviation of a population, or of a sample (which needs two numbers).
+    /// Returns the deviation of a population, or of a sample (which needs two numbers).
     pub(crate) fn result(&self, sample: bool) -> Option<f64> {
         let divisor = if sample { self.count.checked_sub(1)? } else { self.count };
         if divisor == 0 {

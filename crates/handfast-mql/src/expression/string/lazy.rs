@@ -1,4 +1,4 @@
-//! String operators with named arguments: `$trim` and `$replaceOne` with their kin.
+//! String operators with named arguments: `$trim`, `$replaceOne` and the like.
 
 use bson::RawBsonRef;
 
@@ -7,16 +7,16 @@ use crate::{
     expression::{
         compile::{Compiler, NamedErrors},
         limits,
-        node::{Form, Node, Scope},
+        node::{LazyOperator, Node, Scope},
         value::Value,
     },
 };
 
 pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBsonRef<'_>) -> Result<Option<Node>> {
     Ok(Some(match name {
-        "$trim" => trim(compiler, "$trim", argument, Ends { left: true, right: true })?,
-        "$ltrim" => trim(compiler, "$ltrim", argument, Ends { left: true, right: false })?,
-        "$rtrim" => trim(compiler, "$rtrim", argument, Ends { left: false, right: true })?,
+        "$trim" => trim(compiler, "$trim", argument, TrimSides { left: true, right: true })?,
+        "$ltrim" => trim(compiler, "$ltrim", argument, TrimSides { left: true, right: false })?,
+        "$rtrim" => trim(compiler, "$rtrim", argument, TrimSides { left: false, right: true })?,
         "$replaceOne" => replace(compiler, "$replaceOne", argument, Occurrences::First)?,
         "$replaceAll" => replace(compiler, "$replaceAll", argument, Occurrences::All)?,
         _ => return Ok(None),
@@ -24,7 +24,7 @@ pub(crate) fn compile(compiler: &mut Compiler<'_>, name: &str, argument: RawBson
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ends {
+struct TrimSides {
     left: bool,
     right: bool,
 }
@@ -32,19 +32,24 @@ struct Ends {
 #[derive(Debug)]
 struct Trim {
     operator: &'static str,
-    ends: Ends,
+    ends: TrimSides,
     input: Node,
     chars: Option<Node>,
 }
 
-fn trim(compiler: &mut Compiler<'_>, operator: &'static str, argument: RawBsonRef<'_>, ends: Ends) -> Result<Node> {
+fn trim(
+    compiler: &mut Compiler<'_>,
+    operator: &'static str,
+    argument: RawBsonRef<'_>,
+    ends: TrimSides,
+) -> Result<Node> {
     let errors = NamedErrors { no_object: Code(50_696), unknown: Code(50_694) };
     let [input, chars] = compiler.named(operator, argument, ["input", "chars"], &errors)?;
     let input = input.ok_or_else(|| Error::new(Code(50_695), format!("{operator} requires an 'input' field")))?;
-    Ok(Node::form(Trim { operator, ends, input, chars }))
+    Ok(Node::lazy(Trim { operator, ends, input, chars }))
 }
 
-impl Form for Trim {
+impl LazyOperator for Trim {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         if input.is_nullish() {
@@ -78,12 +83,12 @@ impl Trim {
     }
 }
 
-fn cut(text: &str, ends: Ends, matches: impl Fn(char) -> bool) -> &str {
+fn cut(text: &str, ends: TrimSides, matches: impl Fn(char) -> bool) -> &str {
     let text = if ends.left { text.trim_start_matches(&matches) } else { text };
     if ends.right { text.trim_end_matches(&matches) } else { text }
 }
 
-/// What MongoDB's documentation lists as whitespace for `$trim`.
+/// Tells whether `$trim` takes a character for whitespace, as MongoDB's documentation lists it.
 fn is_whitespace(c: char) -> bool {
     matches!(c, '\0' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}')
 }
@@ -114,7 +119,7 @@ fn replace(
     let needed = |node: Option<Node>, what: &str, code: i32| {
         node.ok_or_else(|| Error::new(Code(code), format!("{operator} requires '{what}' to be specified")))
     };
-    Ok(Node::form(Replace {
+    Ok(Node::lazy(Replace {
         operator,
         occurrences,
         input: needed(input, "input", 51_749)?,
@@ -123,7 +128,7 @@ fn replace(
     }))
 }
 
-impl Form for Replace {
+impl LazyOperator for Replace {
     fn evaluate<'a>(&'a self, scope: Scope<'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         let find = self.find.evaluate(scope)?;
@@ -144,7 +149,7 @@ impl Form for Replace {
 }
 
 impl Replace {
-    /// The text, `None` for null, else an error.
+    /// Returns the text, `None` for null, else an error.
     fn text<'v>(&self, value: &'v Value<'_>, what: &str, code: i32) -> Result<Option<&'v str>> {
         if value.is_nullish() {
             return Ok(None);

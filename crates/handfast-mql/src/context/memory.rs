@@ -1,8 +1,8 @@
-//! What the stages of all queries hold, counted together.
+//! The bytes that the stages of all queries hold together.
 //!
-//! Each stage has a bound of its own, and many small requests can open many stages: a sorted cursor that nobody reads on
-//! from holds its documents for as long as it is open. So there is one more bound for all of them. What a stage takes into
-//! memory it counts as it grows, and gives back as it hands it out, or when it is dropped, for whatever reason.
+//! Each stage has a bound of its own, and many small requests can open many stages: a sorted cursor that no client reads on
+//! from holds its documents for as long as it is open. So there is one more bound for all of them. A stage
+//! reserves memory as it grows, and releases it as it returns documents, or when it is dropped, for whatever reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Context;
 use crate::{Code, Error, Result};
 
-/// The bound that the stages of all queries share. Copies are one bound; the default one lets everything pass.
+/// The bound that the stages of all queries share. Copies are one bound; the default is no bound.
 #[derive(Clone, Debug)]
 pub struct StageTotal(Arc<Total>);
 
@@ -21,12 +21,12 @@ struct Total {
 }
 
 impl StageTotal {
-    /// A bound of so many bytes.
+    /// Creates a bound of so many bytes.
     pub fn new(bytes_max: usize) -> Self {
         StageTotal(Arc::new(Total { held: AtomicUsize::new(0), bytes_max }))
     }
 
-    /// The bytes that are held now.
+    /// Returns the bytes that are reserved now.
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)
     }
@@ -38,25 +38,25 @@ impl Default for StageTotal {
     }
 }
 
-/// One stage's part; it is given back when this is dropped.
+/// The reservation of one stage; it is released when this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct MemoryReservation {
     total: StageTotal,
     bytes: usize,
 }
 
-impl Held {
-    /// Nothing yet.
+impl MemoryReservation {
+    /// Creates an empty reservation.
     pub fn new(context: &Context) -> Self {
-        Held { total: context.stage_total.clone(), bytes: 0 }
+        MemoryReservation { total: context.stage_total.clone(), bytes: 0 }
     }
 
-    /// This part, in bytes.
+    /// Returns the bytes of this reservation.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts more.
+    /// Reserves more bytes.
     ///
     /// # Errors
     /// `QueryExceededMemoryLimitNoDiskUseAllowed` (292) if all together would be too much; then nothing is counted.
@@ -74,7 +74,7 @@ impl Held {
         Ok(())
     }
 
-    /// Counts less.
+    /// Releases bytes.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -82,7 +82,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.shrink(self.bytes);
     }

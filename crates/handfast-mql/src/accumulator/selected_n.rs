@@ -1,42 +1,44 @@
-//! Keeping the best n of many: by arrival, by value, or by a sort key.
+//! Keeps the first n of many values: by arrival, by value, or by a sort key.
 
 use std::collections::{BinaryHeap, VecDeque};
 
 use bson::RawBson;
 
-use super::compile::Pick;
+use super::compile::Selection;
 use crate::key::{self, Direction};
 
 /// The n values that `$firstN`, `$lastN`, `$minN` or `$maxN` keeps.
 #[derive(Debug)]
-pub(crate) enum Several {
+pub(crate) enum SelectedN {
     Arrived { n: usize, last: bool, kept: VecDeque<RawBson> },
-    Ranked { largest: bool, top: Top },
+    Ranked { largest: bool, top: TopN },
 }
 
-impl Several {
-    pub(crate) fn new(n: usize, pick: Pick) -> Self {
-        match pick {
-            Pick::First | Pick::Last => Several::Arrived { n, last: pick == Pick::Last, kept: VecDeque::new() },
-            Pick::Smallest | Pick::Largest => {
-                Several::Ranked { largest: pick == Pick::Largest, top: Top::new(n, false) }
+impl SelectedN {
+    pub(crate) fn new(n: usize, selection: Selection) -> Self {
+        match selection {
+            Selection::First | Selection::Last => {
+                SelectedN::Arrived { n, last: selection == Selection::Last, kept: VecDeque::new() }
+            }
+            Selection::Smallest | Selection::Largest => {
+                SelectedN::Ranked { largest: selection == Selection::Largest, top: TopN::new(n, false) }
             }
         }
     }
 
-    /// Whether a further value could still change the result.
+    /// Tells whether a further value could still change the result.
     pub(crate) fn wants_more(&self) -> bool {
-        !matches!(self, Several::Arrived { n, last: false, kept } if kept.len() >= *n)
+        !matches!(self, SelectedN::Arrived { n, last: false, kept } if kept.len() >= *n)
     }
 
     /// Adds a value; gives the one that had to go.
     pub(crate) fn add(&mut self, value: RawBson) -> Option<RawBson> {
         match self {
-            Several::Arrived { n, kept, .. } => {
+            SelectedN::Arrived { n, kept, .. } => {
                 kept.push_back(value);
                 if kept.len() > *n { kept.pop_front() } else { None }
             }
-            Several::Ranked { largest, top } => {
+            SelectedN::Ranked { largest, top } => {
                 let direction = if *largest { Direction::Descending } else { Direction::Ascending };
                 let mut key = Vec::new();
                 key::encode_directed(value.as_raw_bson_ref(), direction, &mut key);
@@ -47,15 +49,15 @@ impl Several {
 
     pub(crate) fn into_values(self) -> Vec<RawBson> {
         match self {
-            Several::Arrived { kept, .. } => kept.into(),
-            Several::Ranked { top, .. } => top.into_outputs(),
+            SelectedN::Arrived { kept, .. } => kept.into(),
+            SelectedN::Ranked { top, .. } => top.into_outputs(),
         }
     }
 }
 
 /// The n outputs that come first (or last) in a sort.
 #[derive(Debug)]
-pub(crate) struct Top {
+pub(crate) struct TopN {
     n: usize,
     bottom: bool,
     arrivals: u64,
@@ -93,12 +95,12 @@ impl Ord for Entry {
     }
 }
 
-impl Top {
+impl TopN {
     pub(crate) fn new(n: usize, bottom: bool) -> Self {
-        Top { n, bottom, arrivals: 0, kept: BinaryHeap::new() }
+        TopN { n, bottom, arrivals: 0, kept: BinaryHeap::new() }
     }
 
-    /// Whether an output with this key would be kept.
+    /// Tells whether an output with this key would be kept.
     pub(crate) fn wants(&self, key: &[u8]) -> bool {
         match self.kept.peek() {
             Some(worst) if self.kept.len() >= self.n => {
@@ -122,7 +124,7 @@ impl Top {
         self.kept.pop().map(|entry| (entry.key, entry.output))
     }
 
-    /// The outputs in the order of the sort.
+    /// Returns the outputs in the order of the sort.
     pub(crate) fn into_outputs(self) -> Vec<RawBson> {
         let bottom = self.bottom;
         let mut entries = self.kept.into_sorted_vec();

@@ -1,4 +1,4 @@
-//! How much an update may add to a document: the bound that is known before anything is written.
+//! The limit on what an update may add to a document, which is checked before anything is written.
 //!
 //! A few bytes of update can ask for terabytes: `{$set: {"a.$[].1500000": 1}}` pads every array in `a`, and `{$set:
 //! {"a.$[]": <15 MB>}}` copies its operand into every element. What an update adds to the tree is therefore counted
@@ -18,25 +18,23 @@ const UPSERT_TOO_LARGE: Code = Code(17420);
 const ARRAY_ELEMENT_BYTES: usize = 3;
 /// The fewest bytes of a field without name and value: type, NUL.
 const FIELD_BYTES: usize = 2;
-
-/// What an application of an update may still add.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct GrowthLimit {
     left: usize,
     inserting: bool,
 }
 
-impl Room {
-    /// Room for one document of the size that may be stored.
+impl GrowthLimit {
+    /// Creates the limit for one document: the size that may be stored.
     pub(super) fn new(inserting: bool) -> Self {
-        Room { left: DOCUMENT_BYTES_MAX, inserting }
+        GrowthLimit { left: DOCUMENT_BYTES_MAX, inserting }
     }
 
-    /// Takes room for what is added.
+    /// Reserves the bytes of an addition.
     ///
     /// # Errors
-    /// 17419, or 17420 for an upsert, if there is not so much.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<()> {
+    /// 17419, or 17420 for an upsert, if they exceed the limit.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<()> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| too_large(self.inserting))?;
         Ok(())
     }
@@ -45,7 +43,7 @@ impl Room {
     ///
     /// # Errors
     /// As [`check_size`].
-    pub(super) fn check(&self, written: usize) -> Result<()> {
+    pub(super) fn check_written(&self, written: usize) -> Result<()> {
         check_size(written, self.inserting)
     }
 }
@@ -58,17 +56,15 @@ pub(super) fn check_size(bytes: usize, inserting: bool) -> Result<()> {
     if bytes > DOCUMENT_BYTES_MAX { Err(too_large(inserting)) } else { Ok(()) }
 }
 
-/// What values take as elements of an array, at least.
+/// Returns the least bytes of values as elements of an array.
 pub(super) fn array_bytes<'e>(values: impl Iterator<Item = Element<'e>>) -> usize {
     values.map(|value| ARRAY_ELEMENT_BYTES + value.payload().len()).sum()
 }
 
-/// What so many `null`s take in an array, at least.
+/// Returns the least bytes of `count` `null`s in an array.
 pub(super) fn null_bytes(count: usize) -> usize {
     count.saturating_mul(ARRAY_ELEMENT_BYTES)
 }
-
-/// What a field takes, at least.
 pub(super) fn field_bytes(name: &str, value_bytes: usize) -> usize {
     FIELD_BYTES + name.len() + value_bytes
 }
