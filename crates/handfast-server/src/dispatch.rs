@@ -10,7 +10,7 @@ use handfast_store::Applied;
 use tracing::{Instrument, debug, debug_span, info};
 
 use crate::auth::guard;
-use crate::commands::{self, Access, Call, Command};
+use crate::commands::{self, Access, Call, Command, Counter, TimeLimit};
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
 use crate::operations::Operation;
@@ -19,7 +19,6 @@ use crate::reply::{Answer, failure, labelled_failure, put_unsatisfied, success, 
 use crate::request::Request;
 use crate::reserve::Reserved;
 use crate::state::{Client, Shared};
-use crate::transactions::end::is_end;
 use crate::transactions::{self, Entered, labels, rules};
 use crate::writer::Writer;
 
@@ -63,26 +62,26 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     if took >= shared.options.slow_operation {
         log_slow(shared, client, request, command, took, outcome.as_ref().err());
     }
+    let is_step = request.numbering.is_within() && !command.properties.in_transaction.is_end();
     match outcome {
         Ok(mut answer) => {
-            note_written(shared, request, command, &mut answer.writer);
-            if request.numbering.is_within() && !is_end(command.name) && shared.options.topology == Topology::Mongos {
+            note_written(shared, request, &mut answer.writer);
+            if is_step && shared.options.topology == Topology::Mongos {
                 put_recovery_token(&mut answer.writer);
             }
             let document = success(answer.writer, shared.cluster_time.as_ref());
             Replied { document, more: answer.more, _reserved: answer.reserved }
         }
         Err(mut error) => {
-            let is_step = request.numbering.is_within() && !is_end(command.name);
-            if is_step || !commands::writes(request) {
+            if is_step || !request.access.writes() {
                 // What was lost on the way of a read is lost, and no more; a transaction ends by it, and has no effect.
                 error.applied = Applied::No;
             }
             debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
-            let labels = labels::of_error(request.numbering, command.name, &error);
+            let labels = labels::of_error(request.numbering, command.properties.in_transaction, &error);
             let mut writer = labelled_failure(&error, &labels);
             // It may have written something before it failed.
-            note_written(shared, request, command, &mut writer);
+            note_written(shared, request, &mut writer);
             let document = timed(writer, shared.cluster_time.as_ref());
             Replied { document, more: false, _reserved: None }
         }
@@ -95,8 +94,8 @@ fn find(shared: &Shared, request: &Request<'_>) -> Option<&'static Command> {
 }
 
 /// After a command that writes, time goes on, and the reply says if that is not all that its client asked for.
-fn note_written(shared: &Shared, request: &Request<'_>, command: &Command, writer: &mut Writer) {
-    if command.access != Access::Write && !commands::writes_out(request) {
+fn note_written(shared: &Shared, request: &Request<'_>, writer: &mut Writer) {
+    if !request.access.writes() {
         return;
     }
     if let Some(time) = &shared.cluster_time {
@@ -129,8 +128,10 @@ async fn run_known(
         shared.sessions.touch(session, began)?;
     }
     let operation = shared.operations.begin(client, request, command, began);
-    // The time of a getMore is what its cursor has left.
-    let bound = request.max_time.filter(|_| command.name != "getMore");
+    let bound = match command.properties.time_limit {
+        TimeLimit::OfRequest => request.max_time,
+        TimeLimit::OfCursor => None,
+    };
     let work = async {
         tokio::select! {
             biased;
@@ -158,7 +159,7 @@ async fn run_entered(
     let answer = (command.run)(&call).await?;
     // A read that was too long is of no use; a write that was done is told.
     let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
-    if late && command.access == Access::Read && !commands::writes(request) {
+    if late && request.access == Access::Read {
         return Err(time_is_over());
     }
     stay.failed = answer.refused;
@@ -218,15 +219,14 @@ fn count(
 ) {
     shared.metrics.count_command(command.name, took, failed);
     let operations = &shared.metrics.operations;
-    match command.name {
-        // These count their documents and statements themselves.
-        "insert" | "update" | "delete" | "bulkWrite" => {}
-        "find" => operations.query.add(1),
-        "getMore" => operations.getmore.add(1),
-        _ => operations.command.add(1),
+    match command.properties.counter {
+        Counter::PerStatement => {}
+        Counter::Query => operations.query.add(1),
+        Counter::GetMore => operations.getmore.add(1),
+        Counter::Command => operations.command.add(1),
     }
-    let write = command.access == Access::Write;
-    if write || command.access == Access::Read {
+    if request.access != Access::Server {
+        let write = request.access == Access::Write;
         client.count(&shared.metrics, (request.database, collection(request)), write, took);
     }
 }

@@ -10,7 +10,6 @@ use handfast_wire::{Compressor, Flags, Header, Message, OpCode, OpMsg, Query, Re
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::warn;
 
-use crate::commands;
 use crate::dispatch::{self, Replied};
 use crate::error::{CommandError, CommandResult};
 use crate::frame::{Frame, FrameReader, ReadError, write_all};
@@ -163,7 +162,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
     async fn run(&mut self, request: &Request<'_>) -> Option<Replied> {
         // Pinned where it is made: it is large.
         let mut run = pin!(dispatch::run(self.shared, self.client, request));
-        if commands::writes(request) {
+        if request.access.writes() {
             return run.await;
         }
         tokio::select! {
@@ -193,7 +192,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
             _ => query.query,
         };
         let request = Request::new(command, &[], Some(database), false)?.of_user(self.client.user_id());
-        if !matches!(request.name, "hello" | "isMaster" | "ismaster") {
+        if !request.properties().legacy_query {
             let text =
                 format!("Unsupported OP_QUERY command: {}. The client driver may require an upgrade.", request.name);
             return Err(CommandError::new(UNSUPPORTED_OP_QUERY, text));

@@ -14,7 +14,7 @@ use handfast_wire::Sequence;
 pub(crate) use self::numbering::Numbering;
 use crate::arguments::{Arguments, FIELDS_USUAL, Field, GENERIC, as_integer};
 use crate::auth::user::UserId;
-use crate::commands::{self, Command};
+use crate::commands::{self, Access, Command, Properties};
 use crate::error::{CommandError, CommandResult};
 
 /// Names a session: the id that a client made up for it, and whose it is. So nobody reaches the session of another user.
@@ -102,6 +102,7 @@ pub(crate) struct Request<'a> {
     pub(crate) body: &'a RawDocument,
     /// What the server knows under that name.
     pub(crate) command: Option<&'static Command>,
+    pub(crate) access: Access,
     /// The fields of the command itself: all but its name and those that every command may carry.
     fields: Vec<Field<'a>>,
     pub(crate) sequences: &'a [Sequence<'a>],
@@ -146,6 +147,7 @@ impl<'a> Request<'a> {
             database: "",
             body,
             command: commands::find(name),
+            access: Access::Server,
             fields: Vec::with_capacity(FIELDS_USUAL),
             sequences,
             session: None,
@@ -179,7 +181,7 @@ impl<'a> Request<'a> {
             }
         };
         // Logins may name it, to hear that no mechanism is enabled there.
-        if !(request.database == EXTERNAL && matches!(request.name, "saslStart" | "logout")) {
+        if !(request.database == EXTERNAL && request.properties().external_database) {
             check_database_name(request.database)?;
         }
         if let Some(error) = generic.refused {
@@ -190,7 +192,15 @@ impl<'a> Request<'a> {
             let text = "Provided apiStrict without passing apiVersion";
             return Err(CommandError::new(Code::InvalidOptions, text));
         }
+        if let Some(command) = request.command {
+            request.access = command.properties.access_of.map_or(command.access, |access_of| access_of(&request));
+        }
         Ok(request)
+    }
+
+    /// The properties of its command; those of an ordinary one if the server knows none of that name.
+    pub(crate) fn properties(&self) -> &'static Properties {
+        self.command.map_or(&Properties::DEFAULT, |command| &command.properties)
     }
 
     /// The request of this user: its session is the user's.

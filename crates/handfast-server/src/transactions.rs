@@ -28,7 +28,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::OwnedMutexGuard;
 
 use self::snapshot::SnapshotRead;
-use crate::commands::Command;
+use crate::commands::{Command, SnapshotSupport};
 use crate::error::{CommandError, CommandResult};
 use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT, SessionId};
 use crate::sessions::{Latest, OpenTransaction, Use};
@@ -81,7 +81,7 @@ pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Comm
     let Some(session) = request.session else { return Ok(Entered::Outside) };
     match request.numbering {
         // The cursor of a snapshot reads on in it.
-        Numbering::None if command.name == "getMore" => Ok(Entered::Outside),
+        Numbering::None if command.properties.snapshots == SnapshotSupport::OfCursor => Ok(Entered::Outside),
         Numbering::None => match (request.read_concern, &shared.cluster_time) {
             (Some(ReadConcern { level: Some(SNAPSHOT), at }), Some(time)) => {
                 Ok(Entered::Snapshot(snapshot::enter(shared, time, session, at).await?))
@@ -90,7 +90,7 @@ pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Comm
         },
         Numbering::Once(number) => once(shared, session, number).await,
         // These look for themselves: they can be repeated when the transaction is long gone.
-        Numbering::Within { .. } if end::is_end(command.name) => Ok(Entered::Outside),
+        Numbering::Within { .. } if command.properties.in_transaction.is_end() => Ok(Entered::Outside),
         Numbering::Within { number, starts: true } => begin(shared, request, session, number).await,
         Numbering::Within { number, starts: false } => join(shared, session, number).await,
     }

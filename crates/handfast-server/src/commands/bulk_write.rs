@@ -17,7 +17,7 @@ use handfast_store::{Delete, DeleteStatement, Insert, Namespace, Ticket, Update,
 use super::get_more::{Opening, put_first_batch};
 use super::insert::{Judged, judge};
 use super::write::{UpdateNames, check_batch, check_single, put_error, update_statement};
-use super::{Access, Call, Command, hint};
+use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Visitor, visit_full_name};
 use crate::auth::role::Action;
@@ -38,6 +38,13 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        counter: Counter::PerStatement,
+        names_databases: true,
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 

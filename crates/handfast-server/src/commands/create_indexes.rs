@@ -4,7 +4,7 @@ use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_store::{CreateIndexes, IndexSpec};
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, InTransaction, Properties};
 use crate::arguments::{Arguments, as_integer};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -21,6 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties { in_transaction: InTransaction::Allowed, ..Properties::DEFAULT },
     run: |call| Box::pin(run(call)),
 };
 

@@ -2,10 +2,10 @@
 
 use bson::raw::RawDocument;
 use handfast_mql::Code;
-use handfast_store::{Delete, DeleteStatement};
+use handfast_store::{Delete, DeleteStatement, Explained, Find};
 
-use super::write::{check_batch, check_single, put_errors};
-use super::{Access, Call, Command, hint};
+use super::write::{check_batch, check_single, explained_statement, put_errors};
+use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -24,11 +24,18 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        counter: Counter::PerStatement,
+        explain: Some(|call| Box::pin(explained(call))),
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
 /// Reads the command.
-pub(super) async fn read(call: &Call<'_>) -> CommandResult<Delete> {
+async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("delete");
     let statements = arguments.documents("deletes")?;
@@ -39,6 +46,19 @@ pub(super) async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     check_batch(statements.len())?;
     let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;
     Ok(Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
+}
+
+/// Reads the command for `explain`: it explains the search for the documents.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let delete = read(call).await?;
+    let statement = explained_statement(delete.statements)?;
+    let find = Find {
+        hint: statement.hint,
+        limit: (!statement.multi).then_some(1),
+        variables: delete.variables,
+        ..Find::new(delete.namespace, statement.filter)
+    };
+    Ok(Explained::Find(find))
 }
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use handfast_mql::Code;
 use handfast_store::Cursor;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Counter, InTransaction, Properties, SnapshotSupport, TimeLimit};
 use crate::auth::guard::{Needs, Target, Visitor};
 use crate::auth::role::Action;
 use crate::batches::{Batches, FIRST_BATCH};
@@ -27,6 +27,13 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        counter: Counter::GetMore,
+        in_transaction: InTransaction::NotFirst,
+        snapshots: SnapshotSupport::OfCursor,
+        time_limit: TimeLimit::OfCursor,
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 

@@ -10,7 +10,7 @@ use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_wire::limits::{DOCUMENT_BYTES_MAX, MESSAGE_BYTES_MAX, WRITE_BATCH_MAX};
 
-use super::{Access, Call, Command, Running, sasl};
+use super::{Access, Call, Command, Properties, Running, sasl};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::login::{self, Step};
@@ -35,6 +35,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: true,
     versioned: true,
+    properties: Properties { legacy_query: true, ..Properties::DEFAULT },
     run: |call| run(call, "hello", "isWritablePrimary"),
 };
 
@@ -47,6 +48,7 @@ pub(crate) const LEGACY: Command = Command {
     admin_only: false,
     confidential: true,
     versioned: false,
+    properties: Properties { legacy_query: true, ..Properties::DEFAULT },
     run: |call| run(call, "isMaster", "ismaster"),
 };
 

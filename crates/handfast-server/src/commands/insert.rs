@@ -7,7 +7,7 @@ use handfast_store::{Insert, WriteError};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
 use super::write::{self, check_batch};
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::CommandResult;
@@ -25,6 +25,12 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        counter: Counter::PerStatement,
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 

@@ -7,7 +7,7 @@
 use bson::raw::RawDocument;
 
 use super::end_sessions::{documents, listed};
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -25,6 +25,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 
@@ -37,6 +38,7 @@ pub(crate) const ALL: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run_all(call)),
 };
 
@@ -49,6 +51,7 @@ pub(crate) const BY_PATTERN: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run_by_pattern(call)),
 };
 

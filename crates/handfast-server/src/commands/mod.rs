@@ -47,6 +47,7 @@ mod list_filter;
 mod list_indexes;
 mod logout;
 mod ping;
+mod properties;
 mod refresh_sessions;
 mod rename_collection;
 mod sasl;
@@ -69,6 +70,7 @@ use std::pin::Pin;
 use bson::{RawDocumentBuf, Timestamp};
 use handfast_store::{DocumentStore, Hint, Ticket};
 
+pub(crate) use self::properties::{Access, Counter, InTransaction, Properties, SnapshotSupport, TimeLimit};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::user::UserId;
@@ -78,17 +80,6 @@ use crate::reply::Answer;
 use crate::request::Request;
 use crate::state::{Client, Shared};
 use crate::transactions::{Entered, retried};
-
-/// What a command does to collections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Reads documents: it may be given up when nobody waits for it.
-    Read,
-    /// Changes documents or collections: once begun it is finished.
-    Write,
-    /// Is about the server.
-    Server,
-}
 
 /// A command that runs.
 pub(crate) struct Call<'a> {
@@ -180,6 +171,7 @@ pub(crate) struct Command {
     pub(crate) confidential: bool,
     /// Belongs to MongoDB's Stable API, version 1.
     pub(crate) versioned: bool,
+    pub(crate) properties: Properties,
     pub(crate) run: for<'a> fn(&'a Call<'a>) -> Running<'a>,
 }
 
@@ -257,20 +249,6 @@ pub(crate) fn find_for_tests(name: &str) -> Option<&'static Command> {
 /// The command of this name or alias.
 pub(crate) fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name == name || command.aliases.contains(&name))
-}
-
-/// Whether a request changes something, so that it is finished even if nobody waits for its reply.
-pub(crate) fn writes(request: &Request<'_>) -> bool {
-    match request.command {
-        Some(command) if command.name == "aggregate" => aggregate::writes(request),
-        Some(command) => command.access == Access::Write,
-        None => false,
-    }
-}
-
-/// Whether a request is a pipeline that writes its output.
-pub(crate) fn writes_out(request: &Request<'_>) -> bool {
-    request.name == "aggregate" && aggregate::writes(request)
 }
 
 /// Reads `hint`: an index by name or key.

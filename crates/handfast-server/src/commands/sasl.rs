@@ -8,7 +8,7 @@
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::login::{self, Start, Step};
@@ -28,6 +28,7 @@ pub(crate) const START: Command = Command {
     admin_only: false,
     confidential: true,
     versioned: false,
+    properties: Properties { external_database: true, ..Properties::DEFAULT },
     run: |call| Box::pin(run_start(call)),
 };
 
@@ -40,6 +41,7 @@ pub(crate) const CONTINUE: Command = Command {
     admin_only: false,
     confidential: true,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run_continue(call)),
 };
 

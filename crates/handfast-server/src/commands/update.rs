@@ -1,10 +1,10 @@
 //! `update`: statements that change documents.
 
 use bson::raw::RawDocument;
-use handfast_store::{Update, UpdateStatement};
+use handfast_store::{Explained, Find, Update, UpdateStatement};
 
-use super::write::{UpdateNames, check_batch, check_single, put_errors, update_statement};
-use super::{Access, Call, Command};
+use super::write::{UpdateNames, check_batch, check_single, explained_statement, put_errors, update_statement};
+use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -23,11 +23,18 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        counter: Counter::PerStatement,
+        explain: Some(|call| Box::pin(explained(call))),
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
 /// Reads the command.
-pub(super) async fn read(call: &Call<'_>) -> CommandResult<Update> {
+async fn read(call: &Call<'_>) -> CommandResult<Update> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("update");
     let statements = arguments.documents("updates")?;
@@ -39,6 +46,20 @@ pub(super) async fn read(call: &Call<'_>) -> CommandResult<Update> {
     check_batch(statements.len())?;
     let statements = statements.into_iter().map(statement).collect::<CommandResult<Vec<_>>>()?;
     Ok(Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
+}
+
+/// Reads the command for `explain`: it explains the search for the documents.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let update = read(call).await?;
+    let statement = explained_statement(update.statements)?;
+    let find = Find {
+        sort: statement.sort,
+        hint: statement.hint,
+        limit: (!statement.multi).then_some(1),
+        variables: update.variables,
+        ..Find::new(update.namespace, statement.filter)
+    };
+    Ok(Explained::Find(find))
 }
 
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {

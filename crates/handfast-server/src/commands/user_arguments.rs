@@ -3,7 +3,7 @@
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
-use super::{Access, Call, Command, Running};
+use super::{Access, Call, Command, Properties, Running};
 use crate::arguments::Arguments;
 use crate::auth::guard::{self, Needs};
 use crate::auth::role::{Action, Role};
@@ -26,6 +26,7 @@ pub(super) const fn command(
         admin_only: false,
         confidential: false,
         versioned: false,
+        properties: Properties::DEFAULT,
         run,
     }
 }

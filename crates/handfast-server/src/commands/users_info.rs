@@ -10,7 +10,7 @@ use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 
 use super::list_filter::ListFilter;
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::{Arguments, as_integer};
 use crate::auth::guard::{self, Needs};
 use crate::auth::role::Action;
@@ -28,6 +28,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

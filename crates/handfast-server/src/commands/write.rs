@@ -19,6 +19,13 @@ pub(super) fn check_batch(count: usize) -> CommandResult<()> {
     Err(CommandError::new(Code::InvalidLength, text))
 }
 
+/// Returns the statement of a write command that is explained.
+pub(super) fn explained_statement<T>(statements: Vec<T>) -> CommandResult<T> {
+    let text = "explained write batches must be of size 1";
+    let [statement]: [T; 1] = statements.try_into().map_err(|_| CommandError::new(Code::InvalidLength, text))?;
+    Ok(statement)
+}
+
 /// Refuses statements of many documents in a retryable write: there would be no one step to remember them by.
 pub(super) fn check_single(call: &Call<'_>, multi: impl IntoIterator<Item = bool>, option: &str) -> CommandResult<()> {
     if call.ticket().is_some() && multi.into_iter().any(|multi| multi) {

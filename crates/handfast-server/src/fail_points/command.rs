@@ -15,9 +15,6 @@ use crate::request::Request;
 use crate::state::{Client, Shared};
 use crate::transactions::labels;
 
-/// The command that sets fail points, which none of them stops.
-const NEVER_FAILS: &str = "configureFailPoint";
-
 /// What happens to which commands.
 #[derive(Debug, Default)]
 pub(crate) struct FailCommand {
@@ -117,11 +114,11 @@ pub(crate) async fn run(
     client: &Client,
     request: &Request<'_>,
 ) -> Option<Replied> {
-    if request.name == NEVER_FAILS {
+    if commands::find_for_tests(request.name).is_some_and(|command| !command.properties.can_fail) {
         return Some(dispatch::carry_out(shared, client, request).await);
     }
     let command = request.command;
-    let name = command.map_or(request.name, |command| command.name);
+    let in_transaction = request.properties().in_transaction;
     if request.max_time.is_some() && command.is_some() && points.times_out() {
         return Some(Replied::from(&dispatch::time_is_over()));
     }
@@ -133,23 +130,24 @@ pub(crate) async fn run(
         }
         if let Some(code) = data.error {
             let error = CommandError::new(code, "Failing command via 'failCommand' failpoint");
-            let labels = labels::of_error(request.numbering, name, &error);
+            let labels = labels::of_error(request.numbering, in_transaction, &error);
             let document = timed(labelled_failure(&error, &data.labels(&labels)), shared.cluster_time.as_ref());
             return Some(Replied { document, ..Replied::from(&error) });
         }
     }
     let mut replied = dispatch::carry_out(shared, client, request).await;
-    let is_done = commands::writes(request) && replied.document.get_f64("ok").is_ok_and(|ok| ok == 1.0);
+    let is_done = request.access.writes() && replied.document.get_f64("ok").is_ok_and(|ok| ok == 1.0);
     let applies = |data: &FailCommand| data.write_concern_error.is_some() && is_about(data);
     if is_done && let Some(data) = points.command.enter(applies) {
-        put_write_concern_error(&mut replied.document, &data, request, name);
+        put_write_concern_error(&mut replied.document, &data, request);
     }
     if client.is_hung_up() { None } else { Some(replied) }
 }
 
-fn put_write_concern_error(reply: &mut RawDocumentBuf, data: &FailCommand, request: &Request<'_>, command: &str) {
+fn put_write_concern_error(reply: &mut RawDocumentBuf, data: &FailCommand, request: &Request<'_>) {
     let Some(error) = &data.write_concern_error else { return };
-    let by_server = labels::of_write_concern(request.numbering, command, Code(error.get_i32("code").unwrap_or(0)));
+    let code = Code(error.get_i32("code").unwrap_or(0));
+    let by_server = labels::of_write_concern(request.numbering, request.properties().in_transaction, code);
     let labels = data.labels(&by_server);
     reply.append(cstr!("writeConcernError"), error.clone());
     if !labels.is_empty() {

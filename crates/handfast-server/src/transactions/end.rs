@@ -23,11 +23,6 @@ use crate::fail_points;
 use crate::request::SessionId;
 use crate::sessions::{Latest, OpenTransaction, Use};
 
-/// Whether a command ends a transaction.
-pub(crate) fn is_end(command: &str) -> bool {
-    matches!(command, "commitTransaction" | "abortTransaction")
-}
-
 /// Reads the fields of either command: it has none of its own that matters here.
 pub(crate) fn read(call: &Call<'_>, command: &'static str) -> CommandResult<()> {
     let mut arguments = call.arguments(command);

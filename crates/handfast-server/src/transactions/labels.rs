@@ -3,7 +3,7 @@
 use handfast_mql::Code;
 use handfast_store::Applied;
 
-use super::end::is_end;
+use crate::commands::InTransaction;
 use crate::error::CommandError;
 use crate::request::Numbering;
 
@@ -28,10 +28,10 @@ pub(crate) const COMMIT_UNKNOWN: &str = "UnknownTransactionCommitResult";
 pub(crate) const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
 
 /// The labels of an error.
-pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError) -> Vec<&'static str> {
+pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, error: &CommandError) -> Vec<&'static str> {
     let retryable = RETRYABLE_CODES.contains(&error.code.0);
     let mut labels = match numbering {
-        Numbering::Within { .. } if is_end(command) && retryable => vec![RETRYABLE],
+        Numbering::Within { .. } if in_transaction.is_end() && retryable => vec![RETRYABLE],
         Numbering::Within { .. } => {
             // On commit too: the store remembers what was committed, so what it does not know has had no effect.
             let gone = error.applied == Applied::No && error.code == Code::NoSuchTransaction;
@@ -44,7 +44,7 @@ pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError
         Numbering::Once(_) if retryable => vec![RETRYABLE, NOTHING_WRITTEN],
         Numbering::Once(_) | Numbering::None => Vec::new(),
     };
-    if command == "commitTransaction" && error.applied == Applied::Maybe {
+    if in_transaction == InTransaction::Commit && error.applied == Applied::Maybe {
         labels.push(COMMIT_UNKNOWN);
     }
     labels.extend(of_outcome(error));
@@ -52,8 +52,8 @@ pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError
 }
 
 /// The labels of a write that is done, but not as its write concern asks.
-pub(crate) fn of_write_concern(numbering: Numbering, command: &str, code: Code) -> Vec<&'static str> {
-    let can_be_repeated = matches!(numbering, Numbering::Once(_)) || (numbering.is_within() && is_end(command));
+pub(crate) fn of_write_concern(numbering: Numbering, in_transaction: InTransaction, code: Code) -> Vec<&'static str> {
+    let can_be_repeated = matches!(numbering, Numbering::Once(_)) || (numbering.is_within() && in_transaction.is_end());
     if can_be_repeated && RETRYABLE_CODES.contains(&code.0) { vec![RETRYABLE] } else { Vec::new() }
 }
 
@@ -66,8 +66,12 @@ pub(crate) fn of_outcome(error: &CommandError) -> Vec<&'static str> {
 mod tests {
     use super::*;
 
+    fn in_transaction(command: &str) -> InTransaction {
+        crate::commands::find(command).unwrap().properties.in_transaction
+    }
+
     fn labels(numbering: Numbering, command: &str, code: i32, applied: Applied) -> Vec<&'static str> {
-        of_error(numbering, command, &CommandError { applied, ..CommandError::new(Code(code), "") })
+        of_error(numbering, in_transaction(command), &CommandError { applied, ..CommandError::new(Code(code), "") })
     }
 
     /// What drivers are told to run again. In MongoDB's source: `isTransientTransactionError` in error_labels.cpp, its `SnapshotError`s
@@ -132,7 +136,7 @@ mod tests {
                 );
             }
             check(Numbering::Once(1), "insert", if repeated { &[RETRYABLE, NOTHING_WRITTEN] } else { &NONE });
-            let of_concern = |numbering, command| of_write_concern(numbering, command, Code(code));
+            let of_concern = |numbering, command| of_write_concern(numbering, in_transaction(command), Code(code));
             let expected: &[&str] = if repeated { &[RETRYABLE] } else { &NONE };
             assert_eq!(of_concern(Numbering::Once(1), "insert"), expected, "{code}");
             assert_eq!(of_concern(within, "commitTransaction"), expected, "{code}");
