@@ -14,7 +14,7 @@ use handfast_store::{BatchLimit, Cursor, Page};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
 use crate::error::{CommandError, CommandResult};
-use crate::reserve::{FREE_BYTES, Reserve, Reserved};
+use crate::memory_budget::{FREE_BYTES, MemoryBudget, MemoryReservation};
 use crate::writer::{Writer, decimal};
 
 /// Documents in the first batch if the client names no number, as MongoDB has it.
@@ -57,8 +57,8 @@ impl Batches {
         &mut self,
         writer: &mut Writer,
         documents_max: usize,
-        reserve: &Reserve,
-    ) -> CommandResult<Option<Reserved>> {
+        budget: &MemoryBudget,
+    ) -> CommandResult<Option<MemoryReservation>> {
         let bytes_max = DOCUMENT_BYTES_MAX - FRAME_BYTES_MAX;
         let mut reserved = None;
         let mut count = 0;
@@ -79,7 +79,7 @@ impl Batches {
                 break;
             }
             if reserved.is_none() && writer.len() > FIRST_PAGE_BYTES {
-                reserved = Some(reserve.reserve(DOCUMENT_BYTES_MAX).await);
+                reserved = Some(budget.reserve(DOCUMENT_BYTES_MAX).await);
             }
             let bytes = if reserved.is_some() { left } else { FIRST_PAGE_BYTES.min(left) };
             let limit = BatchLimit { documents: (documents_max - count).min(PAGE_DOCUMENTS_MAX), bytes };

@@ -13,43 +13,43 @@ use crate::auth::guard;
 use crate::commands::{self, Access, Call, Command, Counter, TimeLimit};
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
+use crate::memory_budget::MemoryReservation;
 use crate::operations::Operation;
 use crate::options::Topology;
 use crate::reply::{Answer, failure, labelled_failure, put_unsatisfied, success, timed};
 use crate::request::Request;
-use crate::reserve::Reserved;
 use crate::state::{Client, Shared};
-use crate::transactions::{self, Entered, labels, rules};
+use crate::transactions::{self, RequestContext, labels, rules};
 use crate::writer::Writer;
 
 /// A reply, and what is to be known to send it.
-pub(crate) struct Replied {
+pub(crate) struct CommandReply {
     pub(crate) document: RawDocumentBuf,
     pub(crate) more: bool,
     /// Room for the document, until it is sent.
-    pub(crate) _reserved: Option<Reserved>,
+    pub(crate) _reserved: Option<MemoryReservation>,
 }
 
-impl From<&CommandError> for Replied {
+impl From<&CommandError> for CommandReply {
     fn from(error: &CommandError) -> Self {
-        Replied { document: failure(error), more: false, _reserved: None }
+        CommandReply { document: failure(error), more: false, _reserved: None }
     }
 }
 
 /// Runs a command; none if the connection is to be closed without a reply.
-pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>) -> Option<Replied> {
+pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>) -> Option<CommandReply> {
     match &shared.fail_points {
-        None => Some(carry_out(shared, client, request).await),
+        None => Some(execute(shared, client, request).await),
         Some(points) => fail_points::command::run(points, shared, client, request).await,
     }
 }
 
 /// Runs a command, whatever is to go wrong.
-pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Request<'_>) -> Replied {
+pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<'_>) -> CommandReply {
     let Some(command) = find(shared, request) else {
         shared.metrics.count_unknown_command();
         let text = format!("no such command: '{}'", request.name);
-        return Replied::from(&CommandError::new(Code::CommandNotFound, text));
+        return CommandReply::from(&CommandError::new(Code::CommandNotFound, text));
     };
     let began = shared.now();
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
@@ -62,7 +62,7 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
     if took >= shared.options.slow_operation {
         log_slow(shared, client, request, command, took, outcome.as_ref().err());
     }
-    let is_step = request.numbering.is_within() && !command.properties.in_transaction.is_end();
+    let is_step = request.numbering.is_in_transaction() && !command.properties.in_transaction.is_end();
     match outcome {
         Ok(mut answer) => {
             note_written(shared, request, &mut answer.writer);
@@ -70,7 +70,7 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
                 put_recovery_token(&mut answer.writer);
             }
             let document = success(answer.writer, shared.cluster_time.as_ref());
-            Replied { document, more: answer.more, _reserved: answer.reserved }
+            CommandReply { document, more: answer.more, _reserved: answer.reserved }
         }
         Err(mut error) => {
             if is_step || !request.access.writes() {
@@ -83,7 +83,7 @@ pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Reques
             // It may have written something before it failed.
             note_written(shared, request, &mut writer);
             let document = timed(writer, shared.cluster_time.as_ref());
-            Replied { document, more: false, _reserved: None }
+            CommandReply { document, more: false, _reserved: None }
         }
     }
 }
@@ -135,7 +135,7 @@ async fn run_known(
     let work = async {
         tokio::select! {
             biased;
-            answer = run_entered(shared, client, request, command, &operation, (began, bound)) => answer,
+            answer = run_in_context(shared, client, request, command, &operation, (began, bound)) => answer,
             () = operation.killed() => {
                 Err(CommandError::new(Code::Interrupted, "operation was interrupted").maybe_applied())
             }
@@ -145,7 +145,7 @@ async fn run_known(
 }
 
 /// Runs a command where it belongs: by itself, or in a transaction, which ends if the command fails or is broken off.
-async fn run_entered(
+async fn run_in_context(
     shared: &Shared,
     client: &Client,
     request: &Request<'_>,
@@ -153,29 +153,29 @@ async fn run_entered(
     operation: &Operation<'_>,
     (began, bound): (Duration, Option<Duration>),
 ) -> CommandResult<Answer> {
-    let entered = transactions::enter(shared, request, command).await?;
-    let mut stay = Stay { shared, entered: &entered, failed: true };
-    let call = Call { shared, client, request, operation, entered: &entered };
+    let context = transactions::enter(shared, request, command).await?;
+    let mut leave = LeaveGuard { shared, context: &context, failed: true };
+    let call = Call { shared, client, request, operation, context: &context };
     let answer = (command.run)(&call).await?;
     // A read that was too long is of no use; a write that was done is told.
     let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
     if late && request.access == Access::Read {
         return Err(time_is_over());
     }
-    stay.failed = answer.refused;
+    leave.failed = answer.refused;
     Ok(answer)
 }
 
-/// A command's stay in its transaction. Unless it gets to its end and succeeds, the transaction ends with it.
-struct Stay<'a> {
+/// Leaves the transaction when it is dropped. Unless the command has succeeded, the transaction ends.
+struct LeaveGuard<'a> {
     shared: &'a Shared,
-    entered: &'a Entered,
+    context: &'a RequestContext,
     failed: bool,
 }
 
-impl Drop for Stay<'_> {
+impl Drop for LeaveGuard<'_> {
     fn drop(&mut self) {
-        transactions::leave(self.shared, self.entered, self.failed);
+        transactions::leave(self.shared, self.context, self.failed);
     }
 }
 

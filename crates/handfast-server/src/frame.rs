@@ -16,8 +16,8 @@ use handfast_wire::{HEADER_BYTES, Header, Limits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep, timeout_at};
 
+use crate::memory_budget::{FREE_BYTES, MemoryBudget, MemoryReservation};
 use crate::options::ConnectionLimits;
-use crate::reserve::{FREE_BYTES, Reserve, Reserved};
 use crate::tls;
 
 /// The buffer grows by at least this much.
@@ -32,7 +32,7 @@ const MESSAGE_PLACES: usize = 2;
 pub(crate) struct Frame {
     pub(crate) header: Header,
     pub(crate) bytes: BytesMut,
-    pub(crate) reserved: Option<Reserved>,
+    pub(crate) reserved: Option<MemoryReservation>,
 }
 
 /// Why there is no next frame.
@@ -68,7 +68,7 @@ pub(crate) struct FrameReader<R> {
     begun: Option<Instant>,
     /// Rings at the deadline or before it. Setting it anew for every read would cost more than the read's own work.
     timer: Pin<Box<Sleep>>,
-    reserved: Option<Reserved>,
+    reserved: Option<MemoryReservation>,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -101,7 +101,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// The next frame; none if the client closed the connection between two.
-    pub(crate) async fn next(&mut self, reserve: &Reserve) -> Result<Option<Frame>, ReadError> {
+    pub(crate) async fn next(&mut self, budget: &MemoryBudget) -> Result<Option<Frame>, ReadError> {
         loop {
             let mut missing = HEADER_BYTES.saturating_sub(self.buffer.len());
             if let Some(bytes) = self.buffer.first_chunk() {
@@ -115,7 +115,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 }
                 missing = length - self.buffer.len();
                 if length > FREE_BYTES && self.buffer.len() >= FREE_BYTES && self.reserved.is_none() {
-                    self.reserved = Some(reserve.reserve(length).await);
+                    self.reserved = Some(budget.reserve(length).await);
                     continue;
                 }
                 if self.reserved.is_none() && self.buffer.len() < FREE_BYTES {

@@ -38,13 +38,13 @@ pub(crate) struct Running {
 
 /// What one connection runs.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct CommandSlot {
     running: Mutex<Option<Running>>,
     /// Told when somebody kills the command; the command alone waits for it, and may end before it is told.
     killed: Notify,
 }
 
-impl Place {
+impl CommandSlot {
     /// Kills the command that runs here, if it is meant; `false` if there is none.
     fn kill_if(&self, is_meant: impl Fn(&Running) -> bool) -> bool {
         match lock(&self.running).as_mut().filter(|running| is_meant(running)) {
@@ -69,12 +69,12 @@ pub(crate) struct Operations {
 }
 
 /// A connection whose commands are seen, until it is dropped.
-pub(crate) struct Present<'a> {
+pub(crate) struct Registration<'a> {
     operations: &'a Operations,
     id: u64,
 }
 
-impl Drop for Present<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         lock(&self.operations.clients).remove(&self.id);
     }
@@ -82,14 +82,14 @@ impl Drop for Present<'_> {
 
 /// A command in the place of its connection, until it is dropped.
 pub(crate) struct Operation<'a> {
-    place: &'a Place,
+    slot: &'a CommandSlot,
     id: i32,
     since: Duration,
 }
 
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
-        *lock(&self.place.running) = None;
+        *lock(&self.slot.running) = None;
     }
 }
 
@@ -106,9 +106,9 @@ impl Operation<'_> {
     /// Returns once somebody has killed the command, also if that was before.
     pub(crate) async fn killed(&self) {
         loop {
-            self.place.killed.notified().await;
+            self.slot.killed.notified().await;
             // What is told may have been meant for the command before this one.
-            if self.place.is_killed() {
+            if self.slot.is_killed() {
                 return;
             }
         }
@@ -121,9 +121,9 @@ impl Operations {
     }
 
     /// Notes a connection.
-    pub(crate) fn enter(&self, client: &Arc<Client>) -> Present<'_> {
+    pub(crate) fn register(&self, client: &Arc<Client>) -> Registration<'_> {
         lock(&self.clients).insert(client.id, Arc::clone(client));
-        Present { operations: self, id: client.id }
+        Registration { operations: self, id: client.id }
     }
 
     /// Notes the command that a connection runs now.
@@ -136,23 +136,23 @@ impl Operations {
     ) -> Operation<'a> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let is_shown = !command.confidential && request.body.as_bytes().len() <= SHOWN_BYTES_MAX;
-        *lock(&client.place.running) = Some(Running {
+        *lock(&client.command_slot.running) = Some(Running {
             id,
             database: request.database.to_owned(),
             command: command.name,
             document: is_shown.then(|| request.body.to_owned()),
             session: request.session,
-            transaction: request.numbering.number().filter(|_| request.numbering.is_within()),
+            transaction: request.numbering.number().filter(|_| request.numbering.is_in_transaction()),
             since,
             killed: false,
         });
-        Operation { place: &client.place, id, since }
+        Operation { slot: &client.command_slot, id, since }
     }
 
     /// The commands that run, the oldest first.
     pub(crate) fn list(&self) -> Vec<(Arc<Client>, Running)> {
         let running = |client: &Arc<Client>| {
-            let running = lock(&client.place.running).clone()?;
+            let running = lock(&client.command_slot.running).clone()?;
             Some((Arc::clone(client), running))
         };
         let mut list: Vec<_> = lock(&self.clients).values().filter_map(running).collect();
@@ -162,13 +162,13 @@ impl Operations {
 
     /// Tells a command to stop; `false` if there is none of that id.
     pub(crate) fn kill(&self, id: i32) -> bool {
-        lock(&self.clients).values().any(|client| client.place.kill_if(|running| running.id == id))
+        lock(&self.clients).values().any(|client| client.command_slot.kill_if(|running| running.id == id))
     }
 
     /// Tells the commands of sessions to stop, except one: the command that asks for it.
     pub(crate) fn kill_of_sessions(&self, sessions: &[SessionId], except: i32) {
         for client in lock(&self.clients).values() {
-            client.place.kill_if(|running| {
+            client.command_slot.kill_if(|running| {
                 running.id != except && running.session.is_some_and(|session| sessions.contains(&session))
             });
         }

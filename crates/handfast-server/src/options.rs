@@ -81,9 +81,9 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Connections at once that have not logged in, where a login is needed: strangers cannot take all places. Each
+    /// Connections at once that have not logged in, where a login is needed, so that they cannot take all connections. Each
     /// driver watches the server through one or two such connections.
-    pub(crate) fn strangers_max(&self) -> usize {
+    pub(crate) fn unauthenticated_max(&self) -> usize {
         self.open_max.div_ceil(2)
     }
 }

@@ -13,22 +13,22 @@ use crate::reply::failure;
 use crate::state::Shared;
 
 /// Clients that are refused in words at the same time.
-const PLACES: usize = 16;
+const REFUSALS_MAX: usize = 16;
 /// How long a client may take to say its first message, and to hear the answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A place among those who are refused in words.
-pub(crate) struct Place(Arc<Shared>);
+pub(crate) struct RefusalPermit(Arc<Shared>);
 
-impl Place {
+impl RefusalPermit {
     pub(crate) fn take(shared: &Arc<Shared>) -> Option<Self> {
-        let more = |count| if count < PLACES { Some(count + 1) } else { None };
+        let more = |count| if count < REFUSALS_MAX { Some(count + 1) } else { None };
         shared.refusals.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Place(Arc::clone(shared)))
+        Some(RefusalPermit(Arc::clone(shared)))
     }
 }
 
-impl Drop for Place {
+impl Drop for RefusalPermit {
     fn drop(&mut self) {
         self.0.refusals.fetch_sub(1, Ordering::AcqRel);
     }
@@ -55,5 +55,5 @@ where
         Ok(())
     };
     // A client that does not even say what it wants is closed without a word.
-    let _ = tokio::time::timeout(PATIENCE, answer).await;
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, answer).await;
 }

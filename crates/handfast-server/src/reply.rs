@@ -5,7 +5,7 @@ use handfast_mql::Code;
 
 use crate::cluster_time::ClusterTime;
 use crate::error::CommandError;
-use crate::reserve::Reserved;
+use crate::memory_budget::MemoryReservation;
 use crate::transactions::labels;
 use crate::writer::Writer;
 
@@ -15,7 +15,7 @@ pub(crate) struct Answer {
     /// The same command has more to say: to a client that takes several replies it is run again.
     pub(crate) more: bool,
     /// Room for the answer, until it is sent.
-    pub(crate) reserved: Option<Reserved>,
+    pub(crate) reserved: Option<MemoryReservation>,
     /// A statement was refused: the reply says which, and a transaction ends by it.
     pub(crate) refused: bool,
 }

@@ -187,7 +187,7 @@ impl<'a> Request<'a> {
         if let Some(error) = generic.refused {
             return Err(error);
         }
-        request.numbering = generic.numbering.judge(request.session.is_some())?;
+        request.numbering = generic.numbering.validate(request.session.is_some())?;
         if request.api_strict && !generic.api_version {
             let text = "Provided apiStrict without passing apiVersion";
             return Err(CommandError::new(Code::InvalidOptions, text));

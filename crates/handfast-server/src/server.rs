@@ -25,7 +25,7 @@ use crate::listeners::{Listener, Listeners, Stream};
 use crate::metrics::Metrics;
 use crate::options::{Address, Options};
 use crate::refusal;
-use crate::state::{Client, Shared, begun};
+use crate::state::{Client, Shared, shutdown_begun};
 use crate::tls;
 
 /// How often the cluster time is set, and transactions are looked at for their time: what they hold goes that much later
@@ -137,7 +137,7 @@ async fn accept(shared: Arc<Shared>, listener: Listener) {
     loop {
         let accepted = tokio::select! {
             biased;
-            () = begun(&mut shutdown) => break,
+            () = shutdown_begun(&mut shutdown) => break,
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
@@ -207,11 +207,11 @@ where
             shared.metrics.connections_refused.increment();
             warn!(client = client.remote, "a connection is refused: {text}");
             // Refusals in words are few at a time; beyond that a connection is closed without one.
-            if let Some(place) = refusal::Place::take(&shared) {
+            if let Some(permit) = refusal::RefusalPermit::take(&shared) {
                 let error = CommandError::new(Code::OperationFailed, text);
                 connections.spawn(async move {
                     refusal::refuse(&shared, error, reader, writer).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
         }
@@ -238,7 +238,7 @@ fn spawn_tls(
     connections.spawn(async move {
         let mut shutdown = shared.subscribe_to_shutdown();
         let handshake = tokio::select! {
-            () = begun(&mut shutdown) => return,
+            () = shutdown_begun(&mut shutdown) => return,
             handshake = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)) => handshake,
         };
         match handshake {

@@ -20,10 +20,10 @@ use crate::commands::{COMMANDS, TEST_COMMANDS};
 use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
 use crate::lock::lock;
+use crate::memory_budget::MemoryBudget;
 use crate::metrics::{Metrics, NamespaceCounters, ReaperJobs};
-use crate::operations::{Operations, Place};
+use crate::operations::{CommandSlot, Operations};
 use crate::options::{Options, Topology};
-use crate::reserve::Reserve;
 use crate::sessions::{SESSIONS_MAX, Sessions};
 
 /// What all connections share.
@@ -36,15 +36,15 @@ pub(crate) struct Shared {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) operations: Operations,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) requests: Reserve,
+    pub(crate) requests: MemoryBudget,
     /// What compressed requests inflate to. Not the reserve of the requests themselves: a request waits for this one
     /// while it holds its own.
-    pub(crate) inflated: Reserve,
-    pub(crate) replies: Reserve,
+    pub(crate) inflated: MemoryBudget,
+    pub(crate) replies: MemoryBudget,
     /// Connections that are open.
     pub(crate) connections: AtomicUsize,
     /// Those of them that have not logged in, where a login is needed.
-    pub(crate) strangers: AtomicUsize,
+    pub(crate) unauthenticated: AtomicUsize,
     /// Connections that are being told that there are too many.
     pub(crate) refusals: AtomicUsize,
     /// Set once, when the server begins to shut down: for those who wait for it.
@@ -72,11 +72,11 @@ impl Shared {
             sessions: Arc::new(Sessions::new(SESSIONS_MAX)),
             operations: Operations::new(),
             metrics: Arc::new(Metrics::new(COMMANDS.iter().chain(TEST_COMMANDS).map(|command| command.name))),
-            requests: Reserve::new(options.connections.request_bytes_max),
-            inflated: Reserve::new(options.connections.request_bytes_max),
-            replies: Reserve::new(options.connections.reply_bytes_max),
+            requests: MemoryBudget::new(options.connections.request_bytes_max),
+            inflated: MemoryBudget::new(options.connections.request_bytes_max),
+            replies: MemoryBudget::new(options.connections.reply_bytes_max),
             connections: AtomicUsize::new(0),
-            strangers: AtomicUsize::new(0),
+            unauthenticated: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             shutdown: watch::channel(false).0,
             shutting_down: AtomicBool::new(false),
@@ -115,14 +115,14 @@ impl Shared {
         self.shutdown.send_replace(true);
     }
 
-    /// What [`begun`] waits on.
+    /// What [`shutdown_begun`] waits on.
     pub(crate) fn subscribe_to_shutdown(&self) -> watch::Receiver<bool> {
         self.shutdown.subscribe()
     }
 
     /// Returns once the server begins to shut down.
     pub(crate) async fn shutting_down(&self) {
-        begun(&mut self.subscribe_to_shutdown()).await;
+        shutdown_begun(&mut self.subscribe_to_shutdown()).await;
     }
 
     /// Moves the cluster time on where nobody writes.
@@ -172,7 +172,7 @@ impl Shared {
 }
 
 /// Returns once the shutdown has begun.
-pub(crate) async fn begun(shutdown: &mut watch::Receiver<bool>) {
+pub(crate) async fn shutdown_begun(shutdown: &mut watch::Receiver<bool>) {
     // The sender lives in what all connections share, and they hold it: no error while we wait.
     if shutdown.wait_for(|begun| *begun).await.is_err() {
         std::future::pending::<()>().await;
@@ -206,7 +206,7 @@ pub(crate) struct Client {
     /// What the driver said of itself in its first `hello`.
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
     /// The command that it runs.
-    pub(crate) place: Place,
+    pub(crate) command_slot: CommandSlot,
     /// The collection that it used last.
     used_last: Mutex<Option<UsedNamespace>>,
     /// Who it is.
@@ -222,7 +222,7 @@ impl Client {
             local,
             dialled: OnceLock::new(),
             metadata: Mutex::new(None),
-            place: Place::default(),
+            command_slot: CommandSlot::default(),
             used_last: Mutex::new(None),
             login: Login::default(),
             hung_up: AtomicBool::new(false),

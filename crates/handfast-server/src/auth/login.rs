@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::scram::{ClientFirst, Exchange, MECHANISM};
 use super::user::{User, UserName};
 use super::users::random;
-use crate::connection::Stranger;
+use crate::connection::UnauthenticatedConnection;
 use crate::error::{CommandError, CommandResult};
 use crate::lock::lock;
 use crate::request::EXTERNAL;
@@ -48,7 +48,7 @@ struct State {
     conversation: Option<Conversation>,
     failures: u32,
     /// Its place among those who have not logged in.
-    stranger: Option<Stranger>,
+    unauthenticated: Option<UnauthenticatedConnection>,
 }
 
 enum Conversation {
@@ -95,8 +95,8 @@ impl Login {
     }
 
     /// Keeps a place until somebody has logged in, or the connection has ended.
-    pub(crate) fn keep(&self, stranger: Stranger) {
-        lock(&self.state).stranger = Some(stranger);
+    pub(crate) fn count_as_unauthenticated(&self, connection: UnauthenticatedConnection) {
+        lock(&self.state).unauthenticated = Some(connection);
     }
 
     /// A conversation has begun and not ended.
@@ -105,7 +105,7 @@ impl Login {
     }
 
     /// It has failed too often.
-    pub(crate) fn is_given_up(&self) -> bool {
+    pub(crate) fn has_failed_too_often(&self) -> bool {
         lock(&self.state).failures >= FAILURES_MAX
     }
 
@@ -136,7 +136,7 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
     };
     let generation = shared.users.generation();
     // Both are looked up for every name: a known one takes no longer than an unknown one.
-    let nobody = shared.users.nobody(&name.id()).await?;
+    let nobody = shared.users.credentials_of_unknown_user(&name.id()).await?;
     let user = shared.users.find(&name).await?;
     let credentials = user.as_ref().map_or(nobody, |user| user.credentials.clone());
     let user = user.map(|user| Arc::new(Authenticated { user, generation }));
@@ -148,7 +148,7 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
 }
 
 /// Goes on with a login.
-pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> CommandResult<Step> {
+pub(crate) fn continue_login(shared: &Shared, client: &Client, payload: &[u8]) -> CommandResult<Step> {
     let now = shared.now();
     let conversation = lock(&client.login.state).conversation.take();
     let since = match &conversation {
@@ -165,7 +165,7 @@ pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> Comma
         Some(Conversation::Challenged { exchange, user: Some(user), skip_empty, .. }) => {
             let Some(payload) = exchange.finish(payload) else { return Err(refused(client, "a wrong password")) };
             if skip_empty {
-                admit(client, user)?;
+                log_in(client, user)?;
             } else {
                 lock(&client.login.state).conversation = Some(Conversation::Proved { user, since });
             }
@@ -177,7 +177,7 @@ pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> Comma
             Err(refused(client, "no such user"))
         }
         Some(Conversation::Proved { user, .. }) if payload.is_empty() => {
-            admit(client, user)?;
+            log_in(client, user)?;
             Ok(Step { done: true, payload: String::new() })
         }
         _ => Err(refused(client, "a message too many")),
@@ -189,7 +189,7 @@ fn refused(client: &Client, why: &str) -> CommandError {
     client.login.fail()
 }
 
-fn admit(client: &Client, user: Arc<Authenticated>) -> CommandResult<()> {
+fn log_in(client: &Client, user: Arc<Authenticated>) -> CommandResult<()> {
     let mut state = lock(&client.login.state);
     if state.user.as_ref().is_some_and(|before| before.user.id != user.user.id) {
         let text = "another user has logged in on this connection: log out first, or open a connection for this one";
@@ -198,7 +198,7 @@ fn admit(client: &Client, user: Arc<Authenticated>) -> CommandResult<()> {
     debug!(connection = client.id, user = %user.user.name, "logged in");
     state.user = Some(user);
     state.failures = 0;
-    state.stranger = None;
+    state.unauthenticated = None;
     Ok(())
 }
 

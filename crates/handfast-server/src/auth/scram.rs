@@ -85,7 +85,7 @@ impl Credentials {
     }
 
     /// Those of a user that does not exist: nobody can prove anything by them, and nobody can tell.
-    pub fn of_nobody(secret: &Key, user: &str) -> Self {
+    pub fn of_unknown_user(secret: &Key, user: &str) -> Self {
         let part = |label: &[u8]| hmac(secret, &[label, b"\0", user.as_bytes()]);
         let mut salt = part(b"salt").to_vec();
         salt.truncate(SALT_BYTES);

@@ -26,7 +26,7 @@ pub(crate) const USERS: (&str, &str) = ("admin", "system.users");
 /// Where the secret is that the salts of unknown users follow from.
 pub(crate) const KEYS: (&str, &str) = ("admin", "system.keys");
 /// The `_id` of that secret.
-const NOBODY: &str = "unknown users";
+const UNKNOWN_USERS_KEY: &str = "unknown users";
 /// Passwords hashed at the same time: each takes a core for some milliseconds.
 const HASHED_AT_ONCE: usize = 2;
 
@@ -127,10 +127,10 @@ impl Users {
     ) -> Result<()> {
         let credentials = self.hash(password).await?;
         let user = User { id: fresh_id()?, credentials, roles: distinct(roles)?, custom_data, name };
-        let alone = self.alone().await;
+        let changes_lock = self.lock_changes().await;
         let (users, document) = (namespace(USERS)?, user.to_document());
         let added =
-            self.change_store(alone, move |store| async move { store.insert_one(&users, document).await }).await;
+            self.change_store(changes_lock, move |store| async move { store.insert_one(&users, document).await }).await;
         match added {
             Err(error) if error.code() == Code::DuplicateKey => {
                 Err(Error::command(USER_EXISTS, format!("User \"{}\" already exists", user.name)))
@@ -177,14 +177,14 @@ impl Users {
     }
 
     async fn modify(&self, name: &UserName, modification: impl FnOnce(&mut User)) -> Result<()> {
-        let alone = self.alone().await;
+        let changes_lock = self.lock_changes().await;
         let mut user = self.find(name).await?.ok_or_else(|| not_found(name))?;
         modification(&mut user);
         user.roles = distinct(std::mem::take(&mut user.roles))?;
         let (users, filter, document) = (namespace(USERS)?, rawdoc! { "_id": name.id() }, user.to_document());
         let change =
             move |store: Arc<dyn DocumentStore>| async move { store.update_one(&users, filter, document).await };
-        self.change_store(alone, change).await.map(|_| ())
+        self.change_store(changes_lock, change).await.map(|_| ())
     }
 
     /// Removes a user.
@@ -192,10 +192,10 @@ impl Users {
     /// # Errors
     /// `UserNotFound` (11).
     pub async fn remove(&self, name: &UserName) -> Result<()> {
-        let alone = self.alone().await;
+        let changes_lock = self.lock_changes().await;
         let (users, filter) = (namespace(USERS)?, rawdoc! { "_id": name.id() });
         let removed =
-            self.change_store(alone, move |store| async move { store.delete_one(&users, filter).await }).await?;
+            self.change_store(changes_lock, move |store| async move { store.delete_one(&users, filter).await }).await?;
         if removed { Ok(()) } else { Err(not_found(name)) }
     }
 
@@ -204,15 +204,15 @@ impl Users {
     /// # Errors
     /// Those of the store.
     pub async fn remove_all(&self, database: &str) -> Result<u64> {
-        let alone = self.alone().await;
+        let changes_lock = self.lock_changes().await;
         let (users, filter) = (namespace(USERS)?, rawdoc! { "db": database });
-        self.change_store(alone, move |store| async move { store.delete_many(&users, filter).await }).await
+        self.change_store(changes_lock, move |store| async move { store.delete_many(&users, filter).await }).await
     }
 
     /// What a proof of this name is checked against if there is no such user.
-    pub(crate) async fn nobody(&self, id: &str) -> Result<Credentials> {
+    pub(crate) async fn credentials_of_unknown_user(&self, id: &str) -> Result<Credentials> {
         let secret = self.secret.get_or_try_init(|| self.load_secret()).await?;
-        Ok(Credentials::of_nobody(secret, id))
+        Ok(Credentials::of_unknown_user(secret, id))
     }
 
     /// The secret is kept: an unknown user's salt must be the same after a restart too, as a known one's is.
@@ -220,11 +220,14 @@ impl Users {
         let keys = namespace(KEYS)?;
         let fresh = Binary { subtype: BinarySubtype::Generic, bytes: random::<32>()?.to_vec() };
         let insert = rawdoc! { "$setOnInsert": { "key": fresh } };
-        self.store.upsert_one(&keys, rawdoc! { "_id": NOBODY }, insert).await?;
-        let document = self.store.find_one(&keys, rawdoc! { "_id": NOBODY }).await?;
+        self.store.upsert_one(&keys, rawdoc! { "_id": UNKNOWN_USERS_KEY }, insert).await?;
+        let document = self.store.find_one(&keys, rawdoc! { "_id": UNKNOWN_USERS_KEY }).await?;
         let key = document.as_ref().and_then(|document| document.get_binary("key").ok());
         key.and_then(|key| key.bytes.try_into().ok()).ok_or_else(|| {
-            Error::command(Code::UnsupportedFormat, format!("the key '{NOBODY}' in admin.system.keys cannot be read"))
+            Error::command(
+                Code::UnsupportedFormat,
+                format!("the key '{UNKNOWN_USERS_KEY}' in admin.system.keys cannot be read"),
+            )
         })
     }
 
@@ -240,13 +243,13 @@ impl Users {
         }
     }
 
-    async fn alone(&self) -> OwnedMutexGuard<()> {
+    async fn lock_changes(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.changing).lock_owned().await
     }
 
     /// Carries a change out, and makes everybody look again who a user is: once the change is done or has failed, which
     /// may leave open whether it is done. In a task of its own, as both must happen whoever still waits for it.
-    async fn change_store<T, F, C>(&self, alone: OwnedMutexGuard<()>, change: C) -> Result<T>
+    async fn change_store<T, F, C>(&self, changes_lock: OwnedMutexGuard<()>, change: C) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -256,7 +259,7 @@ impl Users {
         let changing = tokio::spawn(async move {
             let changed = work.await;
             generation.fetch_add(1, Ordering::AcqRel);
-            drop(alone);
+            drop(changes_lock);
             changed
         });
         let broken = |error: tokio::task::JoinError| Error::command(Code::InternalError, error.to_string());

@@ -67,7 +67,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     call.shared.metrics.operations.delete.add(delete.statements.len() as u64);
     check_single(call, delete.statements.iter().map(|statement| statement.multi), "limit=0")?;
     let retried = call.retried(delete.statements.len()).await?;
-    let broken_off = fail_points::write::at_each(call, &retried, &mut delete.statements);
+    let broken_off = fail_points::write::fail_statements(call, &retried, &mut delete.statements);
     let mut outcome = call.store().delete(delete).await?;
     outcome.errors.extend(broken_off.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();

@@ -73,7 +73,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let removes = matches!(request.modification, Modification::Remove);
     let retried = call.retried(1).await?;
     if retried.is_empty()
-        && let Some(error) = fail_points::write::at_one(call)
+        && let Some(error) = fail_points::write::fail_statement(call)
     {
         return Err(error.into());
     }

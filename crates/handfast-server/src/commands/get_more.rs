@@ -13,9 +13,9 @@ use crate::cursors::Description;
 use crate::dispatch::{time_is_over, within};
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points::FailPoints;
+use crate::memory_budget::MemoryReservation;
 use crate::reply::Answer;
 use crate::request::Request;
-use crate::reserve::Reserved;
 use crate::writer::Writer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -78,7 +78,7 @@ pub(super) async fn put_first_batch(
     cursor: Box<dyn Cursor>,
     opening: Opening,
     began: Duration,
-) -> CommandResult<Option<Reserved>> {
+) -> CommandResult<Option<MemoryReservation>> {
     let mut batches = Batches::new(cursor);
     writer.begin_document("cursor").begin_array("firstBatch");
     let documents_max = bounded(opening.batch_size.unwrap_or(FIRST_BATCH as u64));

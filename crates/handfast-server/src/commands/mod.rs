@@ -79,7 +79,7 @@ use crate::operations::Operation;
 use crate::reply::Answer;
 use crate::request::Request;
 use crate::state::{Client, Shared};
-use crate::transactions::{Entered, retried};
+use crate::transactions::{RequestContext, retried};
 
 /// A command that runs.
 pub(crate) struct Call<'a> {
@@ -88,13 +88,13 @@ pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) operation: &'a Operation<'a>,
     /// What it runs in.
-    pub(crate) entered: &'a Entered,
+    pub(crate) context: &'a RequestContext,
 }
 
 impl<'a> Call<'a> {
     /// What it reads and writes: the transaction that it is part of, or else the database's store.
     pub(crate) fn store(&self) -> &'a dyn DocumentStore {
-        match self.entered.transaction() {
+        match self.context.transaction() {
             Some(transaction) => transaction,
             None => self.shared.database.store(),
         }
@@ -102,31 +102,31 @@ impl<'a> Call<'a> {
 
     /// What its writes are remembered by, if they are to be done once.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
-        match self.entered {
-            Entered::Once { ticket, .. } => Some(*ticket),
-            Entered::Outside | Entered::Snapshot(_) | Entered::Within { .. } => None,
+        match self.context {
+            RequestContext::RetryableWrite { ticket, .. } => Some(*ticket),
+            RequestContext::Plain | RequestContext::Snapshot(_) | RequestContext::Transaction { .. } => None,
         }
     }
 
     /// The number of the transaction that it is part of.
     pub(crate) fn transaction_number(&self) -> Option<i64> {
-        match self.entered {
-            Entered::Within { open, .. } => Some(open.number),
-            Entered::Outside | Entered::Snapshot(_) | Entered::Once { .. } => None,
+        match self.context {
+            RequestContext::Transaction { open, .. } => Some(open.number),
+            RequestContext::Plain | RequestContext::Snapshot(_) | RequestContext::RetryableWrite { .. } => None,
         }
     }
 
     /// The time by which the client knows the snapshot that it reads outside of a transaction.
     pub(crate) fn snapshot_at(&self) -> Option<Timestamp> {
-        match self.entered {
-            Entered::Snapshot(read) => Some(read.at),
-            Entered::Outside | Entered::Once { .. } | Entered::Within { .. } => None,
+        match self.context {
+            RequestContext::Snapshot(read) => Some(read.at),
+            RequestContext::Plain | RequestContext::RetryableWrite { .. } | RequestContext::Transaction { .. } => None,
         }
     }
 
     /// Which of its statements had been done before; `count` is how many it has.
     pub(crate) async fn retried(&self, count: usize) -> CommandResult<BTreeSet<usize>> {
-        retried::before(self.shared, self.entered, count).await
+        retried::statements_done(self.shared, self.context, count).await
     }
 
     pub(crate) fn arguments(&self, path: &'static str) -> Arguments<'a> {

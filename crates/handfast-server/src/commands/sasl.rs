@@ -62,7 +62,7 @@ async fn run_continue(call: &Call<'_>) -> CommandResult<Answer> {
     if conversation != i64::from(CONVERSATION) {
         return Err(CommandError::new(Code::ProtocolError, "sasl: Mismatched conversation id"));
     }
-    let step = login::proceed(call.shared, call.client, payload)?;
+    let step = login::continue_login(call.shared, call.client, payload)?;
     Ok(answer(&step).into())
 }
 

@@ -8,7 +8,7 @@ use handfast_mql::Code;
 use super::FailPoints;
 use crate::arguments::Arguments;
 use crate::commands::{self, Command};
-use crate::dispatch::{self, Replied};
+use crate::dispatch::{self, CommandReply};
 use crate::error::{CommandError, CommandResult};
 use crate::reply::{labelled_failure, timed};
 use crate::request::Request;
@@ -70,7 +70,7 @@ impl FailCommand {
     }
 
     /// Whether it keeps commands from being run as ever.
-    fn hinders(&self) -> bool {
+    fn replaces_command(&self) -> bool {
         self.close || self.block.is_some() || self.error.is_some()
     }
 
@@ -113,17 +113,17 @@ pub(crate) async fn run(
     shared: &Shared,
     client: &Client,
     request: &Request<'_>,
-) -> Option<Replied> {
+) -> Option<CommandReply> {
     if commands::find_for_tests(request.name).is_some_and(|command| !command.properties.can_fail) {
-        return Some(dispatch::carry_out(shared, client, request).await);
+        return Some(dispatch::execute(shared, client, request).await);
     }
     let command = request.command;
     let in_transaction = request.properties().in_transaction;
     if request.max_time.is_some() && command.is_some() && points.times_out() {
-        return Some(Replied::from(&dispatch::time_is_over()));
+        return Some(CommandReply::from(&dispatch::time_is_over()));
     }
     let is_about = |data: &FailCommand| data.is_about(client, request, command);
-    if let Some(data) = points.command.enter(|data| data.hinders() && is_about(data)) {
+    if let Some(data) = points.command.enter(|data| data.replaces_command() && is_about(data)) {
         tokio::time::sleep(data.block.unwrap_or_default()).await;
         if data.close {
             return None;
@@ -132,10 +132,10 @@ pub(crate) async fn run(
             let error = CommandError::new(code, "Failing command via 'failCommand' failpoint");
             let labels = labels::of_error(request.numbering, in_transaction, &error);
             let document = timed(labelled_failure(&error, &data.labels(&labels)), shared.cluster_time.as_ref());
-            return Some(Replied { document, ..Replied::from(&error) });
+            return Some(CommandReply { document, ..CommandReply::from(&error) });
         }
     }
-    let mut replied = dispatch::carry_out(shared, client, request).await;
+    let mut replied = dispatch::execute(shared, client, request).await;
     let is_done = request.access.writes() && replied.document.get_f64("ok").is_ok_and(|ok| ok == 1.0);
     let applies = |data: &FailCommand| data.write_concern_error.is_some() && is_about(data);
     if is_done && let Some(data) = points.command.enter(applies) {

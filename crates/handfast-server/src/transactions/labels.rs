@@ -31,8 +31,8 @@ pub(crate) const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
 pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, error: &CommandError) -> Vec<&'static str> {
     let retryable = RETRYABLE_CODES.contains(&error.code.0);
     let mut labels = match numbering {
-        Numbering::Within { .. } if in_transaction.is_end() && retryable => vec![RETRYABLE],
-        Numbering::Within { .. } => {
+        Numbering::Transaction { .. } if in_transaction.is_end() && retryable => vec![RETRYABLE],
+        Numbering::Transaction { .. } => {
             // On commit too: the store remembers what was committed, so what it does not know has had no effect.
             let gone = error.applied == Applied::No && error.code == Code::NoSuchTransaction;
             // A request that somebody else has to answer has had no effect, and its transaction ends unheard.
@@ -40,9 +40,11 @@ pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, erro
             let transient = error.applied == Applied::No && again;
             if gone || transient { vec![TRANSIENT] } else { Vec::new() }
         }
-        Numbering::Once(_) if retryable && (error.partly || error.applied == Applied::Maybe) => vec![RETRYABLE],
-        Numbering::Once(_) if retryable => vec![RETRYABLE, NOTHING_WRITTEN],
-        Numbering::Once(_) | Numbering::None => Vec::new(),
+        Numbering::RetryableWrite(_) if retryable && (error.partly || error.applied == Applied::Maybe) => {
+            vec![RETRYABLE]
+        }
+        Numbering::RetryableWrite(_) if retryable => vec![RETRYABLE, NOTHING_WRITTEN],
+        Numbering::RetryableWrite(_) | Numbering::None => Vec::new(),
     };
     if in_transaction == InTransaction::Commit && error.applied == Applied::Maybe {
         labels.push(COMMIT_UNKNOWN);
@@ -53,7 +55,8 @@ pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, erro
 
 /// The labels of a write that is done, but not as its write concern asks.
 pub(crate) fn of_write_concern(numbering: Numbering, in_transaction: InTransaction, code: Code) -> Vec<&'static str> {
-    let can_be_repeated = matches!(numbering, Numbering::Once(_)) || (numbering.is_within() && in_transaction.is_end());
+    let can_be_repeated =
+        matches!(numbering, Numbering::RetryableWrite(_)) || (numbering.is_in_transaction() && in_transaction.is_end());
     if can_be_repeated && RETRYABLE_CODES.contains(&code.0) { vec![RETRYABLE] } else { Vec::new() }
 }
 
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn each_code_has_the_labels_of_the_specifications_and_no_other_code_has_any() {
         const NONE: [&str; 0] = [];
-        let within = Numbering::Within { number: 1, starts: false };
+        let within = Numbering::Transaction { number: 1, starts: false };
         let is_in = |table: &[(i32, &str)], code| table.iter().any(|(listed, _)| *listed == code);
         for (code, name) in RUN_AGAIN.iter().chain(&REPEATED) {
             let known = Code(*code).name();
@@ -135,10 +138,10 @@ mod tests {
                     },
                 );
             }
-            check(Numbering::Once(1), "insert", if repeated { &[RETRYABLE, NOTHING_WRITTEN] } else { &NONE });
+            check(Numbering::RetryableWrite(1), "insert", if repeated { &[RETRYABLE, NOTHING_WRITTEN] } else { &NONE });
             let of_concern = |numbering, command| of_write_concern(numbering, in_transaction(command), Code(code));
             let expected: &[&str] = if repeated { &[RETRYABLE] } else { &NONE };
-            assert_eq!(of_concern(Numbering::Once(1), "insert"), expected, "{code}");
+            assert_eq!(of_concern(Numbering::RetryableWrite(1), "insert"), expected, "{code}");
             assert_eq!(of_concern(within, "commitTransaction"), expected, "{code}");
             assert_eq!(of_concern(within, "insert"), NONE, "{code}");
             assert_eq!(of_concern(Numbering::None, "insert"), NONE, "{code}");
@@ -147,8 +150,8 @@ mod tests {
 
     #[test]
     fn one_kind_of_advice_at_a_time() {
-        let within = Numbering::Within { number: 1, starts: false };
-        for numbering in [Numbering::None, Numbering::Once(1), within] {
+        let within = Numbering::Transaction { number: 1, starts: false };
+        for numbering in [Numbering::None, Numbering::RetryableWrite(1), within] {
             for command in ["insert", "commitTransaction", "abortTransaction"] {
                 for code in 0..15_000 {
                     let labels = labels(numbering, command, code, Applied::No);
@@ -163,9 +166,9 @@ mod tests {
         assert_eq!(labels(within, "commitTransaction", 1, Applied::Maybe), [COMMIT_UNKNOWN, OUTCOME_UNKNOWN]);
         assert_eq!(labels(within, "insert", 91, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "insert", 91, Applied::Maybe), [OUTCOME_UNKNOWN]);
-        assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::No), [RETRYABLE, NOTHING_WRITTEN]);
-        assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::Maybe), [RETRYABLE, OUTCOME_UNKNOWN]);
-        assert_eq!(labels(Numbering::Once(1), "insert", 112, Applied::Maybe), [OUTCOME_UNKNOWN]);
+        assert_eq!(labels(Numbering::RetryableWrite(1), "insert", 91, Applied::No), [RETRYABLE, NOTHING_WRITTEN]);
+        assert_eq!(labels(Numbering::RetryableWrite(1), "insert", 91, Applied::Maybe), [RETRYABLE, OUTCOME_UNKNOWN]);
+        assert_eq!(labels(Numbering::RetryableWrite(1), "insert", 112, Applied::Maybe), [OUTCOME_UNKNOWN]);
         assert_eq!(labels(Numbering::None, "insert", 91, Applied::Maybe), [OUTCOME_UNKNOWN]);
     }
 }

@@ -8,15 +8,19 @@ use bson::rawdoc;
 use handfast_store::ticket::STATEMENTS_PER_RECORD;
 use handfast_store::{StoreExt, Ticket};
 
-use super::Entered;
+use super::RequestContext;
 use crate::error::CommandResult;
 use crate::state::Shared;
 use crate::writer::Writer;
 
 /// Those of a request's first `count` statements that have a result, as they were before the request is run.
-pub(crate) async fn before(shared: &Shared, entered: &Entered, count: usize) -> CommandResult<BTreeSet<usize>> {
+pub(crate) async fn statements_done(
+    shared: &Shared,
+    context: &RequestContext,
+    count: usize,
+) -> CommandResult<BTreeSet<usize>> {
     let mut found = BTreeSet::new();
-    let Entered::Once { ticket, again: true, .. } = entered else { return Ok(found) };
+    let RequestContext::RetryableWrite { ticket, again: true, .. } = context else { return Ok(found) };
     let namespace = Ticket::namespace()?;
     for first in (0..count).step_by(usize::try_from(STATEMENTS_PER_RECORD).unwrap_or(1)) {
         let part = ticket.of_statement(first);

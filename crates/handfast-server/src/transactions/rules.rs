@@ -30,15 +30,15 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
             let text = format!("{} must be run within a transaction", command.name);
             Err(CommandError::new(COMMAND_FAILED, text))
         }
-        Numbering::Once(_) if !command.properties.retryable => {
+        Numbering::RetryableWrite(_) if !command.properties.retryable => {
             let text = format!(
                 "txnNumber may only be provided for multi-document transactions and retryable write commands. autocommit:false was not provided, and {} is not a retryable write command.",
                 request.name
             );
             Err(CommandError::new(NUMBER_ALONE, text))
         }
-        Numbering::Within { starts, .. } => check_within(request, command, starts),
-        Numbering::None | Numbering::Once(_) => check_snapshot(shared, request, command),
+        Numbering::Transaction { starts, .. } => check_within(request, command, starts),
+        Numbering::None | Numbering::RetryableWrite(_) => check_snapshot(shared, request, command),
     }
 }
 

@@ -4,7 +4,7 @@ mod durable;
 mod in_doubt;
 
 use super::*;
-use crate::sessions::Use;
+use crate::sessions::NumberState;
 
 /// A session's next command: `lsid`, number and the rest of what drivers add.
 fn within(mut command: RawDocumentBuf, session: u8, number: i64) -> RawDocumentBuf {
@@ -340,15 +340,15 @@ async fn a_session_that_is_ended_during_its_commit_is_there_until_that_is_settle
         assert_eq!(sessions.end_all(), [open.session]);
         assert!(sessions.end(open.session), "it is ended again");
         let latest = sessions.latest(open.session).unwrap();
-        assert!(latest.number == number && matches!(latest.used, Use::Committing(_)));
+        assert!(latest.number == number && matches!(latest.state, NumberState::Committing(_)));
         let used = if committed {
             open.transaction.clone().commit().await.unwrap();
-            Use::Committed
+            NumberState::Committed
         } else {
             open.transaction.clone().abort();
-            Use::Aborted { by_client: false }
+            NumberState::Aborted { by_client: false }
         };
-        sessions.settle(&open, used);
+        sessions.set_state(&open, used);
         assert_eq!(sessions.len(), 0, "then it ends");
         // A commit that comes again asks the store.
         match committed {

@@ -162,6 +162,6 @@ async fn a_session_that_waits_for_its_commit_does_not_wait_for_doubts() {
     assert!(sessions.begin_commit(&open).is_ok());
     assert!(sessions.end(open.session));
     assert_eq!(sessions.len(), 1);
-    sessions.settle(&open, Use::InDoubt(Arc::clone(&open)));
+    sessions.set_state(&open, NumberState::InDoubt(Arc::clone(&open)));
     assert_eq!(sessions.len(), 0);
 }
