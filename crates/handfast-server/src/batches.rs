@@ -19,13 +19,13 @@ use crate::writer::{Writer, decimal};
 
 /// Documents in the first batch if the client names no number, as MongoDB has it.
 pub(crate) const FIRST_BATCH: usize = 101;
-/// What an array element costs besides its document, at most: a type, a number, a zero byte.
+/// The largest size of an array element without its document: a type, a number, a zero byte.
 const ELEMENT_BYTES_MAX: usize = 12;
-/// What a reply holds besides its documents, at most: a namespace, an id, field names.
+/// The largest size of a reply without its documents: a namespace, an id, field names.
 const FRAME_BYTES_MAX: usize = 1024;
-/// What usually follows the documents in a reply.
+/// The usual size of the fields behind the documents of a reply.
 const CLOSING_BYTES: usize = 128;
-/// What is fetched from the store without a reservation, in bytes.
+/// The bytes that are fetched from the store without a reservation.
 const FIRST_PAGE_BYTES: usize = FREE_BYTES / 2;
 /// Documents that are fetched from the store at once, at most.
 const PAGE_DOCUMENTS_MAX: usize = 10_000;
@@ -42,7 +42,7 @@ impl Batches {
         Batches { cursor, stash: VecDeque::new(), exhausted: false }
     }
 
-    /// Nothing more will come.
+    /// Returns whether all documents were written.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted && self.stash.is_empty()
     }

@@ -16,16 +16,16 @@ use crate::state::{Client, Shared, shutdown_begun};
 
 /// A message of a client that has not logged in. A handshake with a login in it takes less than 2 KiB.
 const UNAUTHENTICATED_MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// How long a client that has not logged in may be silent after its first message. Drivers watch the server through
-/// connections that never log in, with a `hello` every ten seconds, or less often if they are told so.
+/// The idle timeout of a client that has not logged in, after its first message. Drivers watch the server through
+/// connections that never log in, with a `hello` every ten seconds, or less often if they are set up so.
 const UNAUTHENTICATED_IDLE_TIME: Duration = Duration::from_secs(5 * 60);
 
 /// Counts a connection as open until it is dropped.
 pub(crate) struct OpenConnection(Arc<Shared>);
 
 impl OpenConnection {
-    /// Takes a place, and where a login is needed one among those who have not logged in; says how many there are if
-    /// there is none.
+    /// Counts the connection as open, and as one without a login where a login is needed. The error is the text for the client if
+    /// there are too many.
     pub(crate) fn new(shared: &Arc<Shared>, client: &Client) -> Result<Self, String> {
         let max = shared.options.connections.open_max;
         let full = || format!("the server has {max} connections, which is all that it is set up for");
@@ -80,7 +80,7 @@ where
             warn!(connection = client.id, client = client.remote, %error, "connection closed");
         }
     }
-    // The client may be gone: what cannot be said any more is not said.
+    // The client may be gone: the error of the shutdown is of no use.
     let _ = tokio::time::timeout(shared.options.connections.stall_timeout, writer.shutdown()).await;
 }
 
@@ -107,7 +107,7 @@ where
                 if reader.is_idle() {
                     return Ok(());
                 }
-                // A message has begun: it is read to its end and refused in words.
+                // A message has begun: it is read to its end and refused with an error.
                 reader.next(&shared.requests).await?
             }
         };

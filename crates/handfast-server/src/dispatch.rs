@@ -22,7 +22,7 @@ use crate::state::{Client, Shared};
 use crate::transactions::{self, RequestContext, labels, rules};
 use crate::writer::Writer;
 
-/// A reply, and what is to be known to send it.
+/// The reply to a command.
 pub(crate) struct CommandReply {
     pub(crate) document: RawDocumentBuf,
     pub(crate) more: bool,
@@ -44,7 +44,7 @@ pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>)
     }
 }
 
-/// Runs a command, whatever is to go wrong.
+/// Runs a command without its fail points.
 pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<'_>) -> CommandReply {
     let Some(command) = find(shared, request) else {
         shared.metrics.count_unknown_command();
@@ -55,7 +55,7 @@ pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
     // Pinned where it is made: it is large, and all that goes around it would move it.
     let outcome = pin!(run_known(shared, client, request, command, began)).instrument(span).await;
-    // A client that asks to be told of changes waits because it wants to.
+    // A client that watches for changes waits on purpose.
     let waits = matches!(request.body.get("maxAwaitTimeMS"), Ok(Some(_)));
     let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began) };
     count(shared, client, request, command, took, outcome.is_err());
@@ -108,7 +108,7 @@ fn note_written(shared: &Shared, request: &Request<'_>, writer: &mut Writer) {
     }
 }
 
-/// What a client is to show with the end of its transaction, so that another router could find out what became of it. There is
+/// Writes the token that a client sends back at the end of its transaction, so that another router could find the outcome. There is
 /// no other one, but drivers know a router by it.
 fn put_recovery_token(writer: &mut Writer) {
     writer.begin_document("recoveryToken").put("recoveryShardId", "handfast").end();
@@ -157,7 +157,7 @@ async fn run_in_context(
     let mut leave = LeaveGuard { shared, context: &context, failed: true };
     let call = Call { shared, client, request, operation, context: &context };
     let answer = (command.run)(&call).await?;
-    // A read that was too long is of no use; a write that was done is told.
+    // A read that was too long is of no use; a write that was done is reported.
     let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
     if late && request.access == Access::Read {
         return Err(time_is_over());
@@ -194,7 +194,7 @@ fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> C
     Ok(())
 }
 
-/// Gives up what takes longer than allowed: if it writes, it may have written.
+/// Stops work that takes longer than allowed: if it writes, it may have written.
 pub(crate) async fn within<T>(
     bound: Option<Duration>,
     work: impl Future<Output = CommandResult<T>>,
@@ -231,7 +231,7 @@ fn count(
     }
 }
 
-/// What the command is about, for people: a collection, or else the database.
+/// Returns the namespace of a command for log messages: its collection, or `$cmd` of its database.
 pub(crate) fn namespace(request: &Request<'_>) -> String {
     [request.database, ".", collection(request)].concat()
 }

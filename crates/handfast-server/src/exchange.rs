@@ -27,7 +27,7 @@ const NESTING_MAX: usize = depth::NESTING_MAX + LEVELS_AROUND;
 /// Levels for what stands around a document in a command.
 const LEVELS_AROUND: usize = 8;
 
-/// What becomes of the connection.
+/// Whether the connection stays open after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     Continue,

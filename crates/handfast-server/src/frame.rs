@@ -64,7 +64,7 @@ pub(crate) struct FrameReader<R> {
     limits: Limits,
     times: ConnectionLimits,
     ended: bool,
-    /// When the rest of the message in the buffer was first waited for.
+    /// The time at which the reader began to wait for the rest of the message in the buffer.
     begun: Option<Instant>,
     /// Rings at the deadline or before it. Setting it anew for every read would cost more than the read's own work.
     timer: Pin<Box<Sleep>>,
@@ -203,7 +203,7 @@ pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
 ) -> Result<(), ReadError> {
     let mut begun = None;
     while bytes.has_remaining() {
-        // Most clients have room for the reply: no time is taken as long as nobody waits.
+        // Most clients have room for the reply: the clock is not read unless a write waits.
         let written = match at_once(writer, &bytes).await {
             Some(written) => written?,
             None => {

@@ -1,4 +1,4 @@
-//! What a client is told when there are too many connections: an error in answer to its first message.
+//! Refuses connections beyond the limit: answers the first message with an error.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,12 @@ use crate::frame::{FrameReader, ReadError, write_all};
 use crate::reply::failure;
 use crate::state::Shared;
 
-/// Clients that are refused in words at the same time.
+/// Connections that are refused with an error at the same time.
 const REFUSALS_MAX: usize = 16;
-/// How long a client may take to say its first message, and to hear the answer.
+/// The time in which a client has to send its first message and to receive the answer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A place among those who are refused in words.
+/// A permit to refuse one connection with an error.
 pub(crate) struct RefusalPermit(Arc<Shared>);
 
 impl RefusalPermit {
@@ -54,6 +54,6 @@ where
         writer.shutdown().await?;
         Ok(())
     };
-    // A client that does not even say what it wants is closed without a word.
+    // A client that sends no message in time gets no answer.
     let _ = tokio::time::timeout(REFUSAL_TIMEOUT, answer).await;
 }

@@ -17,7 +17,7 @@ use crate::auth::user::UserId;
 use crate::commands::{self, Access, Command, Properties};
 use crate::error::{CommandError, CommandResult};
 
-/// Names a session: the id that a client made up for it, and whose it is. So nobody reaches the session of another user.
+/// The id that a client made up for a session, and the user of the session: no user reaches the session of another one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SessionId {
     pub(crate) id: [u8; 16],
@@ -25,12 +25,12 @@ pub(crate) struct SessionId {
 }
 
 impl SessionId {
-    /// A session of nobody in particular.
+    /// Returns the id of a session without a user.
     pub(crate) fn of(id: [u8; 16]) -> Self {
         SessionId { id, user: None }
     }
 
-    /// The same id, of this user.
+    /// Returns the same id for this user.
     pub(crate) fn of_user(self, user: Option<UserId>) -> Self {
         SessionId { user, ..self }
     }
@@ -74,7 +74,7 @@ pub(crate) fn session_id(path: &'static str, document: &RawDocument) -> CommandR
     }
 }
 
-/// When a write is acknowledged, as the client asks for it.
+/// The write concern of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteConcern {
     /// `w: 0`: never.
@@ -85,11 +85,11 @@ pub(crate) struct WriteConcern {
     pub(crate) unsatisfied: Option<Code>,
 }
 
-/// What a read may see, as the client asks for it.
+/// The read concern of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadConcern<'a> {
     pub(crate) level: Option<&'a str>,
-    /// The snapshot that it is to be, by the time that the client was told.
+    /// The time of the snapshot to read, from an earlier reply.
     pub(crate) at: Option<Timestamp>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Request<'a> {
     pub(crate) subject: RawBsonRef<'a>,
     pub(crate) database: &'a str,
     pub(crate) body: &'a RawDocument,
-    /// What the server knows under that name.
+    /// The entry of the command table; `None` if the name is unknown or that of a test command.
     pub(crate) command: Option<&'static Command>,
     pub(crate) access: Access,
     /// The fields of the command itself: all but its name and those that every command may carry.
@@ -119,7 +119,7 @@ pub(crate) struct Request<'a> {
     pub(crate) exhaust: bool,
 }
 
-/// What is judged once all fields are read: which error comes first does not depend on their order.
+/// The fields that are checked once all are read, so that the first error does not depend on their order.
 struct Generic<'a> {
     database: Option<RawBsonRef<'a>>,
     numbering: numbering::Fields,
@@ -270,7 +270,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// When the store has to acknowledge, given the server's default.
+    /// Returns the durability that the store has to reach before it acknowledges, given the server's default.
     ///
     /// A client can ask for more than the default, never for less: with `Journaled` as default, `j: false` and `w: 0`
     /// are synced as well (what costs is the first writer's wait, not the others').

@@ -1,7 +1,7 @@
-//! The sessions that clients speak of.
+//! The sessions of clients.
 //!
 //! A session is an id that a client makes up and names in its commands. The server remembers when it was named last,
-//! forgets it after half an hour without a word, and closes what belongs to it when it ends: cursors, and the open
+//! forgets it after half an hour without a command, and closes what belongs to it when it ends: cursors, and the open
 //! transaction.
 //!
 //! A client counts what it does in a session: retryable writes and transactions share one series of numbers. Of these
@@ -25,7 +25,7 @@ use crate::lock::lock;
 use crate::request::SessionId;
 use crate::transactions::snapshot::SnapshotRead;
 
-/// What `logicalSessionTimeoutMinutes` says.
+/// The value of `logicalSessionTimeoutMinutes`.
 pub(crate) const SESSION_TIMEOUT_MINUTES: i32 = 30;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Sessions remembered at once, as in MongoDB's `maxSessions`: some 90 bytes each with the table's slack, and some 100 more once it
@@ -39,20 +39,20 @@ pub(crate) struct Sessions {
 }
 
 struct Session {
-    /// When it was named last, as time since the clock's start.
+    /// The time of its last command, since the clock's start.
     last_use: Duration,
     latest: Option<Box<LatestNumber>>,
-    /// What it reads outside of transactions, if it asked for a snapshot.
+    /// The snapshot that it reads outside of transactions.
     snapshot: Option<Arc<SnapshotRead>>,
     turn: Option<Arc<tokio::sync::Mutex<()>>>,
-    /// Its end was asked for while a commit was under way. It stays until that is settled: whoever asks what became of the
-    /// transaction would else be told that there is none, and run it again.
+    /// A client asked to end it while a commit was under way. It stays until the commit has ended: a client that asked for the outcome of
+    /// the transaction would otherwise get the error for an unknown transaction, and run it again.
     is_ending: bool,
 }
 
 impl Session {
-    /// Whether it can end now; if not, it ends with its commit. One whose commit is in doubt can: nobody may ever ask again,
-    /// and who does is told what the store knows.
+    /// Returns whether it can end now; if not, it ends with its commit. A session whose commit is in doubt can end, because its client
+    /// may never ask again; if it does, the store has the outcome.
     fn can_end_now(&mut self) -> bool {
         self.is_ending = matches!(self.latest.as_deref(), Some(LatestNumber { state: NumberState::Committing(_), .. }));
         !self.is_ending
@@ -72,7 +72,7 @@ pub(crate) struct LatestNumber {
     pub(crate) state: NumberState,
 }
 
-/// What a number was used for.
+/// The use of a session's number.
 #[derive(Clone)]
 pub(crate) enum NumberState {
     /// The store has a record of it from before this server was started.
@@ -99,7 +99,7 @@ pub(crate) struct OpenTransaction {
     pub(crate) transaction: Transaction,
     /// One request at a time works in it.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
-    /// When it began, as time since the clock's start.
+    /// The time at which it began, since the clock's start.
     pub(crate) since: Duration,
     /// The level of its read concern.
     pub(crate) read_concern: Option<String>,
@@ -217,7 +217,7 @@ impl Sessions {
         true
     }
 
-    /// Ends the sessions that are meant, and returns them.
+    /// Ends the sessions that match, and returns them.
     pub(crate) fn end_where(&self, meant: impl Fn(&SessionId) -> bool) -> Vec<SessionId> {
         self.end_those(|id, _| meant(id))
     }
@@ -278,7 +278,7 @@ impl Sessions {
         open.collect()
     }
 
-    /// Each session with the time of its last word, since the clock's start.
+    /// Lists each session with the time of its last command, since the clock's start.
     pub(crate) fn list(&self) -> Vec<(SessionId, Duration)> {
         lock(&self.table).iter().map(|(id, session)| (*id, session.last_use)).collect()
     }
@@ -292,7 +292,7 @@ fn ended_session(id: SessionId) -> CommandError {
     CommandError::new(Code::NoSuchSession, format!("session {id} was ended"))
 }
 
-/// Gives up a snapshot.
+/// Releases a snapshot.
 fn release(read: Option<Arc<SnapshotRead>>) {
     if let Some(read) = read {
         read.transaction.clone().abort();

@@ -1,4 +1,4 @@
-//! What all connections share, and what is known of one of them.
+//! The state that all connections share, and the state of one connection.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,7 +26,7 @@ use crate::operations::{CommandSlot, Operations};
 use crate::options::{Options, Topology};
 use crate::sessions::{SESSIONS_MAX, Sessions};
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) users: Users,
@@ -37,26 +37,26 @@ pub(crate) struct Shared {
     pub(crate) operations: Operations,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) requests: MemoryBudget,
-    /// What compressed requests inflate to. Not the reserve of the requests themselves: a request waits for this one
+    /// The budget of inflated requests. It is not that of the requests themselves: a request waits for this budget
     /// while it holds its own.
     pub(crate) inflated: MemoryBudget,
     pub(crate) replies: MemoryBudget,
     /// Connections that are open.
     pub(crate) connections: AtomicUsize,
-    /// Those of them that have not logged in, where a login is needed.
+    /// Open connections that have not logged in, where a login is needed.
     pub(crate) unauthenticated: AtomicUsize,
-    /// Connections that are being told that there are too many.
+    /// Connections that are being refused because there are too many.
     pub(crate) refusals: AtomicUsize,
     /// Set once, when the server begins to shut down: for those who wait for it.
     shutdown: watch::Sender<bool>,
-    /// The same for every command that looks: the channel has a lock.
+    /// The same flag for each command to read: reading the channel takes a lock.
     shutting_down: AtomicBool,
     /// Tells this run of the server from every other, in `topologyVersion`.
     pub(crate) process_id: ObjectId,
     pub(crate) started: Duration,
-    /// None of a standalone server.
+    /// `None` for a standalone server.
     pub(crate) cluster_time: Option<ClusterTime>,
-    /// What is to go wrong, where tests may say so.
+    /// The fail points, if test commands are enabled.
     pub(crate) fail_points: Option<FailPoints>,
     next_request_id: AtomicI32,
 }
@@ -95,7 +95,7 @@ impl Shared {
         self.sources.clock.elapsed()
     }
 
-    /// How long the server has been up.
+    /// Returns the time since the server was started.
     pub(crate) fn uptime(&self) -> Duration {
         self.now().saturating_sub(self.started)
     }
@@ -115,7 +115,7 @@ impl Shared {
         self.shutdown.send_replace(true);
     }
 
-    /// What [`shutdown_begun`] waits on.
+    /// Returns the receiver for [`shutdown_begun`].
     pub(crate) fn subscribe_to_shutdown(&self) -> watch::Receiver<bool> {
         self.shutdown.subscribe()
     }
@@ -125,7 +125,7 @@ impl Shared {
         shutdown_begun(&mut self.subscribe_to_shutdown()).await;
     }
 
-    /// Moves the cluster time on where nobody writes.
+    /// Advances the cluster time while there are no writes.
     pub(crate) fn tick(&self) {
         if let Some(time) = &self.cluster_time {
             time.reach(self.sources.clock.now());
@@ -144,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Forgets outcomes of commits and retryable writes that nobody asks for any more.
+    /// Removes outcomes of commits and retryable writes that are older than the retention.
     pub(crate) async fn forget_outcomes(&self) {
         match self.database.forget_outcomes(self.options.outcome_retention).await {
             Ok(records) => {
@@ -193,23 +193,23 @@ impl UsedNamespace {
     }
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 pub(crate) struct Client {
     /// As `hello` shows it, from 1.
     pub(crate) id: u64,
-    /// Where it comes from.
+    /// The address of the client.
     pub(crate) remote: String,
-    /// Where it arrived.
+    /// The address at which it was accepted.
     local: String,
     /// The name that the client dialled, with the port where it arrived: over TLS most say it.
     dialled: OnceLock<String>,
-    /// What the driver said of itself in its first `hello`.
+    /// The metadata of the driver in its first `hello`.
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
     /// The command that it runs.
     pub(crate) command_slot: CommandSlot,
     /// The collection that it used last.
     used_last: Mutex<Option<UsedNamespace>>,
-    /// Who it is.
+    /// The state of its login.
     pub(crate) login: Login,
     hung_up: AtomicBool,
 }
@@ -236,7 +236,7 @@ impl Client {
         self.dialled.get_or_init(|| format!("{name}:{port}"));
     }
 
-    /// What the client dialled, as far as that can be seen from here.
+    /// Returns the address that the client dialled, as far as the server can see it.
     pub(crate) fn address(&self) -> &str {
         self.dialled.get().unwrap_or(&self.local)
     }
@@ -273,7 +273,7 @@ impl Client {
         self.hung_up.load(Ordering::Relaxed)
     }
 
-    /// Who has logged in.
+    /// Returns the id of the user who has logged in.
     pub(crate) fn user_id(&self) -> Option<UserId> {
         self.login.user().map(|user| user.user.id)
     }

@@ -1,4 +1,4 @@
-//! Transactions and retryable writes: what a numbered request runs in.
+//! Transactions and retryable writes: finds the context in which a numbered request runs.
 //!
 //! ```text
 //! request    rules      may it carry what it carries, here and now?
@@ -34,13 +34,13 @@ use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT, SessionId};
 use crate::sessions::{LatestNumber, NumberState, OpenTransaction};
 use crate::state::Shared;
 
-/// What a request runs in.
+/// The context in which a request runs.
 pub(crate) enum RequestContext {
-    /// Nothing: it is on its own.
+    /// Neither a transaction nor a retryable write.
     Plain,
     /// Its writes are done once, in the turn of the session's writes.
     RetryableWrite {
-        /// What the store remembers them by.
+        /// The store remembers the results of the writes under this ticket.
         ticket: Ticket,
         /// The number is not new: the writes may have been done.
         again: bool,

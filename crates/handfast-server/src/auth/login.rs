@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A connection holds one conversation at a time; a new one replaces it. Whatever is wrong (the name, the password, the
-//! form of a message) is the same error, and the same work, so that nobody learns who exists. After
+//! form of a message) is the same error, and the same work, so that no client learns which users exist. After
 //! [`FAILURES_MAX`] of them the connection is closed.
 
 use std::sync::{Arc, Mutex};
@@ -29,14 +29,14 @@ pub(crate) const FAILURES_MAX: u32 = 3;
 /// How long a client may take from the first message of a login to the last.
 pub(crate) const LOGIN_TIME: Duration = Duration::from_secs(30);
 
-/// Who has logged in.
+/// The user who has logged in.
 pub(crate) struct Authenticated {
     pub(crate) user: User,
     /// [`Users::generation`](super::Users) when the user was read.
     pub(crate) generation: u64,
 }
 
-/// What is known of who is on a connection.
+/// The state of the login of a connection.
 #[derive(Default)]
 pub(crate) struct Login {
     state: Mutex<State>,
@@ -47,14 +47,14 @@ struct State {
     user: Option<Arc<Authenticated>>,
     conversation: Option<Conversation>,
     failures: u32,
-    /// Its place among those who have not logged in.
+    /// Counts the connection among those without a login.
     unauthenticated: Option<UnauthenticatedConnection>,
 }
 
 enum Conversation {
     Challenged {
         exchange: Exchange,
-        /// None for a user that does not exist.
+        /// `None` if the user does not exist.
         user: Option<Arc<Authenticated>>,
         skip_empty: bool,
         since: Duration,
@@ -65,7 +65,7 @@ enum Conversation {
 
 /// The first message of a login.
 pub(crate) struct Start<'a> {
-    /// Where the user is.
+    /// The database of the user.
     pub(crate) database: &'a str,
     pub(crate) mechanism: &'a str,
     pub(crate) payload: &'a [u8],
@@ -80,7 +80,7 @@ pub(crate) struct Step {
 }
 
 impl Login {
-    /// Who it is.
+    /// Returns the user who has logged in.
     pub(crate) fn user(&self) -> Option<Arc<Authenticated>> {
         lock(&self.state).user.clone()
     }
@@ -94,17 +94,17 @@ impl Login {
         lock(&self.state).user.is_some()
     }
 
-    /// Keeps a place until somebody has logged in, or the connection has ended.
+    /// Counts the connection as one without a login, until a user has logged in or the connection has ended.
     pub(crate) fn count_as_unauthenticated(&self, connection: UnauthenticatedConnection) {
         lock(&self.state).unauthenticated = Some(connection);
     }
 
-    /// A conversation has begun and not ended.
+    /// Returns whether a conversation has begun and not ended.
     pub(crate) fn is_under_way(&self) -> bool {
         lock(&self.state).conversation.is_some()
     }
 
-    /// It has failed too often.
+    /// Returns whether [`FAILURES_MAX`] logins have failed.
     pub(crate) fn has_failed_too_often(&self) -> bool {
         lock(&self.state).failures >= FAILURES_MAX
     }
@@ -147,7 +147,7 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
     Ok(Step { done: false, payload })
 }
 
-/// Goes on with a login.
+/// Continues a login.
 pub(crate) fn continue_login(shared: &Shared, client: &Client, payload: &[u8]) -> CommandResult<Step> {
     let now = shared.now();
     let conversation = lock(&client.login.state).conversation.take();

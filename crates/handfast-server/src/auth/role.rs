@@ -1,4 +1,4 @@
-//! What roles allow.
+//! The built-in roles and the actions that they allow.
 //!
 //! A role is a name and the database that it is given on: `readWrite` on `shop`. MongoDB's built-in roles are here, as
 //! far as there are commands that need them; roles of one's own are not. What MongoDB tells apart further (`insert`,
@@ -9,7 +9,7 @@ use handfast_store::{Error, Result};
 
 use Action::*;
 
-/// What a command does, as far as roles tell it apart.
+/// An action that a role allows or does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Reads documents.
@@ -38,7 +38,7 @@ pub enum Action {
     Control,
     /// Reads `admin.system.users`.
     ReadUsers,
-    /// Has everything copied to where backups are.
+    /// Makes backups.
     BackUp,
 }
 
@@ -74,7 +74,7 @@ impl Action {
     }
 }
 
-/// On which databases a role counts.
+/// The databases on which a role is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     /// The one that it is given on.
@@ -85,7 +85,7 @@ enum Reach {
     All,
 }
 
-/// What a privilege is about.
+/// The resource of a privilege.
 pub(crate) enum Privileged<'a> {
     /// The collections of a database; of all databases if it is empty.
     Database(&'a str),

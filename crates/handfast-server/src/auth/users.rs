@@ -2,9 +2,9 @@
 //!
 //! Who has logged in keeps a copy of its user, and the number of changes at that time ([`Users::generation`]): when the
 //! number has moved on, the user is read again before its next command. So a role that is taken away is gone at once,
-//! and a user that is removed is nobody, also where it has logged in already.
+//! and a user that is removed loses all rights, also where it has logged in already.
 //!
-//! The store belongs to this process: nobody else changes what is in it.
+//! The store belongs to this process: no other process changes it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use super::role::Role;
 use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES};
 use super::user::{ROLES_MAX, User, UserName};
 
-/// Where users are.
+/// The collection of the users.
 pub(crate) const USERS: (&str, &str) = ("admin", "system.users");
-/// Where the secret is that the salts of unknown users follow from.
+/// The collection of the secret from which the salts of unknown users are derived.
 pub(crate) const KEYS: (&str, &str) = ("admin", "system.keys");
 /// The `_id` of that secret.
 const UNKNOWN_USERS_KEY: &str = "unknown users";
@@ -34,7 +34,7 @@ const HASHED_AT_ONCE: usize = 2;
 pub struct Password(String);
 
 impl Password {
-    /// Takes it as it was typed.
+    /// Wraps a password in plain text.
     pub fn new(password: impl Into<String>) -> Self {
         Password(password.into())
     }
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// What is to change about a user; `None` leaves it.
+/// The changes to a user; a field that is `None` stays as it is.
 #[derive(Debug, Default)]
 pub struct Change {
     /// A new password.
@@ -68,7 +68,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Those of this store.
+    /// Opens the users of this store.
     pub fn new(store: Arc<dyn DocumentStore>) -> Self {
         Users {
             store,
@@ -79,24 +79,18 @@ impl Users {
         }
     }
 
-    /// Grows with each change.
+    /// Returns a number that grows with each change.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
     /// The user of this name.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn find(&self, name: &UserName) -> Result<Option<User>> {
         let document = self.store.find_one(&namespace(USERS)?, rawdoc! { "_id": name.id() }).await?;
         document.map(|document| User::of_document(&document)).transpose()
     }
 
     /// All users, or those of a database, by database and name.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn list(&self, database: Option<&str>) -> Result<Vec<User>> {
         let filter = database.map_or_else(RawDocumentBuf::new, |database| rawdoc! { "db": database });
         let documents = self.store.find_all(Find::new(namespace(USERS)?, filter)).await?;
@@ -106,10 +100,7 @@ impl Users {
         Ok(users)
     }
 
-    /// Whether there is a user at all.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns whether there is any user.
     pub async fn any(&self) -> Result<bool> {
         Ok(self.store.find_one(&namespace(USERS)?, rawdoc! {}).await?.is_some())
     }
@@ -168,7 +159,7 @@ impl Users {
         self.modify(name, |user| user.roles.extend(roles)).await
     }
 
-    /// Takes roles away; one that the user does not have is no error.
+    /// Revokes roles; a role that the user does not have is no error.
     ///
     /// # Errors
     /// `UserNotFound` (11).
@@ -200,16 +191,13 @@ impl Users {
     }
 
     /// Removes the users of a database, and says how many.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn remove_all(&self, database: &str) -> Result<u64> {
         let changes_lock = self.lock_changes().await;
         let (users, filter) = (namespace(USERS)?, rawdoc! { "db": database });
         self.change_store(changes_lock, move |store| async move { store.delete_many(&users, filter).await }).await
     }
 
-    /// What a proof of this name is checked against if there is no such user.
+    /// Returns the credentials against which a proof of this name is checked if there is no such user.
     pub(crate) async fn credentials_of_unknown_user(&self, id: &str) -> Result<Credentials> {
         let secret = self.secret.get_or_try_init(|| self.load_secret()).await?;
         Ok(Credentials::of_unknown_user(secret, id))
@@ -231,10 +219,10 @@ impl Users {
         })
     }
 
-    /// On a thread that may compute for a while.
+    /// Hashes a password on a thread that may block.
     async fn hash(&self, Password(password): Password) -> Result<Credentials> {
         let salt = random::<SALT_BYTES>()?.to_vec();
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _place = self.hashing.acquire().await.ok();
         let hashed = tokio::task::spawn_blocking(move || Credentials::derive(&password, salt, ITERATIONS)).await;
         match hashed {
@@ -248,7 +236,7 @@ impl Users {
     }
 
     /// Carries a change out, and makes everybody look again who a user is: once the change is done or has failed, which
-    /// may leave open whether it is done. In a task of its own, as both must happen whoever still waits for it.
+    /// may leave open whether it is done. In a task of its own, as both must happen even if the caller has gone.
     async fn change_store<T, F, C>(&self, changes_lock: OwnedMutexGuard<()>, change: C) -> Result<T>
     where
         T: Send + 'static,
@@ -298,7 +286,7 @@ fn fresh_id() -> Result<[u8; 16]> {
     Ok(id)
 }
 
-/// Randomness that nobody can guess, which that of the server's sources need not be.
+/// Returns random bytes of the operating system: those of the server's sources may be predictable.
 pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     os_random_bytes(&mut bytes)

@@ -212,5 +212,5 @@ fn sessions(call: &Call<'_>, options: &RawDocument) -> CommandResult<Vec<RawDocu
     Ok(described.collect())
 }
 
-/// What a standalone MongoDB says: drivers take it for final.
+/// The code of a standalone MongoDB, which drivers do not retry.
 const NO_CHANGE_STREAMS: Code = Code(40_573);

@@ -55,7 +55,7 @@ enum Operation<'a> {
     Delete(DeleteStatement),
 }
 
-/// What is counted over all operations.
+/// The counts over all operations.
 #[derive(Default)]
 struct Totals {
     errors: u64,
@@ -67,7 +67,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// Whether anything was written.
+    /// Returns whether anything was written.
     fn any(&self) -> bool {
         self.inserted + self.modified + self.upserted + self.deleted > 0
     }

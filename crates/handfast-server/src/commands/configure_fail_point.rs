@@ -1,4 +1,4 @@
-//! `configureFailPoint`: sets what is to go wrong. Only with `--test-commands`.
+//! `configureFailPoint`: sets a fail point. Only with `--test-commands`.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;

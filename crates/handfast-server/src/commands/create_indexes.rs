@@ -58,7 +58,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// Reads the definition of an index; a lenient reader passes over options that nobody knows, as old clients have them.
+/// Reads the definition of an index; a lenient reader passes over unknown options, as old clients have them.
 fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
     let mut arguments = Arguments::of_document("createIndexes.indexes", document)?;
     let Some(key) = arguments.document("key")?.map(ToOwned::to_owned) else {

@@ -1,4 +1,4 @@
-//! `explain`: how a command would be carried out, or was.
+//! `explain`: shows how a command is carried out.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
@@ -24,7 +24,7 @@ pub(crate) const COMMAND: Command = Command {
     run: |call| Box::pin(run(call)),
 };
 
-/// What the command needs that is explained.
+/// Visits what the explained command needs.
 fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let RawBsonRef::Document(inner) = request.subject else { return Ok(()) };
     let inner = Request::new(inner, request.sequences, Some(request.database), false)?;
@@ -59,7 +59,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     answer(call, Explain { explained, verbosity }).await
 }
 
-/// The store's document, and who made it.
+/// Returns the store's document with the command and the server that made it.
 pub(super) async fn answer(call: &Call<'_>, request: Explain) -> CommandResult<Answer> {
     let document = call.store().explain(request).await?;
     let mut writer = Writer::new();

@@ -98,7 +98,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// What a repetition has to ask for as well.
+/// Returns the kind of result for which a repeated request must ask as well.
 fn asked(modification: &Modification) -> Asked {
     match modification {
         Modification::Remove => Asked::Removed,

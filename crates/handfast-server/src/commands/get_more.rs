@@ -47,7 +47,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> 
     }
 }
 
-/// How a cursor is to be opened.
+/// The options of a new cursor.
 pub(super) struct Opening {
     /// As the reply shows it.
     pub(super) namespace: String,
@@ -55,7 +55,7 @@ pub(super) struct Opening {
     pub(super) batch_size: Option<u64>,
     /// Close it after the first batch.
     pub(super) single_batch: bool,
-    /// Keep it however long nobody asks for it.
+    /// Keep it however long it is idle.
     pub(super) no_timeout: bool,
 }
 

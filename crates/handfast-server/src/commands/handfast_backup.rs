@@ -16,7 +16,7 @@ pub(crate) const COMMAND: Command = Command {
     name: "handfastBackup",
     aliases: &[],
     help: "copies everything, as it is at one moment, into the directory for backups, under this name",
-    // Once begun it is finished, whoever goes away.
+    // Once begun it is finished, even if the client goes away.
     access: Access::Write,
     needs: Needs::Server(Action::BackUp),
     admin_only: true,

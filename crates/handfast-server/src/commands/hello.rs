@@ -23,7 +23,7 @@ use crate::writer::Writer;
 
 /// The wire version of MongoDB 8.0, the first one with `bulkWrite`.
 const WIRE_VERSION_MAX: i32 = 25;
-/// What a driver may say of itself, in bytes, by MongoDB's handshake specification.
+/// The largest metadata of a driver in bytes, by MongoDB's handshake specification.
 const METADATA_BYTES_MAX: usize = 512;
 
 pub(crate) const COMMAND: Command = Command {
@@ -77,7 +77,7 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
         let mut writer = Writer::new();
         describe(call, primary, &compressors, &mut writer);
         if user.is_some() {
-            // The same whoever it is about, and whether there is such a user.
+            // The same for every user name, and for users that do not exist.
             writer.array("saslSupportedMechs", [MECHANISM]);
         }
         if let Some(step) = speculate(call, login).await {
@@ -87,7 +87,7 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
     })
 }
 
-/// Begins a login along with the handshake. If that fails the client is told nothing here: it tries in earnest then.
+/// Begins a login along with the handshake. If that fails the reply says nothing of it: the client sends a login of its own then.
 async fn speculate(call: &Call<'_>, login: Option<&RawDocument>) -> Option<Step> {
     let mut arguments = Arguments::of_document("speculativeAuthenticate", login?).ok()?;
     let database = arguments.text("db").ok()?.unwrap_or(call.request.database);

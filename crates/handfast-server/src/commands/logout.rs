@@ -1,4 +1,4 @@
-//! `logout`: forgets who is on this connection.
+//! `logout`: ends the login of the connection.
 
 use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;

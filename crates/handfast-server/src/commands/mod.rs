@@ -1,7 +1,8 @@
 //! The commands, one file each.
 //!
-//! A file holds its [`Command`]: name, what it needs, and a function from a [`Call`] to an answer. The function reads its
-//! arguments, refuses what is left over, asks the store, and writes what comes of it. [`COMMANDS`] lists them all.
+//! A file holds its [`Command`]: its name, its properties, and a function from a [`Call`] to an answer. The function reads its
+//! arguments, refuses unknown ones, sends a request to the store, and writes the reply. [`COMMANDS`] lists them all. A new command
+//! is a file and a line there: the rest of the server asks for its properties, and never for its name.
 
 mod abort_transaction;
 mod aggregate;
@@ -87,12 +88,12 @@ pub(crate) struct Call<'a> {
     pub(crate) client: &'a Client,
     pub(crate) request: &'a Request<'a>,
     pub(crate) operation: &'a Operation<'a>,
-    /// What it runs in.
+    /// The transaction, retryable write or snapshot that the command is part of.
     pub(crate) context: &'a RequestContext,
 }
 
 impl<'a> Call<'a> {
-    /// What it reads and writes: the transaction that it is part of, or else the database's store.
+    /// Returns the store of the command: the transaction that it is part of, or the database's store.
     pub(crate) fn store(&self) -> &'a dyn DocumentStore {
         match self.context.transaction() {
             Some(transaction) => transaction,
@@ -100,7 +101,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What its writes are remembered by, if they are to be done once.
+    /// Returns the ticket of a retryable write, under which the store remembers its results.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self.context {
             RequestContext::RetryableWrite { ticket, .. } => Some(*ticket),
@@ -108,7 +109,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The number of the transaction that it is part of.
+    /// Returns the number of the transaction that it is part of.
     pub(crate) fn transaction_number(&self) -> Option<i64> {
         match self.context {
             RequestContext::Transaction { open, .. } => Some(open.number),
@@ -124,7 +125,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Which of its statements had been done before; `count` is how many it has.
+    /// Returns which of its `count` statements were done by an earlier attempt.
     pub(crate) async fn retried(&self, count: usize) -> CommandResult<BTreeSet<usize>> {
         retried::statements_done(self.shared, self.context, count).await
     }
@@ -133,12 +134,12 @@ impl<'a> Call<'a> {
         self.request.arguments(path)
     }
 
-    /// When the store has to acknowledge the writes of this command.
+    /// Returns the durability that the writes of this command need.
     pub(crate) fn durability(&self) -> handfast_store::Durability {
         self.request.durability(self.shared.options.durability)
     }
 
-    /// Who runs it.
+    /// Returns the user who runs it.
     pub(crate) fn user_id(&self) -> Option<UserId> {
         self.client.user_id()
     }
@@ -163,11 +164,11 @@ pub(crate) struct Command {
     /// For `listCommands`.
     pub(crate) help: &'static str,
     pub(crate) access: Access,
-    /// What its user must have.
+    /// The authorization that it needs.
     pub(crate) needs: Needs,
     /// Runs on the database `admin` only.
     pub(crate) admin_only: bool,
-    /// Holds passwords or proofs: nobody else may see it while it runs.
+    /// Its requests hold passwords or proofs: `currentOp` does not show them.
     pub(crate) confidential: bool,
     /// Belongs to MongoDB's Stable API, version 1.
     pub(crate) versioned: bool,

@@ -1,4 +1,4 @@
-//! `ping`: is somebody there?
+//! `ping`: answers that the server runs.
 
 use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;

@@ -1,4 +1,4 @@
-//! `saslStart` and `saslContinue`: a login in two or three messages.
+//! `saslStart` and `saslContinue`: log in, with two or three messages.
 //!
 //! ```text
 //! {saslStart: 1, mechanism: "SCRAM-SHA-256", payload: <n,,n=ann,r=..>, options: {skipEmptyExchange: true}}

@@ -86,7 +86,7 @@ fn the_properties_of_all_commands_are_those_of_mongodb() {
     }
 }
 
-/// Whatever a command does, an option that nobody knows is refused by name. A command that is not here is not listed.
+/// Whatever a command does, an unknown option is refused by name. A command that is not here is not listed.
 #[tokio::test]
 async fn every_command_refuses_an_unknown_option() {
     let mut server = TestServer::tiny();

@@ -31,7 +31,7 @@ pub(super) const fn command(
     }
 }
 
-/// What may be said of a user beside its name.
+/// Reads the fields of a user besides its name.
 pub(super) fn change(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Change> {
     let password = password(arguments)?;
     let roles = roles(call, arguments, "roles")?;
@@ -88,7 +88,7 @@ pub(super) fn password(arguments: &mut Arguments<'_>) -> CommandResult<Option<Pa
     Ok(password)
 }
 
-/// Roles may be granted and revoked by who manages the users of their database: nobody gives what is not theirs to give.
+/// Refuses to grant or revoke a role on a database whose users the client may not manage.
 pub(super) fn check_grant<'r>(call: &Call<'_>, roles: impl IntoIterator<Item = &'r Role>) -> CommandResult<()> {
     let mut roles = roles.into_iter();
     roles.try_for_each(|role| {

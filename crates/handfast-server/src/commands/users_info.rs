@@ -1,4 +1,4 @@
-//! `usersInfo`: who there is, without what is kept of passwords.
+//! `usersInfo`: lists users, without their credentials.
 //!
 //! ```text
 //! {usersInfo: 1}                     all of the database      {usersInfo: {forAllDBs: true}}   all
@@ -51,7 +51,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// Those that are asked for, as far as the client may see them: itself always.
+/// Returns the users that the request names. A client may always see its own user.
 async fn users(call: &Call<'_>) -> CommandResult<Vec<User>> {
     let database = call.request.database;
     let users = &call.shared.users;

@@ -1,4 +1,4 @@
-//! `whatsmyuri`: where the client comes from, as the server sees it.
+//! `whatsmyuri`: returns the address of the client as the server sees it.
 
 use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;

@@ -1,4 +1,4 @@
-//! What the write commands share: bounds on a batch, and how errors of single statements are shown.
+//! Parts of the write commands: bounds on a batch, and the errors of single statements in replies.
 
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
@@ -60,7 +60,7 @@ pub(super) fn put_error(writer: &mut Writer, error: &handfast_store::Error) {
     writer.put("errmsg", &*text(error.applied(), error.message()));
 }
 
-/// What the fields of an update statement are called.
+/// The names of the fields of an update statement.
 pub(super) struct UpdateNames {
     pub(super) filter: &'static str,
     pub(super) update: &'static str,

@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::state::{Client, Shared};
 use crate::transactions::labels;
 
-/// What happens to which commands.
+/// The commands that fail, and how.
 #[derive(Debug, Default)]
 pub(crate) struct FailCommand {
     /// The commands, by any of their names.
@@ -69,7 +69,7 @@ impl FailCommand {
         Ok(data)
     }
 
-    /// Whether it keeps commands from being run as ever.
+    /// Returns whether it acts before a command runs.
     fn replaces_command(&self) -> bool {
         self.close || self.block.is_some() || self.error.is_some()
     }

@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::commands::Call;
 use crate::error::{CommandError, CommandResult};
 
-/// What happens to a retryable write.
+/// The failure of a retryable write.
 #[derive(Debug)]
 pub(crate) struct FailWrite {
     /// The client gets no reply.

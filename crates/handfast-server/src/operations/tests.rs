@@ -17,7 +17,7 @@ async fn a_kill_hits_the_command_that_it_was_meant_for() {
     first.killed().await;
     let listed = operations.list();
     assert_eq!((listed.len(), listed[0].1.id), (1, first.id()));
-    // Told, and not listened to.
+    // The command ends without waiting for the notification.
     assert!(operations.kill(first.id()));
     let first_id = first.id();
     drop(first);

@@ -16,10 +16,10 @@ use handfast_mql::Code;
 use super::{boolean, mismatch};
 use crate::error::{CommandError, CommandResult};
 
-/// Which of the session's requests this is, if the client counts them.
+/// The number of a request in its session, if the client numbers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Numbering {
-    /// The client does not count it.
+    /// The request has no number.
     #[default]
     None,
     /// A write of this number, which is to be done once.
@@ -73,7 +73,7 @@ impl Fields {
         Ok(())
     }
 
-    /// What they say together.
+    /// Checks the fields against each other.
     pub(super) fn validate(self, has_session: bool) -> CommandResult<Numbering> {
         let refused = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
         match self {

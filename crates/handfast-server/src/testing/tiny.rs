@@ -17,13 +17,13 @@ use crate::lock::lock;
 #[derive(Default)]
 pub(crate) struct TinyStore {
     collections: Mutex<BTreeMap<Namespace, Vec<RawDocumentBuf>>>,
-    /// How long each read takes.
+    /// The delay of each read.
     pub(crate) delay: Mutex<Duration>,
-    /// How long each page of a cursor takes.
+    /// The delay of each page of a cursor.
     pub(crate) page_delay: Arc<Mutex<Duration>>,
-    /// What each write fails with.
+    /// The error of each write.
     pub(crate) failure: Mutex<Option<Error>>,
-    /// What a check of a collection finds, if not what reading it tells.
+    /// The result of a check of a collection, if it is not that of reading it.
     pub(crate) check: Mutex<Option<CollectionCheck>>,
     /// Inserts that were finished.
     pub(crate) inserts: Mutex<Vec<Durability>>,

@@ -26,12 +26,12 @@ use crate::sessions::{LatestNumber, NumberState, OpenTransaction};
 /// Reads the fields of either command: it has none of its own that matters here.
 pub(crate) fn read(call: &Call<'_>, command: &'static str) -> CommandResult<()> {
     let mut arguments = call.arguments(command);
-    // What a router told the client, so that any router could end the transaction.
+    // A router gives this token to the client, so that any router can end the transaction.
     arguments.ignored(&["recoveryToken"])?;
     arguments.finish()
 }
 
-/// Whose transaction, and which.
+/// Returns the session and the number of the transaction that the request names.
 fn named(call: &Call<'_>) -> CommandResult<(SessionId, i64)> {
     let named = call.request.session.zip(call.request.numbering.number());
     named.ok_or_else(|| CommandError::new(Code::InvalidOptions, "a transaction is named by lsid and txnNumber"))
@@ -107,7 +107,7 @@ async fn commit_open(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResu
     Ok(())
 }
 
-/// What the store says of a transaction that this server does not know.
+/// Asks the store for the outcome of a transaction that this server does not know.
 async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Option<i64>) -> CommandResult<()> {
     match call.shared.database.outcome(id_of(session, number)).await? {
         Outcome::Committed(_) => {

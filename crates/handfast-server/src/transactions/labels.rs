@@ -1,4 +1,4 @@
-//! What an error tells the driver to do: run the transaction again, or send the write again. Never both.
+//! The labels of errors tell the driver to run the transaction again, or to send the write again. Never both.
 
 use handfast_mql::Code;
 use handfast_store::Applied;
@@ -7,24 +7,24 @@ use crate::commands::InTransaction;
 use crate::error::CommandError;
 use crate::request::Numbering;
 
-/// The whole transaction, run again, may succeed.
+/// The client may run the whole transaction again.
 pub(crate) const TRANSIENT: &str = "TransientTransactionError";
-/// The same write, sent again, may succeed, and is done once.
+/// The client may send the same write again; it is applied once.
 pub(crate) const RETRYABLE: &str = "RetryableWriteError";
-/// And it has not been done, not even in part.
+/// The write was not applied, not even in part.
 pub(crate) const NOTHING_WRITTEN: &str = "NoWritesPerformed";
 
 /// `WriteConflict`, `LockTimeout`, `PreparedTransactionInProgress`, `SnapshotTooOld`, `SnapshotUnavailable`,
 /// `StaleChunkHistory` (`SnapshotError`), `MigrationConflict`, `StaleDbVersion`.
 const TRANSIENT_CODES: [i32; 8] = [112, 24, 267, 239, 246, 250, 272, 249];
 
-/// Somebody else is primary, is going, or could not be reached in time.
+/// Another member is primary, the server is shutting down, or a member could not be reached in time.
 const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436];
 
 /// The commit, sent again, may tell.
 pub(crate) const COMMIT_UNKNOWN: &str = "UnknownTransactionCommitResult";
 
-/// After which nobody knows whether the command has changed anything.
+/// The server does not know whether the command has changed anything.
 pub(crate) const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
 
 /// The labels of an error.
@@ -35,7 +35,7 @@ pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, erro
         Numbering::Transaction { .. } => {
             // On commit too: the store remembers what was committed, so what it does not know has had no effect.
             let gone = error.applied == Applied::No && error.code == Code::NoSuchTransaction;
-            // A request that somebody else has to answer has had no effect, and its transaction ends unheard.
+            // A request that another member has to answer has had no effect, and its transaction expires there.
             let again = TRANSIENT_CODES.contains(&error.code.0) || retryable;
             let transient = error.applied == Applied::No && again;
             if gone || transient { vec![TRANSIENT] } else { Vec::new() }

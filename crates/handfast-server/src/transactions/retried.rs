@@ -1,5 +1,5 @@
 //! Which statements of a retryable write had been done before: what `retriedStmtIds` tells. The store does them once
-//! whatever is told here; so this is looked up for a request whose number is not new, and for no other.
+//! whatever the reply says; so this is looked up for a request whose number is not new, and for no other.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::error::CommandResult;
 use crate::state::Shared;
 use crate::writer::Writer;
 
-/// Those of a request's first `count` statements that have a result, as they were before the request is run.
+/// Returns which of a request's first `count` statements have a result in the store.
 pub(crate) async fn statements_done(
     shared: &Shared,
     context: &RequestContext,

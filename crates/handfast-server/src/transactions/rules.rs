@@ -42,7 +42,7 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
     }
 }
 
-/// What a pipeline writes is not what it has just read.
+/// Refuses a linearizable pipeline that writes: its output is not part of what it has read.
 fn check_linearizable(request: &Request<'_>) -> CommandResult<()> {
     let is_linearizable = request.read_concern.is_some_and(|concern| concern.level == Some("linearizable"));
     if is_linearizable && request.access == Access::ReadAndStore {
@@ -106,7 +106,7 @@ pub(crate) fn check_database(database: &str) -> CommandResult<()> {
     Ok(())
 }
 
-/// What is not possible in a transaction.
+/// Returns the error for an operation that is not supported in a transaction.
 pub(crate) fn unsupported(text: String) -> CommandError {
     CommandError::new(Code::OperationNotSupportedInTransaction, text)
 }

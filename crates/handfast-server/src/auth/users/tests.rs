@@ -92,7 +92,7 @@ async fn each_change_is_counted() {
     assert_eq!(users.generation(), before + 2);
 }
 
-/// Who has logged in is looked at again also if nobody knows whether the change was made.
+/// A logged-in user is read again also if the outcome of a change is unknown.
 #[tokio::test]
 async fn a_change_of_unknown_outcome_is_counted() {
     let memory = Arc::new(MemoryStore::new(Sources::seeded(1)));

@@ -156,7 +156,7 @@ async fn labels() {
     assert_eq!(reply.get("errorLabels").unwrap(), Some(labels.as_raw_bson_ref()));
 }
 
-/// What is remembered is forgotten when nobody can ask for it any more.
+/// Results are removed when no client can ask for them any more.
 #[tokio::test]
 async fn records_do_not_pile_up() {
     let mut server = TestServer::transactional();
