@@ -58,7 +58,7 @@ pub(crate) struct Arguments<'a> {
     /// The name of the document in messages: `find`, `update.updates`.
     path: &'static str,
     fields: Cow<'a, [Field<'a>]>,
-    /// Which of them have been read, one bit for each place. No command knows 64 names: with more fields than bits, one
+    /// The fields that have been read, one bit for each position. No command knows 64 names: with more fields than bits, one
     /// that is unknown is among the first 64.
     read: u64,
     /// The marks of their names: a command asks for many more names than it has fields.

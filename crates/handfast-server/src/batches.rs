@@ -51,7 +51,7 @@ impl Batches {
     /// until the reply is sent.
     ///
     /// # Errors
-    /// Those of the cursor; `BSONObjectTooLarge` (10334) for a document that a pipeline has made larger than a client can
+    /// The errors of the cursor; `BSONObjectTooLarge` (10334) for a document that a pipeline has made larger than a client can
     /// take.
     pub(crate) async fn fill(
         &mut self,

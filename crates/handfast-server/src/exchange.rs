@@ -50,7 +50,7 @@ struct PlainMessage {
     _reserved: Option<MemoryReservation>,
 }
 
-/// How a reply is to be sent.
+/// The form in which a reply is sent.
 #[derive(Clone, Copy)]
 struct ReplyForm {
     response_to: i32,

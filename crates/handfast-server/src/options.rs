@@ -126,7 +126,7 @@ pub struct Options {
     /// The bytes that all open transactions together may have written. Beyond that, writes in them get
     /// `WriteConflict` (112), and may find room when they are run again.
     pub transaction_bytes_max: usize,
-    /// How long the outcome of a commit and the results of retryable writes are kept for clients that ask again. Drivers
+    /// The time that outcomes of commits and results of retryable writes are kept for clients that ask again. Drivers
     /// ask again within seconds, and a session ends after half an hour without a command.
     pub outcome_retention: Duration,
     /// The time that a shutdown waits for running commands.

@@ -26,7 +26,7 @@ use crate::state::{Client, Shared};
 
 /// Failed logins of one connection: drivers need one, and open a new connection for the next.
 pub(crate) const FAILURES_MAX: u32 = 3;
-/// How long a client may take from the first message of a login to the last.
+/// The time limit of a login, from its first message to its last.
 pub(crate) const LOGIN_TIME: Duration = Duration::from_secs(30);
 
 /// The user who has logged in.

@@ -45,7 +45,7 @@ fn every_command_has_one_name() {
     assert!(sorted, "listCommands shows them in order");
 }
 
-/// What MongoDB's manual says of its commands: the pages on transactions, on retryable writes, on the read concern "snapshot"
+/// The expected properties are from MongoDB's manual: the pages on transactions, on retryable writes, on the read concern "snapshot"
 /// and on `explain`; the counters are those of `opcounters` in `serverStatus`.
 #[test]
 fn the_properties_of_all_commands_are_those_of_mongodb() {

@@ -1,4 +1,4 @@
-//! Which statements of a retryable write had been done before: what `retriedStmtIds` tells. The store does them once
+//! The statements of a retryable write that had been done before, for `retriedStmtIds`. The store does them once
 //! whatever the reply says; so this is looked up for a request whose number is not new, and for no other.
 
 use std::collections::BTreeSet;

@@ -330,7 +330,7 @@ async fn passwords_are_not_shown() {
     assert!(!root.refused("shop", wrong).await.2.contains("hunter2"));
 }
 
-/// The same id of a session is another session for another user: transactions and retryable writes are out of reach.
+/// A session id names another session for another user: transactions and retryable writes are out of reach.
 #[tokio::test]
 async fn a_session_belongs_to_its_user() {
     let mut server = TestServer::guarded();

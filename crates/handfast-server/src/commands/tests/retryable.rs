@@ -210,7 +210,7 @@ async fn the_rest_of_a_request_does_not_come_after_the_next_one() {
     assert_eq!(all(&mut server).await, [rawdoc! { "_id": 1, "by": 13 }]);
 }
 
-/// What was asked for first is what can be asked for again: MongoDB's codes.
+/// A retry must ask for the same kind of result as the first request: MongoDB's codes.
 #[tokio::test]
 async fn a_number_is_not_used_for_something_else() {
     for mut server in TestServer::over_each_engine() {
