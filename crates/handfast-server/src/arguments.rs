@@ -55,11 +55,11 @@ pub(crate) struct Field<'a> {
 
 /// The fields of a command, or of a document inside it.
 pub(crate) struct Arguments<'a> {
-    /// What the texts call it: `find`, `update.updates`.
+    /// The name of the document in messages: `find`, `update.updates`.
     path: &'static str,
     fields: Cow<'a, [Field<'a>]>,
-    /// Which of them have been read, one bit for each place. No command knows 64 names: with more fields than bits, one
-    /// that nobody knows is among the first 64.
+    /// The fields that have been read, one bit for each position. No command knows 64 names: with more fields than bits, one
+    /// that is unknown is among the first 64.
     read: u64,
     /// The marks of their names: a command asks for many more names than it has fields.
     marks: u64,
@@ -251,7 +251,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Refuses what nobody has read.
+    /// Refuses fields that were not read.
     pub(crate) fn finish(self) -> CommandResult<()> {
         match self.fields.iter().enumerate().find(|(place, _)| self.read & bit(*place) == 0) {
             None => Ok(()),

@@ -15,10 +15,10 @@ mod tests;
 
 /// Bytes of a backup's name: a name in a file system has 255, and a copy that is being made has a longer one.
 pub const BACKUP_NAME_BYTES_MAX: usize = 200;
-/// How the name of a copy ends that is not whole yet, as `EmbeddedStore::backup` has it.
+/// The suffix of a copy that is not complete, as `EmbeddedStore::backup` names it.
 const UNFINISHED: &str = ".unfinished";
 
-/// What makes copies of all that a server serves.
+/// Copies all data that a server serves.
 #[async_trait]
 pub trait Backup: Debug + Send + Sync {
     /// Makes a copy of this name of how everything is at one moment. What was acknowledged before the call is in it.
@@ -32,10 +32,10 @@ pub trait Backup: Debug + Send + Sync {
     async fn back_up(&self, name: &BackupName) -> Result<BackedUp>;
 }
 
-/// What was copied, and where to.
+/// The result of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackedUp {
-    /// Where the copy is, as the server sees it.
+    /// The path of the copy on the server.
     pub path: String,
     /// Documents, those that the server keeps for itself included.
     pub documents: u64,

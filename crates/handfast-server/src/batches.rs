@@ -14,18 +14,18 @@ use handfast_store::{BatchLimit, Cursor, Page};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
 use crate::error::{CommandError, CommandResult};
-use crate::reserve::{FREE_BYTES, Reserve, Reserved};
+use crate::memory_budget::{FREE_BYTES, MemoryBudget, MemoryReservation};
 use crate::writer::{Writer, decimal};
 
 /// Documents in the first batch if the client names no number, as MongoDB has it.
 pub(crate) const FIRST_BATCH: usize = 101;
-/// What an array element costs besides its document, at most: a type, a number, a zero byte.
+/// The largest size of an array element without its document: a type, a number, a zero byte.
 const ELEMENT_BYTES_MAX: usize = 12;
-/// What a reply holds besides its documents, at most: a namespace, an id, field names.
+/// The largest size of a reply without its documents: a namespace, an id, field names.
 const FRAME_BYTES_MAX: usize = 1024;
-/// What usually follows the documents in a reply.
+/// The usual size of the fields behind the documents of a reply.
 const CLOSING_BYTES: usize = 128;
-/// What is fetched from the store without a reservation, in bytes.
+/// The bytes that are fetched from the store without a reservation.
 const FIRST_PAGE_BYTES: usize = FREE_BYTES / 2;
 /// Documents that are fetched from the store at once, at most.
 const PAGE_DOCUMENTS_MAX: usize = 10_000;
@@ -42,7 +42,7 @@ impl Batches {
         Batches { cursor, stash: VecDeque::new(), exhausted: false }
     }
 
-    /// Nothing more will come.
+    /// Returns whether all documents were written.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted && self.stash.is_empty()
     }
@@ -51,14 +51,14 @@ impl Batches {
     /// until the reply is sent.
     ///
     /// # Errors
-    /// Those of the cursor; `BSONObjectTooLarge` (10334) for a document that a pipeline has made larger than a client can
+    /// The errors of the cursor; `BSONObjectTooLarge` (10334) for a document that a pipeline has made larger than a client can
     /// take.
     pub(crate) async fn fill(
         &mut self,
         writer: &mut Writer,
         documents_max: usize,
-        reserve: &Reserve,
-    ) -> CommandResult<Option<Reserved>> {
+        budget: &MemoryBudget,
+    ) -> CommandResult<Option<MemoryReservation>> {
         let bytes_max = DOCUMENT_BYTES_MAX - FRAME_BYTES_MAX;
         let mut reserved = None;
         let mut count = 0;
@@ -79,7 +79,7 @@ impl Batches {
                 break;
             }
             if reserved.is_none() && writer.len() > FIRST_PAGE_BYTES {
-                reserved = Some(reserve.reserve(DOCUMENT_BYTES_MAX).await);
+                reserved = Some(budget.reserve(DOCUMENT_BYTES_MAX).await);
             }
             let bytes = if reserved.is_some() { left } else { FIRST_PAGE_BYTES.min(left) };
             let limit = BatchLimit { documents: (documents_max - count).min(PAGE_DOCUMENTS_MAX), bytes };

@@ -15,7 +15,7 @@ use bson::{DateTime, Timestamp};
 
 use crate::writer::Writer;
 
-/// Where the second begins in a timestamp's 64 bits.
+/// The position of the seconds in a timestamp's 64 bits.
 const SECOND_SHIFT: u32 = 32;
 
 /// The cluster time of a server.
@@ -62,7 +62,7 @@ fn second(now: DateTime) -> u64 {
     (seconds << SECOND_SHIFT) | 1
 }
 
-/// The fields with empty timestamps. Nobody signs here: hash and key are zero, as MongoDB has them without logins.
+/// The fields with empty timestamps. The server does not sign them: hash and key are zero, as MongoDB has them without logins.
 const FIELDS: [u8; 125] = *b"\
     \x11operationTime\0\0\0\0\0\0\0\0\0\
     \x03$clusterTime\0\x58\0\0\0\

@@ -9,33 +9,35 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tracing::{debug, warn};
 
 use crate::auth::login::LOGIN_TIME;
-use crate::exchange::{After, Exchange};
+use crate::exchange::{Exchange, NextStep};
 use crate::frame::{FrameReader, ReadError};
 use crate::options::{ConnectionLimits, Options};
-use crate::state::{Client, Shared, begun};
+use crate::state::{Client, Shared, shutdown_begun};
 
 /// A message of a client that has not logged in. A handshake with a login in it takes less than 2 KiB.
-const STRANGER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// How long a client that has not logged in may be silent after its first message. Drivers watch the server through
-/// connections that never log in, with a `hello` every ten seconds, or less often if they are told so.
-const STRANGER_IDLE_TIME: Duration = Duration::from_secs(5 * 60);
+const UNAUTHENTICATED_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// The idle timeout of a client that has not logged in, after its first message. Drivers watch the server through
+/// connections that never log in, with a `hello` every ten seconds, or less often if they are set up so.
+const UNAUTHENTICATED_IDLE_TIME: Duration = Duration::from_secs(5 * 60);
 
 /// Counts a connection as open until it is dropped.
 pub(crate) struct OpenConnection(Arc<Shared>);
 
 impl OpenConnection {
-    /// Takes a place, and where a login is needed one among those who have not logged in; says how many there are if
-    /// there is none.
+    /// Counts the connection as open, and as one without a login where a login is needed. The error is the text for the client if
+    /// there are too many.
     pub(crate) fn new(shared: &Arc<Shared>, client: &Client) -> Result<Self, String> {
         let max = shared.options.connections.open_max;
         let full = || format!("the server has {max} connections, which is all that it is set up for");
         let open = take(&shared.connections, max).then(|| OpenConnection(Arc::clone(shared))).ok_or_else(full)?;
         if shared.options.authentication {
-            let max = shared.options.connections.strangers_max();
+            let max = shared.options.connections.unauthenticated_max();
             let full =
                 || format!("the server has {max} connections that have not logged in, which is all that it bears");
-            let stranger = take(&shared.strangers, max).then(|| Stranger(Arc::clone(shared))).ok_or_else(full)?;
-            client.login.keep(stranger);
+            let connection = take(&shared.unauthenticated, max)
+                .then(|| UnauthenticatedConnection(Arc::clone(shared)))
+                .ok_or_else(full)?;
+            client.login.count_as_unauthenticated(connection);
         }
         Ok(open)
     }
@@ -47,11 +49,11 @@ fn take(places: &AtomicUsize, max: usize) -> bool {
 }
 
 /// Counts a connection as one that has not logged in until it is dropped.
-pub(crate) struct Stranger(Arc<Shared>);
+pub(crate) struct UnauthenticatedConnection(Arc<Shared>);
 
-impl Drop for Stranger {
+impl Drop for UnauthenticatedConnection {
     fn drop(&mut self) {
-        self.0.strangers.fetch_sub(1, Ordering::AcqRel);
+        self.0.unauthenticated.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -68,7 +70,7 @@ where
     W: AsyncWrite + Unpin,
 {
     debug!(connection = client.id, client = client.remote, "connection accepted");
-    let _present = shared.operations.enter(client);
+    let _registration = shared.operations.register(client);
     let result = messages(shared, client, reader, &mut writer).await;
     match &result {
         Ok(()) | Err(ReadError::Idle(_)) => debug!(connection = client.id, "connection ended"),
@@ -78,7 +80,7 @@ where
             warn!(connection = client.id, client = client.remote, %error, "connection closed");
         }
     }
-    // The client may be gone: what cannot be said any more is not said.
+    // The client may be gone: the error of the shutdown is of no use.
     let _ = tokio::time::timeout(shared.options.connections.stall_timeout, writer.shutdown()).await;
 }
 
@@ -90,7 +92,7 @@ where
     let mut reader = FrameReader::new(reader, shared.options.limits, shared.options.connections);
     let mut shutdown = shared.subscribe_to_shutdown();
     // One wait for all messages: each of its own would cost more than most answers.
-    let shutting_down = begun(&mut shutdown);
+    let shutting_down = shutdown_begun(&mut shutdown);
     tokio::pin!(shutting_down);
     let mut silent = true;
     loop {
@@ -105,14 +107,14 @@ where
                 if reader.is_idle() {
                     return Ok(());
                 }
-                // A message has begun: it is read to its end and refused in words.
+                // A message has begun: it is read to its end and refused with an error.
                 reader.next(&shared.requests).await?
             }
         };
         let Some(frame) = frame else { return Ok(()) };
         silent = false;
         let after = Exchange { shared, client, reader: &mut reader, writer }.answer(frame).await?;
-        if after == After::Close || shared.is_shutting_down() || client.login.is_given_up() {
+        if after == NextStep::Close || shared.is_shutting_down() || client.login.has_failed_too_often() {
             return Ok(());
         }
     }
@@ -124,8 +126,9 @@ fn bounds(shared: &Shared, client: &Client, silent: bool) -> (Limits, Connection
     if client.login.is_logged_in() {
         return (*limits, *times);
     }
-    let idle = if silent || client.login.is_under_way() { LOGIN_TIME } else { STRANGER_IDLE_TIME };
-    let limits = Limits { message_bytes_max: limits.message_bytes_max.min(STRANGER_MESSAGE_BYTES_MAX), ..*limits };
+    let idle = if silent || client.login.is_under_way() { LOGIN_TIME } else { UNAUTHENTICATED_IDLE_TIME };
+    let limits =
+        Limits { message_bytes_max: limits.message_bytes_max.min(UNAUTHENTICATED_MESSAGE_BYTES_MAX), ..*limits };
     let times = ConnectionLimits {
         idle_timeout: times.idle_timeout.min(idle),
         stall_timeout: times.stall_timeout.min(LOGIN_TIME),

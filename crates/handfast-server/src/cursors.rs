@@ -21,7 +21,7 @@ use crate::request::SessionId;
 /// Bounds on cursors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CursorLimits {
-    /// A cursor that nobody asks for this long is closed (MongoDB: ten minutes).
+    /// A cursor without a `getMore` for this long is closed (MongoDB: ten minutes).
     pub idle_timeout: Duration,
     /// Cursors open at once: each may hold a snapshot.
     pub open_max: usize,
@@ -35,22 +35,22 @@ impl Default for CursorLimits {
     }
 }
 
-/// What is known of a cursor besides its results.
+/// The description of a cursor, without its results.
 #[derive(Clone, Debug)]
 pub(crate) struct Description {
     /// `database.collection`, as the replies show it.
     pub(crate) namespace: String,
-    /// Whose it is.
+    /// The session that it belongs to.
     pub(crate) session: Option<SessionId>,
     /// The number of the transaction that it reads in.
     pub(crate) transaction: Option<i64>,
-    /// Which connection opened it.
+    /// The connection that opened it.
     pub(crate) connection: u64,
-    /// Who opened it.
+    /// The user who opened it.
     pub(crate) user: Option<UserId>,
     /// Its client asked for no time-out.
     pub(crate) no_timeout: bool,
-    /// What is left of the `maxTimeMS` of the command that opened it.
+    /// The rest of the `maxTimeMS` of the command that opened it.
     pub(crate) time_left: Option<Duration>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Cursors {
     timed_out: AtomicU64,
 }
 
-/// How many cursors there are and were.
+/// The counts of cursors for `serverStatus`.
 pub(crate) struct CursorCounts {
     pub(crate) open: u64,
     pub(crate) no_timeout: u64,
@@ -199,7 +199,7 @@ impl Cursors {
             .get(&id)
             .is_some_and(|entry| entry.description.namespace == namespace && entry.description.user == user);
         let removed = if known { entries.remove(&id) } else { None };
-        // What a cursor frees when it is dropped is none of the table's business.
+        // The cursor is dropped outside of the lock.
         drop(entries);
         removed.is_some()
     }
@@ -216,7 +216,7 @@ impl Cursors {
         });
     }
 
-    /// Closes those that nobody asked for in time.
+    /// Closes the cursors without a `getMore` for the idle timeout.
     pub(crate) fn expire(&self, now: Duration) {
         let timeout = self.limits.idle_timeout;
         let expired = self.remove_where(|entry| match entry.state {

@@ -10,81 +10,80 @@ use handfast_store::Applied;
 use tracing::{Instrument, debug, debug_span, info};
 
 use crate::auth::guard;
-use crate::commands::{self, Access, Call, Command};
+use crate::commands::{self, Access, Call, Command, Counter, TimeLimit};
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
+use crate::memory_budget::MemoryReservation;
 use crate::operations::Operation;
 use crate::options::Topology;
 use crate::reply::{Answer, failure, labelled_failure, put_unsatisfied, success, timed};
 use crate::request::Request;
-use crate::reserve::Reserved;
 use crate::state::{Client, Shared};
-use crate::transactions::end::is_end;
-use crate::transactions::{self, Entered, labels, rules};
+use crate::transactions::{self, RequestContext, labels, rules};
 use crate::writer::Writer;
 
-/// A reply, and what is to be known to send it.
-pub(crate) struct Replied {
+/// The reply to a command.
+pub(crate) struct CommandReply {
     pub(crate) document: RawDocumentBuf,
     pub(crate) more: bool,
     /// Room for the document, until it is sent.
-    pub(crate) _reserved: Option<Reserved>,
+    pub(crate) _reserved: Option<MemoryReservation>,
 }
 
-impl From<&CommandError> for Replied {
+impl From<&CommandError> for CommandReply {
     fn from(error: &CommandError) -> Self {
-        Replied { document: failure(error), more: false, _reserved: None }
+        CommandReply { document: failure(error), more: false, _reserved: None }
     }
 }
 
 /// Runs a command; none if the connection is to be closed without a reply.
-pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>) -> Option<Replied> {
+pub(crate) async fn run(shared: &Shared, client: &Client, request: &Request<'_>) -> Option<CommandReply> {
     match &shared.fail_points {
-        None => Some(carry_out(shared, client, request).await),
+        None => Some(execute(shared, client, request).await),
         Some(points) => fail_points::command::run(points, shared, client, request).await,
     }
 }
 
-/// Runs a command, whatever is to go wrong.
-pub(crate) async fn carry_out(shared: &Shared, client: &Client, request: &Request<'_>) -> Replied {
+/// Runs a command without its fail points.
+pub(crate) async fn execute(shared: &Shared, client: &Client, request: &Request<'_>) -> CommandReply {
     let Some(command) = find(shared, request) else {
         shared.metrics.count_unknown_command();
         let text = format!("no such command: '{}'", request.name);
-        return Replied::from(&CommandError::new(Code::CommandNotFound, text));
+        return CommandReply::from(&CommandError::new(Code::CommandNotFound, text));
     };
     let began = shared.now();
     let span = debug_span!("command", name = command.name, database = request.database, connection = client.id);
     // Pinned where it is made: it is large, and all that goes around it would move it.
     let outcome = pin!(run_known(shared, client, request, command, began)).instrument(span).await;
-    // A client that asks to be told of changes waits because it wants to.
+    // A client that watches for changes waits on purpose.
     let waits = matches!(request.body.get("maxAwaitTimeMS"), Ok(Some(_)));
     let took = if waits { Duration::ZERO } else { shared.now().saturating_sub(began) };
     count(shared, client, request, command, took, outcome.is_err());
     if took >= shared.options.slow_operation {
         log_slow(shared, client, request, command, took, outcome.as_ref().err());
     }
+    let is_step = request.numbering.is_in_transaction() && !command.properties.in_transaction.is_end();
     match outcome {
         Ok(mut answer) => {
-            note_written(shared, request, command, &mut answer.writer);
-            if request.numbering.is_within() && !is_end(command.name) && shared.options.topology == Topology::Mongos {
+            note_written(shared, request, &mut answer.writer);
+            if is_step && shared.options.topology == Topology::Mongos {
                 put_recovery_token(&mut answer.writer);
             }
             let document = success(answer.writer, shared.cluster_time.as_ref());
-            Replied { document, more: answer.more, _reserved: answer.reserved }
+            CommandReply { document, more: answer.more, _reserved: answer.reserved }
         }
         Err(mut error) => {
-            let is_step = request.numbering.is_within() && !is_end(command.name);
-            if is_step || !commands::writes(request) {
+            if is_step || !request.access.writes() {
                 // What was lost on the way of a read is lost, and no more; a transaction ends by it, and has no effect.
                 error.applied = Applied::No;
             }
             debug!(command = command.name, code = error.code.0, error = %error, "a command failed");
-            let labels = labels::of_error(request.numbering, command.name, &error);
+            let labels = labels::of_error(request.numbering, command.properties.in_transaction, &error);
             let mut writer = labelled_failure(&error, &labels);
             // It may have written something before it failed.
-            note_written(shared, request, command, &mut writer);
+            note_written(shared, request, &mut writer);
             let document = timed(writer, shared.cluster_time.as_ref());
-            Replied { document, more: false, _reserved: None }
+            CommandReply { document, more: false, _reserved: None }
         }
     }
 }
@@ -95,8 +94,8 @@ fn find(shared: &Shared, request: &Request<'_>) -> Option<&'static Command> {
 }
 
 /// After a command that writes, time goes on, and the reply says if that is not all that its client asked for.
-fn note_written(shared: &Shared, request: &Request<'_>, command: &Command, writer: &mut Writer) {
-    if command.access != Access::Write && !commands::writes_out(request) {
+fn note_written(shared: &Shared, request: &Request<'_>, writer: &mut Writer) {
+    if !request.access.writes() {
         return;
     }
     if let Some(time) = &shared.cluster_time {
@@ -109,7 +108,7 @@ fn note_written(shared: &Shared, request: &Request<'_>, command: &Command, write
     }
 }
 
-/// What a client is to show with the end of its transaction, so that another router could find out what became of it. There is
+/// Writes the token that a client sends back at the end of its transaction, so that another router could find the outcome. There is
 /// no other one, but drivers know a router by it.
 fn put_recovery_token(writer: &mut Writer) {
     writer.begin_document("recoveryToken").put("recoveryShardId", "handfast").end();
@@ -129,12 +128,14 @@ async fn run_known(
         shared.sessions.touch(session, began)?;
     }
     let operation = shared.operations.begin(client, request, command, began);
-    // The time of a getMore is what its cursor has left.
-    let bound = request.max_time.filter(|_| command.name != "getMore");
+    let bound = match command.properties.time_limit {
+        TimeLimit::OfRequest => request.max_time,
+        TimeLimit::OfCursor => None,
+    };
     let work = async {
         tokio::select! {
             biased;
-            answer = run_entered(shared, client, request, command, &operation, (began, bound)) => answer,
+            answer = run_in_context(shared, client, request, command, &operation, (began, bound)) => answer,
             () = operation.killed() => {
                 Err(CommandError::new(Code::Interrupted, "operation was interrupted").maybe_applied())
             }
@@ -144,7 +145,7 @@ async fn run_known(
 }
 
 /// Runs a command where it belongs: by itself, or in a transaction, which ends if the command fails or is broken off.
-async fn run_entered(
+async fn run_in_context(
     shared: &Shared,
     client: &Client,
     request: &Request<'_>,
@@ -152,29 +153,29 @@ async fn run_entered(
     operation: &Operation<'_>,
     (began, bound): (Duration, Option<Duration>),
 ) -> CommandResult<Answer> {
-    let entered = transactions::enter(shared, request, command).await?;
-    let mut stay = Stay { shared, entered: &entered, failed: true };
-    let call = Call { shared, client, request, operation, entered: &entered };
+    let context = transactions::enter(shared, request, command).await?;
+    let mut leave = LeaveGuard { shared, context: &context, failed: true };
+    let call = Call { shared, client, request, operation, context: &context };
     let answer = (command.run)(&call).await?;
-    // A read that was too long is of no use; a write that was done is told.
+    // A read that was too long is of no use; a write that was done is reported.
     let late = bound.is_some_and(|bound| shared.now().saturating_sub(began) > bound);
-    if late && command.access == Access::Read && !commands::writes(request) {
+    if late && request.access == Access::Read {
         return Err(time_is_over());
     }
-    stay.failed = answer.refused;
+    leave.failed = answer.refused;
     Ok(answer)
 }
 
-/// A command's stay in its transaction. Unless it gets to its end and succeeds, the transaction ends with it.
-struct Stay<'a> {
+/// Leaves the transaction when it is dropped. Unless the command has succeeded, the transaction ends.
+struct LeaveGuard<'a> {
     shared: &'a Shared,
-    entered: &'a Entered,
+    context: &'a RequestContext,
     failed: bool,
 }
 
-impl Drop for Stay<'_> {
+impl Drop for LeaveGuard<'_> {
     fn drop(&mut self) {
-        transactions::leave(self.shared, self.entered, self.failed);
+        transactions::leave(self.shared, self.context, self.failed);
     }
 }
 
@@ -193,7 +194,7 @@ fn check_allowed(shared: &Shared, request: &Request<'_>, command: &Command) -> C
     Ok(())
 }
 
-/// Gives up what takes longer than allowed: if it writes, it may have written.
+/// Stops work that takes longer than allowed: if it writes, it may have written.
 pub(crate) async fn within<T>(
     bound: Option<Duration>,
     work: impl Future<Output = CommandResult<T>>,
@@ -218,20 +219,19 @@ fn count(
 ) {
     shared.metrics.count_command(command.name, took, failed);
     let operations = &shared.metrics.operations;
-    match command.name {
-        // These count their documents and statements themselves.
-        "insert" | "update" | "delete" | "bulkWrite" => {}
-        "find" => operations.query.add(1),
-        "getMore" => operations.getmore.add(1),
-        _ => operations.command.add(1),
+    match command.properties.counter {
+        Counter::PerStatement => {}
+        Counter::Query => operations.query.add(1),
+        Counter::GetMore => operations.getmore.add(1),
+        Counter::Command => operations.command.add(1),
     }
-    let write = command.access == Access::Write;
-    if write || command.access == Access::Read {
+    if request.access != Access::Server {
+        let write = request.access == Access::Write;
         client.count(&shared.metrics, (request.database, collection(request)), write, took);
     }
 }
 
-/// What the command is about, for people: a collection, or else the database.
+/// Returns the namespace of a command for log messages: its collection, or `$cmd` of its database.
 pub(crate) fn namespace(request: &Request<'_>) -> String {
     [request.database, ".", collection(request)].concat()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong: with the server itself ([`Error`]), and with one command (`CommandError`, what a client gets).
+//! The errors of the server itself ([`Error`]) and those of commands (`CommandError`), which clients receive.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use bson::RawDocumentBuf;
 use handfast_mql::Code;
 use handfast_store::Applied;
 
-/// What the functions of the server return.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a server does not start or go on.
@@ -18,7 +18,7 @@ pub enum Error {
     Listen {
         /// As given.
         address: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// Something that is no abandoned socket of ours is where the Unix socket should be.
@@ -26,7 +26,7 @@ pub enum Error {
     SocketPath {
         /// As given.
         path: PathBuf,
-        /// What is in the way.
+        /// The reason.
         why: &'static str,
     },
     /// No address to listen on was given.
@@ -42,13 +42,13 @@ pub(crate) struct CommandError {
     pub(crate) message: String,
     /// Fields that MongoDB puts beside code and text, such as `keyPattern` and `keyValue`.
     pub(crate) details: Option<RawDocumentBuf>,
-    /// Whether what the command was to change may be changed all the same.
+    /// Whether the changes of the command may have been applied.
     pub(crate) applied: Applied,
     /// Something was written before the step that failed.
     pub(crate) partly: bool,
 }
 
-/// What a command returns.
+/// The result type of commands.
 pub(crate) type CommandResult<T> = std::result::Result<T, CommandError>;
 
 impl CommandError {
@@ -62,7 +62,7 @@ impl CommandError {
         CommandError { applied: Applied::Maybe, ..self }
     }
 
-    /// What people read.
+    /// Returns the message, which says first if the outcome is unknown.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         text(self.applied, &self.message)
     }

@@ -10,13 +10,12 @@ use handfast_wire::{Compressor, Flags, Header, Message, OpCode, OpMsg, Query, Re
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::warn;
 
-use crate::commands;
-use crate::dispatch::{self, Replied};
+use crate::dispatch::{self, CommandReply};
 use crate::error::{CommandError, CommandResult};
 use crate::frame::{Frame, FrameReader, ReadError, write_all};
+use crate::memory_budget::MemoryReservation;
 use crate::reply::failure;
 use crate::request::Request;
-use crate::reserve::Reserved;
 use crate::state::{Client, Shared};
 
 /// Inflating more than this is left to a thread that may block.
@@ -28,9 +27,9 @@ const NESTING_MAX: usize = depth::NESTING_MAX + LEVELS_AROUND;
 /// Levels for what stands around a document in a command.
 const LEVELS_AROUND: usize = 8;
 
-/// What becomes of the connection.
+/// Whether the connection stays open after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum NextStep {
     Continue,
     Close,
 }
@@ -44,16 +43,16 @@ pub(crate) struct Exchange<'a, R, W> {
 }
 
 /// A message without compression.
-struct Plain {
+struct PlainMessage {
     bytes: BytesMut,
     compressor: Option<Compressor>,
     /// Room for the inflated message.
-    _reserved: Option<Reserved>,
+    _reserved: Option<MemoryReservation>,
 }
 
-/// How a reply is to be sent.
+/// The form in which a reply is sent.
 #[derive(Clone, Copy)]
-struct Form {
+struct ReplyForm {
     response_to: i32,
     flags: Flags,
     compressor: Option<Compressor>,
@@ -61,7 +60,7 @@ struct Form {
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
     /// Answers a message.
-    pub(crate) async fn answer(&mut self, frame: Frame) -> Result<After, ReadError> {
+    pub(crate) async fn answer(&mut self, frame: Frame) -> Result<NextStep, ReadError> {
         let Frame { header, bytes, reserved } = frame;
         self.shared.metrics.requests.increment();
         self.shared.metrics.bytes_in.add(bytes.len() as u64);
@@ -73,11 +72,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         let flags = OpMsg::flags_of_frame(&plain.bytes).unwrap_or_default();
         let after = match Message::decode(&plain.bytes, &self.shared.options.limits) {
             Ok((_, Message::Msg(msg))) => {
-                let form = Form { response_to: header.request_id, flags: msg.flags, compressor: plain.compressor };
+                let form = ReplyForm { response_to: header.request_id, flags: msg.flags, compressor: plain.compressor };
                 self.answer_msg(&msg, form).await?
             }
             Ok((_, Message::Query(query))) => self.answer_query(&header, &query).await?,
-            Ok((_, Message::Reply(_))) => After::Close,
+            Ok((_, Message::Reply(_))) => NextStep::Close,
             Err(error) => return self.refuse(&header, flags, error).await,
         };
         drop(reserved);
@@ -85,9 +84,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
         Ok(after)
     }
 
-    async fn inflate(&mut self, header: &Header, bytes: BytesMut) -> Result<Plain, handfast_wire::Error> {
+    async fn inflate(&mut self, header: &Header, bytes: BytesMut) -> Result<PlainMessage, handfast_wire::Error> {
         if header.op_code != OpCode::Compressed {
-            return Ok(Plain { bytes, compressor: None, _reserved: None });
+            return Ok(PlainMessage { bytes, compressor: None, _reserved: None });
         }
         // What it inflates to is bounded by what this client may send at all.
         let limits = self.reader.limits();
@@ -107,11 +106,16 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
             task.await.map_err(|error| handfast_wire::Error::Inflate(error.to_string()))??
         };
         let bytes = BytesMut::from(bytes::Bytes::from(plain));
-        Ok(Plain { bytes, compressor: Some(compressor), _reserved: Some(reserved) })
+        Ok(PlainMessage { bytes, compressor: Some(compressor), _reserved: Some(reserved) })
     }
 
     /// Answers a message that cannot be read, as far as that is possible.
-    async fn refuse(&mut self, header: &Header, flags: Flags, error: handfast_wire::Error) -> Result<After, ReadError> {
+    async fn refuse(
+        &mut self,
+        header: &Header,
+        flags: Flags,
+        error: handfast_wire::Error,
+    ) -> Result<NextStep, ReadError> {
         let recovery = error.recovery();
         warn!(connection = self.client.id, client = self.client.remote, %error, "a message cannot be read");
         let document = failure(&CommandError::from(error));
@@ -120,39 +124,39 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
                 self.send_legacy(header.request_id, &document).await?;
             } else {
                 let flags = Flags { checksum: flags.checksum, ..Flags::default() };
-                let form = Form { response_to: header.request_id, flags, compressor: None };
+                let form = ReplyForm { response_to: header.request_id, flags, compressor: None };
                 self.send(form, &document, false).await?;
             }
         }
-        Ok(if recovery == Recovery::Answer { After::Continue } else { After::Close })
+        Ok(if recovery == Recovery::Answer { NextStep::Continue } else { NextStep::Close })
     }
 
-    async fn answer_msg(&mut self, msg: &OpMsg<'_>, form: Form) -> Result<After, ReadError> {
+    async fn answer_msg(&mut self, msg: &OpMsg<'_>, form: ReplyForm) -> Result<NextStep, ReadError> {
         let request = match check(msg).and_then(|()| {
             Request::new(msg.body, &msg.sequences, None, form.flags.exhaust_allowed && !form.flags.more_to_come)
         }) {
             Ok(request) => request.of_user(self.client.user_id()),
             Err(error) if form.flags.more_to_come => {
                 warn!(connection = self.client.id, %error, "a command that wants no reply was refused");
-                return Ok(After::Continue);
+                return Ok(NextStep::Continue);
             }
             Err(error) => {
                 self.send(form, &failure(&error), false).await?;
-                return Ok(After::Continue);
+                return Ok(NextStep::Continue);
             }
         };
         let mut form = form;
         loop {
-            let Some(replied) = self.run(&request).await else { return Ok(After::Close) };
+            let Some(replied) = self.run(&request).await else { return Ok(NextStep::Close) };
             if form.flags.more_to_come {
-                return Ok(After::Continue);
+                return Ok(NextStep::Continue);
             }
             let more = replied.more && request.exhaust;
             let sent = self.send(form, &replied.document, more).await?;
             // The room that was reserved for the reply is free again once it is sent.
             drop(replied);
             if !more {
-                return Ok(After::Continue);
+                return Ok(NextStep::Continue);
             }
             // Each further reply answers the one before it.
             form.response_to = sent;
@@ -160,10 +164,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
     }
 
     /// Runs a command; none if the client went away while it only read, or is to get no reply.
-    async fn run(&mut self, request: &Request<'_>) -> Option<Replied> {
+    async fn run(&mut self, request: &Request<'_>) -> Option<CommandReply> {
         // Pinned where it is made: it is large.
         let mut run = pin!(dispatch::run(self.shared, self.client, request));
-        if commands::writes(request) {
+        if request.access.writes() {
             return run.await;
         }
         tokio::select! {
@@ -174,14 +178,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
     }
 
     /// The legacy handshake. Drivers open with it until they know better; nothing else is answered in this form.
-    async fn answer_query(&mut self, header: &Header, query: &Query<'_>) -> Result<After, ReadError> {
+    async fn answer_query(&mut self, header: &Header, query: &Query<'_>) -> Result<NextStep, ReadError> {
         let document = match self.legacy_reply(query).await {
             Ok(Some(document)) => document,
-            Ok(None) => return Ok(After::Close),
+            Ok(None) => return Ok(NextStep::Close),
             Err(error) => failure(&error),
         };
         self.send_legacy(header.request_id, &document).await?;
-        Ok(After::Continue)
+        Ok(NextStep::Continue)
     }
 
     async fn legacy_reply(&mut self, query: &Query<'_>) -> CommandResult<Option<RawDocumentBuf>> {
@@ -193,7 +197,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
             _ => query.query,
         };
         let request = Request::new(command, &[], Some(database), false)?.of_user(self.client.user_id());
-        if !matches!(request.name, "hello" | "isMaster" | "ismaster") {
+        if !request.properties().legacy_query {
             let text =
                 format!("Unsupported OP_QUERY command: {}. The client driver may require an upgrade.", request.name);
             return Err(CommandError::new(UNSUPPORTED_OP_QUERY, text));
@@ -202,7 +206,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Exchange<'_, R, W> {
     }
 
     /// Sends a reply and returns its id.
-    async fn send(&mut self, form: Form, document: &RawDocument, more: bool) -> Result<i32, ReadError> {
+    async fn send(&mut self, form: ReplyForm, document: &RawDocument, more: bool) -> Result<i32, ReadError> {
         let id = self.shared.request_id();
         // What is compressed carries no checksum: the compressed bytes have their own.
         let checksum = form.flags.checksum && form.compressor.is_none();

@@ -44,7 +44,7 @@ pub(crate) struct FailPoints {
 /// The fail point by which every command with a `maxTimeMS` takes too long.
 const TIME: &str = "maxTimeAlwaysTimeOut";
 
-/// When a fail point is entered.
+/// The condition under which a fail point is entered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     #[default]
@@ -57,7 +57,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// Whether it is entered now, and what it is afterwards.
+    /// Returns whether it is entered now, and the next mode.
     fn step(self) -> (bool, Mode) {
         match self {
             Mode::Off => (false, Mode::Off),
@@ -94,7 +94,7 @@ impl Mode {
 /// One fail point; `D` is what it does.
 pub(crate) struct Point<D> {
     set: Mutex<(Mode, Arc<D>)>,
-    /// How often it was entered since the server was started.
+    /// The number of times that it was entered since the server was started.
     entered: watch::Sender<u64>,
 }
 
@@ -111,7 +111,7 @@ impl<D> Point<D> {
         *self.entered.borrow()
     }
 
-    /// What it does, if it is entered now.
+    /// Returns its data, if it is entered now.
     fn enter(&self, applies: impl FnOnce(&D) -> bool) -> Option<Arc<D>> {
         let mut set = lock(&self.set);
         let (mode, data) = &mut *set;
@@ -132,7 +132,7 @@ impl FailPoints {
     /// Sets the fail point of this name; says how often it was entered before.
     ///
     /// # Errors
-    /// `FailPointSetFailed` (266) for a name that nobody knows; those of reading `data`.
+    /// `FailPointSetFailed` (266) for an unknown name; those of reading `data`.
     pub(crate) fn configure(&self, name: &str, mode: Mode, data: &RawDocument) -> CommandResult<u64> {
         match name {
             FailCommand::NAME => Ok(self.command.set(mode, FailCommand::read(data)?)),
@@ -146,15 +146,15 @@ impl FailPoints {
         }
     }
 
-    /// Whether the time of a command that has a bound is over at once.
+    /// Returns whether a command with `maxTimeMS` times out at once.
     pub(crate) fn times_out(&self) -> bool {
         self.time.enter(|()| true).is_some()
     }
 
-    /// How often the fail point of this name was entered, now and as it changes.
+    /// Watches the number of times that the fail point of this name was entered.
     ///
     /// # Errors
-    /// `FailPointSetFailed` (266) for a name that nobody knows.
+    /// `FailPointSetFailed` (266) for an unknown name.
     pub(crate) fn entered(&self, name: &str) -> CommandResult<watch::Receiver<u64>> {
         match name {
             FailCommand::NAME => Ok(self.command.entered.subscribe()),

@@ -16,8 +16,8 @@ use handfast_wire::{HEADER_BYTES, Header, Limits};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep, timeout_at};
 
+use crate::memory_budget::{FREE_BYTES, MemoryBudget, MemoryReservation};
 use crate::options::ConnectionLimits;
-use crate::reserve::{FREE_BYTES, Reserve, Reserved};
 use crate::tls;
 
 /// The buffer grows by at least this much.
@@ -32,7 +32,7 @@ const MESSAGE_PLACES: usize = 2;
 pub(crate) struct Frame {
     pub(crate) header: Header,
     pub(crate) bytes: BytesMut,
-    pub(crate) reserved: Option<Reserved>,
+    pub(crate) reserved: Option<MemoryReservation>,
 }
 
 /// Why there is no next frame.
@@ -64,11 +64,11 @@ pub(crate) struct FrameReader<R> {
     limits: Limits,
     times: ConnectionLimits,
     ended: bool,
-    /// When the rest of the message in the buffer was first waited for.
+    /// The time at which the reader began to wait for the rest of the message in the buffer.
     begun: Option<Instant>,
     /// Rings at the deadline or before it. Setting it anew for every read would cost more than the read's own work.
     timer: Pin<Box<Sleep>>,
-    reserved: Option<Reserved>,
+    reserved: Option<MemoryReservation>,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -101,7 +101,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// The next frame; none if the client closed the connection between two.
-    pub(crate) async fn next(&mut self, reserve: &Reserve) -> Result<Option<Frame>, ReadError> {
+    pub(crate) async fn next(&mut self, budget: &MemoryBudget) -> Result<Option<Frame>, ReadError> {
         loop {
             let mut missing = HEADER_BYTES.saturating_sub(self.buffer.len());
             if let Some(bytes) = self.buffer.first_chunk() {
@@ -115,7 +115,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 }
                 missing = length - self.buffer.len();
                 if length > FREE_BYTES && self.buffer.len() >= FREE_BYTES && self.reserved.is_none() {
-                    self.reserved = Some(reserve.reserve(length).await);
+                    self.reserved = Some(budget.reserve(length).await);
                     continue;
                 }
                 if self.reserved.is_none() && self.buffer.len() < FREE_BYTES {
@@ -203,7 +203,7 @@ pub(crate) async fn write_all<W: AsyncWrite + Unpin>(
 ) -> Result<(), ReadError> {
     let mut begun = None;
     while bytes.has_remaining() {
-        // Most clients have room for the reply: no time is taken as long as nobody waits.
+        // Most clients have room for the reply: the clock is not read unless a write waits.
         let written = match at_once(writer, &bytes).await {
             Some(written) => written?,
             None => {

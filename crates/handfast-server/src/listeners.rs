@@ -41,7 +41,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Where they listen, with the ports that were free.
+    /// Returns the addresses, with the ports that port 0 was replaced by.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
@@ -101,7 +101,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// A socket that nobody listens on any more is in the way of nobody; anything else is not ours to remove.
+/// Removes a socket without a listener; anything else at the path is an error.
 async fn remove_abandoned(path: &Path) -> Result<()> {
     let in_the_way = |why| Err(Error::SocketPath { path: path.to_owned(), why });
     let failed = |source| Error::Listen { address: path.display().to_string(), source };

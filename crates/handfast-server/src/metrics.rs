@@ -1,4 +1,4 @@
-//! What the server counts: for `serverStatus`, `top` and whoever else asks.
+//! The counters of the server, for `serverStatus`, `top` and the program that runs the server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,13 +27,13 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// The number of events.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What MongoDB calls `opcounters`: documents for inserts, statements for updates and deletes, commands otherwise.
+/// MongoDB's `opcounters`: documents for inserts, statements for updates and deletes, commands otherwise.
 #[derive(Debug, Default)]
 pub struct OperationCounters {
     /// Documents to insert.
@@ -50,7 +50,7 @@ pub struct OperationCounters {
     pub command: Counter,
 }
 
-/// How often, and how long in all.
+/// A number of events and their total duration.
 #[derive(Debug, Default)]
 struct Timed {
     count: Counter,
@@ -71,11 +71,11 @@ impl Timed {
 /// Searches for outcomes of transactions and results of retryable writes whose time is over (MongoDB: the transaction reaper).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReaperJobs {
-    /// Those that came to their end.
+    /// The runs that were completed.
     pub(crate) count: u64,
-    /// When the last of them did.
+    /// The end of the last run.
     pub(crate) last: Option<DateTime>,
-    /// What it removed.
+    /// The records that the last run removed.
     pub(crate) last_removed: u64,
 }
 
@@ -102,15 +102,15 @@ impl NamespaceCounters {
 /// One command's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandCount {
-    /// How often it came.
+    /// The number of requests.
     pub total: u64,
-    /// How often it failed.
+    /// The number of failures.
     pub failed: u64,
-    /// How long it took in all.
+    /// The total duration.
     pub time: Duration,
 }
 
-/// What a collection saw.
+/// The counters of a collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NamespaceUse {
     /// Reads, and the time they took.
@@ -199,7 +199,7 @@ impl Metrics {
         counted.filter(|(_, count)| count.total > 0).collect()
     }
 
-    /// How many commands had a name that nobody knows.
+    /// Returns the number of commands with an unknown name.
     pub fn unknown_commands(&self) -> u64 {
         self.unknown_commands.get()
     }

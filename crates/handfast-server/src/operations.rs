@@ -1,7 +1,7 @@
-//! The commands that run: for `currentOp`, and so that `killOp` and the end of a session can stop them.
+//! The running commands, for `currentOp`, `killOp` and the end of a session.
 //!
-//! A connection runs one command at a time, and notes it in a place of its own: no command waits for one of another
-//! connection. Who lists or stops commands goes through all connections.
+//! A connection runs one command at a time, and keeps it in a slot of its own: no command waits for one of another
+//! connection. Listing and stopping commands goes through all connections.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -25,27 +25,27 @@ pub(crate) struct Running {
     pub(crate) id: i32,
     pub(crate) database: String,
     pub(crate) command: &'static str,
-    /// The command, if it is small enough to be shown, and nobody's secret.
+    /// The command, if it is small enough to be shown, and not confidential.
     pub(crate) document: Option<RawDocumentBuf>,
     pub(crate) session: Option<SessionId>,
     /// The number of the transaction that it is part of.
     pub(crate) transaction: Option<i64>,
-    /// When it began, as time since the clock's start.
+    /// The time at which it began, since the clock's start.
     pub(crate) since: Duration,
-    /// Somebody has killed it.
+    /// A client has killed it.
     killed: bool,
 }
 
-/// What one connection runs.
+/// The command that one connection runs.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct CommandSlot {
     running: Mutex<Option<Running>>,
-    /// Told when somebody kills the command; the command alone waits for it, and may end before it is told.
+    /// Notified when the command is killed. The command alone waits for it, and may end before the notification.
     killed: Notify,
 }
 
-impl Place {
-    /// Kills the command that runs here, if it is meant; `false` if there is none.
+impl CommandSlot {
+    /// Kills the command of this slot if it matches; returns `false` otherwise.
     fn kill_if(&self, is_meant: impl Fn(&Running) -> bool) -> bool {
         match lock(&self.running).as_mut().filter(|running| is_meant(running)) {
             Some(running) => {
@@ -68,28 +68,28 @@ pub(crate) struct Operations {
     next_id: AtomicI32,
 }
 
-/// A connection whose commands are seen, until it is dropped.
-pub(crate) struct Present<'a> {
+/// Lists the commands of a connection until it is dropped.
+pub(crate) struct Registration<'a> {
     operations: &'a Operations,
     id: u64,
 }
 
-impl Drop for Present<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         lock(&self.operations.clients).remove(&self.id);
     }
 }
 
-/// A command in the place of its connection, until it is dropped.
+/// A command in the slot of its connection, until it is dropped.
 pub(crate) struct Operation<'a> {
-    place: &'a Place,
+    slot: &'a CommandSlot,
     id: i32,
     since: Duration,
 }
 
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
-        *lock(&self.place.running) = None;
+        *lock(&self.slot.running) = None;
     }
 }
 
@@ -98,17 +98,17 @@ impl Operation<'_> {
         self.id
     }
 
-    /// When the command began, as time since the clock's start.
+    /// Returns the time at which the command began, since the clock's start.
     pub(crate) fn since(&self) -> Duration {
         self.since
     }
 
-    /// Returns once somebody has killed the command, also if that was before.
+    /// Returns once the command was killed, also if that was before the call.
     pub(crate) async fn killed(&self) {
         loop {
-            self.place.killed.notified().await;
-            // What is told may have been meant for the command before this one.
-            if self.place.is_killed() {
+            self.slot.killed.notified().await;
+            // The notification may have been for the command before this one.
+            if self.slot.is_killed() {
                 return;
             }
         }
@@ -120,13 +120,13 @@ impl Operations {
         Operations { clients: Mutex::default(), next_id: AtomicI32::new(1) }
     }
 
-    /// Notes a connection.
-    pub(crate) fn enter(&self, client: &Arc<Client>) -> Present<'_> {
+    /// Lists the commands of a connection from now on.
+    pub(crate) fn register(&self, client: &Arc<Client>) -> Registration<'_> {
         lock(&self.clients).insert(client.id, Arc::clone(client));
-        Present { operations: self, id: client.id }
+        Registration { operations: self, id: client.id }
     }
 
-    /// Notes the command that a connection runs now.
+    /// Puts a command into the slot of its connection.
     pub(crate) fn begin<'a>(
         &self,
         client: &'a Client,
@@ -136,23 +136,23 @@ impl Operations {
     ) -> Operation<'a> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let is_shown = !command.confidential && request.body.as_bytes().len() <= SHOWN_BYTES_MAX;
-        *lock(&client.place.running) = Some(Running {
+        *lock(&client.command_slot.running) = Some(Running {
             id,
             database: request.database.to_owned(),
             command: command.name,
             document: is_shown.then(|| request.body.to_owned()),
             session: request.session,
-            transaction: request.numbering.number().filter(|_| request.numbering.is_within()),
+            transaction: request.numbering.number().filter(|_| request.numbering.is_in_transaction()),
             since,
             killed: false,
         });
-        Operation { place: &client.place, id, since }
+        Operation { slot: &client.command_slot, id, since }
     }
 
     /// The commands that run, the oldest first.
     pub(crate) fn list(&self) -> Vec<(Arc<Client>, Running)> {
         let running = |client: &Arc<Client>| {
-            let running = lock(&client.place.running).clone()?;
+            let running = lock(&client.command_slot.running).clone()?;
             Some((Arc::clone(client), running))
         };
         let mut list: Vec<_> = lock(&self.clients).values().filter_map(running).collect();
@@ -160,15 +160,15 @@ impl Operations {
         list
     }
 
-    /// Tells a command to stop; `false` if there is none of that id.
+    /// Kills a command; returns `false` if there is none of that id.
     pub(crate) fn kill(&self, id: i32) -> bool {
-        lock(&self.clients).values().any(|client| client.place.kill_if(|running| running.id == id))
+        lock(&self.clients).values().any(|client| client.command_slot.kill_if(|running| running.id == id))
     }
 
-    /// Tells the commands of sessions to stop, except one: the command that asks for it.
+    /// Kills the commands of sessions, except the command that asks for it.
     pub(crate) fn kill_of_sessions(&self, sessions: &[SessionId], except: i32) {
         for client in lock(&self.clients).values() {
-            client.place.kill_if(|running| {
+            client.command_slot.kill_if(|running| {
                 running.id != except && running.session.is_some_and(|session| sessions.contains(&session))
             });
         }

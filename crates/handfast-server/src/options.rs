@@ -14,7 +14,7 @@ use crate::backup::Backup;
 pub use crate::cursors::CursorLimits;
 use crate::tls::Tls;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A TCP port; port 0 takes a free one.
@@ -32,7 +32,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// What the server says it is, and what drivers therefore do.
+/// The kind of deployment that the server reports, on which the behaviour of drivers depends.
 ///
 /// Only to a replica set or a mongos do drivers send a transaction number with plain writes, so that a repeated write
 /// is applied once, and only there do they begin transactions. So a replica set is the default.
@@ -81,9 +81,9 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Connections at once that have not logged in, where a login is needed: strangers cannot take all places. Each
+    /// Connections at once that have not logged in, where a login is needed, so that they cannot take all connections. Each
     /// driver watches the server through one or two such connections.
-    pub(crate) fn strangers_max(&self) -> usize {
+    pub(crate) fn unauthenticated_max(&self) -> usize {
         self.open_max.div_ceil(2)
     }
 }
@@ -101,16 +101,16 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// How a server is set up.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the server says it is.
+    /// The kind of deployment that the server reports.
     pub topology: Topology,
     /// Whether a client has to log in, and may do what its roles allow.
     pub authentication: bool,
     /// Speak TLS, and nothing else, over TCP. A Unix socket stays as it is.
     pub tls: Option<Tls>,
-    /// Which compressors a client may use.
+    /// The compressors that a client may use.
     pub compressors: Vec<Compressor>,
     /// When a write is acknowledged that does not ask for `j: true` or `w: "majority"`. `Journaled`: always synced,
     /// also with `j: false`. `Memory`: not synced unless asked for.
@@ -121,23 +121,23 @@ pub struct Options {
     pub connections: ConnectionLimits,
     /// Bounds on cursors.
     pub cursors: CursorLimits,
-    /// How long a transaction may be open.
+    /// The time that a transaction may be open.
     pub transaction_lifetime: Duration,
-    /// What all open transactions together may have written, in bytes. Beyond that, writes in them get
+    /// The bytes that all open transactions together may have written. Beyond that, writes in them get
     /// `WriteConflict` (112), and may find room when they are run again.
     pub transaction_bytes_max: usize,
-    /// How long the outcome of a commit and the results of retryable writes are kept for those who ask again. Drivers
-    /// ask again within seconds, and a session ends after half an hour without a word.
+    /// The time that outcomes of commits and results of retryable writes are kept for clients that ask again. Drivers
+    /// ask again within seconds, and a session ends after half an hour without a command.
     pub outcome_retention: Duration,
-    /// How long a shutdown waits for running commands.
+    /// The time that a shutdown waits for running commands.
     pub shutdown_grace: Duration,
     /// Commands that take longer are logged.
     pub slow_operation: Duration,
-    /// Whether tests may tell the server to do things wrong, with `configureFailPoint`.
+    /// Enables fail points, which tests set with `configureFailPoint`.
     pub test_commands: bool,
-    /// What makes copies of everything when somebody with the role `root` says `handfastBackup`; none: it is refused.
+    /// Makes the copy for the command `handfastBackup`, which needs the role `root`; the command is refused without it.
     pub backup: Option<Arc<dyn Backup>>,
-    /// What `getCmdLineOpts` shows.
+    /// The command line that `getCmdLineOpts` shows.
     pub command_line: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a client is told when there are too many connections: an error in answer to its first message.
+//! Refuses connections beyond the limit: answers the first message with an error.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,23 +12,23 @@ use crate::frame::{FrameReader, ReadError, write_all};
 use crate::reply::failure;
 use crate::state::Shared;
 
-/// Clients that are refused in words at the same time.
-const PLACES: usize = 16;
-/// How long a client may take to say its first message, and to hear the answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Connections that are refused with an error at the same time.
+const REFUSALS_MAX: usize = 16;
+/// The time in which a client has to send its first message and to receive the answer.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A place among those who are refused in words.
-pub(crate) struct Place(Arc<Shared>);
+/// A permit to refuse one connection with an error.
+pub(crate) struct RefusalPermit(Arc<Shared>);
 
-impl Place {
+impl RefusalPermit {
     pub(crate) fn take(shared: &Arc<Shared>) -> Option<Self> {
-        let more = |count| if count < PLACES { Some(count + 1) } else { None };
+        let more = |count| if count < REFUSALS_MAX { Some(count + 1) } else { None };
         shared.refusals.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Place(Arc::clone(shared)))
+        Some(RefusalPermit(Arc::clone(shared)))
     }
 }
 
-impl Drop for Place {
+impl Drop for RefusalPermit {
     fn drop(&mut self) {
         self.0.refusals.fetch_sub(1, Ordering::AcqRel);
     }
@@ -54,6 +54,6 @@ where
         writer.shutdown().await?;
         Ok(())
     };
-    // A client that does not even say what it wants is closed without a word.
-    let _ = tokio::time::timeout(PATIENCE, answer).await;
+    // A client that sends no message in time gets no answer.
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, answer).await;
 }

@@ -1,21 +1,21 @@
-//! What a command answers, as documents.
+//! Replies to commands, as documents.
 
 use bson::{RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 
 use crate::cluster_time::ClusterTime;
 use crate::error::CommandError;
-use crate::reserve::Reserved;
+use crate::memory_budget::MemoryReservation;
 use crate::transactions::labels;
 use crate::writer::Writer;
 
-/// What a command answers, without `ok`.
+/// The reply of a command, without `ok`.
 pub(crate) struct Answer {
     pub(crate) writer: Writer,
-    /// The same command has more to say: to a client that takes several replies it is run again.
+    /// The command has further replies: for a client that takes several replies it is run again.
     pub(crate) more: bool,
     /// Room for the answer, until it is sent.
-    pub(crate) reserved: Option<Reserved>,
+    pub(crate) reserved: Option<MemoryReservation>,
     /// A statement was refused: the reply says which, and a transaction ends by it.
     pub(crate) refused: bool,
 }
@@ -39,12 +39,12 @@ pub(crate) fn success(mut writer: Writer, time: Option<&ClusterTime>) -> RawDocu
     timed(writer, time)
 }
 
-/// The reply to what is no command yet, and is refused.
+/// The reply to a message that is refused before it is a command.
 pub(crate) fn failure(error: &CommandError) -> RawDocumentBuf {
     labelled_failure(error, &labels::of_outcome(error)).finish()
 }
 
-/// What a failed command answers, with what the driver is to do about it.
+/// The reply to a command that failed, with its error labels.
 pub(crate) fn labelled_failure(error: &CommandError, labels: &[&str]) -> Writer {
     let mut writer = Writer::new();
     writer.put("ok", 0.0);

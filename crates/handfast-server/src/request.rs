@@ -15,10 +15,10 @@ use handfast_wire::Sequence;
 pub(crate) use self::numbering::Numbering;
 use crate::arguments::{Arguments, FIELDS_USUAL, Field, GENERIC, as_integer};
 use crate::auth::user::UserId;
-use crate::commands::{self, Command};
+use crate::commands::{self, Access, Command, Properties};
 use crate::error::{CommandError, CommandResult};
 
-/// Names a session: the id that a client made up for it, and whose it is. So nobody reaches the session of another user.
+/// The id that a client made up for a session, and the user of the session: no user reaches the session of another one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SessionId {
     pub(crate) id: [u8; 16],
@@ -26,12 +26,12 @@ pub(crate) struct SessionId {
 }
 
 impl SessionId {
-    /// A session of nobody in particular.
+    /// Returns the id of a session without a user.
     pub(crate) fn of(id: [u8; 16]) -> Self {
         SessionId { id, user: None }
     }
 
-    /// The same id, of this user.
+    /// Returns the same id for this user.
     pub(crate) fn of_user(self, user: Option<UserId>) -> Self {
         SessionId { user, ..self }
     }
@@ -75,7 +75,7 @@ pub(crate) fn session_id(path: &'static str, document: &RawDocument) -> CommandR
     }
 }
 
-/// When a write is acknowledged, as the client asks for it.
+/// The write concern of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteConcern {
     /// `w: 0`: never.
@@ -86,11 +86,11 @@ pub(crate) struct WriteConcern {
     pub(crate) unsatisfied: Option<Code>,
 }
 
-/// What a read may see, as the client asks for it.
+/// The read concern of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadConcern<'a> {
     pub(crate) level: Option<&'a str>,
-    /// The snapshot that it is to be, by the time that the client was told.
+    /// The time of the snapshot to read, from an earlier reply.
     pub(crate) at: Option<Timestamp>,
 }
 
@@ -101,8 +101,9 @@ pub(crate) struct Request<'a> {
     pub(crate) subject: RawBsonRef<'a>,
     pub(crate) database: &'a str,
     pub(crate) body: &'a RawDocument,
-    /// What the server knows under that name.
+    /// The entry of the command table; `None` if the name is unknown or that of a test command.
     pub(crate) command: Option<&'static Command>,
+    pub(crate) access: Access,
     /// The fields of the command itself: all but its name and those that every command may carry.
     fields: Vec<Field<'a>>,
     pub(crate) sequences: &'a [Sequence<'a>],
@@ -119,7 +120,7 @@ pub(crate) struct Request<'a> {
     pub(crate) exhaust: bool,
 }
 
-/// What is judged once all fields are read: which error comes first does not depend on their order.
+/// The fields that are checked once all are read, so that the first error does not depend on their order.
 struct Generic<'a> {
     database: Option<RawBsonRef<'a>>,
     numbering: numbering::Fields,
@@ -147,6 +148,7 @@ impl<'a> Request<'a> {
             database: "",
             body,
             command: commands::find(name),
+            access: Access::Server,
             fields: Vec::with_capacity(FIELDS_USUAL),
             sequences,
             session: None,
@@ -180,18 +182,26 @@ impl<'a> Request<'a> {
             }
         };
         // Logins may name it, to hear that no mechanism is enabled there.
-        if !(request.database == EXTERNAL && matches!(request.name, "saslStart" | "logout")) {
+        if !(request.database == EXTERNAL && request.properties().external_database) {
             check_database_name(request.database)?;
         }
         if let Some(error) = generic.refused {
             return Err(error);
         }
-        request.numbering = generic.numbering.judge(request.session.is_some())?;
+        request.numbering = generic.numbering.validate(request.session.is_some())?;
         if request.api_strict && !generic.api_version {
             let text = "Provided apiStrict without passing apiVersion";
             return Err(CommandError::new(Code::InvalidOptions, text));
         }
+        if let Some(command) = request.command {
+            request.access = command.properties.access_of.map_or(command.access, |access_of| access_of(&request));
+        }
         Ok(request)
+    }
+
+    /// The properties of its command; those of an ordinary one if the server knows none of that name.
+    pub(crate) fn properties(&self) -> &'static Properties {
+        self.command.map_or(&Properties::DEFAULT, |command| &command.properties)
     }
 
     /// The request of this user: its session is the user's.
@@ -261,7 +271,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// When the store has to acknowledge, given the server's default.
+    /// Returns the durability that the store has to reach before it acknowledges, given the server's default.
     ///
     /// A client can ask for more than the default, never for less: with `Journaled` as default, `j: false` and `w: 0`
     /// are synced as well (what costs is the first writer's wait, not the others').

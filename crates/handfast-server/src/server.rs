@@ -25,15 +25,15 @@ use crate::listeners::{Listener, Listeners, Stream};
 use crate::metrics::Metrics;
 use crate::options::{Address, Options};
 use crate::refusal;
-use crate::state::{Client, Shared, begun};
+use crate::state::{Client, Shared, shutdown_begun};
 use crate::tls;
 
-/// How often the cluster time is set, and transactions are looked at for their time: what they hold goes that much later
+/// The interval at which the cluster time is set and expired transactions are rolled back: they hold their resources that much longer
 /// at most.
 const SECOND: Duration = Duration::from_secs(1);
-/// How often old outcomes are forgotten: a scan of all of them.
+/// The interval at which old outcomes are removed, by a scan of all of them.
 const FORGET_INTERVAL: Duration = Duration::from_secs(60 * 60);
-/// How often cursors and sessions are looked at for their time-outs.
+/// The interval at which expired cursors and sessions are removed.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 /// After a failed accept (no file descriptors left), so long until the next one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const KEEPALIVE_TIME: Duration = Duration::from_secs(120);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long a client may take for the TLS handshake.
+/// The time limit of the TLS handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// A server that has its addresses and does not serve yet.
@@ -50,7 +50,7 @@ pub struct Server {
     listeners: Listeners,
 }
 
-/// Tells a running server to end, from anywhere. It keeps neither the server nor its store.
+/// Ends a running server. The handle keeps neither the server nor its store alive.
 #[derive(Clone)]
 pub struct ShutdownHandle {
     shared: Weak<Shared>,
@@ -59,7 +59,7 @@ pub struct ShutdownHandle {
 impl ShutdownHandle {
     /// Begins the shutdown; [`Server::run`] returns when it is complete.
     pub fn shutdown(&self) {
-        // A server that is gone has ended.
+        // A server that was dropped has ended.
         if let Some(shared) = self.shared.upgrade() {
             shared.shut_down();
         }
@@ -72,17 +72,17 @@ impl Server {
         Server { shared: Arc::new(Shared::new(database, options)), listeners }
     }
 
-    /// Where it listens, with the ports that were free.
+    /// Returns the addresses at which it listens, with the ports that port 0 was replaced by.
     pub fn addresses(&self) -> &[Address] {
         self.listeners.addresses()
     }
 
-    /// What it counts.
+    /// Returns the metrics of the server.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.shared.metrics)
     }
 
-    /// Ends it.
+    /// Returns a handle that ends the server.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle { shared: Arc::downgrade(&self.shared) }
     }
@@ -116,7 +116,7 @@ impl Server {
         debug!("shutting down: no new connections, running commands are finished");
         while accepting.join_next().await.is_some() {}
         forgetting.shutdown().await;
-        // What is open now has nobody who could commit it.
+        // No client is left that could commit an open transaction.
         shared.sessions.end_all();
     }
 }
@@ -137,7 +137,7 @@ async fn accept(shared: Arc<Shared>, listener: Listener) {
     loop {
         let accepted = tokio::select! {
             biased;
-            () = begun(&mut shutdown) => break,
+            () = shutdown_begun(&mut shutdown) => break,
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
@@ -206,19 +206,19 @@ where
         Err(text) => {
             shared.metrics.connections_refused.increment();
             warn!(client = client.remote, "a connection is refused: {text}");
-            // Refusals in words are few at a time; beyond that a connection is closed without one.
-            if let Some(place) = refusal::Place::take(&shared) {
+            // Few connections are refused with an error at a time; further ones are closed without one.
+            if let Some(permit) = refusal::RefusalPermit::take(&shared) {
                 let error = CommandError::new(Code::OperationFailed, text);
                 connections.spawn(async move {
                     refusal::refuse(&shared, error, reader, writer).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
         }
     }
 }
 
-/// The handshake holds a place already: whoever begins many is one of a bounded number.
+/// A connection counts as open during its handshake, which bounds the number of handshakes.
 fn spawn_tls(
     shared: &Arc<Shared>,
     client: Arc<Client>,
@@ -238,7 +238,7 @@ fn spawn_tls(
     connections.spawn(async move {
         let mut shutdown = shared.subscribe_to_shutdown();
         let handshake = tokio::select! {
-            () = begun(&mut shutdown) => return,
+            () = shutdown_begun(&mut shutdown) => return,
             handshake = tokio::time::timeout(HANDSHAKE_TIME, acceptor.accept(stream)) => handshake,
         };
         match handshake {

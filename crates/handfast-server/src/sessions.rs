@@ -1,11 +1,11 @@
-//! The sessions that clients speak of.
+//! The sessions of clients.
 //!
 //! A session is an id that a client makes up and names in its commands. The server remembers when it was named last,
-//! forgets it after half an hour without a word, and closes what belongs to it when it ends: cursors, and the open
+//! forgets it after half an hour without a command, and closes what belongs to it when it ends: cursors, and the open
 //! transaction.
 //!
 //! A client counts what it does in a session: retryable writes and transactions share one series of numbers. Of these
-//! the newest counts: a higher one ends what was before it, a lower one is refused ([`Latest`]).
+//! the newest counts: a higher one ends what was before it, a lower one is refused ([`LatestNumber`]).
 //!
 //! ```text
 //! number     none ── Recorded (from before a restart) ── Writes ── Open ── Committing ── Committed
@@ -25,7 +25,7 @@ use crate::lock::lock;
 use crate::request::SessionId;
 use crate::transactions::snapshot::SnapshotRead;
 
-/// What `logicalSessionTimeoutMinutes` says.
+/// The value of `logicalSessionTimeoutMinutes`.
 pub(crate) const SESSION_TIMEOUT_MINUTES: i32 = 30;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Sessions remembered at once, as in MongoDB's `maxSessions`: some 90 bytes each with the table's slack, and some 100 more once it
@@ -39,22 +39,22 @@ pub(crate) struct Sessions {
 }
 
 struct Session {
-    /// When it was named last, as time since the clock's start.
+    /// The time of its last command, since the clock's start.
     last_use: Duration,
-    latest: Option<Box<Latest>>,
-    /// What it reads outside of transactions, if it asked for a snapshot.
+    latest: Option<Box<LatestNumber>>,
+    /// The snapshot that it reads outside of transactions.
     snapshot: Option<Arc<SnapshotRead>>,
     turn: Option<Arc<tokio::sync::Mutex<()>>>,
-    /// Its end was asked for while a commit was under way. It stays until that is settled: whoever asks what became of the
-    /// transaction would else be told that there is none, and run it again.
+    /// A client asked to end it while a commit was under way. It stays until the commit has ended: a client that asked for the outcome of
+    /// the transaction would otherwise get the error for an unknown transaction, and run it again.
     is_ending: bool,
 }
 
 impl Session {
-    /// Whether it can end now; if not, it ends with its commit. One whose commit is in doubt can: nobody may ever ask again,
-    /// and who does is told what the store knows.
-    fn ends(&mut self) -> bool {
-        self.is_ending = matches!(self.latest.as_deref(), Some(Latest { used: Use::Committing(_), .. }));
+    /// Returns whether it can end now; if not, it ends with its commit. A session whose commit is in doubt can end, because its client
+    /// may never ask again; if it does, the store has the outcome.
+    fn can_end_now(&mut self) -> bool {
+        self.is_ending = matches!(self.latest.as_deref(), Some(LatestNumber { state: NumberState::Committing(_), .. }));
         !self.is_ending
     }
 
@@ -67,14 +67,14 @@ impl Session {
 
 /// The newest number of a session.
 #[derive(Clone)]
-pub(crate) struct Latest {
+pub(crate) struct LatestNumber {
     pub(crate) number: i64,
-    pub(crate) used: Use,
+    pub(crate) state: NumberState,
 }
 
-/// What a number was used for.
+/// The use of a session's number.
 #[derive(Clone)]
-pub(crate) enum Use {
+pub(crate) enum NumberState {
     /// The store has a record of it from before this server was started.
     Recorded,
     /// Retryable writes.
@@ -99,7 +99,7 @@ pub(crate) struct OpenTransaction {
     pub(crate) transaction: Transaction,
     /// One request at a time works in it.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
-    /// When it began, as time since the clock's start.
+    /// The time at which it began, since the clock's start.
     pub(crate) since: Duration,
     /// The level of its read concern.
     pub(crate) read_concern: Option<String>,
@@ -130,7 +130,7 @@ impl Sessions {
     }
 
     /// The newest number of a session, and what it was used for.
-    pub(crate) fn latest(&self, id: SessionId) -> Option<Latest> {
+    pub(crate) fn latest(&self, id: SessionId) -> Option<LatestNumber> {
         lock(&self.table).get(&id)?.latest.as_deref().cloned()
     }
 
@@ -138,7 +138,7 @@ impl Sessions {
     /// an earlier one does not come after a later one.
     pub(crate) fn turn(&self, id: SessionId) -> CommandResult<Arc<tokio::sync::Mutex<()>>> {
         let mut table = lock(&self.table);
-        let session = table.get_mut(&id).ok_or_else(|| gone(id))?;
+        let session = table.get_mut(&id).ok_or_else(|| ended_session(id))?;
         Ok(Arc::clone(session.turn.get_or_insert_default()))
     }
 
@@ -147,10 +147,10 @@ impl Sessions {
     pub(crate) fn advance(
         &self,
         id: SessionId,
-        next: impl FnOnce(Option<&Latest>) -> CommandResult<Option<Latest>>,
+        next: impl FnOnce(Option<&LatestNumber>) -> CommandResult<Option<LatestNumber>>,
     ) -> CommandResult<Option<Arc<OpenTransaction>>> {
         let mut table = lock(&self.table);
-        let session = table.get_mut(&id).ok_or_else(|| gone(id))?;
+        let session = table.get_mut(&id).ok_or_else(|| ended_session(id))?;
         let Some(next) = next(session.latest.as_deref())? else { return Ok(None) };
         let before = session.latest.replace(Box::new(next));
         session.is_ending = false;
@@ -171,7 +171,7 @@ impl Sessions {
         let Some(session) = table.get_mut(&id) else {
             drop(table);
             release(Some(read));
-            return Err(gone(id));
+            return Err(ended_session(id));
         };
         let before = session.snapshot.replace(read);
         drop(table);
@@ -182,12 +182,12 @@ impl Sessions {
 
     /// Notes that a commit begins. If the transaction is not open, nor its commit in doubt, it must not: then this is
     /// the session's newest number, if there is the session.
-    pub(crate) fn begin_commit(&self, transaction: &Arc<OpenTransaction>) -> Result<(), Option<Latest>> {
+    pub(crate) fn begin_commit(&self, transaction: &Arc<OpenTransaction>) -> Result<(), Option<LatestNumber>> {
         let mut table = lock(&self.table);
         let latest = table.get_mut(&transaction.session).and_then(|session| session.latest.as_deref_mut());
         match latest {
             Some(latest) if latest.is(transaction) => {
-                latest.used = Use::Committing(Arc::clone(transaction));
+                latest.state = NumberState::Committing(Arc::clone(transaction));
                 Ok(())
             }
             latest => Err(latest.cloned()),
@@ -195,11 +195,11 @@ impl Sessions {
     }
 
     /// Changes the state of a transaction, if the session has not gone on to another one; ends a session that waited for that.
-    pub(crate) fn settle(&self, transaction: &Arc<OpenTransaction>, used: Use) {
+    pub(crate) fn set_state(&self, transaction: &Arc<OpenTransaction>, state: NumberState) {
         let mut table = lock(&self.table);
         let Some(session) = table.get_mut(&transaction.session) else { return };
         let Some(latest) = session.latest.as_deref_mut().filter(|latest| latest.is(transaction)) else { return };
-        latest.used = used;
+        latest.state = state;
         if session.is_ending {
             let ended = table.remove(&transaction.session);
             drop(table);
@@ -211,13 +211,13 @@ impl Sessions {
     pub(crate) fn end(&self, id: SessionId) -> bool {
         let mut table = lock(&self.table);
         let Some(session) = table.get_mut(&id) else { return false };
-        let ended = if session.ends() { table.remove(&id) } else { None };
+        let ended = if session.can_end_now() { table.remove(&id) } else { None };
         drop(table);
         ended.into_iter().for_each(Session::close);
         true
     }
 
-    /// Ends the sessions that are meant, and returns them.
+    /// Ends the sessions that match, and returns them.
     pub(crate) fn end_where(&self, meant: impl Fn(&SessionId) -> bool) -> Vec<SessionId> {
         self.end_those(|id, _| meant(id))
     }
@@ -238,7 +238,7 @@ impl Sessions {
             .extract_if(|id, session| {
                 let meant = meant(id, session);
                 ids.extend(meant.then_some(*id));
-                meant && session.ends()
+                meant && session.can_end_now()
             })
             .collect();
         removed.into_iter().for_each(|(_, session)| session.close());
@@ -252,11 +252,11 @@ impl Sessions {
         for session in lock(&self.table).values_mut() {
             snapshots.extend(session.snapshot.take_if(|read| read.transaction.is_expired()));
             let Some(latest) = session.latest.as_deref_mut() else { continue };
-            if let Use::Open(open) = &latest.used
+            if let NumberState::Open(open) = &latest.state
                 && open.transaction.is_expired()
             {
                 expired.push(Arc::clone(open));
-                latest.used = Use::Aborted { by_client: false };
+                latest.state = NumberState::Aborted { by_client: false };
             }
         }
         for open in &expired {
@@ -269,14 +269,16 @@ impl Sessions {
     /// The transactions that are open, or are not known to have ended.
     pub(crate) fn transactions(&self) -> Vec<Arc<OpenTransaction>> {
         let table = lock(&self.table);
-        let open = table.values().filter_map(|session| match &session.latest.as_deref()?.used {
-            Use::Open(open) | Use::Committing(open) | Use::InDoubt(open) => Some(Arc::clone(open)),
+        let open = table.values().filter_map(|session| match &session.latest.as_deref()?.state {
+            NumberState::Open(open) | NumberState::Committing(open) | NumberState::InDoubt(open) => {
+                Some(Arc::clone(open))
+            }
             _ => None,
         });
         open.collect()
     }
 
-    /// Each session with the time of its last word, since the clock's start.
+    /// Lists each session with the time of its last command, since the clock's start.
     pub(crate) fn list(&self) -> Vec<(SessionId, Duration)> {
         lock(&self.table).iter().map(|(id, session)| (*id, session.last_use)).collect()
     }
@@ -286,11 +288,11 @@ impl Sessions {
     }
 }
 
-fn gone(id: SessionId) -> CommandError {
+fn ended_session(id: SessionId) -> CommandError {
     CommandError::new(Code::NoSuchSession, format!("session {id} was ended"))
 }
 
-/// Gives up a snapshot.
+/// Releases a snapshot.
 fn release(read: Option<Arc<SnapshotRead>>) {
     if let Some(read) = read {
         read.transaction.clone().abort();
@@ -298,17 +300,19 @@ fn release(read: Option<Arc<SnapshotRead>>) {
 }
 
 /// Rolls back the transaction, if it is open, and returns it.
-fn abort(latest: Option<Box<Latest>>) -> Option<Arc<OpenTransaction>> {
-    let Some(Use::Open(open)) = latest.map(|latest| latest.used) else { return None };
+fn abort(latest: Option<Box<LatestNumber>>) -> Option<Arc<OpenTransaction>> {
+    let Some(NumberState::Open(open)) = latest.map(|latest| latest.state) else { return None };
     open.transaction.clone().abort();
     Some(open)
 }
 
-impl Latest {
+impl LatestNumber {
     fn is(&self, transaction: &Arc<OpenTransaction>) -> bool {
-        match &self.used {
-            Use::Open(open) | Use::Committing(open) | Use::InDoubt(open) => Arc::ptr_eq(open, transaction),
-            Use::Recorded | Use::Writes | Use::Committed | Use::Aborted { .. } => false,
+        match &self.state {
+            NumberState::Open(open) | NumberState::Committing(open) | NumberState::InDoubt(open) => {
+                Arc::ptr_eq(open, transaction)
+            }
+            NumberState::Recorded | NumberState::Writes | NumberState::Committed | NumberState::Aborted { .. } => false,
         }
     }
 }

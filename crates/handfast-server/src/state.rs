@@ -1,4 +1,4 @@
-//! What all connections share, and what is known of one of them.
+//! The state that all connections share, and the state of one connection.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -20,13 +20,13 @@ use crate::commands::{COMMANDS, TEST_COMMANDS};
 use crate::cursors::Cursors;
 use crate::fail_points::FailPoints;
 use crate::lock::lock;
+use crate::memory_budget::MemoryBudget;
 use crate::metrics::{Metrics, NamespaceCounters, ReaperJobs};
-use crate::operations::{Operations, Place};
+use crate::operations::{CommandSlot, Operations};
 use crate::options::{Options, Topology};
-use crate::reserve::Reserve;
 use crate::sessions::{SESSIONS_MAX, Sessions};
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) users: Users,
@@ -36,27 +36,27 @@ pub(crate) struct Shared {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) operations: Operations,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) requests: Reserve,
-    /// What compressed requests inflate to. Not the reserve of the requests themselves: a request waits for this one
+    pub(crate) requests: MemoryBudget,
+    /// The budget of inflated requests. It is not that of the requests themselves: a request waits for this budget
     /// while it holds its own.
-    pub(crate) inflated: Reserve,
-    pub(crate) replies: Reserve,
+    pub(crate) inflated: MemoryBudget,
+    pub(crate) replies: MemoryBudget,
     /// Connections that are open.
     pub(crate) connections: AtomicUsize,
-    /// Those of them that have not logged in, where a login is needed.
-    pub(crate) strangers: AtomicUsize,
-    /// Connections that are being told that there are too many.
+    /// Open connections that have not logged in, where a login is needed.
+    pub(crate) unauthenticated: AtomicUsize,
+    /// Connections that are being refused because there are too many.
     pub(crate) refusals: AtomicUsize,
     /// Set once, when the server begins to shut down: for those who wait for it.
     shutdown: watch::Sender<bool>,
-    /// The same for every command that looks: the channel has a lock.
+    /// The same flag for each command to read: reading the channel takes a lock.
     shutting_down: AtomicBool,
     /// Tells this run of the server from every other, in `topologyVersion`.
     pub(crate) process_id: ObjectId,
     pub(crate) started: Duration,
-    /// None of a standalone server.
+    /// `None` for a standalone server.
     pub(crate) cluster_time: Option<ClusterTime>,
-    /// What is to go wrong, where tests may say so.
+    /// The fail points, if test commands are enabled.
     pub(crate) fail_points: Option<FailPoints>,
     next_request_id: AtomicI32,
 }
@@ -72,11 +72,11 @@ impl Shared {
             sessions: Arc::new(Sessions::new(SESSIONS_MAX)),
             operations: Operations::new(),
             metrics: Arc::new(Metrics::new(COMMANDS.iter().chain(TEST_COMMANDS).map(|command| command.name))),
-            requests: Reserve::new(options.connections.request_bytes_max),
-            inflated: Reserve::new(options.connections.request_bytes_max),
-            replies: Reserve::new(options.connections.reply_bytes_max),
+            requests: MemoryBudget::new(options.connections.request_bytes_max),
+            inflated: MemoryBudget::new(options.connections.request_bytes_max),
+            replies: MemoryBudget::new(options.connections.reply_bytes_max),
             connections: AtomicUsize::new(0),
-            strangers: AtomicUsize::new(0),
+            unauthenticated: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             shutdown: watch::channel(false).0,
             shutting_down: AtomicBool::new(false),
@@ -95,7 +95,7 @@ impl Shared {
         self.sources.clock.elapsed()
     }
 
-    /// How long the server has been up.
+    /// Returns the time since the server was started.
     pub(crate) fn uptime(&self) -> Duration {
         self.now().saturating_sub(self.started)
     }
@@ -115,17 +115,17 @@ impl Shared {
         self.shutdown.send_replace(true);
     }
 
-    /// What [`begun`] waits on.
+    /// Returns the receiver for [`shutdown_begun`].
     pub(crate) fn subscribe_to_shutdown(&self) -> watch::Receiver<bool> {
         self.shutdown.subscribe()
     }
 
     /// Returns once the server begins to shut down.
     pub(crate) async fn shutting_down(&self) {
-        begun(&mut self.subscribe_to_shutdown()).await;
+        shutdown_begun(&mut self.subscribe_to_shutdown()).await;
     }
 
-    /// Moves the cluster time on where nobody writes.
+    /// Advances the cluster time while there are no writes.
     pub(crate) fn tick(&self) {
         if let Some(time) = &self.cluster_time {
             time.reach(self.sources.clock.now());
@@ -144,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Forgets outcomes of commits and retryable writes that nobody asks for any more.
+    /// Removes outcomes of commits and retryable writes that are older than the retention.
     pub(crate) async fn forget_outcomes(&self) {
         match self.database.forget_outcomes(self.options.outcome_retention).await {
             Ok(records) => {
@@ -172,7 +172,7 @@ impl Shared {
 }
 
 /// Returns once the shutdown has begun.
-pub(crate) async fn begun(shutdown: &mut watch::Receiver<bool>) {
+pub(crate) async fn shutdown_begun(shutdown: &mut watch::Receiver<bool>) {
     // The sender lives in what all connections share, and they hold it: no error while we wait.
     if shutdown.wait_for(|begun| *begun).await.is_err() {
         std::future::pending::<()>().await;
@@ -193,23 +193,23 @@ impl UsedNamespace {
     }
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 pub(crate) struct Client {
     /// As `hello` shows it, from 1.
     pub(crate) id: u64,
-    /// Where it comes from.
+    /// The address of the client.
     pub(crate) remote: String,
-    /// Where it arrived.
+    /// The address at which it was accepted.
     local: String,
     /// The name that the client dialled, with the port where it arrived: over TLS most say it.
     dialled: OnceLock<String>,
-    /// What the driver said of itself in its first `hello`.
+    /// The metadata of the driver in its first `hello`.
     metadata: Mutex<Option<Arc<RawDocumentBuf>>>,
     /// The command that it runs.
-    pub(crate) place: Place,
+    pub(crate) command_slot: CommandSlot,
     /// The collection that it used last.
     used_last: Mutex<Option<UsedNamespace>>,
-    /// Who it is.
+    /// The state of its login.
     pub(crate) login: Login,
     hung_up: AtomicBool,
 }
@@ -222,7 +222,7 @@ impl Client {
             local,
             dialled: OnceLock::new(),
             metadata: Mutex::new(None),
-            place: Place::default(),
+            command_slot: CommandSlot::default(),
             used_last: Mutex::new(None),
             login: Login::default(),
             hung_up: AtomicBool::new(false),
@@ -236,7 +236,7 @@ impl Client {
         self.dialled.get_or_init(|| format!("{name}:{port}"));
     }
 
-    /// What the client dialled, as far as that can be seen from here.
+    /// Returns the address that the client dialled, as far as the server can see it.
     pub(crate) fn address(&self) -> &str {
         self.dialled.get().unwrap_or(&self.local)
     }
@@ -273,7 +273,7 @@ impl Client {
         self.hung_up.load(Ordering::Relaxed)
     }
 
-    /// Who has logged in.
+    /// Returns the id of the user who has logged in.
     pub(crate) fn user_id(&self) -> Option<UserId> {
         self.login.user().map(|user| user.user.id)
     }

@@ -13,7 +13,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{InvalidMessage, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-/// Which of the files is wrong.
+/// One of the files that TLS needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFile {
     /// The certificate chain of the server.
@@ -28,11 +28,11 @@ pub enum TlsFile {
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct TlsError {
-    /// Which file it is about.
+    /// The file that is wrong.
     pub file: TlsFile,
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Whether the operating system did not give it, so that nobody knows what is in it.
+    /// The operating system did not let the server read it.
     pub is_unreadable: bool,
     why: String,
 }
@@ -123,7 +123,7 @@ pub(crate) fn is_hello(bytes: &[u8; HEADER_BYTES]) -> bool {
     is_hello && matches!(Header::decode(bytes).op_code, OpCode::Other(_))
 }
 
-/// What may be behind a handshake that failed, where the error does not say it.
+/// Returns a likely cause of a failed handshake, where the error does not name one.
 pub(crate) fn why(error: &io::Error) -> Option<&'static str> {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     match cause {

@@ -1,4 +1,4 @@
-//! Transactions and retryable writes: what a numbered request runs in.
+//! Transactions and retryable writes: finds the context in which a numbered request runs.
 //!
 //! ```text
 //! request    rules      may it carry what it carries, here and now?
@@ -28,19 +28,19 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::OwnedMutexGuard;
 
 use self::snapshot::SnapshotRead;
-use crate::commands::Command;
+use crate::commands::{Command, SnapshotSupport};
 use crate::error::{CommandError, CommandResult};
 use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT, SessionId};
-use crate::sessions::{Latest, OpenTransaction, Use};
+use crate::sessions::{LatestNumber, NumberState, OpenTransaction};
 use crate::state::Shared;
 
-/// What a request runs in.
-pub(crate) enum Entered {
-    /// Nothing: it is on its own.
-    Outside,
+/// The context in which a request runs.
+pub(crate) enum RequestContext {
+    /// Neither a transaction nor a retryable write.
+    Plain,
     /// Its writes are done once, in the turn of the session's writes.
-    Once {
-        /// What the store remembers them by.
+    RetryableWrite {
+        /// The store remembers the results of the writes under this ticket.
         ticket: Ticket,
         /// The number is not new: the writes may have been done.
         again: bool,
@@ -49,15 +49,15 @@ pub(crate) enum Entered {
     /// A snapshot outside of a transaction.
     Snapshot(Arc<SnapshotRead>),
     /// A transaction, whose turn it has.
-    Within { open: Arc<OpenTransaction>, _turn: OwnedMutexGuard<()> },
+    Transaction { open: Arc<OpenTransaction>, _turn: OwnedMutexGuard<()> },
 }
 
-impl Entered {
+impl RequestContext {
     pub(crate) fn transaction(&self) -> Option<&Transaction> {
         match self {
-            Entered::Within { open, .. } => Some(&open.transaction),
-            Entered::Snapshot(read) => Some(&read.transaction),
-            Entered::Outside | Entered::Once { .. } => None,
+            RequestContext::Transaction { open, .. } => Some(&open.transaction),
+            RequestContext::Snapshot(read) => Some(&read.transaction),
+            RequestContext::Plain | RequestContext::RetryableWrite { .. } => None,
         }
     }
 }
@@ -77,29 +77,29 @@ pub(crate) fn id_of(session: SessionId, number: i64) -> TransactionId {
 }
 
 /// Finds what a request runs in, and waits until it may.
-pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<Entered> {
-    let Some(session) = request.session else { return Ok(Entered::Outside) };
+pub(crate) async fn enter(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<RequestContext> {
+    let Some(session) = request.session else { return Ok(RequestContext::Plain) };
     match request.numbering {
         // The cursor of a snapshot reads on in it.
-        Numbering::None if command.name == "getMore" => Ok(Entered::Outside),
+        Numbering::None if command.properties.snapshots == SnapshotSupport::OfCursor => Ok(RequestContext::Plain),
         Numbering::None => match (request.read_concern, &shared.cluster_time) {
             (Some(ReadConcern { level: Some(SNAPSHOT), at }), Some(time)) => {
-                Ok(Entered::Snapshot(snapshot::enter(shared, time, session, at).await?))
+                Ok(RequestContext::Snapshot(snapshot::enter(shared, time, session, at).await?))
             }
-            _ => Ok(Entered::Outside),
+            _ => Ok(RequestContext::Plain),
         },
-        Numbering::Once(number) => once(shared, session, number).await,
+        Numbering::RetryableWrite(number) => enter_retryable_write(shared, session, number).await,
         // These look for themselves: they can be repeated when the transaction is long gone.
-        Numbering::Within { .. } if end::is_end(command.name) => Ok(Entered::Outside),
-        Numbering::Within { number, starts: true } => begin(shared, request, session, number).await,
-        Numbering::Within { number, starts: false } => join(shared, session, number).await,
+        Numbering::Transaction { .. } if command.properties.in_transaction.is_end() => Ok(RequestContext::Plain),
+        Numbering::Transaction { number, starts: true } => begin_transaction(shared, request, session, number).await,
+        Numbering::Transaction { number, starts: false } => join_transaction(shared, session, number).await,
     }
 }
 
 /// A request leaves its transaction, which is rolled back if the request has failed. If it has ended meanwhile, beside the
 /// request, what the request has opened goes too.
-pub(crate) fn leave(shared: &Shared, entered: &Entered, failed: bool) {
-    if let Entered::Within { open, .. } = entered
+pub(crate) fn leave(shared: &Shared, context: &RequestContext, failed: bool) {
+    if let RequestContext::Transaction { open, .. } = context
         && (failed || !open.transaction.is_open())
     {
         roll_back(shared, open, false);
@@ -108,7 +108,7 @@ pub(crate) fn leave(shared: &Shared, entered: &Entered, failed: bool) {
 
 fn roll_back(shared: &Shared, open: &Arc<OpenTransaction>, by_client: bool) {
     open.transaction.clone().abort();
-    shared.sessions.settle(open, Use::Aborted { by_client });
+    shared.sessions.set_state(open, NumberState::Aborted { by_client });
     shared.cursors.kill_of_transaction(open.session, open.number);
 }
 
@@ -116,7 +116,7 @@ fn roll_back(shared: &Shared, open: &Arc<OpenTransaction>, by_client: bool) {
 pub(super) fn advance(
     shared: &Shared,
     session: SessionId,
-    next: impl FnOnce(Option<&Latest>) -> CommandResult<Option<Latest>>,
+    next: impl FnOnce(Option<&LatestNumber>) -> CommandResult<Option<LatestNumber>>,
 ) -> CommandResult<()> {
     if let Some(ended) = shared.sessions.advance(session, next)? {
         shared.cursors.kill_of_transaction(ended.session, ended.number);
@@ -124,34 +124,45 @@ pub(super) fn advance(
     Ok(())
 }
 
-async fn once(shared: &Shared, session: SessionId, number: i64) -> CommandResult<Entered> {
+async fn enter_retryable_write(shared: &Shared, session: SessionId, number: i64) -> CommandResult<RequestContext> {
     let turn = shared.sessions.turn(session)?.lock_owned().await;
-    recall(shared, session).await?;
+    load_recorded_number(shared, session).await?;
     let mut again = false;
     advance(shared, session, |latest| {
-        let next = Latest { number, used: Use::Writes };
+        let next = LatestNumber { number, state: NumberState::Writes };
         let Some(latest) = latest else { return Ok(Some(next)) };
         check_age(session, number, latest)?;
         again = latest.number == number;
-        match latest.used {
-            Use::Writes if again => Ok(None),
+        match latest.state {
+            NumberState::Writes if again => Ok(None),
             // The store's record says what it was used for; if not for writes, the number stays what it was.
-            Use::Recorded if again => Ok(None),
-            Use::Open(_) | Use::Committing(_) | Use::InDoubt(_) | Use::Committed | Use::Aborted { .. } if again => {
+            NumberState::Recorded if again => Ok(None),
+            NumberState::Open(_)
+            | NumberState::Committing(_)
+            | NumberState::InDoubt(_)
+            | NumberState::Committed
+            | NumberState::Aborted { .. }
+                if again =>
+            {
                 let text = "Must specify autocommit=false on all operations of a multi-statement transaction.";
                 Err(CommandError::new(Code::InvalidOptions, text))
             }
             _ => Ok(Some(next)),
         }
     })?;
-    Ok(Entered::Once { ticket: id_of(session, number).ticket(), again, _turn: turn })
+    Ok(RequestContext::RetryableWrite { ticket: id_of(session, number).ticket(), again, _turn: turn })
 }
 
-async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, number: i64) -> CommandResult<Entered> {
+async fn begin_transaction(
+    shared: &Shared,
+    request: &Request<'_>,
+    session: SessionId,
+    number: i64,
+) -> CommandResult<RequestContext> {
     // What the session wrote before is in the snapshot.
     let _turn = shared.sessions.turn(session)?.lock_owned().await;
-    recall(shared, session).await?;
-    let check = |latest: Option<&Latest>| match latest {
+    load_recorded_number(shared, session).await?;
+    let check = |latest: Option<&LatestNumber>| match latest {
         None => Ok(()),
         Some(latest) if latest.number == number => {
             let text = format!(
@@ -177,13 +188,13 @@ async fn begin(shared: &Shared, request: &Request<'_>, session: SessionId, numbe
     let open = Arc::new(OpenTransaction { session, number, transaction, turn, since, read_concern });
     advance(shared, session, |latest| {
         check(latest)?;
-        Ok(Some(Latest { number, used: Use::Open(Arc::clone(&open)) }))
+        Ok(Some(LatestNumber { number, state: NumberState::Open(Arc::clone(&open)) }))
     })?;
-    Ok(Entered::Within { open, _turn: own_turn })
+    Ok(RequestContext::Transaction { open, _turn: own_turn })
 }
 
 /// Learns from the store what the session's newest number was before this server was started, unless it has a newer one.
-async fn recall(shared: &Shared, session: SessionId) -> CommandResult<()> {
+async fn load_recorded_number(shared: &Shared, session: SessionId) -> CommandResult<()> {
     if shared.sessions.latest(session).is_some() {
         return Ok(());
     }
@@ -195,17 +206,17 @@ async fn recall(shared: &Shared, session: SessionId) -> CommandResult<()> {
         CommandError::new(Code::InternalError, text)
     })?;
     advance(shared, session, |latest| {
-        let recorded = Latest { number, used: Use::Recorded };
+        let recorded = LatestNumber { number, state: NumberState::Recorded };
         Ok(if latest.is_none() { Some(recorded) } else { None })
     })
 }
 
-async fn join(shared: &Shared, session: SessionId, number: i64) -> CommandResult<Entered> {
+async fn join_transaction(shared: &Shared, session: SessionId, number: i64) -> CommandResult<RequestContext> {
     let (open, _) = current(shared, session, number)?;
     let turn = Arc::clone(&open.turn).lock_owned().await;
     // Whoever had the turn before may have ended it.
     match current(shared, session, number)? {
-        (open, false) => Ok(Entered::Within { open, _turn: turn }),
+        (open, false) => Ok(RequestContext::Transaction { open, _turn: turn }),
         (_, true) => Err(being_committed(number)),
     }
 }
@@ -217,17 +228,17 @@ fn current(shared: &Shared, session: SessionId, number: i64) -> CommandResult<(A
     if latest.number != number {
         return Err(not_in_progress(number, Some(latest.number)));
     }
-    match latest.used {
-        Use::Open(open) => Ok((open, false)),
-        Use::Committing(open) | Use::InDoubt(open) => Ok((open, true)),
-        Use::Committed => Err(committed(number)),
-        Use::Aborted { .. } => Err(aborted(number)),
-        Use::Writes | Use::Recorded => Err(not_in_progress(number, Some(latest.number))),
+    match latest.state {
+        NumberState::Open(open) => Ok((open, false)),
+        NumberState::Committing(open) | NumberState::InDoubt(open) => Ok((open, true)),
+        NumberState::Committed => Err(committed(number)),
+        NumberState::Aborted { .. } => Err(aborted(number)),
+        NumberState::Writes | NumberState::Recorded => Err(not_in_progress(number, Some(latest.number))),
     }
 }
 
 /// A session does not go back.
-fn check_age(session: SessionId, number: i64, latest: &Latest) -> CommandResult<()> {
+fn check_age(session: SessionId, number: i64, latest: &LatestNumber) -> CommandResult<()> {
     if number >= latest.number {
         return Ok(());
     }

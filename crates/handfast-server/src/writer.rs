@@ -17,7 +17,7 @@ const SMALL_DEPTH: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
-    /// Where the length of each open document or array belongs, the outermost first.
+    /// The offset of the length of each open document or array, the outermost first.
     open: Vec<usize>,
 }
 

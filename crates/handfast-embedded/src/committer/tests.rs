@@ -121,7 +121,7 @@ async fn transactions_that_wait_together_take_one_sync() {
     transfers.extend((1..CLIENTS).map(|client| tokio::spawn(transfer(database.clone(), 2 * client))));
     let committer = &store.context.committer;
     let permits = committer.permits_max as usize;
-    while permits - committer.places.available_permits() < CLIENTS as usize {
+    while permits - committer.permits.available_permits() < CLIENTS as usize {
         tokio::task::yield_now().await;
     }
     // From here on nothing waits.

@@ -1,7 +1,7 @@
-//! What a command needs, against what its user has.
+//! Compares what a command needs with the roles of its user.
 //!
 //! Each command says what it needs ([`Needs`]); one that reaches further than the collection that it names has a
-//! function that visits all it reaches. The visitor refuses: without `--auth` only what nobody may do (write where the
+//! function that visits all it reaches. The visitor refuses: without `--auth` only what no user may do (write where the
 //! users are), with it what no role of the user allows.
 //!
 //! ```text
@@ -23,10 +23,10 @@ use crate::error::{CommandError, CommandResult};
 use crate::request::Request;
 use crate::state::{Client, Shared};
 
-/// What a command needs.
+/// The authorization that a command needs.
 #[derive(Clone, Copy)]
 pub(crate) enum Needs {
-    /// Nothing: it belongs to the handshake, before anybody has logged in.
+    /// The command belongs to the handshake, before the login.
     Nothing,
     /// A login. What the command does is bounded by what its user opened (cursors, sessions), or is no secret.
     Login,
@@ -40,7 +40,7 @@ pub(crate) enum Needs {
     Visited(fn(&Request<'_>, &mut Visitor<'_>) -> CommandResult<()>),
 }
 
-/// What an action is about.
+/// The collection or database of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     pub(crate) database: &'a str,
@@ -49,22 +49,22 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Where users and keys are.
+    /// Returns whether it holds users or keys.
     fn is_protected(self) -> bool {
         [USERS, KEYS].contains(&(self.database, self.collection))
     }
 
-    /// Where the outcomes of transactions and retryable writes are: what is changed there makes the server do writes twice,
+    /// Returns whether it holds the outcomes of transactions and retryable writes: a change there makes the server apply writes twice,
     /// or not at all.
     fn holds_outcomes(self) -> bool {
         (self.database, self.collection) == (TICKETS_DATABASE, TICKETS_COLLECTION)
     }
 }
 
-/// Refuses, or not.
+/// A function that refuses an action on a target, or allows it.
 pub(crate) type Visitor<'v> = dyn FnMut(Action, Target<'_>) -> CommandResult<()> + 'v;
 
-/// Refuses what may not be done, or not by this client.
+/// Refuses a request that no client may send, or not this one.
 pub(crate) async fn check(
     shared: &Shared,
     client: &Client,
@@ -88,7 +88,7 @@ pub(crate) async fn check(
     })
 }
 
-/// Refuses a client whose user may not do this. Without `--auth` everybody may.
+/// Refuses a client whose user may not do this. Without `--auth` every client may.
 pub(crate) fn require(
     shared: &Shared,
     client: &Client,
@@ -102,7 +102,7 @@ pub(crate) fn require(
     Err(refusal(request, Target { database, collection: "" }))
 }
 
-/// Who has logged in, with its roles as they are now.
+/// Returns the user of the connection, with its roles as they are now.
 async fn current(shared: &Shared, client: &Client) -> CommandResult<Option<Arc<Authenticated>>> {
     let Some(known) = client.login.user() else { return Ok(None) };
     let generation = shared.users.generation();
@@ -110,13 +110,13 @@ async fn current(shared: &Shared, client: &Client) -> CommandResult<Option<Arc<A
         return Ok(Some(known));
     }
     let user = shared.users.find(&known.user.name).await?;
-    // One of the same name that was made anew is somebody else.
+    // A new user of the same name is another user.
     let user = user.filter(|user| user.id == known.user.id).map(|user| Arc::new(Authenticated { user, generation }));
     client.login.set(user.clone());
     Ok(user)
 }
 
-/// Visits all that a command needs.
+/// Calls the visitor with each action and target that a command needs.
 pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {
     let database = request.database;
     match command.needs {
@@ -135,7 +135,7 @@ pub(crate) fn visit(command: &Command, request: &Request<'_>, visitor: &mut Visi
     }
 }
 
-/// What nobody may do through commands on documents, whatever the roles: they would be worth nothing.
+/// Refuses changes that would make roles worthless; no role allows them.
 fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) -> CommandResult<()> {
     if action == Action::DropDatabase && [USERS.0, TICKETS_DATABASE].contains(&target.database) {
         let text = format!("Dropping the '{}' database is prohibited.", target.database);
@@ -148,7 +148,7 @@ fn check_protected(request: &Request<'_>, action: Action, target: Target<'_>) ->
     Ok(())
 }
 
-/// MongoDB prints the whole command; what is in it is nobody's business but the client's, which has it.
+/// MongoDB's error holds the whole command; this one does not, because commands hold private data.
 fn refusal(request: &Request<'_>, target: Target<'_>) -> CommandError {
     let database = if target.database.is_empty() { "admin" } else { target.database };
     let text = match target.collection {
@@ -182,7 +182,7 @@ pub(crate) fn visit_pipeline(database: &str, value: RawBsonRef<'_>, visitor: &mu
 }
 
 const READS: &[Action] = &[Action::Find];
-/// What is written into is made if it is not there.
+/// A stage that writes creates the collection if it does not exist.
 const WRITES: &[Action] = &[Action::Write, Action::Structure];
 
 fn visit_stage(database: &str, name: &str, value: RawBsonRef<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> {

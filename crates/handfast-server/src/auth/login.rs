@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A connection holds one conversation at a time; a new one replaces it. Whatever is wrong (the name, the password, the
-//! form of a message) is the same error, and the same work, so that nobody learns who exists. After
+//! form of a message) is the same error, and the same work, so that no client learns which users exist. After
 //! [`FAILURES_MAX`] of them the connection is closed.
 
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::scram::{ClientFirst, Exchange, MECHANISM};
 use super::user::{User, UserName};
 use super::users::random;
-use crate::connection::Stranger;
+use crate::connection::UnauthenticatedConnection;
 use crate::error::{CommandError, CommandResult};
 use crate::lock::lock;
 use crate::request::EXTERNAL;
@@ -26,17 +26,17 @@ use crate::state::{Client, Shared};
 
 /// Failed logins of one connection: drivers need one, and open a new connection for the next.
 pub(crate) const FAILURES_MAX: u32 = 3;
-/// How long a client may take from the first message of a login to the last.
+/// The time limit of a login, from its first message to its last.
 pub(crate) const LOGIN_TIME: Duration = Duration::from_secs(30);
 
-/// Who has logged in.
+/// The user who has logged in.
 pub(crate) struct Authenticated {
     pub(crate) user: User,
     /// [`Users::generation`](super::Users) when the user was read.
     pub(crate) generation: u64,
 }
 
-/// What is known of who is on a connection.
+/// The state of the login of a connection.
 #[derive(Default)]
 pub(crate) struct Login {
     state: Mutex<State>,
@@ -47,14 +47,14 @@ struct State {
     user: Option<Arc<Authenticated>>,
     conversation: Option<Conversation>,
     failures: u32,
-    /// Its place among those who have not logged in.
-    stranger: Option<Stranger>,
+    /// Counts the connection among those without a login.
+    unauthenticated: Option<UnauthenticatedConnection>,
 }
 
 enum Conversation {
     Challenged {
         exchange: Exchange,
-        /// None for a user that does not exist.
+        /// `None` if the user does not exist.
         user: Option<Arc<Authenticated>>,
         skip_empty: bool,
         since: Duration,
@@ -65,7 +65,7 @@ enum Conversation {
 
 /// The first message of a login.
 pub(crate) struct Start<'a> {
-    /// Where the user is.
+    /// The database of the user.
     pub(crate) database: &'a str,
     pub(crate) mechanism: &'a str,
     pub(crate) payload: &'a [u8],
@@ -80,7 +80,7 @@ pub(crate) struct Step {
 }
 
 impl Login {
-    /// Who it is.
+    /// Returns the user who has logged in.
     pub(crate) fn user(&self) -> Option<Arc<Authenticated>> {
         lock(&self.state).user.clone()
     }
@@ -94,18 +94,18 @@ impl Login {
         lock(&self.state).user.is_some()
     }
 
-    /// Keeps a place until somebody has logged in, or the connection has ended.
-    pub(crate) fn keep(&self, stranger: Stranger) {
-        lock(&self.state).stranger = Some(stranger);
+    /// Counts the connection as one without a login, until a user has logged in or the connection has ended.
+    pub(crate) fn count_as_unauthenticated(&self, connection: UnauthenticatedConnection) {
+        lock(&self.state).unauthenticated = Some(connection);
     }
 
-    /// A conversation has begun and not ended.
+    /// Returns whether a conversation has begun and not ended.
     pub(crate) fn is_under_way(&self) -> bool {
         lock(&self.state).conversation.is_some()
     }
 
-    /// It has failed too often.
-    pub(crate) fn is_given_up(&self) -> bool {
+    /// Returns whether [`FAILURES_MAX`] logins have failed.
+    pub(crate) fn has_failed_too_often(&self) -> bool {
         lock(&self.state).failures >= FAILURES_MAX
     }
 
@@ -136,7 +136,7 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
     };
     let generation = shared.users.generation();
     // Both are looked up for every name: a known one takes no longer than an unknown one.
-    let nobody = shared.users.nobody(&name.id()).await?;
+    let nobody = shared.users.credentials_of_unknown_user(&name.id()).await?;
     let user = shared.users.find(&name).await?;
     let credentials = user.as_ref().map_or(nobody, |user| user.credentials.clone());
     let user = user.map(|user| Arc::new(Authenticated { user, generation }));
@@ -147,8 +147,8 @@ pub(crate) async fn start(shared: &Shared, client: &Client, start: Start<'_>) ->
     Ok(Step { done: false, payload })
 }
 
-/// Goes on with a login.
-pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> CommandResult<Step> {
+/// Continues a login.
+pub(crate) fn continue_login(shared: &Shared, client: &Client, payload: &[u8]) -> CommandResult<Step> {
     let now = shared.now();
     let conversation = lock(&client.login.state).conversation.take();
     let since = match &conversation {
@@ -165,7 +165,7 @@ pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> Comma
         Some(Conversation::Challenged { exchange, user: Some(user), skip_empty, .. }) => {
             let Some(payload) = exchange.finish(payload) else { return Err(refused(client, "a wrong password")) };
             if skip_empty {
-                admit(client, user)?;
+                log_in(client, user)?;
             } else {
                 lock(&client.login.state).conversation = Some(Conversation::Proved { user, since });
             }
@@ -177,7 +177,7 @@ pub(crate) fn proceed(shared: &Shared, client: &Client, payload: &[u8]) -> Comma
             Err(refused(client, "no such user"))
         }
         Some(Conversation::Proved { user, .. }) if payload.is_empty() => {
-            admit(client, user)?;
+            log_in(client, user)?;
             Ok(Step { done: true, payload: String::new() })
         }
         _ => Err(refused(client, "a message too many")),
@@ -189,7 +189,7 @@ fn refused(client: &Client, why: &str) -> CommandError {
     client.login.fail()
 }
 
-fn admit(client: &Client, user: Arc<Authenticated>) -> CommandResult<()> {
+fn log_in(client: &Client, user: Arc<Authenticated>) -> CommandResult<()> {
     let mut state = lock(&client.login.state);
     if state.user.as_ref().is_some_and(|before| before.user.id != user.user.id) {
         let text = "another user has logged in on this connection: log out first, or open a connection for this one";
@@ -198,7 +198,7 @@ fn admit(client: &Client, user: Arc<Authenticated>) -> CommandResult<()> {
     debug!(connection = client.id, user = %user.user.name, "logged in");
     state.user = Some(user);
     state.failures = 0;
-    state.stranger = None;
+    state.unauthenticated = None;
     Ok(())
 }
 

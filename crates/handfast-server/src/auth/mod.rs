@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Users, logins, roles, and the check of each command against them.
 //!
 //! ```text
 //! scram    the proof that a client knows a password: bytes to bytes, RFC 5802 and RFC 7677
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Users are documents of `admin.system.users` in the store that is served, in MongoDB's shape: they are durable, and
-//! are in every backup. Commands on documents never write there, whoever runs them; only `root` reads there.
+//! are in every backup. Commands on documents never write there, whatever the user; only `root` reads there.
 
 pub(crate) mod guard;
 pub(crate) mod login;

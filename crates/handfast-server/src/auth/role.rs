@@ -1,4 +1,4 @@
-//! What roles allow.
+//! The built-in roles and the actions that they allow.
 //!
 //! A role is a name and the database that it is given on: `readWrite` on `shop`. MongoDB's built-in roles are here, as
 //! far as there are commands that need them; roles of one's own are not. What MongoDB tells apart further (`insert`,
@@ -9,7 +9,7 @@ use handfast_store::{Error, Result};
 
 use Action::*;
 
-/// What a command does, as far as roles tell it apart.
+/// An action that a role allows or does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Reads documents.
@@ -38,7 +38,7 @@ pub enum Action {
     Control,
     /// Reads `admin.system.users`.
     ReadUsers,
-    /// Has everything copied to where backups are.
+    /// Makes backups.
     BackUp,
 }
 
@@ -74,7 +74,7 @@ impl Action {
     }
 }
 
-/// On which databases a role counts.
+/// The databases on which a role is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     /// The one that it is given on.
@@ -85,7 +85,7 @@ enum Reach {
     All,
 }
 
-/// What a privilege is about.
+/// The resource of a privilege.
 pub(crate) enum Privileged<'a> {
     /// The collections of a database; of all databases if it is empty.
     Database(&'a str),
@@ -93,42 +93,42 @@ pub(crate) enum Privileged<'a> {
     Server,
 }
 
-struct Kind {
+struct BuiltInRole {
     name: &'static str,
     reach: Reach,
     actions: &'static [Action],
 }
 
 /// The roles, by MongoDB's names.
-const KINDS: &[Kind] = &[
-    Kind { name: "read", reach: Reach::Own, actions: &[Find, List, Statistics] },
-    Kind { name: "readWrite", reach: Reach::Own, actions: &[Find, List, Statistics, Write, Structure] },
-    Kind { name: "dbAdmin", reach: Reach::Own, actions: &[List, Statistics, Structure, Validate, DropDatabase] },
-    Kind { name: "userAdmin", reach: Reach::Own, actions: &[ViewUsers, ManageUsers] },
-    Kind {
+const BUILT_IN_ROLES: &[BuiltInRole] = &[
+    BuiltInRole { name: "read", reach: Reach::Own, actions: &[Find, List, Statistics] },
+    BuiltInRole { name: "readWrite", reach: Reach::Own, actions: &[Find, List, Statistics, Write, Structure] },
+    BuiltInRole { name: "dbAdmin", reach: Reach::Own, actions: &[List, Statistics, Structure, Validate, DropDatabase] },
+    BuiltInRole { name: "userAdmin", reach: Reach::Own, actions: &[ViewUsers, ManageUsers] },
+    BuiltInRole {
         name: "dbOwner",
         reach: Reach::Own,
         actions: &[Find, List, Statistics, Write, Structure, Validate, DropDatabase, ViewUsers, ManageUsers],
     },
-    Kind { name: "readAnyDatabase", reach: Reach::Any, actions: &[Find, List, Statistics, ListDatabases] },
-    Kind {
+    BuiltInRole { name: "readAnyDatabase", reach: Reach::Any, actions: &[Find, List, Statistics, ListDatabases] },
+    BuiltInRole {
         name: "readWriteAnyDatabase",
         reach: Reach::Any,
         actions: &[Find, List, Statistics, Write, Structure, ListDatabases],
     },
-    Kind {
+    BuiltInRole {
         name: "dbAdminAnyDatabase",
         reach: Reach::Any,
         actions: &[List, Statistics, Structure, Validate, DropDatabase, ListDatabases],
     },
-    Kind { name: "userAdminAnyDatabase", reach: Reach::Any, actions: &[ViewUsers, ManageUsers, ListDatabases] },
-    Kind { name: "clusterMonitor", reach: Reach::All, actions: &[List, Statistics, ListDatabases, Monitor] },
-    Kind {
+    BuiltInRole { name: "userAdminAnyDatabase", reach: Reach::Any, actions: &[ViewUsers, ManageUsers, ListDatabases] },
+    BuiltInRole { name: "clusterMonitor", reach: Reach::All, actions: &[List, Statistics, ListDatabases, Monitor] },
+    BuiltInRole {
         name: "clusterAdmin",
         reach: Reach::All,
         actions: &[List, Statistics, DropDatabase, ListDatabases, Monitor, Control],
     },
-    Kind {
+    BuiltInRole {
         name: "root",
         reach: Reach::All,
         actions: &[
@@ -153,7 +153,7 @@ const KINDS: &[Kind] = &[
 /// A role on a database.
 #[derive(Clone)]
 pub struct Role {
-    kind: &'static Kind,
+    kind: &'static BuiltInRole,
     database: String,
 }
 
@@ -182,7 +182,7 @@ impl Role {
     /// `RoleNotFound` (31): there is none, or only on `admin`.
     pub fn new(name: &str, database: &str) -> Result<Self> {
         handfast_store::check_database_name(database)?;
-        let kind = KINDS.iter().find(|kind| kind.name == name);
+        let kind = BUILT_IN_ROLES.iter().find(|kind| kind.name == name);
         let kind = kind.filter(|kind| kind.reach == Reach::Own || database == "admin");
         let kind =
             kind.ok_or_else(|| Error::command(Code::RoleNotFound, format!("Could not find role: {name}@{database}")))?;
@@ -221,7 +221,7 @@ impl Role {
 
     /// The names of all roles.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        KINDS.iter().map(|kind| kind.name)
+        BUILT_IN_ROLES.iter().map(|kind| kind.name)
     }
 }
 

@@ -23,7 +23,7 @@ use subtle::ConstantTimeEq;
 
 /// MongoDB's name of the mechanism.
 pub const MECHANISM: &str = "SCRAM-SHA-256";
-/// How often a password is hashed (MongoDB's `scramSHA256IterationCount`). What is guessed costs as much each time.
+/// The number of times that a password is hashed (MongoDB's `scramSHA256IterationCount`). Each guess costs as much.
 pub const ITERATIONS: u32 = 15_000;
 /// Bytes of a salt: with the four of the block counter, one block less than a hash (MongoDB's choice).
 pub const SALT_BYTES: usize = 28;
@@ -37,12 +37,12 @@ const KEY_BYTES: usize = 32;
 /// A SHA-256.
 pub type Key = [u8; KEY_BYTES];
 
-/// What is kept of a password.
+/// The credentials that are stored instead of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// How often it was hashed.
+    /// The number of times that it was hashed.
     pub iterations: u32,
-    /// What was hashed with it.
+    /// The salt that was hashed with it.
     pub salt: Vec<u8>,
     /// Checks proofs of the client.
     pub stored_key: Key,
@@ -72,7 +72,7 @@ impl Credentials {
     /// Hashes a password: some milliseconds of work.
     ///
     /// # Errors
-    /// What cannot be a password.
+    /// The error for text that cannot be a password.
     pub fn derive(password: &str, salt: Vec<u8>, iterations: u32) -> Result<Self, Unsuitable> {
         let prepared = stringprep::saslprep(password).map_err(|_| Unsuitable::Forbidden)?;
         if prepared.is_empty() {
@@ -84,8 +84,8 @@ impl Credentials {
         Ok(Credentials { iterations, salt, stored_key: hash(&client_key), server_key })
     }
 
-    /// Those of a user that does not exist: nobody can prove anything by them, and nobody can tell.
-    pub fn of_nobody(secret: &Key, user: &str) -> Self {
+    /// Returns credentials for a user that does not exist. No proof matches them, and no client can tell them from real ones.
+    pub fn of_unknown_user(secret: &Key, user: &str) -> Self {
         let part = |label: &[u8]| hmac(secret, &[label, b"\0", user.as_bytes()]);
         let mut salt = part(b"salt").to_vec();
         salt.truncate(SALT_BYTES);
@@ -96,7 +96,7 @@ impl Credentials {
 /// The first message of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientFirst<'a> {
-    /// Who it says it is.
+    /// The user name that the client claims.
     pub user: String,
     /// The header about channel binding and identity, which the client repeats in its proof.
     header: &'a str,
@@ -122,14 +122,14 @@ impl<'a> ClientFirst<'a> {
     }
 }
 
-/// What the server remembers between the two messages of a client.
+/// The server's state between the two messages of a client.
 pub struct Exchange {
     credentials: Credentials,
     /// The header that the client has to repeat, as it has to write it.
     header: String,
     /// Both nonces.
     nonce: String,
-    /// What the proofs are about, up to the client's last message.
+    /// The text that the proofs sign, up to the client's last message.
     said: String,
 }
 

@@ -64,7 +64,7 @@ impl UserName {
         &self.name
     }
 
-    /// What its document is found by. A database's name holds no dot: no two users share it.
+    /// Returns the `_id` of its document. No two users share it, because the name of a database holds no dot.
     pub(crate) fn id(&self) -> String {
         format!("{}.{}", self.database, self.name)
     }
@@ -79,20 +79,20 @@ impl std::fmt::Display for UserName {
 /// A user.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// Who it is.
+    /// The name of the user and its database.
     pub name: UserName,
-    /// Tells it from one of the same name that was there before.
+    /// The id that tells it from an earlier user of the same name.
     pub id: UserId,
-    /// What is kept of its password.
+    /// The credentials that were derived from its password.
     pub credentials: Credentials,
-    /// What it may do.
+    /// The roles of the user.
     pub roles: Vec<Role>,
-    /// What the one who made it says about it.
+    /// The remarks of the administrator who added it.
     pub custom_data: Option<RawDocumentBuf>,
 }
 
 impl User {
-    /// Whether its roles allow an action on a database.
+    /// Returns whether its roles allow an action on a database.
     pub fn may(&self, action: Action, database: &str) -> bool {
         self.roles.iter().any(|role| role.allows(action, database))
     }
@@ -110,7 +110,7 @@ impl User {
         writer.finish()
     }
 
-    /// What is shown of it: everything but the credentials.
+    /// Returns the document that is shown to clients: everything but the credentials.
     pub(crate) fn to_shown(&self, custom_data: bool) -> RawDocumentBuf {
         let mut writer = Writer::new();
         self.put_name(&mut writer);

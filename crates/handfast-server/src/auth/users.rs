@@ -2,9 +2,9 @@
 //!
 //! Who has logged in keeps a copy of its user, and the number of changes at that time ([`Users::generation`]): when the
 //! number has moved on, the user is read again before its next command. So a role that is taken away is gone at once,
-//! and a user that is removed is nobody, also where it has logged in already.
+//! and a user that is removed loses all rights, also where it has logged in already.
 //!
-//! The store belongs to this process: nobody else changes what is in it.
+//! The store belongs to this process: no other process changes it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use super::role::Role;
 use super::scram::{Credentials, ITERATIONS, Key, SALT_BYTES};
 use super::user::{ROLES_MAX, User, UserName};
 
-/// Where users are.
+/// The collection of the users.
 pub(crate) const USERS: (&str, &str) = ("admin", "system.users");
-/// Where the secret is that the salts of unknown users follow from.
+/// The collection of the secret from which the salts of unknown users are derived.
 pub(crate) const KEYS: (&str, &str) = ("admin", "system.keys");
 /// The `_id` of that secret.
-const NOBODY: &str = "unknown users";
+const UNKNOWN_USERS_KEY: &str = "unknown users";
 /// Passwords hashed at the same time: each takes a core for some milliseconds.
 const HASHED_AT_ONCE: usize = 2;
 
@@ -34,7 +34,7 @@ const HASHED_AT_ONCE: usize = 2;
 pub struct Password(String);
 
 impl Password {
-    /// Takes it as it was typed.
+    /// Wraps a password in plain text.
     pub fn new(password: impl Into<String>) -> Self {
         Password(password.into())
     }
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// What is to change about a user; `None` leaves it.
+/// The changes to a user; a field that is `None` stays as it is.
 #[derive(Debug, Default)]
 pub struct Change {
     /// A new password.
@@ -68,7 +68,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Those of this store.
+    /// Opens the users of this store.
     pub fn new(store: Arc<dyn DocumentStore>) -> Self {
         Users {
             store,
@@ -79,24 +79,18 @@ impl Users {
         }
     }
 
-    /// Grows with each change.
+    /// Returns a number that grows with each change.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
     /// The user of this name.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn find(&self, name: &UserName) -> Result<Option<User>> {
         let document = self.store.find_one(&namespace(USERS)?, rawdoc! { "_id": name.id() }).await?;
         document.map(|document| User::of_document(&document)).transpose()
     }
 
     /// All users, or those of a database, by database and name.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn list(&self, database: Option<&str>) -> Result<Vec<User>> {
         let filter = database.map_or_else(RawDocumentBuf::new, |database| rawdoc! { "db": database });
         let documents = self.store.find_all(Find::new(namespace(USERS)?, filter)).await?;
@@ -106,10 +100,7 @@ impl Users {
         Ok(users)
     }
 
-    /// Whether there is a user at all.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns whether there is any user.
     pub async fn any(&self) -> Result<bool> {
         Ok(self.store.find_one(&namespace(USERS)?, rawdoc! {}).await?.is_some())
     }
@@ -127,10 +118,10 @@ impl Users {
     ) -> Result<()> {
         let credentials = self.hash(password).await?;
         let user = User { id: fresh_id()?, credentials, roles: distinct(roles)?, custom_data, name };
-        let alone = self.alone().await;
+        let changes_lock = self.lock_changes().await;
         let (users, document) = (namespace(USERS)?, user.to_document());
         let added =
-            self.change_store(alone, move |store| async move { store.insert_one(&users, document).await }).await;
+            self.change_store(changes_lock, move |store| async move { store.insert_one(&users, document).await }).await;
         match added {
             Err(error) if error.code() == Code::DuplicateKey => {
                 Err(Error::command(USER_EXISTS, format!("User \"{}\" already exists", user.name)))
@@ -168,7 +159,7 @@ impl Users {
         self.modify(name, |user| user.roles.extend(roles)).await
     }
 
-    /// Takes roles away; one that the user does not have is no error.
+    /// Revokes roles; a role that the user does not have is no error.
     ///
     /// # Errors
     /// `UserNotFound` (11).
@@ -177,14 +168,14 @@ impl Users {
     }
 
     async fn modify(&self, name: &UserName, modification: impl FnOnce(&mut User)) -> Result<()> {
-        let alone = self.alone().await;
+        let changes_lock = self.lock_changes().await;
         let mut user = self.find(name).await?.ok_or_else(|| not_found(name))?;
         modification(&mut user);
         user.roles = distinct(std::mem::take(&mut user.roles))?;
         let (users, filter, document) = (namespace(USERS)?, rawdoc! { "_id": name.id() }, user.to_document());
         let change =
             move |store: Arc<dyn DocumentStore>| async move { store.update_one(&users, filter, document).await };
-        self.change_store(alone, change).await.map(|_| ())
+        self.change_store(changes_lock, change).await.map(|_| ())
     }
 
     /// Removes a user.
@@ -192,27 +183,24 @@ impl Users {
     /// # Errors
     /// `UserNotFound` (11).
     pub async fn remove(&self, name: &UserName) -> Result<()> {
-        let alone = self.alone().await;
+        let changes_lock = self.lock_changes().await;
         let (users, filter) = (namespace(USERS)?, rawdoc! { "_id": name.id() });
         let removed =
-            self.change_store(alone, move |store| async move { store.delete_one(&users, filter).await }).await?;
+            self.change_store(changes_lock, move |store| async move { store.delete_one(&users, filter).await }).await?;
         if removed { Ok(()) } else { Err(not_found(name)) }
     }
 
     /// Removes the users of a database, and says how many.
-    ///
-    /// # Errors
-    /// Those of the store.
     pub async fn remove_all(&self, database: &str) -> Result<u64> {
-        let alone = self.alone().await;
+        let changes_lock = self.lock_changes().await;
         let (users, filter) = (namespace(USERS)?, rawdoc! { "db": database });
-        self.change_store(alone, move |store| async move { store.delete_many(&users, filter).await }).await
+        self.change_store(changes_lock, move |store| async move { store.delete_many(&users, filter).await }).await
     }
 
-    /// What a proof of this name is checked against if there is no such user.
-    pub(crate) async fn nobody(&self, id: &str) -> Result<Credentials> {
+    /// Returns the credentials against which a proof of this name is checked if there is no such user.
+    pub(crate) async fn credentials_of_unknown_user(&self, id: &str) -> Result<Credentials> {
         let secret = self.secret.get_or_try_init(|| self.load_secret()).await?;
-        Ok(Credentials::of_nobody(secret, id))
+        Ok(Credentials::of_unknown_user(secret, id))
     }
 
     /// The secret is kept: an unknown user's salt must be the same after a restart too, as a known one's is.
@@ -220,18 +208,21 @@ impl Users {
         let keys = namespace(KEYS)?;
         let fresh = Binary { subtype: BinarySubtype::Generic, bytes: random::<32>()?.to_vec() };
         let insert = rawdoc! { "$setOnInsert": { "key": fresh } };
-        self.store.upsert_one(&keys, rawdoc! { "_id": NOBODY }, insert).await?;
-        let document = self.store.find_one(&keys, rawdoc! { "_id": NOBODY }).await?;
+        self.store.upsert_one(&keys, rawdoc! { "_id": UNKNOWN_USERS_KEY }, insert).await?;
+        let document = self.store.find_one(&keys, rawdoc! { "_id": UNKNOWN_USERS_KEY }).await?;
         let key = document.as_ref().and_then(|document| document.get_binary("key").ok());
         key.and_then(|key| key.bytes.try_into().ok()).ok_or_else(|| {
-            Error::command(Code::UnsupportedFormat, format!("the key '{NOBODY}' in admin.system.keys cannot be read"))
+            Error::command(
+                Code::UnsupportedFormat,
+                format!("the key '{UNKNOWN_USERS_KEY}' in admin.system.keys cannot be read"),
+            )
         })
     }
 
-    /// On a thread that may compute for a while.
+    /// Hashes a password on a thread that may block.
     async fn hash(&self, Password(password): Password) -> Result<Credentials> {
         let salt = random::<SALT_BYTES>()?.to_vec();
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _place = self.hashing.acquire().await.ok();
         let hashed = tokio::task::spawn_blocking(move || Credentials::derive(&password, salt, ITERATIONS)).await;
         match hashed {
@@ -240,13 +231,13 @@ impl Users {
         }
     }
 
-    async fn alone(&self) -> OwnedMutexGuard<()> {
+    async fn lock_changes(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.changing).lock_owned().await
     }
 
     /// Carries a change out, and makes everybody look again who a user is: once the change is done or has failed, which
-    /// may leave open whether it is done. In a task of its own, as both must happen whoever still waits for it.
-    async fn change_store<T, F, C>(&self, alone: OwnedMutexGuard<()>, change: C) -> Result<T>
+    /// may leave open whether it is done. In a task of its own, as both must happen even if the caller has gone.
+    async fn change_store<T, F, C>(&self, changes_lock: OwnedMutexGuard<()>, change: C) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -256,7 +247,7 @@ impl Users {
         let changing = tokio::spawn(async move {
             let changed = work.await;
             generation.fetch_add(1, Ordering::AcqRel);
-            drop(alone);
+            drop(changes_lock);
             changed
         });
         let broken = |error: tokio::task::JoinError| Error::command(Code::InternalError, error.to_string());
@@ -295,7 +286,7 @@ fn fresh_id() -> Result<[u8; 16]> {
     Ok(id)
 }
 
-/// Randomness that nobody can guess, which that of the server's sources need not be.
+/// Returns random bytes of the operating system: those of the server's sources may be predictable.
 pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     os_random_bytes(&mut bytes)

@@ -8,7 +8,7 @@ fn documents(count: usize, bytes: usize) -> Vec<RawDocumentBuf> {
 
 /// All batches until the end, as (documents, bytes of the reply).
 async fn batches(documents: Vec<RawDocumentBuf>, size: usize) -> Vec<(usize, usize)> {
-    let reserve = Reserve::new(64 << 20);
+    let budget = MemoryBudget::new(64 << 20);
     let expected = documents.clone();
     let mut batches = Batches::new(Box::new(ListCursor::new(documents)));
     let mut seen = Vec::new();
@@ -16,7 +16,7 @@ async fn batches(documents: Vec<RawDocumentBuf>, size: usize) -> Vec<(usize, usi
     while !batches.is_exhausted() {
         let mut writer = Writer::new();
         writer.begin_document("cursor").begin_array("nextBatch");
-        batches.fill(&mut writer, size, &reserve).await.unwrap();
+        batches.fill(&mut writer, size, &budget).await.unwrap();
         let reply = writer.finish();
         let array = reply.get_document("cursor").unwrap().get_array("nextBatch").unwrap();
         let before = seen.len();
@@ -54,24 +54,24 @@ async fn an_empty_batch_fetches_nothing() {
     let mut batches = Batches::new(Box::new(ListCursor::new(documents(1, 1))));
     let mut writer = Writer::new();
     writer.begin_array("a");
-    assert!(batches.fill(&mut writer, 0, &Reserve::new(1 << 20)).await.unwrap().is_none());
+    assert!(batches.fill(&mut writer, 0, &MemoryBudget::new(1 << 20)).await.unwrap().is_none());
     assert!(!batches.is_exhausted());
 }
 
 #[tokio::test(start_paused = true)]
 async fn large_batches_wait_for_room() {
-    let reserve = Reserve::new(16 << 20);
-    let all = reserve.reserve(16 << 20).await;
+    let budget = MemoryBudget::new(16 << 20);
+    let all = budget.reserve(16 << 20).await;
     let mut batches = Batches::new(Box::new(ListCursor::new(documents(200, 10_000))));
     let mut writer = Writer::new();
     writer.begin_array("a");
     let wait = std::time::Duration::from_secs(1);
-    assert!(tokio::time::timeout(wait, batches.fill(&mut writer, 1_000, &reserve)).await.is_err());
+    assert!(tokio::time::timeout(wait, batches.fill(&mut writer, 1_000, &budget)).await.is_err());
     drop(all);
     let mut small = Batches::new(Box::new(ListCursor::new(documents(3, 10))));
     let mut writer = Writer::new();
     writer.begin_array("a");
-    assert!(small.fill(&mut writer, 1_000, &reserve).await.unwrap().is_none(), "a small batch is free");
+    assert!(small.fill(&mut writer, 1_000, &budget).await.unwrap().is_none(), "a small batch is free");
 }
 
 #[tokio::test]
@@ -79,6 +79,6 @@ async fn a_document_that_no_client_could_take_is_an_error() {
     let mut batches = Batches::new(Box::new(ListCursor::new(documents(1, ANSWER_BYTES_MAX))));
     let mut writer = Writer::new();
     writer.begin_array("a");
-    let refused = batches.fill(&mut writer, 10, &Reserve::new(64 << 20)).await.err();
+    let refused = batches.fill(&mut writer, 10, &MemoryBudget::new(64 << 20)).await.err();
     assert_eq!(refused.map(|error| error.code), Some(Code::BSONObjectTooLarge));
 }

@@ -1,6 +1,6 @@
 //! `abortTransaction`: rolls back a transaction.
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, InTransaction, Properties};
 use crate::auth::guard::Needs;
 use crate::error::CommandResult;
 use crate::reply::Answer;
@@ -15,6 +15,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: true,
+    properties: Properties { in_transaction: InTransaction::Abort, ..Properties::DEFAULT },
     run: |call| Box::pin(run(call)),
 };
 

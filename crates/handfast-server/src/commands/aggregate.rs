@@ -7,7 +7,7 @@ use handfast_store::{Aggregate, AggregateSource, Explain, Explained, Verbosity};
 
 use super::get_more::{Opening, first_batch};
 use super::write::owned;
-use super::{Access, Call, Command, coll_stats, current_op, explain, hint};
+use super::{Access, Call, Command, InTransaction, Properties, SnapshotSupport, coll_stats, current_op, explain, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Target, Visitor, visit_pipeline};
 use crate::auth::role::Action;
@@ -26,11 +26,18 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        access_of: Some(access),
+        in_transaction: InTransaction::Allowed,
+        snapshots: SnapshotSupport::Allowed,
+        explain: Some(|call| Box::pin(explained(call))),
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
-/// Whether the pipeline ends in a stage that writes.
-pub(super) fn writes(request: &Request<'_>) -> bool {
+/// A pipeline with a stage that writes stores its output.
+fn access(request: &Request<'_>) -> Access {
     let body = match request.body.get("pipeline") {
         Ok(Some(RawBsonRef::Array(stages))) => Some(stages),
         _ => None,
@@ -40,7 +47,8 @@ pub(super) fn writes(request: &Request<'_>) -> bool {
         let name = stage.iter().next().and_then(Result::ok);
         name.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
     };
-    body.chain(stages_of_sequences(request)).any(is_writing)
+    let stores = body.chain(stages_of_sequences(request)).any(is_writing);
+    if stores { Access::ReadAndStore } else { Access::Read }
 }
 
 /// The stages of a pipeline that stands beside the body of the message.
@@ -98,8 +106,17 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     first_batch(call, cursor, opening, began).await
 }
 
+/// Reads the command for `explain`.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let mut arguments = call.arguments("aggregate");
+    let aggregate = read(call, &mut arguments).await?;
+    arguments.ignored(&["cursor", "explain"])?;
+    arguments.finish()?;
+    Ok(Explained::Aggregate(aggregate))
+}
+
 /// The arguments that say what is computed, without those of the cursor.
-pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Aggregate> {
+async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Aggregate> {
     arguments.simple_collation()?;
     // There is no sorting on disk, see `find`.
     arguments.flag("allowDiskUse")?;
@@ -195,5 +212,5 @@ fn sessions(call: &Call<'_>, options: &RawDocument) -> CommandResult<Vec<RawDocu
     Ok(described.collect())
 }
 
-/// What a standalone MongoDB says: drivers take it for final.
+/// The code of a standalone MongoDB, which drivers do not retry.
 const NO_CHANGE_STREAMS: Code = Code(40_573);

@@ -2,7 +2,7 @@
 
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::error::CommandResult;
 use crate::reply::Answer;
@@ -17,6 +17,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -15,9 +15,9 @@ use handfast_mql::Code;
 use handfast_store::{Delete, DeleteStatement, Insert, Namespace, Ticket, Update, UpdateStatement};
 
 use super::get_more::{Opening, put_first_batch};
-use super::insert::{Judged, judge};
+use super::insert::{InsertableDocuments, insertable_documents};
 use super::write::{UpdateNames, check_batch, check_single, put_error, update_statement};
-use super::{Access, Call, Command, hint};
+use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::{Needs, Visitor, visit_full_name};
 use crate::auth::role::Action;
@@ -38,6 +38,13 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        counter: Counter::PerStatement,
+        names_databases: true,
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
@@ -48,7 +55,7 @@ enum Operation<'a> {
     Delete(DeleteStatement),
 }
 
-/// What is counted over all operations.
+/// The counts over all operations.
 #[derive(Default)]
 struct Totals {
     errors: u64,
@@ -60,7 +67,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// Whether anything was written.
+    /// Returns whether anything was written.
     fn any(&self) -> bool {
         self.inserted + self.modified + self.upserted + self.deleted > 0
     }
@@ -141,7 +148,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         }
     }
     let retried = call.retried(operations.len()).await?;
-    let broken_off = fail_points::write::at_each(call, &retried, &mut operations);
+    let broken_off = fail_points::write::fail_statements(call, &retried, &mut operations);
     let mut bulk =
         Bulk { call, namespaces, ordered, errors_only, variables, results: Vec::new(), totals: Totals::default() };
     let applied = bulk.apply(operations).await;
@@ -196,11 +203,11 @@ fn read(document: &RawDocument, namespaces: usize) -> CommandResult<(usize, Oper
         }
     };
     let mut arguments = Arguments::of_document(path, document)?;
-    let place = arguments.unsigned(kind)?;
-    let place = arguments.required(kind, place)?;
-    let place = usize::try_from(place)
+    let position = arguments.unsigned(kind)?;
+    let position = arguments.required(kind, position)?;
+    let position = usize::try_from(position)
         .ok()
-        .filter(|place| *place < namespaces)
+        .filter(|position| *position < namespaces)
         .ok_or_else(|| CommandError::new(Code::BadValue, "BulkWrite ops entry has an invalid nsInfo index."))?;
     let operation = match kind {
         "insert" => {
@@ -220,12 +227,12 @@ fn read(document: &RawDocument, namespaces: usize) -> CommandResult<(usize, Oper
     };
     arguments.simple_collation()?;
     arguments.finish()?;
-    Ok((place, operation))
+    Ok((position, operation))
 }
 
 impl Bulk<'_, '_> {
     async fn apply(&mut self, operations: Vec<(usize, Operation<'_>)>) -> CommandResult<()> {
-        let mut place = 0;
+        let mut position = 0;
         let mut operations = operations.into_iter().peekable();
         while let Some((collection, operation)) = operations.next() {
             if self.ordered && self.totals.errors > 0 {
@@ -241,16 +248,16 @@ impl Bulk<'_, '_> {
                         documents.push(next);
                     }
                     let count = documents.len();
-                    self.insert(namespace, place, &documents).await?;
-                    place += count;
+                    self.insert(namespace, position, &documents).await?;
+                    position += count;
                 }
                 Operation::Update(statement) => {
-                    self.update(namespace, place, statement).await?;
-                    place += 1;
+                    self.update(namespace, position, statement).await?;
+                    position += 1;
                 }
                 Operation::Delete(statement) => {
-                    self.delete(namespace, place, statement).await?;
-                    place += 1;
+                    self.delete(namespace, position, statement).await?;
+                    position += 1;
                 }
             }
         }
@@ -259,8 +266,8 @@ impl Bulk<'_, '_> {
 
     async fn insert(&mut self, namespace: Namespace, first: usize, documents: &[&RawDocument]) -> CommandResult<()> {
         self.call.shared.metrics.operations.insert.add(documents.len() as u64);
-        let Judged { documents: stored, places, refused } =
-            judge(documents, self.ordered, self.call.shared.sources.cluster_time());
+        let InsertableDocuments { documents: stored, positions, refused } =
+            insertable_documents(documents, self.ordered, self.call.shared.sources.cluster_time());
         let mut errors: Vec<Option<handfast_store::Error>> = vec![None; documents.len()];
         let mut tried = vec![false; documents.len()];
         if !stored.is_empty() {
@@ -275,14 +282,14 @@ impl Bulk<'_, '_> {
             self.totals.inserted += outcome.inserted;
             let end = match outcome.errors.first() {
                 Some(error) if self.ordered => error.index + 1,
-                _ => places.len(),
+                _ => positions.len(),
             };
-            for place in places.iter().take(end) {
-                set(&mut tried, *place, true);
+            for position in positions.iter().take(end) {
+                set(&mut tried, *position, true);
             }
             for error in outcome.errors {
-                if let Some(place) = places.get(error.index) {
-                    set(&mut errors, *place, Some(error.error));
+                if let Some(position) = positions.get(error.index) {
+                    set(&mut errors, *position, Some(error.error));
                 }
             }
         }
@@ -303,14 +310,14 @@ impl Bulk<'_, '_> {
         Ok(())
     }
 
-    async fn update(&mut self, namespace: Namespace, place: usize, statement: UpdateStatement) -> CommandResult<()> {
+    async fn update(&mut self, namespace: Namespace, position: usize, statement: UpdateStatement) -> CommandResult<()> {
         self.call.shared.metrics.operations.update.increment();
         let request = Update {
             namespace,
             statements: vec![statement],
             ordered: true,
             durability: self.call.durability(),
-            ticket: self.ticket(place),
+            ticket: self.ticket(position),
             variables: self.variables.clone(),
         };
         let outcome = self.call.store().update(request).await?;
@@ -318,8 +325,8 @@ impl Bulk<'_, '_> {
         self.totals.modified += outcome.modified;
         self.totals.upserted += outcome.upserted.len() as u64;
         match outcome.errors.first() {
-            Some(error) => self.failed(place, &error.error),
-            None => self.succeeded(place, outcome.matched + outcome.upserted.len() as u64, |writer| {
+            Some(error) => self.failed(position, &error.error),
+            None => self.succeeded(position, outcome.matched + outcome.upserted.len() as u64, |writer| {
                 put_count(writer, "nModified", outcome.modified);
                 if let Some((_, id)) = outcome.upserted.first() {
                     writer.begin_document("upserted").put_any("_id", id.as_raw_bson_ref()).end();
@@ -329,53 +336,53 @@ impl Bulk<'_, '_> {
         Ok(())
     }
 
-    async fn delete(&mut self, namespace: Namespace, place: usize, statement: DeleteStatement) -> CommandResult<()> {
+    async fn delete(&mut self, namespace: Namespace, position: usize, statement: DeleteStatement) -> CommandResult<()> {
         self.call.shared.metrics.operations.delete.increment();
         let request = Delete {
             namespace,
             statements: vec![statement],
             ordered: true,
             durability: self.call.durability(),
-            ticket: self.ticket(place),
+            ticket: self.ticket(position),
             variables: self.variables.clone(),
         };
         let outcome = self.call.store().delete(request).await?;
         self.totals.deleted += outcome.deleted;
         match outcome.errors.first() {
-            Some(error) => self.failed(place, &error.error),
-            None => self.succeeded(place, outcome.deleted, |_| {}),
+            Some(error) => self.failed(position, &error.error),
+            None => self.succeeded(position, outcome.deleted, |_| {}),
         }
         Ok(())
     }
 
-    /// The ticket of the operation at this place.
-    fn ticket(&self, place: usize) -> Option<Ticket> {
-        self.call.ticket().map(|ticket| ticket.of_statement(place))
+    /// The ticket of the operation at this position.
+    fn ticket(&self, position: usize) -> Option<Ticket> {
+        self.call.ticket().map(|ticket| ticket.of_statement(position))
     }
 
-    fn succeeded(&mut self, place: usize, count: u64, more: impl FnOnce(&mut Writer)) {
+    fn succeeded(&mut self, position: usize, count: u64, more: impl FnOnce(&mut Writer)) {
         if self.errors_only {
             return;
         }
         let mut writer = Writer::new();
-        writer.put("ok", 1.0).put("idx", i32::try_from(place).unwrap_or(i32::MAX));
+        writer.put("ok", 1.0).put("idx", i32::try_from(position).unwrap_or(i32::MAX));
         put_count(&mut writer, "n", count);
         more(&mut writer);
         self.results.push(writer.finish());
     }
 
-    fn failed(&mut self, place: usize, error: &handfast_store::Error) {
+    fn failed(&mut self, position: usize, error: &handfast_store::Error) {
         self.totals.errors += 1;
         let mut writer = Writer::new();
-        writer.put("ok", 0.0).put("idx", i32::try_from(place).unwrap_or(i32::MAX));
+        writer.put("ok", 0.0).put("idx", i32::try_from(position).unwrap_or(i32::MAX));
         put_error(&mut writer, error);
         writer.put("n", 0);
         self.results.push(writer.finish());
     }
 }
 
-fn set<T>(list: &mut [T], place: usize, value: T) {
-    if let Some(slot) = list.get_mut(place) {
+fn set<T>(list: &mut [T], position: usize, value: T) {
+    if let Some(slot) = list.get_mut(position) {
         *slot = value;
     }
 }

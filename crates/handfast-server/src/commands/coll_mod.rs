@@ -3,7 +3,7 @@
 use handfast_mql::Code;
 use handfast_store::{IndexSelector, ModifyCollection, ModifyIndex};
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -20,6 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -5,7 +5,7 @@ use handfast_mql::Code;
 use handfast_store::{CollectionStats, Namespace};
 
 use super::db_stats::{scale, whole};
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -22,6 +22,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

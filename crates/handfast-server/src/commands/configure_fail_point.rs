@@ -1,9 +1,9 @@
-//! `configureFailPoint`: sets what is to go wrong. Only with `--test-commands`.
+//! `configureFailPoint`: sets a fail point. Only with `--test-commands`.
 
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
@@ -20,6 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: false,
+    properties: Properties { can_fail: false, ..Properties::DEFAULT },
     run: |call| Box::pin(run(call)),
 };
 

@@ -2,7 +2,7 @@
 
 use bson::RawDocumentBuf;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::{Privileged, Role};
 use crate::auth::user::put_roles;
@@ -19,6 +19,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

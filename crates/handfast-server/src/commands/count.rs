@@ -1,8 +1,8 @@
 //! `count`: how many documents match.
 
-use handfast_store::{Count, Namespace};
+use handfast_store::{Count, Explained, Find, Namespace};
 
-use super::{Access, Call, Command, hint};
+use super::{Access, Call, Command, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -19,6 +19,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties { explain: Some(|call| Box::pin(explained(call))), ..Properties::DEFAULT },
     run: |call| Box::pin(run(call)),
 };
 
@@ -33,7 +34,17 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Count> {
+/// Reads the command for `explain`.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let mut arguments = call.arguments("count");
+    let count = read(&mut arguments, call.request.namespace()?)?;
+    arguments.finish()?;
+    let find =
+        Find { skip: count.skip, limit: count.limit, hint: count.hint, ..Find::new(count.namespace, count.filter) };
+    Ok(Explained::Find(find))
+}
+
+fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Count> {
     arguments.simple_collation()?;
     // Long-standing clients send the fields of a projection along.
     arguments.ignored(&["fields"])?;

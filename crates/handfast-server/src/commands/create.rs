@@ -3,7 +3,7 @@
 use handfast_mql::Code;
 use handfast_store::{CollectionOptions, Namespace};
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, InTransaction, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
@@ -18,6 +18,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties { in_transaction: InTransaction::Allowed, ..Properties::DEFAULT },
     run: |call| Box::pin(run(call)),
 };
 

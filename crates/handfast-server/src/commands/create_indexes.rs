@@ -4,7 +4,7 @@ use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_store::{CreateIndexes, IndexSpec};
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, InTransaction, Properties};
 use crate::arguments::{Arguments, as_integer};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -21,6 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties { in_transaction: InTransaction::Allowed, ..Properties::DEFAULT },
     run: |call| Box::pin(run(call)),
 };
 
@@ -57,7 +58,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// Reads the definition of an index; a lenient reader passes over options that nobody knows, as old clients have them.
+/// Reads the definition of an index; a lenient reader passes over unknown options, as old clients have them.
 fn read(document: &RawDocument, lenient: bool) -> CommandResult<IndexSpec> {
     let mut arguments = Arguments::of_document("createIndexes.indexes", document)?;
     let Some(key) = arguments.document("key")?.map(ToOwned::to_owned) else {

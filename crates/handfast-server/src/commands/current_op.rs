@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::{DateTime, RawDocumentBuf};
 
 use super::list_filter::ListFilter;
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::GENERIC;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -26,6 +26,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

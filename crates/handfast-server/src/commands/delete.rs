@@ -2,10 +2,10 @@
 
 use bson::raw::RawDocument;
 use handfast_mql::Code;
-use handfast_store::{Delete, DeleteStatement};
+use handfast_store::{Delete, DeleteStatement, Explained, Find};
 
-use super::write::{check_batch, check_single, put_errors};
-use super::{Access, Call, Command, hint};
+use super::write::{check_batch, check_single, explained_statement, put_errors};
+use super::{Access, Call, Command, Counter, InTransaction, Properties, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -24,11 +24,18 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        counter: Counter::PerStatement,
+        explain: Some(|call| Box::pin(explained(call))),
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
 /// Reads the command.
-pub(super) async fn read(call: &Call<'_>) -> CommandResult<Delete> {
+async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("delete");
     let statements = arguments.documents("deletes")?;
@@ -41,13 +48,26 @@ pub(super) async fn read(call: &Call<'_>) -> CommandResult<Delete> {
     Ok(Delete { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
 }
 
+/// Reads the command for `explain`: it explains the search for the documents.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let delete = read(call).await?;
+    let statement = explained_statement(delete.statements)?;
+    let find = Find {
+        hint: statement.hint,
+        limit: (!statement.multi).then_some(1),
+        variables: delete.variables,
+        ..Find::new(delete.namespace, statement.filter)
+    };
+    Ok(Explained::Find(find))
+}
+
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut delete = read(call).await?;
     let ordered = delete.ordered;
     call.shared.metrics.operations.delete.add(delete.statements.len() as u64);
     check_single(call, delete.statements.iter().map(|statement| statement.multi), "limit=0")?;
     let retried = call.retried(delete.statements.len()).await?;
-    let broken_off = fail_points::write::at_each(call, &retried, &mut delete.statements);
+    let broken_off = fail_points::write::fail_statements(call, &retried, &mut delete.statements);
     let mut outcome = call.store().delete(delete).await?;
     outcome.errors.extend(broken_off.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();

@@ -1,10 +1,10 @@
 //! `distinct`: the different values of a field.
 
 use handfast_mql::Code;
-use handfast_store::{Distinct, Namespace};
+use handfast_store::{Distinct, Explained, Find, Namespace};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
-use super::{Access, Call, Command, hint};
+use super::{Access, Call, Command, InTransaction, Properties, SnapshotSupport, hint};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -21,6 +21,12 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        in_transaction: InTransaction::Allowed,
+        snapshots: SnapshotSupport::Allowed,
+        explain: Some(|call| Box::pin(explained(call))),
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
@@ -44,7 +50,15 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-pub(super) fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Distinct> {
+/// Reads the command for `explain`.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let mut arguments = call.arguments("distinct");
+    let distinct = read(&mut arguments, call.request.namespace()?)?;
+    arguments.finish()?;
+    Ok(Explained::Find(Find { hint: distinct.hint, ..Find::new(distinct.namespace, distinct.filter) }))
+}
+
+fn read(arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Distinct> {
     arguments.simple_collation()?;
     let key = arguments.text("key")?;
     Ok(Distinct {

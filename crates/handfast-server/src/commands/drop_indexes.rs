@@ -4,7 +4,7 @@ use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 use handfast_store::{DropIndexes, IndexSelector};
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
@@ -20,6 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

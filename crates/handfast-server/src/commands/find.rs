@@ -1,10 +1,10 @@
 //! `find`: opens a cursor over the documents that match, and answers its first batch.
 
 use handfast_mql::Code;
-use handfast_store::{Find, Namespace};
+use handfast_store::{Explained, Find, Namespace};
 
 use super::get_more::{Opening, first_batch};
-use super::{Access, Call, Command, hint, natural_order};
+use super::{Access, Call, Command, Counter, InTransaction, Properties, SnapshotSupport, hint, natural_order};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -21,6 +21,13 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        counter: Counter::Query,
+        in_transaction: InTransaction::Allowed,
+        snapshots: SnapshotSupport::Allowed,
+        explain: Some(|call| Box::pin(explained(call))),
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
@@ -39,8 +46,17 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     first_batch(call, cursor, opening, call.operation.since()).await
 }
 
+/// Reads the command for `explain`.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let mut arguments = call.arguments("find");
+    let find = read(call, &mut arguments, call.request.namespace()?).await?;
+    arguments.ignored(&["batchSize", "singleBatch", "noCursorTimeout"])?;
+    arguments.finish()?;
+    Ok(Explained::Find(find))
+}
+
 /// The arguments that say what is looked for, without those of the cursor.
-pub(super) async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Find> {
+async fn read(call: &Call<'_>, arguments: &mut Arguments<'_>, namespace: Namespace) -> CommandResult<Find> {
     arguments.unsupported(&["tailable", "awaitData", "oplogReplay", "resumeAfter", "$_requestResumeToken"])?;
     arguments.simple_collation()?;
     arguments.flag("allowPartialResults")?;

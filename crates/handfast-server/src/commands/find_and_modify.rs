@@ -1,10 +1,10 @@
 //! `findAndModify`: changes or removes one document and returns it.
 
 use handfast_mql::Code;
-use handfast_store::{FindAndModify, Modification, RequestedDocument, ReturnDocument};
+use handfast_store::{Explained, Find, FindAndModify, Modification, RequestedDocument, ReturnDocument};
 
 use super::write::update_spec;
-use super::{Access, Call, Command, hint, natural_order};
+use super::{Access, Call, Command, InTransaction, Properties, hint, natural_order};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -22,11 +22,17 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        explain: Some(|call| Box::pin(explained(call))),
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
 /// Reads the command.
-pub(super) async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
+async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("findAndModify");
     arguments.simple_collation()?;
@@ -49,12 +55,25 @@ pub(super) async fn read(call: &Call<'_>) -> CommandResult<FindAndModify> {
     Ok(request)
 }
 
+/// Reads the command for `explain`: it explains the search for the document.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let request = read(call).await?;
+    let find = Find {
+        sort: request.sort,
+        hint: request.hint,
+        limit: Some(1),
+        variables: request.variables,
+        ..Find::new(request.namespace, request.filter)
+    };
+    Ok(Explained::Find(find))
+}
+
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let request = read(call).await?;
     let removes = matches!(request.modification, Modification::Remove);
     let retried = call.retried(1).await?;
     if retried.is_empty()
-        && let Some(error) = fail_points::write::at_one(call)
+        && let Some(error) = fail_points::write::fail_statement(call)
     {
         return Err(error.into());
     }
@@ -79,7 +98,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// What a repetition has to ask for as well.
+/// Returns the kind of result for which a repeated request must ask as well.
 fn requested_document(modification: &Modification) -> RequestedDocument {
     match modification {
         Modification::Remove => RequestedDocument::Removed,

@@ -3,7 +3,7 @@
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
@@ -19,6 +19,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use handfast_mql::Code;
 use handfast_store::Cursor;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Counter, InTransaction, Properties, SnapshotSupport, TimeLimit};
 use crate::auth::guard::{Needs, Target, Visitor};
 use crate::auth::role::Action;
 use crate::batches::{Batches, FIRST_BATCH};
@@ -13,9 +13,9 @@ use crate::cursors::Description;
 use crate::dispatch::{time_is_over, within};
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points::FailPoints;
+use crate::memory_budget::MemoryReservation;
 use crate::reply::Answer;
 use crate::request::Request;
-use crate::reserve::Reserved;
 use crate::writer::Writer;
 
 pub(crate) const COMMAND: Command = Command {
@@ -27,6 +27,13 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        counter: Counter::GetMore,
+        in_transaction: InTransaction::NotFirst,
+        snapshots: SnapshotSupport::OfCursor,
+        time_limit: TimeLimit::OfCursor,
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
@@ -40,7 +47,7 @@ fn needs(request: &Request<'_>, visitor: &mut Visitor<'_>) -> CommandResult<()> 
     }
 }
 
-/// How a cursor is to be opened.
+/// The options of a new cursor.
 pub(super) struct Opening {
     /// As the reply shows it.
     pub(super) namespace: String,
@@ -48,7 +55,7 @@ pub(super) struct Opening {
     pub(super) batch_size: Option<u64>,
     /// Close it after the first batch.
     pub(super) single_batch: bool,
-    /// Keep it however long nobody asks for it.
+    /// Keep it however long it is idle.
     pub(super) no_timeout: bool,
 }
 
@@ -71,7 +78,7 @@ pub(super) async fn put_first_batch(
     cursor: Box<dyn Cursor>,
     opening: Opening,
     began: Duration,
-) -> CommandResult<Option<Reserved>> {
+) -> CommandResult<Option<MemoryReservation>> {
     let mut batches = Batches::new(cursor);
     writer.begin_document("cursor").begin_array("firstBatch");
     let documents_max = bounded(opening.batch_size.unwrap_or(FIRST_BATCH as u64));

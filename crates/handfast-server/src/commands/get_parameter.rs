@@ -4,7 +4,7 @@ use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 use handfast_wire::Compressor;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::GENERIC;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -21,6 +21,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

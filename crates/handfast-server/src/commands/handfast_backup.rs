@@ -4,7 +4,7 @@ use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 use tracing::{info, warn};
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::backup::{BackedUp, BackupName};
@@ -16,12 +16,13 @@ pub(crate) const COMMAND: Command = Command {
     name: "handfastBackup",
     aliases: &[],
     help: "copies everything, as it is at one moment, into the directory for backups, under this name",
-    // Once begun it is finished, whoever goes away.
+    // Once begun it is finished, even if the client goes away.
     access: Access::Write,
     needs: Needs::Server(Action::BackUp),
     admin_only: true,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

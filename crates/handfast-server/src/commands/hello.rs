@@ -10,7 +10,7 @@ use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
 use handfast_wire::limits::{DOCUMENT_BYTES_MAX, MESSAGE_BYTES_MAX, WRITE_BATCH_MAX};
 
-use super::{Access, Call, Command, Running, sasl};
+use super::{Access, Call, Command, Properties, Running, sasl};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::login::{self, Step};
@@ -23,7 +23,7 @@ use crate::writer::Writer;
 
 /// The wire version of MongoDB 8.0, the first one with `bulkWrite`.
 const WIRE_VERSION_MAX: i32 = 25;
-/// What a driver may say of itself, in bytes, by MongoDB's handshake specification.
+/// The largest metadata of a driver in bytes, by MongoDB's handshake specification.
 const METADATA_BYTES_MAX: usize = 512;
 
 pub(crate) const COMMAND: Command = Command {
@@ -35,6 +35,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: true,
     versioned: true,
+    properties: Properties { legacy_query: true, ..Properties::DEFAULT },
     run: |call| run(call, "hello", "isWritablePrimary"),
 };
 
@@ -47,6 +48,7 @@ pub(crate) const LEGACY: Command = Command {
     admin_only: false,
     confidential: true,
     versioned: false,
+    properties: Properties { legacy_query: true, ..Properties::DEFAULT },
     run: |call| run(call, "isMaster", "ismaster"),
 };
 
@@ -75,7 +77,7 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
         let mut writer = Writer::new();
         describe(call, primary, &compressors, &mut writer);
         if user.is_some() {
-            // The same whoever it is about, and whether there is such a user.
+            // The same for every user name, and for users that do not exist.
             writer.array("saslSupportedMechs", [MECHANISM]);
         }
         if let Some(step) = speculate(call, login).await {
@@ -85,7 +87,7 @@ fn run<'a>(call: &'a Call<'a>, path: &'static str, primary: &'static str) -> Run
     })
 }
 
-/// Begins a login along with the handshake. If that fails the client is told nothing here: it tries in earnest then.
+/// Begins a login along with the handshake. If that fails the reply says nothing of it: the client sends a login of its own then.
 async fn speculate(call: &Call<'_>, login: Option<&RawDocument>) -> Option<Step> {
     let mut arguments = Arguments::of_document("speculativeAuthenticate", login?).ok()?;
     let database = arguments.text("db").ok()?.unwrap_or(call.request.database);

@@ -7,7 +7,7 @@ use handfast_store::{Insert, WriteError};
 use handfast_wire::limits::DOCUMENT_BYTES_MAX;
 
 use super::write::{self, check_batch};
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::CommandResult;
@@ -25,6 +25,12 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        counter: Counter::PerStatement,
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
@@ -38,10 +44,11 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     arguments.finish()?;
     check_batch(documents.len())?;
     call.shared.metrics.operations.insert.add(documents.len() as u64);
-    let Judged { mut documents, places, mut refused } = judge(&documents, ordered, call.shared.sources.cluster_time());
+    let InsertableDocuments { mut documents, positions, mut refused } =
+        insertable_documents(&documents, ordered, call.shared.sources.cluster_time());
     let (mut inserted, mut failed) = (0, Vec::new());
     let retried = call.retried(documents.len()).await?;
-    let broken_off = fail_points::write::at_each(call, &retried, &mut documents);
+    let broken_off = fail_points::write::fail_statements(call, &retried, &mut documents);
     if !documents.is_empty() {
         let insert = Insert { namespace, documents, ordered, durability: call.durability(), ticket: call.ticket() };
         let outcome = call.store().insert(insert).await?;
@@ -53,46 +60,50 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
         refused.clear();
     }
     refused.extend(failed.into_iter().map(|error| WriteError {
-        index: places.get(error.index).copied().unwrap_or(error.index),
+        index: positions.get(error.index).copied().unwrap_or(error.index),
         error: error.error,
     }));
     refused.sort_by_key(|error| error.index);
     let mut writer = Writer::new();
     put_count(&mut writer, "n", inserted);
     write::put_errors(&mut writer, &refused);
-    retried::put(&mut writer, retried.iter().filter_map(|place| places.get(*place).copied()));
+    retried::put(&mut writer, retried.iter().filter_map(|position| positions.get(*position).copied()));
     Ok(Answer { refused: !refused.is_empty(), ..Answer::from(writer) })
 }
 
 /// Documents that the store can be asked to insert, where they stood, and the errors of the others.
-pub(super) struct Judged {
+pub(super) struct InsertableDocuments {
     pub(super) documents: Vec<RawDocumentBuf>,
-    pub(super) places: Vec<usize>,
+    pub(super) positions: Vec<usize>,
     pub(super) refused: Vec<WriteError>,
 }
 
 /// Sorts out the documents that are too large or too deep to be stored; with `ordered`, what follows one as well. The
 /// others get the time where they have an empty timestamp: `Timestamp(0, 0)` in a field of the document itself.
-pub(super) fn judge(documents: &[&RawDocument], ordered: bool, now: Timestamp) -> Judged {
-    let mut judged = Judged { documents: Vec::with_capacity(documents.len()), places: Vec::new(), refused: Vec::new() };
+pub(super) fn insertable_documents(documents: &[&RawDocument], ordered: bool, now: Timestamp) -> InsertableDocuments {
+    let mut result = InsertableDocuments {
+        documents: Vec::with_capacity(documents.len()),
+        positions: Vec::new(),
+        refused: Vec::new(),
+    };
     for (index, document) in documents.iter().enumerate() {
-        match to_be_stored(document, now) {
+        match storable(document, now) {
             Ok(stored) => {
-                judged.documents.push(stored);
-                judged.places.push(index);
+                result.documents.push(stored);
+                result.positions.push(index);
             }
             Err(error) => {
-                judged.refused.push(WriteError { index, error });
+                result.refused.push(WriteError { index, error });
                 if ordered {
                     break;
                 }
             }
         }
     }
-    judged
+    result
 }
 
-fn to_be_stored(document: &RawDocument, now: Timestamp) -> handfast_store::Result<RawDocumentBuf> {
+fn storable(document: &RawDocument, now: Timestamp) -> handfast_store::Result<RawDocumentBuf> {
     let size = document.as_bytes().len();
     if size > DOCUMENT_BYTES_MAX {
         let text = format!("object to insert too large. size in bytes: {size}, max size: {DOCUMENT_BYTES_MAX}");

@@ -3,7 +3,7 @@
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, InTransaction, Properties};
 use crate::auth::guard::Needs;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Answer;
@@ -18,6 +18,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties { in_transaction: InTransaction::NotFirst, ..Properties::DEFAULT },
     run: |call| Box::pin(run(call)),
 };
 

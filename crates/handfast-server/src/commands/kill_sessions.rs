@@ -1,13 +1,13 @@
 //! `killSessions`, `killAllSessions`, `killAllSessionsByPattern`: ends sessions, stops what runs in them, rolls back what
 //! is open in them.
 //!
-//! With access control `killSessions` is about the sessions of whoever asks, as in MongoDB: any user may end those, and
-//! nobody ends those of others by it, whatever the roles. The other two end anybody's, and need a role that allows it.
+//! With access control `killSessions` ends sessions of the client's own user, as in MongoDB: any user may end those, and
+//! no user ends those of others by it, whatever the roles. The other two end those of any user, and need a role that allows it.
 
 use bson::raw::RawDocument;
 
 use super::end_sessions::{documents, listed};
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -25,6 +25,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 
@@ -37,6 +38,7 @@ pub(crate) const ALL: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run_all(call)),
 };
 
@@ -49,6 +51,7 @@ pub(crate) const BY_PATTERN: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run_by_pattern(call)),
 };
 
@@ -76,7 +79,7 @@ async fn run_all(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(kill(call, &call.shared.sessions.end_where(of_them)))
 }
 
-/// Which sessions a pattern means: those that have all that it names.
+/// The sessions that a pattern matches: they have all that it names.
 struct Pattern {
     id: Option<[u8; 16]>,
     users: Option<Vec<UserId>>,
@@ -116,7 +119,7 @@ async fn run_by_pattern(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(kill(call, &if patterns.is_empty() { sessions.end_all() } else { sessions.end_where(meant) }))
 }
 
-/// The user that `{user: .., db: ..}` names; nobody has sessions of one that is not there.
+/// The user that `{user: .., db: ..}` names. A user that does not exist has no sessions.
 async fn user_of(call: &Call<'_>, path: &'static str, document: &RawDocument) -> CommandResult<Option<UserId>> {
     let mut arguments = Arguments::of_document(path, document)?;
     let (name, database) = (arguments.text("user")?, arguments.text("db")?);

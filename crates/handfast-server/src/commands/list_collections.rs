@@ -5,7 +5,7 @@ use handfast_store::CollectionInfo;
 
 use super::get_more::{Opening, first_batch};
 use super::list_filter::ListFilter;
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -23,6 +23,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -1,6 +1,6 @@
 //! `listCommands`: every command that the server knows.
 
-use super::{Access, COMMANDS, Call, Command, TEST_COMMANDS};
+use super::{Access, COMMANDS, Call, Command, Properties, TEST_COMMANDS};
 use crate::auth::guard::Needs;
 use crate::error::CommandResult;
 use crate::reply::Answer;
@@ -15,6 +15,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -4,7 +4,7 @@ use bson::RawDocumentBuf;
 use handfast_store::Namespace;
 
 use super::list_filter::ListFilter;
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::{self, Needs};
 use crate::auth::role::Action;
 use crate::error::CommandResult;
@@ -20,6 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

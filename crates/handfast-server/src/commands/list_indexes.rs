@@ -5,7 +5,7 @@ use handfast_store::{IndexInfo, IndexSpec};
 
 use super::get_more::{Opening, first_batch};
 use super::list_collections::batch_size;
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::batches::ListCursor;
@@ -22,6 +22,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -1,6 +1,6 @@
-//! `logout`: forgets who is on this connection.
+//! `logout`: ends the login of the connection.
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::error::CommandResult;
 use crate::reply::Answer;
@@ -14,6 +14,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties { external_database: true, ..Properties::DEFAULT },
     run: |call| Box::pin(run(call)),
 };
 

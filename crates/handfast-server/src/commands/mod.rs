@@ -1,7 +1,8 @@
 //! The commands, one file each.
 //!
-//! A file holds its [`Command`]: name, what it needs, and a function from a [`Call`] to an answer. The function reads its
-//! arguments, refuses what is left over, asks the store, and writes what comes of it. [`COMMANDS`] lists them all.
+//! A file holds its [`Command`]: its name, its properties, and a function from a [`Call`] to an answer. The function reads its
+//! arguments, refuses unknown ones, sends a request to the store, and writes the reply. [`COMMANDS`] lists them all. A new command
+//! is a file and a line there: the rest of the server asks for its properties, and never for its name.
 
 mod abort_transaction;
 mod aggregate;
@@ -47,6 +48,7 @@ mod list_filter;
 mod list_indexes;
 mod logout;
 mod ping;
+mod properties;
 mod refresh_sessions;
 mod rename_collection;
 mod sasl;
@@ -69,6 +71,7 @@ use std::pin::Pin;
 use bson::{RawDocumentBuf, Timestamp};
 use handfast_store::{DocumentStore, Hint, Ticket};
 
+pub(crate) use self::properties::{Access, Counter, InTransaction, Properties, SnapshotSupport, TimeLimit};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::user::UserId;
@@ -77,18 +80,7 @@ use crate::operations::Operation;
 use crate::reply::Answer;
 use crate::request::Request;
 use crate::state::{Client, Shared};
-use crate::transactions::{Entered, retried};
-
-/// What a command does to collections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Reads documents: it may be given up when nobody waits for it.
-    Read,
-    /// Changes documents or collections: once begun it is finished.
-    Write,
-    /// Is about the server.
-    Server,
-}
+use crate::transactions::{RequestContext, retried};
 
 /// A command that runs.
 pub(crate) struct Call<'a> {
@@ -96,58 +88,58 @@ pub(crate) struct Call<'a> {
     pub(crate) client: &'a Client,
     pub(crate) request: &'a Request<'a>,
     pub(crate) operation: &'a Operation<'a>,
-    /// What it runs in.
-    pub(crate) entered: &'a Entered,
+    /// The transaction, retryable write or snapshot that the command is part of.
+    pub(crate) context: &'a RequestContext,
 }
 
 impl<'a> Call<'a> {
-    /// What it reads and writes: the transaction that it is part of, or else the database's store.
+    /// Returns the store of the command: the transaction that it is part of, or the database's store.
     pub(crate) fn store(&self) -> &'a dyn DocumentStore {
-        match self.entered.transaction() {
+        match self.context.transaction() {
             Some(transaction) => transaction,
             None => self.shared.database.store(),
         }
     }
 
-    /// What its writes are remembered by, if they are to be done once.
+    /// Returns the ticket of a retryable write, under which the store remembers its results.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
-        match self.entered {
-            Entered::Once { ticket, .. } => Some(*ticket),
-            Entered::Outside | Entered::Snapshot(_) | Entered::Within { .. } => None,
+        match self.context {
+            RequestContext::RetryableWrite { ticket, .. } => Some(*ticket),
+            RequestContext::Plain | RequestContext::Snapshot(_) | RequestContext::Transaction { .. } => None,
         }
     }
 
-    /// The number of the transaction that it is part of.
+    /// Returns the number of the transaction that it is part of.
     pub(crate) fn transaction_number(&self) -> Option<i64> {
-        match self.entered {
-            Entered::Within { open, .. } => Some(open.number),
-            Entered::Outside | Entered::Snapshot(_) | Entered::Once { .. } => None,
+        match self.context {
+            RequestContext::Transaction { open, .. } => Some(open.number),
+            RequestContext::Plain | RequestContext::Snapshot(_) | RequestContext::RetryableWrite { .. } => None,
         }
     }
 
     /// The time by which the client knows the snapshot that it reads outside of a transaction.
     pub(crate) fn snapshot_at(&self) -> Option<Timestamp> {
-        match self.entered {
-            Entered::Snapshot(read) => Some(read.at),
-            Entered::Outside | Entered::Once { .. } | Entered::Within { .. } => None,
+        match self.context {
+            RequestContext::Snapshot(read) => Some(read.at),
+            RequestContext::Plain | RequestContext::RetryableWrite { .. } | RequestContext::Transaction { .. } => None,
         }
     }
 
-    /// Which of its statements had been done before; `count` is how many it has.
+    /// Returns which of its `count` statements were done by an earlier attempt.
     pub(crate) async fn retried(&self, count: usize) -> CommandResult<BTreeSet<usize>> {
-        retried::before(self.shared, self.entered, count).await
+        retried::statements_done(self.shared, self.context, count).await
     }
 
     pub(crate) fn arguments(&self, path: &'static str) -> Arguments<'a> {
         self.request.arguments(path)
     }
 
-    /// When the store has to acknowledge the writes of this command.
+    /// Returns the durability that the writes of this command need.
     pub(crate) fn durability(&self) -> handfast_store::Durability {
         self.request.durability(self.shared.options.durability)
     }
 
-    /// Who runs it.
+    /// Returns the user who runs it.
     pub(crate) fn user_id(&self) -> Option<UserId> {
         self.client.user_id()
     }
@@ -172,14 +164,15 @@ pub(crate) struct Command {
     /// For `listCommands`.
     pub(crate) help: &'static str,
     pub(crate) access: Access,
-    /// What its user must have.
+    /// The authorization that it needs.
     pub(crate) needs: Needs,
     /// Runs on the database `admin` only.
     pub(crate) admin_only: bool,
-    /// Holds passwords or proofs: nobody else may see it while it runs.
+    /// Its requests hold passwords or proofs: `currentOp` does not show them.
     pub(crate) confidential: bool,
     /// Belongs to MongoDB's Stable API, version 1.
     pub(crate) versioned: bool,
+    pub(crate) properties: Properties,
     pub(crate) run: for<'a> fn(&'a Call<'a>) -> Running<'a>,
 }
 
@@ -257,20 +250,6 @@ pub(crate) fn find_for_tests(name: &str) -> Option<&'static Command> {
 /// The command of this name or alias.
 pub(crate) fn find(name: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name == name || command.aliases.contains(&name))
-}
-
-/// Whether a request changes something, so that it is finished even if nobody waits for its reply.
-pub(crate) fn writes(request: &Request<'_>) -> bool {
-    match request.command {
-        Some(command) if command.name == "aggregate" => aggregate::writes(request),
-        Some(command) => command.access == Access::Write,
-        None => false,
-    }
-}
-
-/// Whether a request is a pipeline that writes its output.
-pub(crate) fn writes_out(request: &Request<'_>) -> bool {
-    request.name == "aggregate" && aggregate::writes(request)
 }
 
 /// Reads `hint`: an index by name or key.

@@ -1,6 +1,6 @@
-//! `ping`: is somebody there?
+//! `ping`: answers that the server runs.
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::error::CommandResult;
 use crate::reply::Answer;
@@ -14,6 +14,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

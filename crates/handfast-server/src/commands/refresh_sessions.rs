@@ -1,7 +1,7 @@
 //! `refreshSessions`: a client still needs its sessions.
 
 use super::end_sessions::listed;
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::error::CommandResult;
 use crate::reply::Answer;
@@ -15,6 +15,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

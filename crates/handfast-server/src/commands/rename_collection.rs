@@ -4,7 +4,7 @@ use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 use handfast_store::{Namespace, RenameCollection};
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::{Needs, Visitor, visit_full_name};
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
@@ -20,6 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -1,4 +1,4 @@
-//! `saslStart` and `saslContinue`: a login in two or three messages.
+//! `saslStart` and `saslContinue`: log in, with two or three messages.
 //!
 //! ```text
 //! {saslStart: 1, mechanism: "SCRAM-SHA-256", payload: <n,,n=ann,r=..>, options: {skipEmptyExchange: true}}
@@ -8,7 +8,7 @@
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::login::{self, Start, Step};
@@ -28,6 +28,7 @@ pub(crate) const START: Command = Command {
     admin_only: false,
     confidential: true,
     versioned: false,
+    properties: Properties { external_database: true, ..Properties::DEFAULT },
     run: |call| Box::pin(run_start(call)),
 };
 
@@ -40,6 +41,7 @@ pub(crate) const CONTINUE: Command = Command {
     admin_only: false,
     confidential: true,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run_continue(call)),
 };
 
@@ -60,7 +62,7 @@ async fn run_continue(call: &Call<'_>) -> CommandResult<Answer> {
     if conversation != i64::from(CONVERSATION) {
         return Err(CommandError::new(Code::ProtocolError, "sasl: Mismatched conversation id"));
     }
-    let step = login::proceed(call.shared, call.client, payload)?;
+    let step = login::continue_login(call.shared, call.client, payload)?;
     Ok(answer(&step).into())
 }
 

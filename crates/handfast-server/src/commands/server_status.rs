@@ -1,7 +1,7 @@
 //! `serverStatus`: what the server counts.
 
 use super::build_info::{MONGODB_VERSION, VERSION};
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::CommandResult;
@@ -20,6 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

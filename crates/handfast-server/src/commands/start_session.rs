@@ -1,6 +1,6 @@
 //! `startSession`: a session whose id the server makes up. Drivers make up their own.
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::error::CommandResult;
 use crate::reply::Answer;
@@ -17,6 +17,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -45,7 +45,48 @@ fn every_command_has_one_name() {
     assert!(sorted, "listCommands shows them in order");
 }
 
-/// Whatever a command does, an option that nobody knows is refused by name. A command that is not here is not listed.
+/// The expected properties are from MongoDB's manual: the pages on transactions, on retryable writes, on the read concern "snapshot"
+/// and on `explain`; the counters are those of `opcounters` in `serverStatus`.
+#[test]
+fn the_properties_of_all_commands_are_those_of_mongodb() {
+    let all = || COMMANDS.iter().chain(TEST_COMMANDS);
+    let check = |expected: &[&str], has: &dyn Fn(&Command) -> bool| {
+        let names: Vec<_> = all().filter(|command| has(command)).map(|command| command.name).collect();
+        assert_eq!(names, expected);
+    };
+    let check_in_transaction = |kind, expected: &[&str]| check(expected, &|c| c.properties.in_transaction == kind);
+    check_in_transaction(InTransaction::Abort, &["abortTransaction"]);
+    check_in_transaction(InTransaction::Commit, &["commitTransaction"]);
+    check_in_transaction(InTransaction::NotFirst, &["getMore", "killCursors"]);
+    let statements = ["bulkWrite", "delete", "findAndModify", "insert", "update"];
+    let collections = ["create", "createIndexes"];
+    let reads = ["aggregate", "distinct", "find"];
+    let mut allowed = [&statements[..], &collections, &reads].concat();
+    allowed.sort_unstable();
+    check_in_transaction(InTransaction::Allowed, &allowed);
+    check(&statements, &|c| c.properties.retryable);
+    check(&reads, &|c| c.properties.snapshots == SnapshotSupport::Allowed);
+    check(&["getMore"], &|c| c.properties.snapshots == SnapshotSupport::OfCursor);
+    check(&["getMore"], &|c| c.properties.time_limit == TimeLimit::OfCursor);
+    check(&["find"], &|c| c.properties.counter == Counter::Query);
+    check(&["getMore"], &|c| c.properties.counter == Counter::GetMore);
+    check(&["bulkWrite", "delete", "insert", "update"], &|c| c.properties.counter == Counter::PerStatement);
+    check(&["aggregate"], &|c| c.properties.access_of.is_some());
+    check(&["bulkWrite"], &|c| c.properties.names_databases);
+    check(&["logout", "saslStart"], &|c| c.properties.external_database);
+    check(&["hello", "isMaster"], &|c| c.properties.legacy_query);
+    check(&["configureFailPoint"], &|c| !c.properties.can_fail);
+    let explained = ["aggregate", "count", "delete", "distinct", "find", "findAndModify", "update"];
+    check(&explained, &|c| c.properties.explain.is_some());
+    for command in all().filter(|command| command.properties.retryable) {
+        assert_eq!(command.access, Access::Write, "{}", command.name);
+    }
+    for command in all().filter(|command| command.properties.snapshots != SnapshotSupport::Refused) {
+        assert_eq!(command.access, Access::Read, "{}", command.name);
+    }
+}
+
+/// Whatever a command does, an unknown option is refused by name. A command that is not here is not listed.
 #[tokio::test]
 async fn every_command_refuses_an_unknown_option() {
     let mut server = TestServer::tiny();
@@ -97,7 +138,7 @@ async fn every_command_refuses_an_unknown_option() {
             }
         }
         body.append(bson::raw::cstr!("fooBar"), 1);
-        if crate::transactions::end::is_end(command.name) {
+        if command.properties.in_transaction.is_end() {
             body.append(bson::raw::cstr!("lsid"), lsid(1));
             body.append(bson::raw::cstr!("txnNumber"), 1_i64);
             body.append(bson::raw::cstr!("autocommit"), false);

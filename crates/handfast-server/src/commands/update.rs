@@ -1,10 +1,10 @@
 //! `update`: statements that change documents.
 
 use bson::raw::RawDocument;
-use handfast_store::{Update, UpdateStatement};
+use handfast_store::{Explained, Find, Update, UpdateStatement};
 
-use super::write::{UpdateNames, check_batch, check_single, put_errors, update_statement};
-use super::{Access, Call, Command};
+use super::write::{UpdateNames, check_batch, check_single, explained_statement, put_errors, update_statement};
+use super::{Access, Call, Command, Counter, InTransaction, Properties};
 use crate::arguments::Arguments;
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
@@ -23,11 +23,18 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: true,
+    properties: Properties {
+        retryable: true,
+        in_transaction: InTransaction::Allowed,
+        counter: Counter::PerStatement,
+        explain: Some(|call| Box::pin(explained(call))),
+        ..Properties::DEFAULT
+    },
     run: |call| Box::pin(run(call)),
 };
 
 /// Reads the command.
-pub(super) async fn read(call: &Call<'_>) -> CommandResult<Update> {
+async fn read(call: &Call<'_>) -> CommandResult<Update> {
     let namespace = call.request.written_namespace()?;
     let mut arguments = call.arguments("update");
     let statements = arguments.documents("updates")?;
@@ -41,13 +48,27 @@ pub(super) async fn read(call: &Call<'_>) -> CommandResult<Update> {
     Ok(Update { namespace, statements, ordered, durability: call.durability(), ticket: call.ticket(), variables })
 }
 
+/// Reads the command for `explain`: it explains the search for the documents.
+async fn explained(call: &Call<'_>) -> CommandResult<Explained> {
+    let update = read(call).await?;
+    let statement = explained_statement(update.statements)?;
+    let find = Find {
+        sort: statement.sort,
+        hint: statement.hint,
+        limit: (!statement.multi).then_some(1),
+        variables: update.variables,
+        ..Find::new(update.namespace, statement.filter)
+    };
+    Ok(Explained::Find(find))
+}
+
 async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     let mut update = read(call).await?;
     let ordered = update.ordered;
     call.shared.metrics.operations.update.add(update.statements.len() as u64);
     check_single(call, update.statements.iter().map(|statement| statement.multi), "multi=true")?;
     let retried = call.retried(update.statements.len()).await?;
-    let broken_off = fail_points::write::at_each(call, &retried, &mut update.statements);
+    let broken_off = fail_points::write::fail_statements(call, &retried, &mut update.statements);
     let mut outcome = call.store().update(update).await?;
     outcome.errors.extend(broken_off.filter(|_| !ordered || outcome.errors.is_empty()));
     let mut writer = Writer::new();

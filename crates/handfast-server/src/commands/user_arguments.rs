@@ -3,7 +3,7 @@
 use bson::raw::RawBsonRef;
 use handfast_mql::Code;
 
-use super::{Access, Call, Command, Running};
+use super::{Access, Call, Command, Properties, Running};
 use crate::arguments::Arguments;
 use crate::auth::guard::{self, Needs};
 use crate::auth::role::{Action, Role};
@@ -26,11 +26,12 @@ pub(super) const fn command(
         admin_only: false,
         confidential: false,
         versioned: false,
+        properties: Properties::DEFAULT,
         run,
     }
 }
 
-/// What may be said of a user beside its name.
+/// Reads the fields of a user besides its name.
 pub(super) fn change(call: &Call<'_>, arguments: &mut Arguments<'_>) -> CommandResult<Change> {
     let password = password(arguments)?;
     let roles = roles(call, arguments, "roles")?;
@@ -87,7 +88,7 @@ pub(super) fn password(arguments: &mut Arguments<'_>) -> CommandResult<Option<Pa
     Ok(password)
 }
 
-/// Roles may be granted and revoked by who manages the users of their database: nobody gives what is not theirs to give.
+/// Refuses to grant or revoke a role on a database whose users the client may not manage.
 pub(super) fn check_grant<'r>(call: &Call<'_>, roles: impl IntoIterator<Item = &'r Role>) -> CommandResult<()> {
     let mut roles = roles.into_iter();
     roles.try_for_each(|role| {

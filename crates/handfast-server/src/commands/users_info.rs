@@ -1,4 +1,4 @@
-//! `usersInfo`: who there is, without what is kept of passwords.
+//! `usersInfo`: lists users, without their credentials.
 //!
 //! ```text
 //! {usersInfo: 1}                     all of the database      {usersInfo: {forAllDBs: true}}   all
@@ -10,7 +10,7 @@ use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use handfast_mql::Code;
 
 use super::list_filter::ListFilter;
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::arguments::{Arguments, as_integer};
 use crate::auth::guard::{self, Needs};
 use crate::auth::role::Action;
@@ -28,6 +28,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 
@@ -50,7 +51,7 @@ async fn run(call: &Call<'_>) -> CommandResult<Answer> {
     Ok(writer.into())
 }
 
-/// Those that are asked for, as far as the client may see them: itself always.
+/// Returns the users that the request names. A client may always see its own user.
 async fn users(call: &Call<'_>) -> CommandResult<Vec<User>> {
     let database = call.request.database;
     let users = &call.shared.users;

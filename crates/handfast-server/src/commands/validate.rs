@@ -4,7 +4,7 @@
 
 use handfast_mql::Code;
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
@@ -20,6 +20,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

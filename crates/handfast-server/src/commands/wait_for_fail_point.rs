@@ -3,7 +3,7 @@
 use handfast_mql::Code;
 
 use super::configure_fail_point::{name, points};
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::auth::role::Action;
 use crate::error::{CommandError, CommandResult};
@@ -18,6 +18,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: true,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

@@ -1,6 +1,6 @@
-//! `whatsmyuri`: where the client comes from, as the server sees it.
+//! `whatsmyuri`: returns the address of the client as the server sees it.
 
-use super::{Access, Call, Command};
+use super::{Access, Call, Command, Properties};
 use crate::auth::guard::Needs;
 use crate::error::CommandResult;
 use crate::reply::Answer;
@@ -15,6 +15,7 @@ pub(crate) const COMMAND: Command = Command {
     admin_only: false,
     confidential: false,
     versioned: false,
+    properties: Properties::DEFAULT,
     run: |call| Box::pin(run(call)),
 };
 

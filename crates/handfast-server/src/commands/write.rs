@@ -1,4 +1,4 @@
-//! What the write commands share: bounds on a batch, and how errors of single statements are shown.
+//! Parts of the write commands: bounds on a batch, and the errors of single statements in replies.
 
 use bson::raw::{RawBsonRef, RawDocument};
 use handfast_mql::Code;
@@ -17,6 +17,13 @@ pub(super) fn check_batch(count: usize) -> CommandResult<()> {
     }
     let text = format!("Write batch sizes must be between 1 and {WRITE_BATCH_MAX}. Got {count} operations.");
     Err(CommandError::new(Code::InvalidLength, text))
+}
+
+/// Returns the statement of a write command that is explained.
+pub(super) fn explained_statement<T>(statements: Vec<T>) -> CommandResult<T> {
+    let text = "explained write batches must be of size 1";
+    let [statement]: [T; 1] = statements.try_into().map_err(|_| CommandError::new(Code::InvalidLength, text))?;
+    Ok(statement)
 }
 
 /// Refuses statements of many documents in a retryable write: there would be no one step to remember them by.
@@ -53,7 +60,7 @@ pub(super) fn put_error(writer: &mut Writer, error: &handfast_store::Error) {
     writer.put("errmsg", &*text(error.applied(), error.message()));
 }
 
-/// What the fields of an update statement are called.
+/// The names of the fields of an update statement.
 pub(super) struct UpdateNames {
     pub(super) filter: &'static str,
     pub(super) update: &'static str,

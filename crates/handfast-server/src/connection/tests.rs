@@ -20,9 +20,9 @@ async fn before_a_login_messages_are_small() {
     let mut server = TestServer::guarded();
     server.add_user("admin", "ann", &["root@admin"]).await;
     let mut client = server.connect();
-    client.send_bytes(&ping(STRANGER_MESSAGE_BYTES_MAX - 200)).await;
+    client.send_bytes(&ping(UNAUTHENTICATED_MESSAGE_BYTES_MAX - 200)).await;
     assert!(client.receive().await.is_some());
-    client.send_bytes(&ping(STRANGER_MESSAGE_BYTES_MAX)).await;
+    client.send_bytes(&ping(UNAUTHENTICATED_MESSAGE_BYTES_MAX)).await;
     assert!(client.receive().await.is_none(), "it is closed unread");
 
     let mut client = server.connect();
@@ -30,7 +30,7 @@ async fn before_a_login_messages_are_small() {
     client.send_bytes(&ping(1024 * 1024)).await;
     assert!(client.receive().await.is_some());
     client.run("admin", rawdoc! { "logout": 1 }).await;
-    client.send_bytes(&ping(STRANGER_MESSAGE_BYTES_MAX)).await;
+    client.send_bytes(&ping(UNAUTHENTICATED_MESSAGE_BYTES_MAX)).await;
     assert!(client.receive().await.is_none());
 }
 
@@ -60,7 +60,7 @@ async fn silence_is_short_before_a_login() {
     let mut client = server.connect();
     client.run("admin", rawdoc! { "hello": 1 }).await;
     assert!(client.receive().await.is_none());
-    assert_eq!(started.elapsed().as_secs(), STRANGER_IDLE_TIME.as_secs());
+    assert_eq!(started.elapsed().as_secs(), UNAUTHENTICATED_IDLE_TIME.as_secs());
     // Watches the server, as drivers do.
     let mut client = server.connect();
     for _ in 0..100 {
@@ -84,12 +84,12 @@ async fn silence_is_short_before_a_login() {
     server.add_user("admin", "ann", &[]).await;
     let mut client = server.connect();
     assert!(client.log_in("admin", "ann", "ann").await.flag("done"));
-    tokio::time::sleep(STRANGER_IDLE_TIME * 2).await;
+    tokio::time::sleep(UNAUTHENTICATED_IDLE_TIME * 2).await;
     assert_eq!(client.run("admin", rawdoc! { "ping": 1 }).await.double("ok"), 1.0);
 }
 
 #[tokio::test]
-async fn strangers_take_half_of_the_places() {
+async fn unauthenticated_connections_take_half_of_the_open_ones() {
     let options = Options {
         authentication: true,
         connections: ConnectionLimits { open_max: 4, ..ConnectionLimits::default() },

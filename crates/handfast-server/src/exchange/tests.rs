@@ -339,7 +339,7 @@ async fn a_handshake_that_streams() {
     client.served.await.unwrap();
 }
 
-/// A stranger with one message does not keep the server busy.
+/// A client that has not logged in cannot keep the server busy with one message.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_does_not_stream_as_fast_as_it_can() {
     let mut server = TestServer::tiny();

@@ -8,17 +8,14 @@ use handfast_mql::Code;
 use super::FailPoints;
 use crate::arguments::Arguments;
 use crate::commands::{self, Command};
-use crate::dispatch::{self, Replied};
+use crate::dispatch::{self, CommandReply};
 use crate::error::{CommandError, CommandResult};
 use crate::reply::{labelled_failure, timed};
 use crate::request::Request;
 use crate::state::{Client, Shared};
 use crate::transactions::labels;
 
-/// The command that sets fail points, which none of them stops.
-const NEVER_FAILS: &str = "configureFailPoint";
-
-/// What happens to which commands.
+/// The commands that fail, and how.
 #[derive(Debug, Default)]
 pub(crate) struct FailCommand {
     /// The commands, by any of their names.
@@ -72,8 +69,8 @@ impl FailCommand {
         Ok(data)
     }
 
-    /// Whether it keeps commands from being run as ever.
-    fn hinders(&self) -> bool {
+    /// Returns whether it acts before a command runs.
+    fn replaces_command(&self) -> bool {
         self.close || self.block.is_some() || self.error.is_some()
     }
 
@@ -116,40 +113,41 @@ pub(crate) async fn run(
     shared: &Shared,
     client: &Client,
     request: &Request<'_>,
-) -> Option<Replied> {
-    if request.name == NEVER_FAILS {
-        return Some(dispatch::carry_out(shared, client, request).await);
+) -> Option<CommandReply> {
+    if commands::find_for_tests(request.name).is_some_and(|command| !command.properties.can_fail) {
+        return Some(dispatch::execute(shared, client, request).await);
     }
     let command = request.command;
-    let name = command.map_or(request.name, |command| command.name);
+    let in_transaction = request.properties().in_transaction;
     if request.max_time.is_some() && command.is_some() && points.times_out() {
-        return Some(Replied::from(&dispatch::time_is_over()));
+        return Some(CommandReply::from(&dispatch::time_is_over()));
     }
     let is_about = |data: &FailCommand| data.is_about(client, request, command);
-    if let Some(data) = points.command.enter(|data| data.hinders() && is_about(data)) {
+    if let Some(data) = points.command.enter(|data| data.replaces_command() && is_about(data)) {
         tokio::time::sleep(data.block.unwrap_or_default()).await;
         if data.close {
             return None;
         }
         if let Some(code) = data.error {
             let error = CommandError::new(code, "Failing command via 'failCommand' failpoint");
-            let labels = labels::of_error(request.numbering, name, &error);
+            let labels = labels::of_error(request.numbering, in_transaction, &error);
             let document = timed(labelled_failure(&error, &data.labels(&labels)), shared.cluster_time.as_ref());
-            return Some(Replied { document, ..Replied::from(&error) });
+            return Some(CommandReply { document, ..CommandReply::from(&error) });
         }
     }
-    let mut replied = dispatch::carry_out(shared, client, request).await;
-    let is_done = commands::writes(request) && replied.document.get_f64("ok").is_ok_and(|ok| ok == 1.0);
+    let mut replied = dispatch::execute(shared, client, request).await;
+    let is_done = request.access.writes() && replied.document.get_f64("ok").is_ok_and(|ok| ok == 1.0);
     let applies = |data: &FailCommand| data.write_concern_error.is_some() && is_about(data);
     if is_done && let Some(data) = points.command.enter(applies) {
-        put_write_concern_error(&mut replied.document, &data, request, name);
+        put_write_concern_error(&mut replied.document, &data, request);
     }
     if client.is_hung_up() { None } else { Some(replied) }
 }
 
-fn put_write_concern_error(reply: &mut RawDocumentBuf, data: &FailCommand, request: &Request<'_>, command: &str) {
+fn put_write_concern_error(reply: &mut RawDocumentBuf, data: &FailCommand, request: &Request<'_>) {
     let Some(error) = &data.write_concern_error else { return };
-    let by_server = labels::of_write_concern(request.numbering, command, Code(error.get_i32("code").unwrap_or(0)));
+    let code = Code(error.get_i32("code").unwrap_or(0));
+    let by_server = labels::of_write_concern(request.numbering, request.properties().in_transaction, code);
     let labels = data.labels(&by_server);
     reply.append(cstr!("writeConcernError"), error.clone());
     if !labels.is_empty() {

@@ -9,7 +9,7 @@ use super::FailPoints;
 use crate::arguments::Arguments;
 use crate::error::CommandResult;
 
-/// How long commits wait.
+/// A pause before each commit.
 #[derive(Debug, Default)]
 pub(crate) struct PauseBeforeCommit {
     pause: Duration,
@@ -27,7 +27,7 @@ impl PauseBeforeCommit {
     }
 }
 
-/// How long a commit is to wait, if the fail point is entered.
+/// Returns the pause of a commit, if the fail point is entered.
 pub(crate) fn pause(points: Option<&FailPoints>) -> Option<Duration> {
     points.and_then(|points| points.commit.enter(|_| true)).map(|data| data.pause)
 }

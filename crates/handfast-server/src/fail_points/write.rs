@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::commands::Call;
 use crate::error::{CommandError, CommandResult};
 
-/// What happens to a retryable write.
+/// The failure of a retryable write.
 #[derive(Debug)]
 pub(crate) struct FailWrite {
     /// The client gets no reply.
@@ -43,7 +43,7 @@ impl FailWrite {
 }
 
 /// Lets the fail point at one retryable write that is about to be done; the error with which it is not done.
-pub(crate) fn at_one(call: &Call<'_>) -> Option<Error> {
+pub(crate) fn fail_statement(call: &Call<'_>) -> Option<Error> {
     let points = call.shared.fail_points.as_ref()?;
     let ticket = call.ticket()?;
     let data = points.write.enter(|_| true)?;
@@ -56,9 +56,13 @@ pub(crate) fn at_one(call: &Call<'_>) -> Option<Error> {
 
 /// Lets the fail point at each statement of a retryable write that has not been done before. Where one is not to be
 /// done, it and those behind it are taken away, and its error is returned.
-pub(crate) fn at_each<T>(call: &Call<'_>, done: &BTreeSet<usize>, statements: &mut Vec<T>) -> Option<WriteError> {
-    let mut fresh = (0..statements.len()).filter(|place| !done.contains(place));
-    let (index, error) = fresh.find_map(|place| at_one(call).map(|error| (place, error)))?;
+pub(crate) fn fail_statements<T>(
+    call: &Call<'_>,
+    done: &BTreeSet<usize>,
+    statements: &mut Vec<T>,
+) -> Option<WriteError> {
+    let mut fresh = (0..statements.len()).filter(|position| !done.contains(position));
+    let (index, error) = fresh.find_map(|position| fail_statement(call).map(|error| (position, error)))?;
     statements.truncate(index);
     Some(WriteError { index, error })
 }

@@ -33,21 +33,21 @@ async fn frames_are_cut_wherever_the_stream_is() {
     let (one, two) = (message("a"), message("bb"));
     let bytes = [one.clone(), two.clone()].concat();
     let mut frames = reader(server);
-    let reserve = Reserve::new(1 << 20);
+    let budget = MemoryBudget::new(1 << 20);
     for size in [1, 7, bytes.len()] {
         for part in bytes.chunks(size) {
             client.write_all(part).await.unwrap();
             tokio::task::yield_now().await;
         }
         for expected in [&one, &two] {
-            let frame = frames.next(&reserve).await.unwrap().unwrap();
+            let frame = frames.next(&budget).await.unwrap().unwrap();
             assert_eq!(&frame.bytes[..], &expected[..]);
             frames.recycle(frame.bytes);
         }
         assert!(frames.is_idle());
     }
     drop(client);
-    assert!(frames.next(&reserve).await.unwrap().is_none());
+    assert!(frames.next(&budget).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,29 +55,29 @@ async fn a_message_is_read_to_the_byte_when_its_wait_is_dropped() {
     let (mut client, server) = duplex(64 * 1024);
     let bytes = message("hello");
     let mut frames = reader(server);
-    let reserve = Reserve::new(1 << 20);
+    let budget = MemoryBudget::new(1 << 20);
     for byte in &bytes {
-        let early = tokio::time::timeout(Duration::from_millis(1), frames.next(&reserve)).await;
+        let early = tokio::time::timeout(Duration::from_millis(1), frames.next(&budget)).await;
         assert!(early.is_err(), "a frame before its last byte");
         client.write_all(&[*byte]).await.unwrap();
     }
-    assert_eq!(&frames.next(&reserve).await.unwrap().unwrap().bytes[..], &bytes[..]);
+    assert_eq!(&frames.next(&budget).await.unwrap().unwrap().bytes[..], &bytes[..]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_told_apart() {
-    let reserve = Reserve::new(1 << 20);
+    let budget = MemoryBudget::new(1 << 20);
     let (_client, server) = duplex(1024);
-    assert!(matches!(reader(server).next(&reserve).await, Err(ReadError::Idle(_))));
+    assert!(matches!(reader(server).next(&budget).await, Err(ReadError::Idle(_))));
 
     let (mut client, server) = duplex(1024);
     client.write_all(&message("x")[..20]).await.unwrap();
-    assert!(matches!(reader(server).next(&reserve).await, Err(ReadError::Stalled(_))));
+    assert!(matches!(reader(server).next(&budget).await, Err(ReadError::Stalled(_))));
 
     let (mut client, server) = duplex(1024);
     client.write_all(&message("x")[..20]).await.unwrap();
     drop(client);
-    assert!(matches!(reader(server).next(&reserve).await, Err(ReadError::Truncated)));
+    assert!(matches!(reader(server).next(&budget).await, Err(ReadError::Truncated)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn a_message_that_trickles_is_given_up() {
     });
     let began = timer_now();
     let mut frames = reader(server);
-    assert!(matches!(frames.next(&Reserve::new(1 << 20)).await, Err(ReadError::TooSlow(_))));
+    assert!(matches!(frames.next(&MemoryBudget::new(1 << 20)).await, Err(ReadError::TooSlow(_))));
     assert!(began.elapsed() <= 31 * SECOND);
     drop(frames);
     assert!(trickle.await.unwrap() <= 32);
@@ -109,18 +109,18 @@ async fn what_is_announced_costs_no_memory() {
     let header = [48_000_000_i32, 1, 0, 2013].map(i32::to_le_bytes).concat();
     client.write_all(&header).await.unwrap();
     let mut frames = reader(server);
-    let reserve = Reserve::new(100 << 20);
-    let all = reserve.reserve(100 << 20).await;
-    let wait = tokio::time::timeout(SECOND, frames.next(&reserve));
+    let budget = MemoryBudget::new(100 << 20);
+    let all = budget.reserve(100 << 20).await;
+    let wait = tokio::time::timeout(SECOND, frames.next(&budget));
     assert!(wait.await.is_err());
     assert!(frames.buffer.capacity() <= 64 * 1024, "{}", frames.buffer.capacity());
     // With 64 KiB sent, it waits for room; nothing more is read meanwhile.
     client.write_all(&vec![0; 300 * 1024]).await.unwrap();
-    assert!(tokio::time::timeout(SECOND, frames.next(&reserve)).await.is_err());
+    assert!(tokio::time::timeout(SECOND, frames.next(&budget)).await.is_err());
     assert!(frames.buffer.capacity() <= 256 * 1024, "{}", frames.buffer.capacity());
     assert!(frames.reserved.is_none());
     drop(all);
-    assert!(tokio::time::timeout(SECOND, frames.next(&reserve)).await.is_err());
+    assert!(tokio::time::timeout(SECOND, frames.next(&budget)).await.is_err());
     assert!(frames.reserved.is_some());
     assert!(frames.buffer.capacity() < 2_000_000, "{}", frames.buffer.capacity());
 }
@@ -130,7 +130,7 @@ async fn a_length_that_no_message_has() {
     for length in [-1_i32, 0, 15, 48_000_001, i32::MAX, i32::from_le_bytes(*b"GET ")] {
         let (mut client, server) = duplex(1024);
         client.write_all(&[length, 1, 0, 2013].map(i32::to_le_bytes).concat()).await.unwrap();
-        let result = reader(server).next(&Reserve::new(1 << 20)).await;
+        let result = reader(server).next(&MemoryBudget::new(1 << 20)).await;
         assert!(matches!(result, Err(ReadError::Wire(handfast_wire::Error::MessageLength { .. }))), "{length}");
     }
 }
@@ -144,9 +144,9 @@ async fn a_peer_that_goes_is_noticed_and_one_that_talks_is_not_lost() {
     assert!(tokio::time::timeout(SECOND, frames.peer_gone()).await.is_err());
     drop(client);
     frames.peer_gone().await;
-    let reserve = Reserve::new(1 << 20);
-    assert_eq!(&frames.next(&reserve).await.unwrap().unwrap().bytes[..], &bytes[..]);
-    assert!(frames.next(&reserve).await.unwrap().is_none());
+    let budget = MemoryBudget::new(1 << 20);
+    assert_eq!(&frames.next(&budget).await.unwrap().unwrap().bytes[..], &bytes[..]);
+    assert!(frames.next(&budget).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +192,7 @@ async fn each_wait_has_a_deadline_of_its_own() {
     let (mut client, server) = duplex(64 * 1024);
     let bytes = message("hello");
     let mut frames = reader(server);
-    let reserve = Reserve::new(1 << 20);
+    let budget = MemoryBudget::new(1 << 20);
     let begun = timer_now();
     tokio::spawn(async move {
         // Longer than a stall, shorter than idle; then a stall that ends in time.
@@ -203,9 +203,9 @@ async fn each_wait_has_a_deadline_of_its_own() {
         std::future::pending::<()>().await;
     });
     for expected in [90, 189] {
-        assert!(frames.next(&reserve).await.unwrap().is_some());
+        assert!(frames.next(&budget).await.unwrap().is_some());
         assert_eq!(begun.elapsed().as_secs(), expected);
     }
-    assert!(matches!(frames.next(&reserve).await, Err(ReadError::Idle(_))));
+    assert!(matches!(frames.next(&budget).await, Err(ReadError::Idle(_))));
     assert_eq!(begun.elapsed().as_secs(), 289);
 }

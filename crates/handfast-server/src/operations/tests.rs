@@ -7,7 +7,7 @@ use crate::commands;
 async fn a_kill_hits_the_command_that_it_was_meant_for() {
     let operations = Operations::new();
     let client = Arc::new(Client::new(1, String::new(), String::new()));
-    let present = operations.enter(&client);
+    let registration = operations.register(&client);
     let body = rawdoc! { "ping": 1 };
     let request = Request::new(&body, &[], Some("d"), false).unwrap();
     let begin = || operations.begin(&client, &request, commands::find("ping").unwrap(), Duration::ZERO);
@@ -17,7 +17,7 @@ async fn a_kill_hits_the_command_that_it_was_meant_for() {
     first.killed().await;
     let listed = operations.list();
     assert_eq!((listed.len(), listed[0].1.id), (1, first.id()));
-    // Told, and not listened to.
+    // The command ends without waiting for the notification.
     assert!(operations.kill(first.id()));
     let first_id = first.id();
     drop(first);
@@ -28,6 +28,6 @@ async fn a_kill_hits_the_command_that_it_was_meant_for() {
     assert!(waited.is_err(), "killed in the place of the one before");
     assert!(!operations.kill(first_id) && operations.kill(second.id()));
     second.killed().await;
-    drop(present);
+    drop(registration);
     assert!(operations.list().is_empty() && !operations.kill(second.id()));
 }

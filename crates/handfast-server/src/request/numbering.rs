@@ -16,16 +16,16 @@ use handfast_mql::Code;
 use super::{boolean, mismatch};
 use crate::error::{CommandError, CommandResult};
 
-/// Which of the session's requests this is, if the client counts them.
+/// The number of a request in its session, if the client numbers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Numbering {
-    /// The client does not count it.
+    /// The request has no number.
     #[default]
     None,
     /// A write of this number, which is to be done once.
-    Once(i64),
+    RetryableWrite(i64),
     /// Part of the transaction of this number.
-    Within {
+    Transaction {
         /// The transaction's number.
         number: i64,
         /// It is the transaction's first request.
@@ -38,13 +38,13 @@ impl Numbering {
     pub(crate) fn number(self) -> Option<i64> {
         match self {
             Numbering::None => None,
-            Numbering::Once(number) | Numbering::Within { number, .. } => Some(number),
+            Numbering::RetryableWrite(number) | Numbering::Transaction { number, .. } => Some(number),
         }
     }
 
     /// Whether the request is part of a transaction.
-    pub(crate) fn is_within(self) -> bool {
-        matches!(self, Numbering::Within { .. })
+    pub(crate) fn is_in_transaction(self) -> bool {
+        matches!(self, Numbering::Transaction { .. })
     }
 }
 
@@ -73,8 +73,8 @@ impl Fields {
         Ok(())
     }
 
-    /// What they say together.
-    pub(super) fn judge(self, has_session: bool) -> CommandResult<Numbering> {
+    /// Checks the fields against each other.
+    pub(super) fn validate(self, has_session: bool) -> CommandResult<Numbering> {
         let refused = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
         match self {
             Fields { number: Some(_), .. } if !has_session => {
@@ -93,9 +93,9 @@ impl Fields {
             Fields { autocommit: Some(true), .. } => refused("Specifying autocommit=true is not allowed."),
             Fields { starts: Some(false), .. } => refused("Specifying startTransaction=false is not allowed."),
             Fields { number: None, .. } => Ok(Numbering::None),
-            Fields { number: Some(number), autocommit: None, .. } => Ok(Numbering::Once(number)),
+            Fields { number: Some(number), autocommit: None, .. } => Ok(Numbering::RetryableWrite(number)),
             Fields { number: Some(number), autocommit: Some(false), starts } => {
-                Ok(Numbering::Within { number, starts: starts.is_some() })
+                Ok(Numbering::Transaction { number, starts: starts.is_some() })
             }
         }
     }

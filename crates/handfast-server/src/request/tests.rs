@@ -46,11 +46,11 @@ fn numbers() {
     };
     let read = |r: &Request<'_>| r.numbering;
     check(rawdoc! {}, read, Ok(Numbering::None));
-    check(of(rawdoc! { "txnNumber": 1_i64 }), read, Ok(Numbering::Once(1)));
+    check(of(rawdoc! { "txnNumber": 1_i64 }), read, Ok(Numbering::RetryableWrite(1)));
     let first = rawdoc! { "txnNumber": 1_i64, "autocommit": false, "startTransaction": true };
-    check(of(first), read, Ok(Numbering::Within { number: 1, starts: true }));
+    check(of(first), read, Ok(Numbering::Transaction { number: 1, starts: true }));
     let further = rawdoc! { "txnNumber": 1_i64, "autocommit": false };
-    check(of(further), read, Ok(Numbering::Within { number: 1, starts: false }));
+    check(of(further), read, Ok(Numbering::Transaction { number: 1, starts: false }));
     for (fields, code) in [
         (rawdoc! { "txnNumber": 1 }, 14),
         (rawdoc! { "txnNumber": -1_i64 }, 72),

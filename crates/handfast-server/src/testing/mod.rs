@@ -79,7 +79,7 @@ impl TestServer {
         TestServer::over(Database::local(checked(&sources), sources), clock, options)
     }
 
-    /// The same data in another run of the server.
+    /// Starts the server again over the same data.
     pub(crate) fn restart(&mut self) {
         let options = self.shared.options.clone();
         let database = self.reopen.as_ref().map_or_else(|| self.shared.database.clone(), |reopen| reopen());
@@ -272,7 +272,7 @@ pub(crate) fn binary(text: &str) -> Binary {
     Binary { subtype: BinarySubtype::Generic, bytes: text.as_bytes().to_vec() }
 }
 
-/// What an error reply says.
+/// Returns the code, the code name and the message of an error reply.
 pub(crate) fn error_of(reply: &RawDocument) -> (i32, String, String) {
     assert_eq!(reply.double("ok"), 0.0, "{reply:?}");
     (reply.int("code"), reply.text("codeName").to_owned(), reply.text("errmsg").to_owned())

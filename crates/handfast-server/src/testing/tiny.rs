@@ -13,7 +13,7 @@ pub(crate) struct TinyStore {
     store: MemoryStore,
     /// How long an insert, a find, a count and an aggregation take.
     pub(crate) delay: Mutex<Duration>,
-    /// How long each page of a cursor takes.
+    /// The delay of each page of a cursor.
     pub(crate) page_delay: Arc<Mutex<Duration>>,
     /// The error of every insert.
     pub(crate) failure: Mutex<Option<Error>>,

@@ -14,29 +14,24 @@ use std::sync::Arc;
 
 use handfast_mql::Code;
 use handfast_store::{DocumentStore, Durability};
-use handfast_txn::Outcome as Fate;
+use handfast_txn::Outcome;
 
 use super::{aborted, advance, being_committed, check_age, committed, id_of, not_in_progress, roll_back};
 use crate::commands::Call;
 use crate::error::{CommandError, CommandResult};
 use crate::fail_points;
 use crate::request::SessionId;
-use crate::sessions::{Latest, OpenTransaction, Use};
-
-/// Whether a command ends a transaction.
-pub(crate) fn is_end(command: &str) -> bool {
-    matches!(command, "commitTransaction" | "abortTransaction")
-}
+use crate::sessions::{LatestNumber, NumberState, OpenTransaction};
 
 /// Reads the fields of either command: it has none of its own that matters here.
 pub(crate) fn read(call: &Call<'_>, command: &'static str) -> CommandResult<()> {
     let mut arguments = call.arguments(command);
-    // What a router told the client, so that any router could end the transaction.
+    // A router gives this token to the client, so that any router can end the transaction.
     arguments.ignored(&["recoveryToken"])?;
     arguments.finish()
 }
 
-/// Whose transaction, and which.
+/// Returns the session and the number of the transaction that the request names.
 fn named(call: &Call<'_>) -> CommandResult<(SessionId, i64)> {
     let named = call.request.session.zip(call.request.numbering.number());
     named.ok_or_else(|| CommandError::new(Code::InvalidOptions, "a transaction is named by lsid and txnNumber"))
@@ -51,12 +46,14 @@ pub(crate) async fn commit(call: &Call<'_>) -> CommandResult<()> {
     if latest.number != number {
         return Err(not_in_progress(number, Some(latest.number)));
     }
-    match latest.used {
-        Use::Open(open) | Use::Committing(open) | Use::InDoubt(open) => carry_out(call, open).await?,
-        Use::Committed => {}
-        Use::Aborted { .. } => return Err(aborted(number)),
-        Use::Recorded => return recorded(call, session, number, Some(number)).await,
-        Use::Writes => return Err(not_in_progress(number, Some(number))),
+    match latest.state {
+        NumberState::Open(open) | NumberState::Committing(open) | NumberState::InDoubt(open) => {
+            commit_open(call, open).await?
+        }
+        NumberState::Committed => {}
+        NumberState::Aborted { .. } => return Err(aborted(number)),
+        NumberState::Recorded => return recorded(call, session, number, Some(number)).await,
+        NumberState::Writes => return Err(not_in_progress(number, Some(number))),
     }
     // The transaction was begun for the server's own durability; the commit may ask for more.
     if call.durability() == Durability::Journaled && call.shared.options.durability == Durability::Memory {
@@ -65,14 +62,18 @@ pub(crate) async fn commit(call: &Call<'_>) -> CommandResult<()> {
     Ok(())
 }
 
-async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResult<()> {
+async fn commit_open(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResult<()> {
     let turn = Arc::clone(&open.turn).lock_owned().await;
     // Whoever had the turn before may have ended it.
     if let Err(latest) = call.shared.sessions.begin_commit(&open) {
         return match latest {
-            Some(Latest { number, used: Use::Committed }) if number == open.number => Ok(()),
-            Some(Latest { number, used: Use::Aborted { .. } }) if number == open.number => Err(aborted(number)),
-            Some(Latest { number, .. }) if number > open.number => Err(not_in_progress(open.number, Some(number))),
+            Some(LatestNumber { number, state: NumberState::Committed }) if number == open.number => Ok(()),
+            Some(LatestNumber { number, state: NumberState::Aborted { .. } }) if number == open.number => {
+                Err(aborted(number))
+            }
+            Some(LatestNumber { number, .. }) if number > open.number => {
+                Err(not_in_progress(open.number, Some(number)))
+            }
             // The session has ended, and with it what was open in it.
             _ => recorded(call, open.session, open.number, None).await,
         };
@@ -87,12 +88,12 @@ async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResult
             }
             let result = open.transaction.clone().commit().await;
             match &result {
-                Ok(_) => sessions.settle(&open, Use::Committed),
+                Ok(_) => sessions.set_state(&open, NumberState::Committed),
                 // Asked again, it may be known.
                 Err(handfast_txn::Error::CommitUnknown { .. }) => {
-                    sessions.settle(&open, Use::InDoubt(Arc::clone(&open)));
+                    sessions.set_state(&open, NumberState::InDoubt(Arc::clone(&open)));
                 }
-                Err(_) => sessions.settle(&open, Use::Aborted { by_client: false }),
+                Err(_) => sessions.set_state(&open, NumberState::Aborted { by_client: false }),
             }
             drop(turn);
             result
@@ -106,19 +107,19 @@ async fn carry_out(call: &Call<'_>, open: Arc<OpenTransaction>) -> CommandResult
     Ok(())
 }
 
-/// What the store says of a transaction that this server does not know.
+/// Asks the store for the outcome of a transaction that this server does not know.
 async fn recorded(call: &Call<'_>, session: SessionId, number: i64, newest: Option<i64>) -> CommandResult<()> {
     match call.shared.database.outcome(id_of(session, number)).await? {
-        Fate::Committed(_) => {
+        Outcome::Committed(_) => {
             let noted = advance(call.shared, session, |latest| {
                 let known = latest.is_some_and(|latest| latest.number > number);
-                Ok(if known { None } else { Some(Latest { number, used: Use::Committed }) })
+                Ok(if known { None } else { Some(LatestNumber { number, state: NumberState::Committed }) })
             });
             // A session that was ended has nothing to note: the answer is the same.
             noted.or_else(|error| if error.code == Code::NoSuchSession { Ok(()) } else { Err(error) })
         }
         // Outcomes are kept for longer than drivers repeat a commit (docs/decisions/0009-transient-commit.md).
-        Fate::RolledBack | Fate::Forgotten => Err(not_in_progress(number, newest)),
+        Outcome::RolledBack | Outcome::Forgotten => Err(not_in_progress(number, newest)),
     }
 }
 
@@ -131,23 +132,25 @@ pub(crate) async fn abort(call: &Call<'_>) -> CommandResult<()> {
         if latest.number != number {
             return Err(not_in_progress(number, Some(latest.number)));
         }
-        let (open, was_committing) = match latest.used {
-            Use::Open(open) => (open, false),
-            Use::Committing(open) | Use::InDoubt(open) => (open, true),
-            Use::Committed => return Err(committed(number)),
-            Use::Aborted { by_client: true } => return Ok(()),
-            Use::Aborted { by_client: false } => return Err(aborted(number)),
-            Use::Writes | Use::Recorded => return Err(not_in_progress(number, Some(number))),
+        let (open, was_committing) = match latest.state {
+            NumberState::Open(open) => (open, false),
+            NumberState::Committing(open) | NumberState::InDoubt(open) => (open, true),
+            NumberState::Committed => return Err(committed(number)),
+            NumberState::Aborted { by_client: true } => return Ok(()),
+            NumberState::Aborted { by_client: false } => return Err(aborted(number)),
+            NumberState::Writes | NumberState::Recorded => return Err(not_in_progress(number, Some(number))),
         };
         let turn = open.turn.lock().await;
         // Whoever had the turn before may have ended it.
-        let now = call.shared.sessions.latest(session).map(|latest| latest.used);
+        let now = call.shared.sessions.latest(session).map(|latest| latest.state);
         match now {
-            Some(Use::Open(now)) if Arc::ptr_eq(&now, &open) => {
+            Some(NumberState::Open(now)) if Arc::ptr_eq(&now, &open) => {
                 roll_back(call.shared, &open, true);
                 return Ok(());
             }
-            Some(Use::Committing(now) | Use::InDoubt(now)) if was_committing && Arc::ptr_eq(&now, &open) => {
+            Some(NumberState::Committing(now) | NumberState::InDoubt(now))
+                if was_committing && Arc::ptr_eq(&now, &open) =>
+            {
                 drop(turn);
                 return Err(being_committed(number));
             }

@@ -1,50 +1,52 @@
-//! What an error tells the driver to do: run the transaction again, or send the write again. Never both.
+//! The labels of errors tell the driver to run the transaction again, or to send the write again. Never both.
 
 use handfast_mql::Code;
 use handfast_store::Applied;
 
-use super::end::is_end;
+use crate::commands::InTransaction;
 use crate::error::CommandError;
 use crate::request::Numbering;
 
-/// The whole transaction, run again, may succeed.
+/// The client may run the whole transaction again.
 pub(crate) const TRANSIENT: &str = "TransientTransactionError";
-/// The same write, sent again, may succeed, and is done once.
+/// The client may send the same write again; it is applied once.
 pub(crate) const RETRYABLE: &str = "RetryableWriteError";
-/// And it has not been done, not even in part.
+/// The write was not applied, not even in part.
 pub(crate) const NOTHING_WRITTEN: &str = "NoWritesPerformed";
 
 /// `WriteConflict`, `LockTimeout`, `PreparedTransactionInProgress`, `SnapshotTooOld`, `SnapshotUnavailable`,
 /// `StaleChunkHistory` (`SnapshotError`), `MigrationConflict`, `StaleDbVersion`.
 const TRANSIENT_CODES: [i32; 8] = [112, 24, 267, 239, 246, 250, 272, 249];
 
-/// Somebody else is primary, is going, or could not be reached in time.
+/// Another member is primary, the server is shutting down, or a member could not be reached in time.
 const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436];
 
 /// The commit, sent again, may tell.
 pub(crate) const COMMIT_UNKNOWN: &str = "UnknownTransactionCommitResult";
 
-/// After which nobody knows whether the command has changed anything.
+/// The server does not know whether the command has changed anything.
 pub(crate) const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
 
 /// The labels of an error.
-pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError) -> Vec<&'static str> {
+pub(crate) fn of_error(numbering: Numbering, in_transaction: InTransaction, error: &CommandError) -> Vec<&'static str> {
     let retryable = RETRYABLE_CODES.contains(&error.code.0);
     let mut labels = match numbering {
-        Numbering::Within { .. } if is_end(command) && retryable => vec![RETRYABLE],
-        Numbering::Within { .. } => {
+        Numbering::Transaction { .. } if in_transaction.is_end() && retryable => vec![RETRYABLE],
+        Numbering::Transaction { .. } => {
             // On commit too: the store remembers what was committed, so what it does not know has had no effect.
             let gone = error.applied == Applied::No && error.code == Code::NoSuchTransaction;
-            // A request that somebody else has to answer has had no effect, and its transaction ends unheard.
+            // A request that another member has to answer has had no effect, and its transaction expires there.
             let again = TRANSIENT_CODES.contains(&error.code.0) || retryable;
             let transient = error.applied == Applied::No && again;
             if gone || transient { vec![TRANSIENT] } else { Vec::new() }
         }
-        Numbering::Once(_) if retryable && (error.partly || error.applied == Applied::Maybe) => vec![RETRYABLE],
-        Numbering::Once(_) if retryable => vec![RETRYABLE, NOTHING_WRITTEN],
-        Numbering::Once(_) | Numbering::None => Vec::new(),
+        Numbering::RetryableWrite(_) if retryable && (error.partly || error.applied == Applied::Maybe) => {
+            vec![RETRYABLE]
+        }
+        Numbering::RetryableWrite(_) if retryable => vec![RETRYABLE, NOTHING_WRITTEN],
+        Numbering::RetryableWrite(_) | Numbering::None => Vec::new(),
     };
-    if command == "commitTransaction" && error.applied == Applied::Maybe {
+    if in_transaction == InTransaction::Commit && error.applied == Applied::Maybe {
         labels.push(COMMIT_UNKNOWN);
     }
     labels.extend(of_outcome(error));
@@ -52,8 +54,9 @@ pub(crate) fn of_error(numbering: Numbering, command: &str, error: &CommandError
 }
 
 /// The labels of a write that is done, but not as its write concern asks.
-pub(crate) fn of_write_concern(numbering: Numbering, command: &str, code: Code) -> Vec<&'static str> {
-    let can_be_repeated = matches!(numbering, Numbering::Once(_)) || (numbering.is_within() && is_end(command));
+pub(crate) fn of_write_concern(numbering: Numbering, in_transaction: InTransaction, code: Code) -> Vec<&'static str> {
+    let can_be_repeated =
+        matches!(numbering, Numbering::RetryableWrite(_)) || (numbering.is_in_transaction() && in_transaction.is_end());
     if can_be_repeated && RETRYABLE_CODES.contains(&code.0) { vec![RETRYABLE] } else { Vec::new() }
 }
 
@@ -66,8 +69,12 @@ pub(crate) fn of_outcome(error: &CommandError) -> Vec<&'static str> {
 mod tests {
     use super::*;
 
+    fn in_transaction(command: &str) -> InTransaction {
+        crate::commands::find(command).unwrap().properties.in_transaction
+    }
+
     fn labels(numbering: Numbering, command: &str, code: i32, applied: Applied) -> Vec<&'static str> {
-        of_error(numbering, command, &CommandError { applied, ..CommandError::new(Code(code), "") })
+        of_error(numbering, in_transaction(command), &CommandError { applied, ..CommandError::new(Code(code), "") })
     }
 
     /// What drivers are told to run again. In MongoDB's source: `isTransientTransactionError` in error_labels.cpp, its `SnapshotError`s
@@ -104,7 +111,7 @@ mod tests {
     #[test]
     fn each_code_has_the_labels_of_the_specifications_and_no_other_code_has_any() {
         const NONE: [&str; 0] = [];
-        let within = Numbering::Within { number: 1, starts: false };
+        let within = Numbering::Transaction { number: 1, starts: false };
         let is_in = |table: &[(i32, &str)], code| table.iter().any(|(listed, _)| *listed == code);
         for (code, name) in RUN_AGAIN.iter().chain(&REPEATED) {
             let known = Code(*code).name();
@@ -131,10 +138,10 @@ mod tests {
                     },
                 );
             }
-            check(Numbering::Once(1), "insert", if repeated { &[RETRYABLE, NOTHING_WRITTEN] } else { &NONE });
-            let of_concern = |numbering, command| of_write_concern(numbering, command, Code(code));
+            check(Numbering::RetryableWrite(1), "insert", if repeated { &[RETRYABLE, NOTHING_WRITTEN] } else { &NONE });
+            let of_concern = |numbering, command| of_write_concern(numbering, in_transaction(command), Code(code));
             let expected: &[&str] = if repeated { &[RETRYABLE] } else { &NONE };
-            assert_eq!(of_concern(Numbering::Once(1), "insert"), expected, "{code}");
+            assert_eq!(of_concern(Numbering::RetryableWrite(1), "insert"), expected, "{code}");
             assert_eq!(of_concern(within, "commitTransaction"), expected, "{code}");
             assert_eq!(of_concern(within, "insert"), NONE, "{code}");
             assert_eq!(of_concern(Numbering::None, "insert"), NONE, "{code}");
@@ -143,8 +150,8 @@ mod tests {
 
     #[test]
     fn one_kind_of_advice_at_a_time() {
-        let within = Numbering::Within { number: 1, starts: false };
-        for numbering in [Numbering::None, Numbering::Once(1), within] {
+        let within = Numbering::Transaction { number: 1, starts: false };
+        for numbering in [Numbering::None, Numbering::RetryableWrite(1), within] {
             for command in ["insert", "commitTransaction", "abortTransaction"] {
                 for code in 0..15_000 {
                     let labels = labels(numbering, command, code, Applied::No);
@@ -159,9 +166,9 @@ mod tests {
         assert_eq!(labels(within, "commitTransaction", 1, Applied::Maybe), [COMMIT_UNKNOWN, OUTCOME_UNKNOWN]);
         assert_eq!(labels(within, "insert", 91, Applied::No), [TRANSIENT]);
         assert_eq!(labels(within, "insert", 91, Applied::Maybe), [OUTCOME_UNKNOWN]);
-        assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::No), [RETRYABLE, NOTHING_WRITTEN]);
-        assert_eq!(labels(Numbering::Once(1), "insert", 91, Applied::Maybe), [RETRYABLE, OUTCOME_UNKNOWN]);
-        assert_eq!(labels(Numbering::Once(1), "insert", 112, Applied::Maybe), [OUTCOME_UNKNOWN]);
+        assert_eq!(labels(Numbering::RetryableWrite(1), "insert", 91, Applied::No), [RETRYABLE, NOTHING_WRITTEN]);
+        assert_eq!(labels(Numbering::RetryableWrite(1), "insert", 91, Applied::Maybe), [RETRYABLE, OUTCOME_UNKNOWN]);
+        assert_eq!(labels(Numbering::RetryableWrite(1), "insert", 112, Applied::Maybe), [OUTCOME_UNKNOWN]);
         assert_eq!(labels(Numbering::None, "insert", 91, Applied::Maybe), [OUTCOME_UNKNOWN]);
     }
 }

@@ -1,5 +1,5 @@
-//! Which statements of a retryable write had been done before: what `retriedStmtIds` tells. The store does them once
-//! whatever is told here; so this is looked up for a request whose number is not new, and for no other.
+//! The statements of a retryable write that had been done before, for `retriedStmtIds`. The store does them once
+//! whatever the reply says; so this is looked up for a request whose number is not new, and for no other.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,19 @@ use bson::rawdoc;
 use handfast_store::ticket::STATEMENTS_PER_RECORD;
 use handfast_store::{StoreExt, Ticket};
 
-use super::Entered;
+use super::RequestContext;
 use crate::error::CommandResult;
 use crate::state::Shared;
 use crate::writer::Writer;
 
-/// Those of a request's first `count` statements that have a result, as they were before the request is run.
-pub(crate) async fn before(shared: &Shared, entered: &Entered, count: usize) -> CommandResult<BTreeSet<usize>> {
+/// Returns which of a request's first `count` statements have a result in the store.
+pub(crate) async fn statements_done(
+    shared: &Shared,
+    context: &RequestContext,
+    count: usize,
+) -> CommandResult<BTreeSet<usize>> {
     let mut found = BTreeSet::new();
-    let Entered::Once { ticket, again: true, .. } = entered else { return Ok(found) };
+    let RequestContext::RetryableWrite { ticket, again: true, .. } = context else { return Ok(found) };
     let namespace = Ticket::namespace()?;
     for first in (0..count).step_by(usize::try_from(STATEMENTS_PER_RECORD).unwrap_or(1)) {
         let part = ticket.of_statement(first);

@@ -3,37 +3,11 @@
 
 use handfast_mql::Code;
 
-use super::end::is_end;
-use crate::commands::{self, Command};
+use crate::commands::{Access, Command, InTransaction, SnapshotSupport};
 use crate::error::{CommandError, CommandResult};
 use crate::options::Topology;
 use crate::request::{Numbering, ReadConcern, Request, SNAPSHOT};
 use crate::state::Shared;
-
-/// Writes that can be made retryable.
-const RETRYABLE: [&str; 5] = ["bulkWrite", "delete", "findAndModify", "insert", "update"];
-
-/// What can be part of a transaction, beside its end.
-const WITHIN: [&str; 12] = [
-    "aggregate",
-    "bulkWrite",
-    "create",
-    "createIndexes",
-    "delete",
-    "distinct",
-    "find",
-    "findAndModify",
-    "getMore",
-    "insert",
-    "killCursors",
-    "update",
-];
-
-/// What of it cannot come first, because it goes on with something.
-const NEVER_FIRST: [&str; 4] = ["abortTransaction", "commitTransaction", "getMore", "killCursors"];
-
-/// What can read a snapshot outside of a transaction.
-const SNAPSHOT_READS: [&str; 4] = ["aggregate", "distinct", "find", "getMore"];
 
 /// The databases of servers' own data.
 const INTERNAL_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -52,26 +26,26 @@ pub(crate) fn check(shared: &Shared, request: &Request<'_>, command: &Command) -
     }
     check_linearizable(request)?;
     match request.numbering {
-        Numbering::None if is_end(command.name) => {
+        Numbering::None if command.properties.in_transaction.is_end() => {
             let text = format!("{} must be run within a transaction", command.name);
             Err(CommandError::new(COMMAND_FAILED, text))
         }
-        Numbering::Once(_) if !RETRYABLE.contains(&command.name) => {
+        Numbering::RetryableWrite(_) if !command.properties.retryable => {
             let text = format!(
                 "txnNumber may only be provided for multi-document transactions and retryable write commands. autocommit:false was not provided, and {} is not a retryable write command.",
                 request.name
             );
             Err(CommandError::new(NUMBER_ALONE, text))
         }
-        Numbering::Within { starts, .. } => check_within(request, command, starts),
-        Numbering::None | Numbering::Once(_) => check_snapshot(shared, request, command),
+        Numbering::Transaction { starts, .. } => check_within(request, command, starts),
+        Numbering::None | Numbering::RetryableWrite(_) => check_snapshot(shared, request, command),
     }
 }
 
-/// What a pipeline writes is not what it has just read.
+/// Refuses a linearizable pipeline that writes: its output is not part of what it has read.
 fn check_linearizable(request: &Request<'_>) -> CommandResult<()> {
     let is_linearizable = request.read_concern.is_some_and(|concern| concern.level == Some("linearizable"));
-    if is_linearizable && commands::writes_out(request) {
+    if is_linearizable && request.access == Access::ReadAndStore {
         let text = "$out and $merge cannot be used with a 'linearizable' read concern level";
         return Err(CommandError::new(Code::InvalidOptions, text));
     }
@@ -81,7 +55,7 @@ fn check_linearizable(request: &Request<'_>) -> CommandResult<()> {
 /// Outside of a transaction some reads can ask for a snapshot, of a member of a replica set.
 fn check_snapshot(shared: &Shared, request: &Request<'_>, command: &Command) -> CommandResult<()> {
     let Some(ReadConcern { level: Some(SNAPSHOT), at }) = request.read_concern else { return Ok(()) };
-    if !SNAPSHOT_READS.contains(&command.name) || commands::writes_out(request) {
+    if command.properties.snapshots == SnapshotSupport::Refused || request.access == Access::ReadAndStore {
         let text = format!("Command {} does not support {{readConcern: {{level: \"snapshot\"}}}} here", request.name);
         return Err(CommandError::new(Code::InvalidOptions, text));
     }
@@ -93,18 +67,17 @@ fn check_snapshot(shared: &Shared, request: &Request<'_>, command: &Command) -> 
 }
 
 fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> CommandResult<()> {
-    let ends = is_end(command.name);
-    if !ends && !WITHIN.contains(&command.name) {
+    let in_transaction = command.properties.in_transaction;
+    if in_transaction == InTransaction::Refused {
         return Err(unsupported(format!("Cannot run '{}' in a multi-document transaction.", request.name)));
     }
-    if starts && NEVER_FIRST.contains(&command.name) {
+    if starts && in_transaction != InTransaction::Allowed {
         return Err(unsupported(format!("Cannot run '{}' as the first operation in a transaction.", request.name)));
     }
-    // A bulkWrite runs on admin and names its collections itself.
-    if !ends && command.name != "bulkWrite" {
+    if !in_transaction.is_end() && !command.properties.names_databases {
         check_database(request.database)?;
     }
-    if commands::writes_out(request) {
+    if request.access == Access::ReadAndStore {
         return Err(unsupported("$out and $merge cannot run in a multi-document transaction.".to_owned()));
     }
     let invalid = |text: &str| Err(CommandError::new(Code::InvalidOptions, text));
@@ -118,7 +91,7 @@ fn check_within(request: &Request<'_>, command: &Command, starts: bool) -> Comma
         }
         _ => {}
     }
-    if request.has_write_concern && !ends {
+    if request.has_write_concern && !in_transaction.is_end() {
         return invalid("writeConcern is not allowed within a multi-statement transaction");
     }
     Ok(())
@@ -133,7 +106,7 @@ pub(crate) fn check_database(database: &str) -> CommandResult<()> {
     Ok(())
 }
 
-/// What is not possible in a transaction.
+/// Returns the error for an operation that is not supported in a transaction.
 pub(crate) fn unsupported(text: String) -> CommandError {
     CommandError::new(Code::OperationNotSupportedInTransaction, text)
 }

@@ -22,12 +22,12 @@ use crate::state::Shared;
 
 /// A snapshot that a session reads.
 pub(crate) struct SnapshotRead {
-    /// What the client knows it by.
+    /// The time that was returned to the client as `atClusterTime`.
     pub(crate) at: Timestamp,
     pub(crate) transaction: Transaction,
 }
 
-/// What reads of this time see; of now, if none is named.
+/// Returns the snapshot of this time, or a new one if the request names no time.
 pub(super) async fn enter(
     shared: &Shared,
     time: &ClusterTime,

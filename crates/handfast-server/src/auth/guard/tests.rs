@@ -195,7 +195,7 @@ async fn rights_are_as_they_are_now() {
     let grant = rawdoc! { "grantRolesToUser": "ann", "roles": [{ "role": "readWrite", "db": "shop" }] };
     root.run("admin", grant).await;
     assert!(allowed(&mut ann, "shop", &find).await);
-    // Made anew, it is somebody else.
+    // A new user of the same name is another user.
     root.run("admin", drop).await;
     server.add_user("admin", "ann", &["root@admin"]).await;
     assert_eq!(ann.refused("shop", find).await.2, "Command find requires authentication");
@@ -330,7 +330,7 @@ async fn passwords_are_not_shown() {
     assert!(!root.refused("shop", wrong).await.2.contains("hunter2"));
 }
 
-/// The same id of a session is another session for another user: transactions and retryable writes are out of reach.
+/// A session id names another session for another user: transactions and retryable writes are out of reach.
 #[tokio::test]
 async fn a_session_belongs_to_its_user() {
     let mut server = TestServer::guarded();
@@ -394,7 +394,7 @@ async fn the_sessions_of_a_user_are_ended_and_no_others() {
     assert_eq!(root.refused("admin", by_role).await.0, 238);
 }
 
-/// Two users and a session each of the same id: by `killSessions` each ends their own, and nobody another's.
+/// Two users and a session each of the same id: by `killSessions` each ends their own, and no sessions of the other.
 #[tokio::test]
 async fn users_end_their_own_sessions() {
     let mut server = TestServer::guarded();
@@ -432,7 +432,7 @@ async fn users_end_their_own_sessions() {
     }
 }
 
-/// What the server remembers to do writes once is not for clients to change, whoever they are.
+/// No client may change the records by which the server applies writes once.
 #[tokio::test]
 async fn outcomes_cannot_be_made_up_or_dropped() {
     let mut guarded = TestServer::guarded();

@@ -55,5 +55,5 @@ fn roles_that_are_not_there() {
         assert_eq!(error.message(), format!("Could not find role: {role}@{on}"));
     }
     assert_eq!(Role::new("read", "a.b").unwrap_err().code(), Code::InvalidNamespace);
-    assert_eq!(Role::names().count(), KINDS.len());
+    assert_eq!(Role::names().count(), BUILT_IN_ROLES.len());
 }

@@ -92,11 +92,11 @@ fn passwords_are_prepared() {
 #[test]
 fn nobody_looks_like_somebody_and_is_always_the_same() {
     let (secret, other) = ([7; KEY_BYTES], [8; KEY_BYTES]);
-    let nobody = Credentials::of_nobody(&secret, "admin.eve");
-    assert_eq!(nobody, Credentials::of_nobody(&secret, "admin.eve"));
+    let nobody = Credentials::of_unknown_user(&secret, "admin.eve");
+    assert_eq!(nobody, Credentials::of_unknown_user(&secret, "admin.eve"));
     assert_eq!((nobody.salt.len(), nobody.iterations), (SALT_BYTES, ITERATIONS));
-    assert_ne!(nobody.salt, Credentials::of_nobody(&secret, "admin.eva").salt);
-    assert_ne!(nobody.salt, Credentials::of_nobody(&other, "admin.eve").salt);
+    assert_ne!(nobody.salt, Credentials::of_unknown_user(&secret, "admin.eva").salt);
+    assert_ne!(nobody.salt, Credentials::of_unknown_user(&other, "admin.eve").salt);
 }
 
 #[test]

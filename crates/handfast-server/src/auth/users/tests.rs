@@ -74,11 +74,11 @@ async fn what_is_stored_has_the_shape_of_mongodb_and_holds_no_password() {
 #[tokio::test]
 async fn the_salt_of_nobody_outlives_the_server() {
     let (store, users) = users();
-    let first = users.nobody("admin.eve").await.unwrap();
+    let first = users.credentials_of_unknown_user("admin.eve").await.unwrap();
     let restarted = Users::new(store);
-    assert_eq!(restarted.nobody("admin.eve").await.unwrap(), first);
+    assert_eq!(restarted.credentials_of_unknown_user("admin.eve").await.unwrap(), first);
     let (_, elsewhere) = self::users();
-    assert_ne!(elsewhere.nobody("admin.eve").await.unwrap(), first);
+    assert_ne!(elsewhere.credentials_of_unknown_user("admin.eve").await.unwrap(), first);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn each_change_is_counted() {
     assert_eq!(users.generation(), before + 2);
 }
 
-/// Who has logged in is looked at again also if nobody knows whether the change was made.
+/// A logged-in user is read again also if the outcome of a change is unknown.
 #[tokio::test]
 async fn a_change_of_unknown_outcome_is_counted() {
     let memory = Arc::new(MemoryStore::new(Sources::seeded(1)));

@@ -1,4 +1,4 @@
-//! What a client is told when nobody knows whether its write has happened.
+//! The errors of writes whose outcome is unknown.
 
 use handfast_store::decorator::{Fault, Faulty, Plan};
 use handfast_store::{DocumentStore, MemoryStore, Sources};

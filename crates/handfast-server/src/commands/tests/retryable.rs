@@ -156,7 +156,7 @@ async fn labels() {
     assert_eq!(reply.get("errorLabels").unwrap(), Some(labels.as_raw_bson_ref()));
 }
 
-/// What is remembered is forgotten when nobody can ask for it any more.
+/// Results are removed when no client can ask for them any more.
 #[tokio::test]
 async fn records_do_not_pile_up() {
     let mut server = TestServer::transactional();
@@ -210,7 +210,7 @@ async fn the_rest_of_a_request_does_not_come_after_the_next_one() {
     assert_eq!(all(&mut server).await, [rawdoc! { "_id": 1, "by": 13 }]);
 }
 
-/// What was asked for first is what can be asked for again: MongoDB's codes.
+/// A retry must ask for the same kind of result as the first request: MongoDB's codes.
 #[tokio::test]
 async fn a_number_is_not_used_for_something_else() {
     for mut server in TestServer::over_each_engine() {

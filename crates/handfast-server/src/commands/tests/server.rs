@@ -322,7 +322,7 @@ async fn a_session_reads_a_snapshot() {
     assert_eq!(client.refused("d", of(find(), 1, Some(at))).await.0, 239);
 }
 
-/// Who reads a snapshot has begun no transaction: it is counted apart, and its end is that of a snapshot.
+/// A snapshot read is no transaction: it is counted apart, and its end is that of a snapshot.
 #[tokio::test]
 async fn a_snapshot_is_no_transaction() {
     let mut server = TestServer::transactional();

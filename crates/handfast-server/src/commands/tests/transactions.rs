@@ -4,7 +4,7 @@ mod durable;
 mod in_doubt;
 
 use super::*;
-use crate::sessions::Use;
+use crate::sessions::NumberState;
 
 /// A session's next command: `lsid`, number and the rest of what drivers add.
 fn within(mut command: RawDocumentBuf, session: u8, number: i64) -> RawDocumentBuf {
@@ -178,7 +178,7 @@ async fn a_standalone_server_has_no_numbers() {
     assert_eq!(count(&mut server.connect()).await, 0);
 }
 
-/// The second writer of a document is told at once, and its transaction is over.
+/// The second writer of a document gets the conflict at once, and its transaction is over.
 #[tokio::test]
 async fn a_conflict_ends_the_second_one() {
     let mut server = TestServer::transactional();
@@ -271,7 +271,7 @@ async fn its_time_is_bounded() {
     client.run("d", within(insert_of(101), 1, 1)).await;
     assert_eq!(server.shared.database.counts().open(), 1);
     server.advance(Duration::from_secs(1));
-    // Nobody had to ask.
+    // No client had to ask.
     assert_eq!(server.shared.database.counts().open(), 0);
     assert_eq!(server.shared.cursors.counts().open, 0);
     let reply = client.run("admin", within(commit(), 1, 1)).await;
@@ -308,7 +308,7 @@ async fn the_end_of_a_session_is_the_end_of_its_transaction() {
         assert_eq!(client.refused("admin", within(commit(), 1, number)).await.0, 251);
         let _ended = client.run("admin", within(abort(), 2, number)).await;
     }
-    // A client that goes away leaves its transaction for whoever knows its session.
+    // A client that goes away leaves its transaction for any client that knows its session.
     client.run("d", first(insert_of(3), 1, 9)).await;
     drop(client);
     tokio::task::yield_now().await;
@@ -340,15 +340,15 @@ async fn a_session_that_is_ended_during_its_commit_is_there_until_that_is_settle
         assert_eq!(sessions.end_all(), [open.session]);
         assert!(sessions.end(open.session), "it is ended again");
         let latest = sessions.latest(open.session).unwrap();
-        assert!(latest.number == number && matches!(latest.used, Use::Committing(_)));
+        assert!(latest.number == number && matches!(latest.state, NumberState::Committing(_)));
         let used = if committed {
             open.transaction.clone().commit().await.unwrap();
-            Use::Committed
+            NumberState::Committed
         } else {
             open.transaction.clone().abort();
-            Use::Aborted { by_client: false }
+            NumberState::Aborted { by_client: false }
         };
-        sessions.settle(&open, used);
+        sessions.set_state(&open, used);
         assert_eq!(sessions.len(), 0, "then it ends");
         // A commit that comes again asks the store.
         match committed {
@@ -381,7 +381,7 @@ async fn two_connections_share_a_transaction_in_turns() {
     let (_, _, first) = two.receive().await.unwrap();
     let (_, _, second) = one.receive().await.unwrap();
     assert_eq!(second.double("ok"), 1.0);
-    // Whichever came first: the write is in, or it was told that it came too late.
+    // Whichever came first: the write was applied, or its error says that it came too late.
     let expected = if first.double("ok") == 1.0 { 2 } else { 1 };
     assert!(expected == 2 || error_of(&first).0 == 256);
     assert_eq!(count(&mut one).await, expected);

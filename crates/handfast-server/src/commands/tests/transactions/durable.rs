@@ -47,7 +47,7 @@ async fn a_commit_that_asks_for_more_is_synced() {
     }
 }
 
-/// It has committed, and is not on the disk: nobody may take it for durable.
+/// It has committed, and is not on the disk: no client may take it for durable.
 #[tokio::test]
 async fn a_commit_that_cannot_be_synced_is_no_success() {
     let (mut server, store) = in_memory(Plan::none());

@@ -31,7 +31,7 @@ async fn commit_number() -> u64 {
     store.operations()
 }
 
-/// A commit that fails like this, and whose outcome nobody finds out for now.
+/// A commit that fails like this, and whose outcome is not found out for now.
 async fn in_doubt(fault: Fault) -> (TestServer, TestClient) {
     let commits = commit_number().await;
     let (mut server, store) = server_over(Plan::explicit([(commits, fault), (commits + 1, Fault::LoseReply)]));
@@ -69,7 +69,7 @@ async fn a_commit_in_doubt_is_repeated_until_it_is_known() {
     assert_eq!(client.refused("d", within(insert_of(2), 1, 1)).await.0, 256);
 }
 
-/// Over a store of single documents a commit in doubt is rolled back for good once somebody asks and it has not happened: no
+/// Over a store of single documents a commit in doubt is rolled back for good once a client asks and it has not happened: no
 /// client has to repeat it for ever. Whatever operation of the commit the store dies at.
 #[tokio::test]
 async fn a_commit_that_turns_out_rolled_back_is_not_in_doubt_any_more() {
@@ -96,7 +96,7 @@ async fn a_commit_that_turns_out_rolled_back_is_not_in_doubt_any_more() {
             continue;
         }
         store.restart();
-        // The locks of the commit are nobody's any more.
+        // The locks of the commit are free again.
         server.advance(Duration::from_secs(6));
         let replies =
             [client.run("admin", within(commit(), 1, 1)).await, client.run("admin", within(commit(), 1, 1)).await];
@@ -119,7 +119,7 @@ async fn a_commit_that_turns_out_rolled_back_is_not_in_doubt_any_more() {
     assert!(done > 0 && undone > 0, "{done} done, {undone} not");
 }
 
-/// Nobody settles it if its client is gone: it must not be there until the server is restarted.
+/// No request ends it if its client is gone: it must not stay until the server is restarted.
 #[tokio::test]
 async fn a_session_whose_commit_is_in_doubt_can_end() {
     let kills = [
@@ -139,7 +139,7 @@ async fn a_session_whose_commit_is_in_doubt_can_end() {
                 None => server.advance(Duration::from_secs(2 * 60)),
             }
             assert_eq!((sessions.len(), sessions.transactions().len()), (0, 0), "{end:?}");
-            // A client that is there after all is told what it is told after a restart: what the store knows.
+            // A client that asks after all gets the answer that it gets after a restart: the outcome in the store.
             for _ in 0..2 {
                 let reply = client.run("admin", within(commit(), 1, 1)).await;
                 match has_happened {
@@ -162,6 +162,6 @@ async fn a_session_that_waits_for_its_commit_does_not_wait_for_doubts() {
     assert!(sessions.begin_commit(&open).is_ok());
     assert!(sessions.end(open.session));
     assert_eq!(sessions.len(), 1);
-    sessions.settle(&open, Use::InDoubt(Arc::clone(&open)));
+    sessions.set_state(&open, NumberState::InDoubt(Arc::clone(&open)));
     assert_eq!(sessions.len(), 0);
 }

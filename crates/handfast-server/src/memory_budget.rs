@@ -15,32 +15,32 @@ pub(crate) const FREE_BYTES: usize = 64 * 1024;
 const UNIT_BYTES: usize = 1024;
 
 /// Bytes that may be in memory at once.
-pub(crate) struct Reserve {
+pub(crate) struct MemoryBudget {
     units: Arc<Semaphore>,
     units_max: u32,
 }
 
 /// Bytes that are reserved until this is dropped.
-pub(crate) struct Reserved {
+pub(crate) struct MemoryReservation {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Reserve {
+impl MemoryBudget {
     pub(crate) fn new(bytes_max: usize) -> Self {
         let units_max = u32::try_from(bytes_max / UNIT_BYTES).unwrap_or(u32::MAX).max(1);
         let count = usize::try_from(units_max).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Reserve { units: Arc::new(Semaphore::new(count)), units_max }
+        MemoryBudget { units: Arc::new(Semaphore::new(count)), units_max }
     }
 
     /// Waits until so many bytes are free. A message that is larger than the whole reserve takes all of it.
-    pub(crate) async fn reserve(&self, bytes: usize) -> Reserved {
+    pub(crate) async fn reserve(&self, bytes: usize) -> MemoryReservation {
         if bytes <= FREE_BYTES {
-            return Reserved { _permit: None };
+            return MemoryReservation { _permit: None };
         }
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).min(self.units_max);
         // The semaphore is never closed.
         let permit = Arc::clone(&self.units).acquire_many_owned(units).await.ok();
-        Reserved { _permit: permit }
+        MemoryReservation { _permit: permit }
     }
 }
 
@@ -50,27 +50,27 @@ mod tests {
 
     use super::*;
 
-    async fn waits(reserve: &Reserve, bytes: usize) -> bool {
-        tokio::time::timeout(Duration::from_millis(1), reserve.reserve(bytes)).await.is_err()
+    async fn waits(budget: &MemoryBudget, bytes: usize) -> bool {
+        tokio::time::timeout(Duration::from_millis(1), budget.reserve(bytes)).await.is_err()
     }
 
     #[tokio::test(start_paused = true)]
     async fn large_messages_wait_for_room() {
-        let reserve = Reserve::new(1024 * 1024);
-        let first = reserve.reserve(800 * 1024).await;
-        assert!(waits(&reserve, 300 * 1024).await);
-        assert!(!waits(&reserve, 200 * 1024).await);
-        assert!(!waits(&reserve, FREE_BYTES).await);
+        let budget = MemoryBudget::new(1024 * 1024);
+        let first = budget.reserve(800 * 1024).await;
+        assert!(waits(&budget, 300 * 1024).await);
+        assert!(!waits(&budget, 200 * 1024).await);
+        assert!(!waits(&budget, FREE_BYTES).await);
         drop(first);
-        assert!(!waits(&reserve, 300 * 1024).await);
+        assert!(!waits(&budget, 300 * 1024).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_that_is_larger_than_the_reserve_gets_all_of_it() {
-        let reserve = Reserve::new(1024 * 1024);
-        let all = reserve.reserve(48_000_000).await;
-        assert!(waits(&reserve, 100 * 1024).await);
+        let budget = MemoryBudget::new(1024 * 1024);
+        let all = budget.reserve(48_000_000).await;
+        assert!(waits(&budget, 100 * 1024).await);
         drop(all);
-        assert!(!waits(&reserve, 100 * 1024).await);
+        assert!(!waits(&budget, 100 * 1024).await);
     }
 }
